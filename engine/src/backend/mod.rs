@@ -13,8 +13,8 @@ mod uses;
 pub mod cost;
 pub mod code;
 pub mod nest;
-pub mod cpu;
-pub mod cuda;
+mod cpu;
+mod cuda;
 
 use bytemuck::Pod;
 

@@ -62,11 +62,7 @@ impl AttentionSize {
     }
 }
 
-/// CPU implementation of [`crate::backend::attention`].
-///
-/// # Errors
-/// See [`crate::backend::attention`].
-pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
+pub(crate) fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
     with_float!("attention", out.dtype, T => attention_as::<T>(out, statistics, inputs, size))
 }
 
@@ -162,11 +158,7 @@ impl<R: Product<Real = R> + Real> Forward<R> {
     }
 }
 
-/// CPU implementation of [`crate::backend::attention_delta`].
-///
-/// # Errors
-/// See [`crate::backend::attention_delta`].
-pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Result<()> {
+pub(crate) fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Result<()> {
     with_float!("attention", grad.dtype, T => {
         let (grads, results) = (Strips::<T>::read(grad)?, Strips::<T>::read(result)?);
         let [heads, places] = [out.layout.shape()[1], out.layout.shape()[2]];
@@ -184,11 +176,7 @@ pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Resul
     })
 }
 
-/// CPU implementation of [`crate::backend::attention_backward`].
-///
-/// # Errors
-/// See [`crate::backend::attention_backward`].
-pub fn attention_backward(
+pub(crate) fn attention_backward(
     query_grad: View<'_>,
     other_grads: [View<'_>; 2],
     known: [View<'_>; 3],

@@ -36,11 +36,7 @@ impl Size {
     }
 }
 
-/// CPU implementation of [`crate::backend::batch_norm_measure`].
-///
-/// # Errors
-/// See [`crate::backend::batch_norm_measure`].
-pub fn batch_norm_measure(
+pub(crate) fn batch_norm_measure(
     mean: View<'_>,
     rstd: View<'_>,
     input: View<'_>,
@@ -151,11 +147,7 @@ impl<'a, T: Float> Parameters<'a, T> {
     }
 }
 
-/// CPU implementation of [`crate::backend::batch_norm`].
-///
-/// # Errors
-/// See [`crate::backend::batch_norm`].
-pub fn batch_norm(
+pub(crate) fn batch_norm(
     out: View<'_>,
     input: View<'_>,
     statistics: [View<'_>; 2],
@@ -172,11 +164,7 @@ pub fn batch_norm(
     })
 }
 
-/// CPU implementation of [`crate::backend::group_norm`].
-///
-/// # Errors
-/// See [`crate::backend::group_norm`].
-pub fn group_norm(
+pub(crate) fn group_norm(
     out: View<'_>,
     input: View<'_>,
     statistics: [View<'_>; 2],
@@ -237,11 +225,7 @@ fn sums<T: Float>(
     [all, all_with_input]
 }
 
-/// CPU implementation of [`crate::backend::batch_norm_backward_affine`].
-///
-/// # Errors
-/// See [`crate::backend::batch_norm_backward_affine`].
-pub fn batch_norm_backward_affine(
+pub(crate) fn batch_norm_backward_affine(
     grad: View<'_>,
     input: Option<View<'_>>,
     statistics: [View<'_>; 2],
@@ -254,11 +238,7 @@ pub fn batch_norm_backward_affine(
     })
 }
 
-/// CPU implementation of [`crate::backend::group_norm_backward_affine`].
-///
-/// # Errors
-/// See [`crate::backend::group_norm_backward_affine`].
-pub fn group_norm_backward_affine(
+pub(crate) fn group_norm_backward_affine(
     grad: View<'_>,
     input: View<'_>,
     statistics: [View<'_>; 2],
@@ -294,11 +274,7 @@ fn add_sums<T: Float>(
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::batch_norm_backward`].
-///
-/// # Errors
-/// See [`crate::backend::batch_norm_backward`].
-pub fn batch_norm_backward(
+pub(crate) fn batch_norm_backward(
     out: View<'_>,
     grad: Option<View<'_>>,
     input: Option<View<'_>>,

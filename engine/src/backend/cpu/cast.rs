@@ -9,11 +9,7 @@ use crate::backend::View;
 use crate::dtype::{DType, Truth};
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::cast`].
-///
-/// # Errors
-/// See [`crate::backend::cast`].
-pub fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
     if input.dtype == out.dtype {
         return copy(out, input);
     }

@@ -8,11 +8,7 @@ use crate::backend::View;
 use crate::error::Result;
 use crate::rng::Draw;
 
-/// CPU implementation of [`crate::backend::dropout_channels`].
-///
-/// # Errors
-/// See [`crate::backend::dropout_channels`].
-pub fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
+pub(crate) fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
     if let Some(input) = input {
         super::elementwise::copy(out, input)?;
     }

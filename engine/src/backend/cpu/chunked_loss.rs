@@ -7,11 +7,7 @@ use super::softmax::{exponent_sum, part, part_mut, row_sizes};
 use crate::backend::View;
 use crate::error::{Error, Result};
 
-/// CPU implementation of [`crate::backend::count_targets`].
-///
-/// # Errors
-/// See [`crate::backend::count_targets`].
-pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
+pub(crate) fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
     let op = "count_targets";
     let labels = targets.storage.read::<i64>(op)?;
     let counted = part(&labels, targets).iter().filter(|&&label| label != ignored).count();
@@ -23,11 +19,7 @@ pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result
     })
 }
 
-/// CPU implementation of [`crate::backend::cross_entropy_in_place`].
-///
-/// # Errors
-/// See [`crate::backend::cross_entropy_in_place`].
-pub fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
+pub(crate) fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
     let op = "linear_cross_entropy";
     let [count, targets] = known;
     with_float!(op, logits.dtype, T => {

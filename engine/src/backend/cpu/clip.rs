@@ -8,11 +8,7 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::add_norm`].
-///
-/// # Errors
-/// See [`crate::backend::add_norm`].
-pub fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
+pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
     let sum = with_float!("norm", input.dtype, T => {
         let square = |x: T| x.load().wide().powi(2);
         let power = |x: T| x.load().wide().abs().powf(order);
@@ -68,11 +64,7 @@ fn fold_pieces(
     join(first, rest)
 }
 
-/// CPU implementation of [`crate::backend::finish_norm`].
-///
-/// # Errors
-/// See [`crate::backend::finish_norm`].
-pub fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
+pub(crate) fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
     let total = &mut total.storage.write::<f64>("norm")?[total.layout.offset()];
     *total = match order {
         f64::INFINITY => *total,
@@ -82,11 +74,7 @@ pub fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::clip_to_norm`].
-///
-/// # Errors
-/// See [`crate::backend::clip_to_norm`].
-pub fn clip_to_norm(out: View<'_>, norm: View<'_>, most: f64) -> Result<()> {
+pub(crate) fn clip_to_norm(out: View<'_>, norm: View<'_>, most: f64) -> Result<()> {
     let share = most / (norm.storage.read::<f64>("clip_grad_norm")?[norm.layout.offset()] + 1e-6);
     // Not f64::min, which would return 1 for NaN.
     let share = if share > 1.0 { 1.0 } else { share };
@@ -96,11 +84,7 @@ pub fn clip_to_norm(out: View<'_>, norm: View<'_>, most: f64) -> Result<()> {
     })
 }
 
-/// CPU implementation of [`crate::backend::clamp`].
-///
-/// # Errors
-/// See [`crate::backend::clamp`].
-pub fn clamp(out: View<'_>, least: f64, most: f64) -> Result<()> {
+pub(crate) fn clamp(out: View<'_>, least: f64, most: f64) -> Result<()> {
     with_float!("clamp", out.dtype, T => {
         let [least, most] = [least, most].map(<<T as Float>::Real as Real>::of);
         change::<T>(out, |x| if x < least { least } else if x > most { most } else { x })
@@ -122,11 +106,7 @@ fn change<T: Float>(out: View<'_>, f: impl Fn(T::Real) -> T::Real + Sync) -> Res
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::find_nonfinite`].
-///
-/// # Errors
-/// See [`crate::backend::find_nonfinite`].
-pub fn find_nonfinite(found: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn find_nonfinite(found: View<'_>, input: View<'_>) -> Result<()> {
     let is_found = with_float!("find_nonfinite", input.dtype, T => {
         let is_finite = |x: T| x.load().wide().is_finite();
         fold::<T>(input, |x| if is_finite(x) { 0.0 } else { 1.0 }, f64::max)

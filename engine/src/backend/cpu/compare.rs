@@ -30,11 +30,7 @@ macro_rules! with_any {
     }};
 }
 
-/// CPU implementation of [`crate::backend::compare`].
-///
-/// # Errors
-/// See [`crate::backend::compare`].
-pub fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>) -> Result<()> {
+pub(crate) fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>) -> Result<()> {
     with_any!(left.dtype, T, wide => {
         let (l, r) = (left.storage.read::<T>("compare")?, right.storage.read::<T>("compare")?);
         let mut memory = out.storage.write::<Truth>("compare")?;
@@ -45,11 +41,7 @@ pub fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: Vie
     })
 }
 
-/// CPU implementation of [`crate::backend::compare_number`].
-///
-/// # Errors
-/// See [`crate::backend::compare_number`].
-pub fn compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64) -> Result<()> {
+pub(crate) fn compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64) -> Result<()> {
     match input.dtype {
         DType::I64 => with_number::<i64>(out, input, |x| holds(comparison, &(x as f64), &number)),
         DType::U8 => with_number::<u8>(out, input, |x| holds(comparison, &f64::from(x), &number)),

@@ -13,11 +13,7 @@ use crate::dtype::{DType, Truth};
 use crate::error::Result;
 use crate::layout::Layout;
 
-/// CPU implementation of [`crate::backend::fill`].
-///
-/// # Errors
-/// See [`crate::backend::fill`].
-pub fn fill(out: View<'_>, value: f64) -> Result<()> {
+pub(crate) fn fill(out: View<'_>, value: f64) -> Result<()> {
     match out.dtype {
         DType::I64 => return write_all(out, value as i64),
         DType::U8 => return write_all(out, value as u8),
@@ -37,11 +33,7 @@ fn write_all<T: Pod + Send + Sync>(out: View<'_>, value: T) -> Result<()> {
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::copy`].
-///
-/// # Errors
-/// See [`crate::backend::copy`].
-pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     match out.dtype.size() {
         8 => copy_as::<u64>(out, input),
         4 => copy_as::<u32>(out, input),
@@ -58,7 +50,7 @@ fn copy_as<T: Pod + Send + Sync>(out: View<'_>, input: View<'_>) -> Result<()> {
 ///
 /// # Errors
 /// If the memory is in use by another operation.
-pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
+pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let memory = input.storage.read::<T>("to_vec")?;
     let mut numbers = vec![T::zeroed(); input.layout.elements()];
     let order = Layout::contiguous(*input.layout.shape());
@@ -154,11 +146,7 @@ wide! {
     }
 }
 
-/// CPU implementation of [`crate::backend::unary`].
-///
-/// # Errors
-/// See [`crate::backend::unary`].
-pub fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
+pub(crate) fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
     with_float!("unary", out.dtype, T => unary_as::<T>(out, function, input))
 }
 
@@ -202,11 +190,7 @@ fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Function<T::Rea
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::binary`].
-///
-/// # Errors
-/// See [`crate::backend::binary`].
-pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
+pub(crate) fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
     with_float!("binary", out.dtype, T => binary_as::<T>(out, function, left, right))
 }
 
@@ -286,11 +270,7 @@ fn zip<T: Float>(
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::ternary`].
-///
-/// # Errors
-/// See [`crate::backend::ternary`].
-pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
+pub(crate) fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
     with_float!("ternary", out.dtype, T => ternary_as::<T>(out, function, left, right))
 }
 

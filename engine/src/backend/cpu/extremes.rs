@@ -9,11 +9,7 @@ use crate::error::Result;
 
 const OP: &str = "extremes";
 
-/// CPU implementation of [`crate::backend::extremes`].
-///
-/// # Errors
-/// See [`crate::backend::extremes`].
-pub fn extremes(
+pub(crate) fn extremes(
     places: View<'_>,
     found: Option<View<'_>>,
     input: View<'_>,

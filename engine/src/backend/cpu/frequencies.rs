@@ -8,11 +8,7 @@ use super::softmax::{part, part_mut};
 use crate::backend::View;
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::frequencies`].
-///
-/// # Errors
-/// See [`crate::backend::frequencies`].
-pub fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
     with_float!("frequencies", out.dtype, T => {
         type R = <T as Float>::Real;
         let width = input.layout.shape().last().copied().unwrap_or(1).max(1);
@@ -39,11 +35,7 @@ pub fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
     })
 }
 
-/// CPU implementation of [`crate::backend::frequencies_backward`].
-///
-/// # Errors
-/// See [`crate::backend::frequencies_backward`].
-pub fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>) -> Result<()> {
     with_float!("frequencies", out.dtype, T => {
         type R = <T as Float>::Real;
         let width = input.layout.shape().last().copied().unwrap_or(1).max(1);

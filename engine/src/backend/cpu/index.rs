@@ -12,11 +12,7 @@ use crate::error::{Error, Result};
 /// Maximum number of tasks that share a table: each scans every index.
 const TASKS: usize = 64;
 
-/// CPU implementation of [`crate::backend::gather_rows`].
-///
-/// # Errors
-/// See [`crate::backend::gather_rows`].
-pub fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<()> {
+pub(crate) fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<()> {
     with_float!("embedding", out.dtype, T => {
         let (values, places) = (table.storage.read::<T>("embedding")?, indices.storage.read::<i64>("embedding")?);
         let [rows, width] = [table.layout.shape()[0], table.layout.shape()[1]];
@@ -37,11 +33,7 @@ fn row_of(index: i64, rows: usize) -> Result<usize> {
     usize::try_from(index).ok().filter(|&row| row < rows).ok_or(Error::Index { op: "embedding", index, size: rows })
 }
 
-/// CPU implementation of [`crate::backend::add_rows`].
-///
-/// # Errors
-/// See [`crate::backend::add_rows`].
-pub fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<()> {
+pub(crate) fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<()> {
     with_float!("embedding", table.dtype, T => {
         let (values, places) = (added.storage.read::<T>("embedding")?, indices.storage.read::<i64>("embedding")?);
         let [table_rows, width] = [table.layout.shape()[0], table.layout.shape()[1]];

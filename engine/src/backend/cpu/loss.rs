@@ -8,11 +8,7 @@ use super::softmax::{exponent_sum, part, part_mut};
 use crate::backend::View;
 use crate::error::{Error, Result};
 
-/// CPU implementation of [`crate::backend::cross_entropy`].
-///
-/// # Errors
-/// See [`crate::backend::cross_entropy`].
-pub fn cross_entropy(
+pub(crate) fn cross_entropy(
     loss: View<'_>,
     statistics: View<'_>,
     count: View<'_>,
@@ -45,11 +41,7 @@ pub fn cross_entropy(
     })
 }
 
-/// CPU implementation of [`crate::backend::cross_entropy_backward`].
-///
-/// # Errors
-/// See [`crate::backend::cross_entropy_backward`].
-pub fn cross_entropy_backward(
+pub(crate) fn cross_entropy_backward(
     out: View<'_>,
     logits: Option<View<'_>>,
     known: [View<'_>; 3],

@@ -18,16 +18,11 @@ const MULTIPLICATIONS_A_TASK: usize = 1 << 20;
 /// split between them, so the result does not depend on the number of threads.
 ///
 /// # Errors
-/// See [`crate::backend::matmul`].
-pub fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
+pub(crate) fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
     with_float!("matmul", out.dtype, T => matmul_as::<T>(out, left, right, scale, keep))
 }
 
-/// CPU implementation of [`crate::backend::matmul_bias`].
-///
-/// # Errors
-/// See [`crate::backend::matmul_bias`].
-pub fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>) -> Result<()> {
+pub(crate) fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>) -> Result<()> {
     super::elementwise::copy(out, View { layout: &bias.layout.expand("matmul", out.layout.shape())?, ..bias })?;
     matmul(out, left, right, 1.0, 1.0)
 }

@@ -10,11 +10,7 @@ use super::wide::wide;
 use crate::backend::View;
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::layer_norm`].
-///
-/// # Errors
-/// See [`crate::backend::layer_norm`].
-pub fn layer_norm(
+pub(crate) fn layer_norm(
     out: View<'_>,
     mean: View<'_>,
     rstd: View<'_>,
@@ -45,11 +41,7 @@ fn measure<T: Float>(mean: View<'_>, rstd: View<'_>, input: View<'_>, epsilon: f
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::layer_norm_again`].
-///
-/// # Errors
-/// See [`crate::backend::layer_norm_again`].
-pub fn layer_norm_again(
+pub(crate) fn layer_norm_again(
     out: View<'_>,
     statistics: [View<'_>; 2],
     input: View<'_>,
@@ -137,11 +129,7 @@ wide! {
     }
 }
 
-/// CPU implementation of [`crate::backend::layer_norm_backward`].
-///
-/// # Errors
-/// See [`crate::backend::layer_norm_backward`].
-pub fn layer_norm_backward(
+pub(crate) fn layer_norm_backward(
     out: View<'_>,
     grad: Option<View<'_>>,
     statistics: [View<'_>; 2],
@@ -184,11 +172,7 @@ fn backward<T: Float>(
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::layer_norm_backward_affine`].
-///
-/// # Errors
-/// See [`crate::backend::layer_norm_backward_affine`].
-pub fn layer_norm_backward_affine(
+pub(crate) fn layer_norm_backward_affine(
     grad: View<'_>,
     statistics: [View<'_>; 2],
     input: View<'_>,

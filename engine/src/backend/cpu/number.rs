@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::{halves, single};
 
 /// The type in which arithmetic is done: single or double precision.
-pub trait Real:
+pub(crate) trait Real:
     Copy
     + PartialOrd
     + Add<Output = Self>
@@ -111,7 +111,7 @@ real!(f32, single::exp, single::tanh, single::erf);
 real!(f64, Self::exp, Self::tanh, libm::erf);
 
 /// A floating-point element type; kernels load elements, compute in [`Float::Real`], and store.
-pub trait Float: Pod + Send + Sync + 'static {
+pub(crate) trait Float: Pod + Send + Sync + 'static {
     /// The type in which arithmetic on the elements is done.
     type Real: Real;
     /// Converts to the type of arithmetic.

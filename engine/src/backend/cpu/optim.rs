@@ -43,11 +43,7 @@ pub(super) fn part_mut<'a, T: bytemuck::Pod>(memory: &'a mut Writing<'_, T>, vie
     &mut memory[first..first + view.layout.elements()]
 }
 
-/// CPU implementation of [`crate::backend::sgd`].
-///
-/// # Errors
-/// See [`crate::backend::sgd`].
-pub fn sgd(
+pub(crate) fn sgd(
     parameter: View<'_>,
     rounded: Option<View<'_>>,
     grad: View<'_>,
@@ -105,11 +101,7 @@ fn sgd_as<T: Float, G: Float>(
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::adam`].
-///
-/// # Errors
-/// See [`crate::backend::adam`].
-pub fn adam(
+pub(crate) fn adam(
     parameter: View<'_>,
     rounded: Option<View<'_>>,
     grad: View<'_>,

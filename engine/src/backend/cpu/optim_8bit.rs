@@ -9,11 +9,7 @@ use crate::backend::nest::Nest;
 use crate::backend::step::AdamStep;
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::adam_8bit`].
-///
-/// # Errors
-/// See [`crate::backend::adam_8bit`].
-pub fn adam_8bit(
+pub(crate) fn adam_8bit(
     parameter: View<'_>,
     rounded: Option<View<'_>>,
     grad: View<'_>,

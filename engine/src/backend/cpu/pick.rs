@@ -43,11 +43,7 @@ fn each(
     wrong.map_or(Ok(()), |index| Err(Error::Index { op, index, size }))
 }
 
-/// CPU implementation of [`crate::backend::gather`].
-///
-/// # Errors
-/// See [`crate::backend::gather`].
-pub fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+pub(crate) fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     match out.dtype.size() {
         8 => gather_as::<u64>(out, input, places, axis),
         4 => gather_as::<u32>(out, input, places, axis),
@@ -62,11 +58,7 @@ fn gather_as<T: bytemuck::Pod>(out: View<'_>, input: View<'_>, places: View<'_>,
     each("gather", [input, out, places], axis, |from, to| memory[to] = values[from])
 }
 
-/// CPU implementation of [`crate::backend::scatter_add`].
-///
-/// # Errors
-/// See [`crate::backend::scatter_add`].
-pub fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+pub(crate) fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     with_float!("scatter_add", out.dtype, T => {
         let values = input.storage.read::<T>("scatter_add")?;
         let mut memory = out.storage.write::<T>("scatter_add")?;

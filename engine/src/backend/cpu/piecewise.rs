@@ -19,11 +19,7 @@ const FLAT: u8 = 1;
 const HALF: u8 = 2;
 const RISES: u8 = 3;
 
-/// CPU implementation of [`crate::backend::piecewise`].
-///
-/// # Errors
-/// See [`crate::backend::piecewise`].
-pub fn piecewise(
+pub(crate) fn piecewise(
     out: View<'_>,
     slopes: Option<View<'_>>,
     function: Piecewise,
@@ -111,11 +107,7 @@ fn run<T: Float>(
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::piecewise_backward`].
-///
-/// # Errors
-/// See [`crate::backend::piecewise_backward`].
-pub fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
+pub(crate) fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
     if let Some(grad) = grad {
         super::elementwise::copy(out, grad)?;
     }

@@ -10,11 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
-/// CPU implementation of [`crate::backend::max_pool`].
-///
-/// # Errors
-/// See [`crate::backend::max_pool`].
-pub fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
     with_float!("max_pool2d", out.dtype, T => {
         let values = input.storage.read::<T>("max_pool2d")?;
         let mut memory = out.storage.write::<T>("max_pool2d")?;
@@ -75,11 +71,7 @@ fn largest<T: Float>(values: &[T], plane: Plane, window: Window, place: usize) -
     best.map_or((plane.first, 0), |(at, within, _)| (at, within))
 }
 
-/// CPU implementation of [`crate::backend::max_pool_backward`].
-///
-/// # Errors
-/// See [`crate::backend::max_pool_backward`].
-pub fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
     match places.dtype {
         DType::U8 => put_back::<u8>(out, grad, places, window),
         _ => put_back::<i64>(out, grad, places, window),
@@ -110,11 +102,7 @@ fn put_back<P: Place>(out: View<'_>, grad: View<'_>, places: View<'_>, window: W
     })
 }
 
-/// CPU implementation of [`crate::backend::avg_pool`].
-///
-/// # Errors
-/// See [`crate::backend::avg_pool`].
-pub fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
+pub(crate) fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
     with_float!("avg_pool2d", out.dtype, T => {
         type R = <T as Float>::Real;
         let values = input.storage.read::<T>("avg_pool2d")?;
@@ -138,11 +126,7 @@ pub fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: 
     })
 }
 
-/// CPU implementation of [`crate::backend::avg_pool_backward`].
-///
-/// # Errors
-/// See [`crate::backend::avg_pool_backward`].
-pub fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
+pub(crate) fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
     with_float!("avg_pool2d", out.dtype, T => {
         type R = <T as Float>::Real;
         let grads = grad.storage.read::<T>("avg_pool2d")?;

@@ -17,11 +17,7 @@ fn raised<R: Real>(base: R, exponent: f64) -> R {
     })
 }
 
-/// CPU implementation of [`crate::backend::power`].
-///
-/// # Errors
-/// See [`crate::backend::power`].
-pub fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
+pub(crate) fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
     with_float!("powf", out.dtype, T => {
         let values = input.storage.read::<T>("powf")?;
         let mut memory = out.storage.write::<T>("powf")?;
@@ -31,11 +27,7 @@ pub fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
     })
 }
 
-/// CPU implementation of [`crate::backend::power_backward`].
-///
-/// # Errors
-/// See [`crate::backend::power_backward`].
-pub fn power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64) -> Result<()> {
+pub(crate) fn power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64) -> Result<()> {
     if let Some(grad) = grad {
         super::elementwise::copy(out, grad)?;
     }

@@ -9,11 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::rng::Draw;
 
-/// CPU implementation of [`crate::backend::random`].
-///
-/// # Errors
-/// See [`crate::backend::random`].
-pub fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
+pub(crate) fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
     with_float!("random", out.dtype, T => random_as::<T>(out, distribution, draw))
 }
 
@@ -42,11 +38,7 @@ fn random_as<T: Float>(out: View<'_>, distribution: Distribution, draw: Draw) ->
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::dropout`].
-///
-/// # Errors
-/// See [`crate::backend::dropout`].
-pub fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
+pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
     if let Some(input) = input {
         super::elementwise::copy(out, input)?;
     }
@@ -68,11 +60,7 @@ pub fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -
     })
 }
 
-/// CPU implementation of [`crate::backend::arange`].
-///
-/// # Errors
-/// See [`crate::backend::arange`].
-pub fn arange(out: View<'_>, start: f64, step: f64) -> Result<()> {
+pub(crate) fn arange(out: View<'_>, start: f64, step: f64) -> Result<()> {
     let (first, end) = (out.layout.offset(), out.layout.end());
     if out.dtype == DType::I64 {
         let mut memory = out.storage.write::<i64>("arange")?;

@@ -11,11 +11,7 @@ use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 
-/// CPU implementation of [`crate::backend::sum`].
-///
-/// # Errors
-/// See [`crate::backend::sum`].
-pub fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
+pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
     with_float!("sum", input.dtype, T => sum_as::<T>(out, input, [scale, keep].map(<T as Float>::Real::of)))
 }
 

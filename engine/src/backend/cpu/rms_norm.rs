@@ -10,11 +10,7 @@ use crate::storage::Reading;
 
 const OP: &str = "rms_norm";
 
-/// CPU implementation of [`crate::backend::rms_norm`].
-///
-/// # Errors
-/// See [`crate::backend::rms_norm`].
-pub fn rms_norm(
+pub(crate) fn rms_norm(
     out: View<'_>,
     inverse: View<'_>,
     input: View<'_>,
@@ -27,19 +23,11 @@ pub fn rms_norm(
     })
 }
 
-/// CPU implementation of [`crate::backend::rms_norm_again`].
-///
-/// # Errors
-/// See [`crate::backend::rms_norm_again`].
-pub fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
+pub(crate) fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
     with_float!(OP, input.dtype, T => normalise::<T>(out, inverse, input, weight))
 }
 
-/// CPU implementation of [`crate::backend::rms_norm_backward`].
-///
-/// # Errors
-/// See [`crate::backend::rms_norm_backward`].
-pub fn rms_norm_backward(
+pub(crate) fn rms_norm_backward(
     out: View<'_>,
     grad: Option<View<'_>>,
     inverse: View<'_>,
@@ -52,11 +40,7 @@ pub fn rms_norm_backward(
     with_float!(OP, input.dtype, T => backward::<T>(out, inverse, input, weight))
 }
 
-/// CPU implementation of [`crate::backend::rms_norm_backward_weight`].
-///
-/// # Errors
-/// See [`crate::backend::rms_norm_backward_weight`].
-pub fn rms_norm_backward_weight(
+pub(crate) fn rms_norm_backward_weight(
     weight: View<'_>,
     grad: View<'_>,
     inverse: View<'_>,

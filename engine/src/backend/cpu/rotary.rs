@@ -6,11 +6,7 @@ use super::number::{Float, Real, with_float};
 use crate::backend::{Rotation, View};
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::rotary`].
-///
-/// # Errors
-/// See [`crate::backend::rotary`].
-pub fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
+pub(crate) fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
     with_float!("rotary", heads.dtype, T => turn::<T>(heads, rotation))
 }
 

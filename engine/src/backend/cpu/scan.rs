@@ -5,11 +5,7 @@ use crate::backend::nest::Nest;
 use crate::backend::{Fold, Scan, View};
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::scan`].
-///
-/// # Errors
-/// See [`crate::backend::scan`].
-pub fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
+pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
     if let Some(input) = input {
         super::elementwise::copy(out, input)?;
     }
@@ -40,15 +36,13 @@ pub fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> 
     })
 }
 
-/// CPU implementation of [`crate::backend::product_backward`].
 ///
 /// The product is linear in each factor: the gradient of factor j is the product of all factors before it, times the
 /// sum, over the results that contain it, of their gradients times the factors in between. This sum follows from that
 /// of the next factor, so two passes over a line suffice. Nothing is divided, so zeros need no special case.
 ///
 /// # Errors
-/// See [`crate::backend::product_backward`].
-pub fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
+pub(crate) fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
     scan(out, Some(input), axis, Scan { fold: Fold::Product, exclusive: true, backwards: false })?;
     with_float!("cumprod", out.dtype, T => {
         type R = <T as Float>::Real;

@@ -26,11 +26,7 @@ pub(super) fn part_mut<'a, T>(memory: &'a mut [T], view: View<'_>) -> &'a mut [T
     &mut memory[first..][..view.layout.elements()]
 }
 
-/// CPU implementation of [`crate::backend::softmax`].
-///
-/// # Errors
-/// See [`crate::backend::softmax`].
-pub fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
+pub(crate) fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     with_float!("softmax", out.dtype, T => by_rows::<T>(out, input, softmax_row))
 }
 
@@ -39,11 +35,7 @@ fn softmax_row<T: Float>(row: &mut [T]) {
     rows::shares(row, largest, T::Real::ONE / sum);
 }
 
-/// CPU implementation of [`crate::backend::log_softmax`].
-///
-/// # Errors
-/// See [`crate::backend::log_softmax`].
-pub fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
+pub(crate) fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     with_float!("log_softmax", out.dtype, T => by_rows::<T>(out, input, log_softmax_row))
 }
 
@@ -68,11 +60,7 @@ fn by_rows<T: Float>(out: View<'_>, input: Option<View<'_>>, change: impl Fn(&mu
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::softmax_backward`].
-///
-/// # Errors
-/// See [`crate::backend::softmax_backward`].
-pub fn softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
+pub(crate) fn softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
     with_float!("softmax", out.dtype, T => backward_by_rows::<T>(out, grad, result, softmax_row_backward))
 }
 
@@ -80,11 +68,7 @@ fn softmax_row_backward<T: Float>(grads: &mut [T], results: &[T]) {
     rows::softmax_slopes(grads, results, rows::dot(grads, results));
 }
 
-/// CPU implementation of [`crate::backend::log_softmax_backward`].
-///
-/// # Errors
-/// See [`crate::backend::log_softmax_backward`].
-pub fn log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
+pub(crate) fn log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
     with_float!("log_softmax", out.dtype, T => backward_by_rows::<T>(out, grad, result, log_softmax_row_backward))
 }
 

@@ -5,11 +5,7 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::squared_error`].
-///
-/// # Errors
-/// See [`crate::backend::squared_error`].
-pub fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64) -> Result<()> {
+pub(crate) fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64) -> Result<()> {
     with_float!("mse_loss", left.dtype, T => {
         let (l, r) = (left.storage.read::<T>("mse_loss")?, right.storage.read::<T>("mse_loss")?);
         // Differences are computed in the type's arithmetic, their sum in double precision, as it may be long.
@@ -24,11 +20,7 @@ pub fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64
     })
 }
 
-/// CPU implementation of [`crate::backend::squared_error_backward`].
-///
-/// # Errors
-/// See [`crate::backend::squared_error_backward`].
-pub fn squared_error_backward(
+pub(crate) fn squared_error_backward(
     out: View<'_>,
     grad: View<'_>,
     left: Option<View<'_>>,

@@ -11,11 +11,7 @@ use crate::storage::{Reading, Storage};
 
 const OP: &str = "swiglu";
 
-/// CPU implementation of [`crate::backend::swiglu`].
-///
-/// # Errors
-/// See [`crate::backend::swiglu`].
-pub fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
+pub(crate) fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
     with_float!(OP, out.dtype, T => {
         let (gates, ups) = (gate.storage.read::<T>(OP)?, up.storage.read::<T>(OP)?);
         let mut memory = out.storage.write::<T>(OP)?;
@@ -34,11 +30,7 @@ fn sigmoid<R: Real>(x: R) -> R {
     R::ONE / (R::ONE + (-x).exp())
 }
 
-/// CPU implementation of [`crate::backend::swiglu_backward`].
-///
-/// # Errors
-/// See [`crate::backend::swiglu_backward`].
-pub fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]) -> Result<()> {
+pub(crate) fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]) -> Result<()> {
     with_float!(OP, grad.dtype, T => {
         match gradients {
             [Some(of_gate), Some(of_up)] => both::<T>([of_gate, of_up], [grad, inputs[0], inputs[1]]),

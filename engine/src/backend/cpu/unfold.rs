@@ -11,11 +11,7 @@ use super::number::{Float, with_float};
 use crate::backend::{View, Window};
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::unfold`].
-///
-/// # Errors
-/// See [`crate::backend::unfold`].
-pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     with_float!("conv2d", out.dtype, T => {
         let values = image.storage.read::<T>("conv2d")?;
         let mut memory = out.storage.write::<T>("conv2d")?;
@@ -27,11 +23,7 @@ pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     })
 }
 
-/// CPU implementation of [`crate::backend::fold_add`].
-///
-/// # Errors
-/// See [`crate::backend::fold_add`].
-pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()> {
     with_float!("conv2d", image.dtype, T => {
         let values = columns.storage.read::<T>("conv2d")?;
         let mut memory = image.storage.write::<T>("conv2d")?;

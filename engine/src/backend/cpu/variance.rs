@@ -11,11 +11,7 @@ fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
     (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
 }
 
-/// CPU implementation of [`crate::backend::exact_mean`].
-///
-/// # Errors
-/// See [`crate::backend::exact_mean`].
-pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
     with_float!("var", input.dtype, T => {
         type R = <T as Float>::Real;
         let values = input.storage.read::<T>("var")?;
@@ -36,11 +32,7 @@ pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
     })
 }
 
-/// CPU implementation of [`crate::backend::variance`].
-///
-/// # Errors
-/// See [`crate::backend::variance`].
-pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
+pub(crate) fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
     with_float!("var", out.dtype, T => {
         type R = <T as Float>::Real;
         let (values, means) = (input.storage.read::<T>("var")?, mean.storage.read::<R>("var")?);
@@ -66,11 +58,7 @@ pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> R
     })
 }
 
-/// CPU implementation of [`crate::backend::variance_backward`].
-///
-/// # Errors
-/// See [`crate::backend::variance_backward`].
-pub fn variance_backward(
+pub(crate) fn variance_backward(
     out: View<'_>,
     grad: View<'_>,
     input: Option<View<'_>>,

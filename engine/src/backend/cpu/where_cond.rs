@@ -6,11 +6,7 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
-/// CPU implementation of [`crate::backend::where_cond`].
-///
-/// # Errors
-/// See [`crate::backend::where_cond`].
-pub fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
+pub(crate) fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
     // Elements are moved, not computed with; zero is all bits 0 in every type.
     match out.dtype.size() {
         8 => where_as::<u64>(out, condition, [left, right]),
@@ -43,11 +39,7 @@ fn where_as<T: Pod>(out: View<'_>, condition: View<'_>, [left, right]: [Option<V
     Ok(())
 }
 
-/// CPU implementation of [`crate::backend::clear`].
-///
-/// # Errors
-/// See [`crate::backend::clear`].
-pub fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<()> {
+pub(crate) fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<()> {
     match out.dtype.size() {
         8 => clear_as::<u64>(out, condition, wanted),
         4 => clear_as::<u32>(out, condition, wanted),

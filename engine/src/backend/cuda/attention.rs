@@ -149,8 +149,7 @@ impl Work {
     }
 }
 
-/// See [`crate::backend::attention`].
-pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
+pub(crate) fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
     check_float(OP, out.dtype)?;
     let [query, key, value] = inputs;
     let rows = [out, query, key, value];
@@ -175,8 +174,7 @@ pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], siz
     })
 }
 
-/// See [`crate::backend::attention_delta`].
-pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Result<()> {
+pub(crate) fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Result<()> {
     check_float(OP, grad.dtype)?;
     check_rows(&[grad, result]);
     let rows = out.layout.elements();
@@ -203,8 +201,7 @@ pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Resul
     queue.launch(Kernel::new(SUMS, "attention_delta", types(grad.dtype)), grid, &arguments)
 }
 
-/// See [`crate::backend::attention_backward`].
-pub fn attention_backward(
+pub(crate) fn attention_backward(
     query_grad: View<'_>,
     other_grads: [View<'_>; 2],
     known: [View<'_>; 3],

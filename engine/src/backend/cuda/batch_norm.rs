@@ -152,8 +152,7 @@ impl<'a> Statistics<'a> {
     }
 }
 
-/// See [`crate::backend::batch_norm_measure`].
-pub fn batch_norm_measure(
+pub(crate) fn batch_norm_measure(
     mean: View<'_>,
     rstd: View<'_>,
     input: View<'_>,
@@ -201,8 +200,7 @@ pub fn batch_norm_measure(
     queue.launch(kernel("end_measure"), rows.grid(), &arguments.with(size.channels).with(rows.lanes()))
 }
 
-/// See [`crate::backend::batch_norm`].
-pub fn batch_norm(
+pub(crate) fn batch_norm(
     out: View<'_>,
     input: View<'_>,
     statistics: [View<'_>; 2],
@@ -212,8 +210,7 @@ pub fn batch_norm(
     normalise(out, input, &Statistics::new(statistics, spread)?, affine)
 }
 
-/// See [`crate::backend::group_norm`].
-pub fn group_norm(
+pub(crate) fn group_norm(
     out: View<'_>,
     input: View<'_>,
     statistics: [View<'_>; 2],
@@ -274,8 +271,7 @@ fn end_slopes(queue: &Queue<'_>, cut: Cut, size: Size, dtype: DType, outs: [u64;
     queue.launch(Kernel::new(FILE, "end_slopes", types(dtype)), rows.grid(), &arguments)
 }
 
-/// See [`crate::backend::batch_norm_backward_affine`].
-pub fn batch_norm_backward_affine(
+pub(crate) fn batch_norm_backward_affine(
     grad: View<'_>,
     input: Option<View<'_>>,
     statistics: [View<'_>; 2],
@@ -285,8 +281,7 @@ pub fn batch_norm_backward_affine(
     add_slopes(grad, input, &Statistics::new(statistics, spread)?, affine)
 }
 
-/// See [`crate::backend::group_norm_backward_affine`].
-pub fn group_norm_backward_affine(
+pub(crate) fn group_norm_backward_affine(
     grad: View<'_>,
     input: View<'_>,
     statistics: [View<'_>; 2],
@@ -322,8 +317,7 @@ fn add_slopes(
     end_slopes(&queue, cut, size, grad.dtype, [outs[0], outs[1], 0])
 }
 
-/// See [`crate::backend::batch_norm_backward`].
-pub fn batch_norm_backward(
+pub(crate) fn batch_norm_backward(
     out: View<'_>,
     grad: Option<View<'_>>,
     input: Option<View<'_>>,

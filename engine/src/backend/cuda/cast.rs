@@ -10,8 +10,7 @@ use crate::backend::nest::Nest;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// See [`crate::backend::cast`].
-pub fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
     if out.dtype == input.dtype {
         return copy(out, input);
     }

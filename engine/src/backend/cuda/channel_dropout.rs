@@ -9,8 +9,7 @@ use crate::backend::View;
 use crate::error::Result;
 use crate::rng::Draw;
 
-/// See [`crate::backend::dropout_channels`].
-pub fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
+pub(crate) fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
     let op = "dropout2d";
     check_float(op, out.dtype)?;
     let input = in_order_or_copied(out, input)?;

@@ -10,8 +10,7 @@ use crate::error::Result;
 
 const FILE: &str = "chunked_loss";
 
-/// See [`crate::backend::count_targets`].
-pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
+pub(crate) fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
     let op = "count_targets";
     check_float(op, count.dtype)?;
     let queue = Queue::of(count.storage.device(), op)?;
@@ -21,8 +20,7 @@ pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result
     queue.launch(Kernel::new(FILE, "count_targets", types(count.dtype)), Grid::row(1), &arguments)
 }
 
-/// See [`crate::backend::cross_entropy_in_place`].
-pub fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
+pub(crate) fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
     let op = "linear_cross_entropy";
     check_float(op, logits.dtype)?;
     let queue = Queue::of(logits.storage.device(), op)?;

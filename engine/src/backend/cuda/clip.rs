@@ -12,8 +12,7 @@ use crate::error::Result;
 
 const FILE: &str = "clip";
 
-/// See [`crate::backend::add_norm`].
-pub fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
+pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
     let op = "norm";
     check_float(op, input.dtype)?;
     let queue = Queue::of(total.storage.device(), op)?;
@@ -43,8 +42,7 @@ fn elements_a_thread(view: View<'_>) -> u64 {
     16 / view.dtype.size() as u64
 }
 
-/// See [`crate::backend::finish_norm`].
-pub fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
+pub(crate) fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
     let op = "norm";
     if order == f64::INFINITY {
         return Ok(());
@@ -56,16 +54,14 @@ pub fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
     queue.launch(Kernel::new(FILE, "finish_norm", types(DType::F64)), grid, &arguments)
 }
 
-/// See [`crate::backend::clip_to_norm`].
-pub fn clip_to_norm(out: View<'_>, norm: View<'_>, most: f64) -> Result<()> {
+pub(crate) fn clip_to_norm(out: View<'_>, norm: View<'_>, most: f64) -> Result<()> {
     let op = "clip_grad_norm";
     check_float(op, out.dtype)?;
     let norm = reading(norm, op)?;
     change(op, "clip_to_norm", out, |arguments| arguments.with(norm.address()).with(most))
 }
 
-/// See [`crate::backend::clamp`].
-pub fn clamp(out: View<'_>, least: f64, most: f64) -> Result<()> {
+pub(crate) fn clamp(out: View<'_>, least: f64, most: f64) -> Result<()> {
     let op = "clamp";
     check_float(op, out.dtype)?;
     change(op, "clamp", out, |arguments| arguments.with(least).with(most))
@@ -85,8 +81,7 @@ fn change(
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), lines.grid, &arguments)
 }
 
-/// See [`crate::backend::find_nonfinite`].
-pub fn find_nonfinite(found: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn find_nonfinite(found: View<'_>, input: View<'_>) -> Result<()> {
     let op = "find_nonfinite";
     check_float(op, input.dtype)?;
     let queue = Queue::of(found.storage.device(), op)?;

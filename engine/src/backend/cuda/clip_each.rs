@@ -30,17 +30,14 @@ pub(super) fn add_norm<'a>(total: View<'a>, input: View<'a>, order: f64) -> Shar
     shared(op, name, Operand::Read(input), Common::Parts(end, total), &[order])
 }
 
-/// See [`crate::backend::clip_to_norm`].
 pub(super) fn clip_to_norm<'a>(out: View<'a>, norm: View<'a>, most: f64) -> Shared<'a> {
     shared("clip_grad_norm", "clip_to_norm_each", Operand::Written(out), Common::Read(norm), &[most])
 }
 
-/// See [`crate::backend::clamp`].
 pub(super) fn clamp<'a>(out: View<'a>, least: f64, most: f64) -> Shared<'a> {
     shared("clamp", "clamp_each", Operand::Written(out), Common::Nothing, &[least, most])
 }
 
-/// See [`crate::backend::find_nonfinite`].
 pub(super) fn find_nonfinite<'a>(found: View<'a>, input: View<'a>) -> Shared<'a> {
     shared("find_nonfinite", "find_nonfinite_each", Operand::Read(input), Common::Written(found), &[])
 }

@@ -26,8 +26,7 @@ fn wanted(comparison: Comparison) -> u32 {
     }
 }
 
-/// See [`crate::backend::compare`].
-pub fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>) -> Result<()> {
+pub(crate) fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>) -> Result<()> {
     let op = "compare";
     let queue = Queue::of(out.storage.device(), op)?;
     let nest = Nest::new([out.layout, left.layout, right.layout]);
@@ -40,8 +39,7 @@ pub fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: Vie
     queue.launch(Kernel::new(FILE, "compare", types(left.dtype)), lines.grid, &arguments)
 }
 
-/// See [`crate::backend::compare_number`].
-pub fn compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64) -> Result<()> {
+pub(crate) fn compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64) -> Result<()> {
     let op = "compare";
     let queue = Queue::of(out.storage.device(), op)?;
     let nest = Nest::new([out.layout, input.layout]);

@@ -25,8 +25,7 @@ pub(super) fn moved(dtype: DType) -> Types {
     })
 }
 
-/// See [`crate::backend::fill`].
-pub fn fill(out: View<'_>, value: f64) -> Result<()> {
+pub(crate) fn fill(out: View<'_>, value: f64) -> Result<()> {
     let op = "fill";
     let queue = Queue::of(out.storage.device(), op)?;
     let nest = Nest::new([out.layout]);
@@ -45,8 +44,7 @@ pub fn fill(out: View<'_>, value: f64) -> Result<()> {
     queue.launch(Kernel::new("fill", "fill", moved(out.dtype)), lines.grid, &arguments)
 }
 
-/// See [`crate::backend::copy`].
-pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     let op = "copy";
     let queue = Queue::of(out.storage.device(), op)?;
     let nest = Nest::new([out.layout, input.layout]);
@@ -63,7 +61,7 @@ pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
 }
 
 /// The elements in order, the last axis fastest, as the host's own. Waits for the device; takes none of its memory.
-pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
+pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let (first, end) = (input.layout.offset(), input.layout.end());
     let mut memory = vec![T::zeroed(); end.saturating_sub(first)];
     input.storage.copy_out("to_vec", first * size_of::<T>(), bytemuck::cast_slice_mut(&mut memory))?;
@@ -77,8 +75,7 @@ pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     Ok(numbers)
 }
 
-/// See [`crate::backend::unary`].
-pub fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
+pub(crate) fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
     let op = "unary";
     check_float(op, out.dtype)?;
     let mut numbers = [0.0, 0.0];
@@ -115,8 +112,7 @@ pub fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), lines.grid, &arguments)
 }
 
-/// See [`crate::backend::binary`].
-pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
+pub(crate) fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
     let op = "binary";
     check_float(op, out.dtype)?;
     let mut number = 0.0;
@@ -156,8 +152,7 @@ pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: Vi
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), lines.grid, &arguments)
 }
 
-/// See [`crate::backend::ternary`].
-pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
+pub(crate) fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
     let op = "ternary";
     check_float(op, out.dtype)?;
     let (name, [a, b]) = match function {

@@ -25,8 +25,7 @@ struct Lines {
     is_smallest: u32,
 }
 
-/// See [`crate::backend::extremes`].
-pub fn extremes(
+pub(crate) fn extremes(
     places: View<'_>,
     found: Option<View<'_>>,
     input: View<'_>,

@@ -16,8 +16,7 @@ fn width(layout: &Layout) -> usize {
     layout.shape().last().copied().unwrap_or(1).max(1)
 }
 
-/// See [`crate::backend::frequencies`].
-pub fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
     check_float(OP, out.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let (width, wide) = (width(input.layout), width(out.layout));
@@ -29,8 +28,7 @@ pub fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
     queue.launch(Kernel::new(FILE, "frequencies", types(out.dtype)), grid, &arguments)
 }
 
-/// See [`crate::backend::frequencies_backward`].
-pub fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>) -> Result<()> {
     check_float(OP, out.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let elements = input.layout.elements();

@@ -30,8 +30,7 @@ fn width(view: View<'_>, columns: u64, places: [&Place<'_>; 2]) -> u64 {
     if is_wide { width } else { 1 }
 }
 
-/// See [`crate::backend::gather_rows`].
-pub fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<()> {
+pub(crate) fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<()> {
     let op = "embedding";
     check_float(op, out.dtype)?;
     let queue = Queue::of(out.storage.device(), op)?;
@@ -53,8 +52,7 @@ pub fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), blocks(count.div_ceil(BLOCK / across), 1), &arguments)
 }
 
-/// See [`crate::backend::add_rows`].
-pub fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<()> {
+pub(crate) fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<()> {
     add_rows_by(table, added, indices, &Buckets::of(table.storage.device()))
 }
 

@@ -41,8 +41,7 @@ impl Size {
     }
 }
 
-/// See [`crate::backend::cross_entropy`].
-pub fn cross_entropy(
+pub(crate) fn cross_entropy(
     loss: View<'_>,
     statistics: View<'_>,
     count: View<'_>,
@@ -85,8 +84,7 @@ pub fn cross_entropy(
     parts.end(&queue, kernel("end_cross_entropy"), first, |arguments| arguments)
 }
 
-/// See [`crate::backend::cross_entropy_backward`].
-pub fn cross_entropy_backward(
+pub(crate) fn cross_entropy_backward(
     out: View<'_>,
     logits: Option<View<'_>>,
     known: [View<'_>; 3],

@@ -20,8 +20,7 @@ const OUT: usize = 0;
 const LEFT: usize = 1;
 const RIGHT: usize = 2;
 
-/// See [`crate::backend::matmul`].
-pub fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
+pub(crate) fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
     check_float(OP, out.dtype)?;
     let Some(axes) = Axes::of([out.layout, left.layout, right.layout]) else {
         return if out.layout.elements() == 0 { Ok(()) } else { keep_only(out, keep) };
@@ -29,8 +28,7 @@ pub fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: 
     multiply(&axes.joined()?, [out, left, right], None, [scale, keep])
 }
 
-/// See [`crate::backend::matmul_bias`].
-pub fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>) -> Result<()> {
+pub(crate) fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>) -> Result<()> {
     check_float(OP, out.dtype)?;
     if let Some(axes) = Axes::of([out.layout, left.layout, right.layout]) {
         let axes = axes.joined()?;

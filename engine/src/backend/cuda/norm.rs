@@ -10,8 +10,7 @@ use crate::error::Result;
 
 const FILE: &str = "norm";
 
-/// See [`crate::backend::layer_norm`].
-pub fn layer_norm(
+pub(crate) fn layer_norm(
     out: View<'_>,
     mean: View<'_>,
     rstd: View<'_>,
@@ -38,8 +37,7 @@ pub fn layer_norm(
     queue.launch(Kernel::new(FILE, "layer_norm", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-/// See [`crate::backend::layer_norm_again`].
-pub fn layer_norm_again(
+pub(crate) fn layer_norm_again(
     out: View<'_>,
     statistics: [View<'_>; 2],
     input: View<'_>,
@@ -63,8 +61,7 @@ pub fn layer_norm_again(
     queue.launch(Kernel::new(FILE, "layer_norm_again", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-/// See [`crate::backend::layer_norm_backward`].
-pub fn layer_norm_backward(
+pub(crate) fn layer_norm_backward(
     out: View<'_>,
     grad: Option<View<'_>>,
     statistics: [View<'_>; 2],
@@ -89,8 +86,7 @@ pub fn layer_norm_backward(
     queue.launch(Kernel::new(FILE, "layer_norm_backward", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-/// See [`crate::backend::layer_norm_backward_affine`].
-pub fn layer_norm_backward_affine(
+pub(crate) fn layer_norm_backward_affine(
     grad: View<'_>,
     statistics: [View<'_>; 2],
     input: View<'_>,

@@ -25,8 +25,7 @@ pub(super) fn pair(op: &'static str, parameter: DType, grad: DType) -> Result<Ty
     Err(Error::DType { op, found: grad, need })
 }
 
-/// See [`crate::backend::sgd`].
-pub fn sgd(
+pub(crate) fn sgd(
     parameter: View<'_>,
     rounded: Option<View<'_>>,
     grad: View<'_>,
@@ -87,8 +86,7 @@ fn sgd_numbers(step: SgdStep) -> Vec<u64> {
     words
 }
 
-/// See [`crate::backend::adam`].
-pub fn adam(
+pub(crate) fn adam(
     parameter: View<'_>,
     rounded: Option<View<'_>>,
     grad: View<'_>,

@@ -17,8 +17,7 @@ const OP: &str = "adam_8bit";
 /// Bytes in which the kernel is told of many tensors: the codes take more than half of what there is.
 const BYTES: usize = 1900;
 
-/// See [`crate::backend::adam_8bit`].
-pub fn adam_8bit(
+pub(crate) fn adam_8bit(
     parameter: View<'_>,
     rounded: Option<View<'_>>,
     grad: View<'_>,

@@ -49,8 +49,7 @@ fn first_of_lines(op: &'static str, whole: &Layout, places: &Layout, axis: usize
     if length == 0 { Ok(*places) } else { first.expand(op, places.shape()) }
 }
 
-/// See [`crate::backend::gather`].
-pub fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+pub(crate) fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     let op = "gather";
     let queue = Queue::of(out.storage.device(), op)?;
     let first = first_of_lines(op, input.layout, places.layout, axis)?;
@@ -68,8 +67,7 @@ pub fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> 
     queue.launch(Kernel::new(FILE, "gather", types(out.dtype)), queue.over(nest.elements(), 1), &arguments)
 }
 
-/// See [`crate::backend::scatter_add`].
-pub fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+pub(crate) fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     let op = "scatter_add";
     check_float(op, out.dtype)?;
     let (elements, length) = (places.layout.elements(), places.layout.shape()[axis]);

@@ -14,8 +14,7 @@ const OP: &str = "piecewise";
 /// Slopes in one byte, which a thread writes.
 const A_BYTE: usize = 4;
 
-/// See [`crate::backend::piecewise`].
-pub fn piecewise(
+pub(crate) fn piecewise(
     out: View<'_>,
     slopes: Option<View<'_>>,
     function: Piecewise,
@@ -51,8 +50,7 @@ pub fn piecewise(
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), queue.over(elements, A_BYTE as u64), &arguments)
 }
 
-/// See [`crate::backend::piecewise_backward`].
-pub fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
+pub(crate) fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
     const FLAT: u32 = 1;
     const RISES: u32 = 3;
     check_float(OP, out.dtype)?;

@@ -42,8 +42,7 @@ fn of_places(dtype: DType, places: &Option<Place<'_>>) -> [u64; 2] {
     if dtype == DType::U8 { [address, 0] } else { [0, address] }
 }
 
-/// See [`crate::backend::max_pool`].
-pub fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
     let op = "max_pool2d";
     check_float(op, out.dtype)?;
     let queue = Queue::of(out.storage.device(), op)?;
@@ -60,8 +59,7 @@ pub fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window
     queue.launch(kernel("max_pool", out), queue.over(out.layout.elements(), 1), &arguments)
 }
 
-/// See [`crate::backend::max_pool_backward`].
-pub fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
     let op = "max_pool2d";
     check_float(op, out.dtype)?;
     let queue = Queue::of(out.storage.device(), op)?;
@@ -77,8 +75,7 @@ pub fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window
     queue.launch(kernel("max_pool_backward", out), queue.over(out.layout.elements(), 1), &arguments)
 }
 
-/// See [`crate::backend::avg_pool`].
-pub fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
+pub(crate) fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
     let op = "avg_pool2d";
     check_float(op, out.dtype)?;
     let queue = Queue::of(out.storage.device(), op)?;
@@ -92,8 +89,7 @@ pub fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: 
     queue.launch(kernel("avg_pool", out), queue.over(out.layout.elements(), 1), &arguments)
 }
 
-/// See [`crate::backend::avg_pool_backward`].
-pub fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
+pub(crate) fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
     let op = "avg_pool2d";
     check_float(op, out.dtype)?;
     let queue = Queue::of(out.storage.device(), op)?;

@@ -11,8 +11,7 @@ use crate::error::Result;
 const FILE: &str = "power";
 const OP: &str = "powf";
 
-/// See [`crate::backend::power`].
-pub fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
+pub(crate) fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
     check_float(OP, out.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let nest = Nest::new([out.layout, input.layout]);
@@ -22,8 +21,7 @@ pub fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
     queue.launch(Kernel::new(FILE, "power", types(out.dtype)), lines.grid, &arguments)
 }
 
-/// See [`crate::backend::power_backward`].
-pub fn power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64) -> Result<()> {
+pub(crate) fn power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64) -> Result<()> {
     check_float(OP, out.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let nest = Nest::new([out.layout, grad.unwrap_or(out).layout, input.layout]);

@@ -23,8 +23,7 @@ fn is_packed(places: &[&Place<'_>], bytes: usize) -> u32 {
     u32::from(places.iter().all(|place| place.address().is_multiple_of((GROUP * bytes) as u64)))
 }
 
-/// See [`crate::backend::random`].
-pub fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
+pub(crate) fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
     let op = "random";
     check_float(op, out.dtype)?;
     let (name, numbers) = match distribution {
@@ -44,8 +43,7 @@ pub fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<(
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), queue.over(elements, GROUP as u64), &arguments)
 }
 
-/// See [`crate::backend::dropout`].
-pub fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
+pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
     let op = "dropout";
     check_float(op, out.dtype)?;
     let input = in_order_or_copied(out, input)?;
@@ -74,8 +72,7 @@ pub(super) fn in_order_or_copied<'a>(out: View<'_>, input: Option<View<'a>>) -> 
     }
 }
 
-/// See [`crate::backend::arange`].
-pub fn arange(out: View<'_>, start: f64, step: f64) -> Result<()> {
+pub(crate) fn arange(out: View<'_>, start: f64, step: f64) -> Result<()> {
     let op = "arange";
     if out.dtype != crate::dtype::DType::I64 {
         check_float(op, out.dtype)?;

@@ -48,8 +48,7 @@ struct Columns {
     across: u64,
 }
 
-/// See [`crate::backend::sum`].
-pub fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
+pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
     let op = "sum";
     check_float(op, input.dtype)?;
     if input.layout.elements() == 0 {

@@ -11,8 +11,7 @@ use crate::error::Result;
 const FILE: &str = "rms_norm";
 const OP: &str = "rms_norm";
 
-/// See [`crate::backend::rms_norm`].
-pub fn rms_norm(
+pub(crate) fn rms_norm(
     out: View<'_>,
     inverse: View<'_>,
     input: View<'_>,
@@ -34,8 +33,7 @@ pub fn rms_norm(
     queue.launch(Kernel::new(FILE, "rms_norm", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-/// See [`crate::backend::rms_norm_again`].
-pub fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
+pub(crate) fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
     check_float(OP, input.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let (from, inverses) = (reading(input, OP)?, reading(inverse, OP)?);
@@ -47,8 +45,7 @@ pub fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight:
     queue.launch(Kernel::new(FILE, "rms_norm_again", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-/// See [`crate::backend::rms_norm_backward`].
-pub fn rms_norm_backward(
+pub(crate) fn rms_norm_backward(
     out: View<'_>,
     grad: Option<View<'_>>,
     inverse: View<'_>,
@@ -71,8 +68,7 @@ pub fn rms_norm_backward(
     queue.launch(Kernel::new(FILE, "rms_norm_backward", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-/// See [`crate::backend::rms_norm_backward_weight`].
-pub fn rms_norm_backward_weight(
+pub(crate) fn rms_norm_backward_weight(
     weight: View<'_>,
     grad: View<'_>,
     inverse: View<'_>,

@@ -7,8 +7,7 @@ use super::lines::{grid, most_blocks};
 use crate::backend::{Rotation, View};
 use crate::error::Result;
 
-/// See [`crate::backend::rotary`].
-pub fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
+pub(crate) fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
     let op = "rotary";
     check_float(op, heads.dtype)?;
     if heads.layout.elements() == 0 {

@@ -76,8 +76,7 @@ impl Walk {
     }
 }
 
-/// See [`crate::backend::scan`].
-pub fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
+pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
     let op = "scan";
     check_float(op, out.dtype)?;
     if out.layout.elements() == 0 {
@@ -99,8 +98,7 @@ pub fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> 
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), walk.grid(&queue), &arguments)
 }
 
-/// See [`crate::backend::product_backward`].
-pub fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
+pub(crate) fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
     let op = "cumprod";
     let before = Scan { fold: Fold::Product, exclusive: true, backwards: false };
     scan(out, Some(input), axis, before)?;

@@ -12,8 +12,7 @@ use crate::error::Result;
 /// Bytes in which multi_tensor.cu's kernels are told of tensors.
 const BYTES: usize = 4000;
 
-/// See [`crate::backend::run_all`].
-pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
+pub(crate) fn run_all(calls: &[Call<'_>]) -> Result<()> {
     let mut launches: Vec<(Work<'_>, Vec<Part<'_>>)> = Vec::new();
     for &call in calls {
         match shared(call)? {

@@ -9,13 +9,11 @@ use crate::error::Result;
 
 const FILE: &str = "softmax";
 
-/// See [`crate::backend::softmax`].
-pub fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
+pub(crate) fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     by_rows("softmax", out, input)
 }
 
-/// See [`crate::backend::log_softmax`].
-pub fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
+pub(crate) fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     by_rows("log_softmax", out, input)
 }
 
@@ -29,13 +27,11 @@ fn by_rows(op: &'static str, out: View<'_>, input: Option<View<'_>>) -> Result<(
     queue.launch(Kernel::new(FILE, op, types(out.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-/// See [`crate::backend::softmax_backward`].
-pub fn softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
+pub(crate) fn softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
     backward_by_rows("softmax_backward", out, grad, result)
 }
 
-/// See [`crate::backend::log_softmax_backward`].
-pub fn log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
+pub(crate) fn log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
     backward_by_rows("log_softmax_backward", out, grad, result)
 }
 

@@ -12,8 +12,7 @@ use crate::error::Result;
 const FILE: &str = "squared_error";
 const OP: &str = "mse_loss";
 
-/// See [`crate::backend::squared_error`].
-pub fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64) -> Result<()> {
+pub(crate) fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64) -> Result<()> {
     check_float(OP, left.dtype)?;
     let queue = Queue::of(loss.storage.device(), OP)?;
     let kernel = |name| Kernel::new(FILE, name, types(left.dtype));
@@ -33,8 +32,7 @@ pub fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64
     parts.end(&queue, kernel("end_squared_error"), first, |arguments| arguments.with(scale))
 }
 
-/// See [`crate::backend::squared_error_backward`].
-pub fn squared_error_backward(
+pub(crate) fn squared_error_backward(
     out: View<'_>,
     grad: View<'_>,
     left: Option<View<'_>>,

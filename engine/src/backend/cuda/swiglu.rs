@@ -10,8 +10,7 @@ use crate::error::Result;
 const FILE: &str = "swiglu";
 const OP: &str = "swiglu";
 
-/// See [`crate::backend::swiglu`].
-pub fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
+pub(crate) fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
     check_float(OP, out.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let elements = out.layout.elements();
@@ -24,8 +23,7 @@ pub fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
     queue.launch(Kernel::new(FILE, "swiglu", types(out.dtype)), grid, &arguments)
 }
 
-/// See [`crate::backend::swiglu_backward`].
-pub fn swiglu_backward<'a>(grad: View<'a>, inputs: [View<'a>; 2], gradients: [Option<View<'a>>; 2]) -> Result<()> {
+pub(crate) fn swiglu_backward<'a>(grad: View<'a>, inputs: [View<'a>; 2], gradients: [Option<View<'a>>; 2]) -> Result<()> {
     check_float(OP, grad.dtype)?;
     let queue = Queue::of(grad.storage.device(), OP)?;
     let elements = grad.layout.elements();

@@ -72,8 +72,7 @@ fn across(length: u64) -> u64 {
     length.next_power_of_two().clamp(1, BLOCK)
 }
 
-/// See [`crate::backend::unfold`].
-pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     let op = "conv2d";
     check_float(op, out.dtype)?;
     let queue = Queue::of(out.storage.device(), op)?;
@@ -94,8 +93,7 @@ pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     queue.launch(Kernel::new(FILE, "unfold", types(out.dtype)), grid, &arguments)
 }
 
-/// See [`crate::backend::fold_add`].
-pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()> {
+pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()> {
     let op = "conv2d";
     check_float(op, image.dtype)?;
     let queue = Queue::of(image.storage.device(), op)?;

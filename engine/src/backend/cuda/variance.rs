@@ -112,8 +112,7 @@ impl<const N: usize> Together<N> {
     }
 }
 
-/// See [`crate::backend::exact_mean`].
-pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
+pub(crate) fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
     check_float(OP, input.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let kernel = |name| Kernel::new(FILE, name, types(input.dtype));
@@ -124,8 +123,7 @@ pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
     together.end(&queue, kernel("end_exact_mean"), to.address(), |arguments| arguments)
 }
 
-/// See [`crate::backend::variance`].
-pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
+pub(crate) fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
     check_float(OP, out.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let kernel = |name| Kernel::new(FILE, name, types(input.dtype));
@@ -137,8 +135,7 @@ pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> R
     together.end(&queue, kernel("end_variance"), to.address(), |arguments| arguments.with(scale))
 }
 
-/// See [`crate::backend::variance_backward`].
-pub fn variance_backward(
+pub(crate) fn variance_backward(
     out: View<'_>,
     grad: View<'_>,
     input: Option<View<'_>>,

@@ -12,8 +12,7 @@ use crate::error::Result;
 const FILE: &str = "where_cond";
 const OP: &str = "where";
 
-/// See [`crate::backend::where_cond`].
-pub fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
+pub(crate) fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
     match (left, right) {
         (Some(left), Some(right)) => where_of_two(out, condition, left, right),
         (Some(left), None) => keep(out, condition, Some(left), true),
@@ -34,8 +33,7 @@ fn where_of_two(out: View<'_>, condition: View<'_>, left: View<'_>, right: View<
     queue.launch(Kernel::new(FILE, "where_cond", moved(out.dtype)), lines.grid, &lines.after(arguments))
 }
 
-/// See [`crate::backend::clear`].
-pub fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<()> {
+pub(crate) fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<()> {
     keep(out, condition, None, wanted)
 }
 
