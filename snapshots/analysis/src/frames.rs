@@ -127,20 +127,21 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
     shown
 }
 
-/// The short forms of several stacks, as from [`short_stack`]. Stacks that differ only in library frames also show
+/// The short forms of several stacks of one or more recordings, as from [`short_stack`]. Stacks that differ only in library frames also show
 /// the innermost line in which they differ, at its position, so that no two read the same.
-pub fn short_stacks(tables: &Tables, stacks: &[StackId]) -> Vec<Vec<String>> {
-    let mut shown: Vec<Vec<String>> = stacks.iter().map(|&stack| short_stack(tables, stack)).collect();
+pub fn short_stacks(stacks: &[(&Tables, StackId)]) -> Vec<Vec<String>> {
+    let mut shown: Vec<Vec<String>> = stacks.iter().map(|&(tables, stack)| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();
     shown.iter().enumerate().for_each(|(at, lines)| alike.entry(lines).or_default().push(at));
     let alike: Vec<Vec<usize>> = alike.into_values().filter(|rows| rows.len() > 1).collect();
     for rows in alike {
-        let lines: Vec<Vec<StackLine>> = rows.iter().map(|&at| stack_lines(tables, stacks[at])).collect();
+        let lines: Vec<Vec<StackLine>> = rows.iter().map(|&at| stack_lines(stacks[at].0, stacks[at].1)).collect();
         let text = |of: usize, at: usize| lines[of].get(at).map(|line| line.text.as_str());
         let longest = lines.iter().map(Vec::len).max().unwrap_or(0);
         let differs = (0..longest).find(|&at| (1..lines.len()).any(|of| text(of, at) != text(0, at)));
         for (of, &row) in rows.iter().enumerate() {
-            shown[row] = shorten(tables, stacks[row], &lines[of], differs);
+            let (tables, stack) = stacks[row];
+            shown[row] = shorten(tables, stack, &lines[of], differs);
         }
     }
     shown
@@ -315,11 +316,11 @@ mod tests {
         let stacks = [stack(&[library(1), own]), stack(&[library(2), own]), stack(&[library(1), own, own])];
         let inner = ("app::layer", "/home/me/app/src/layer.rs", 3);
         let nested = [1, 2].map(|line| stack(&[inner, library(7), own, library(line), own]));
-        let shown = short_stacks(&tables, &stacks);
+        let shown = short_stacks(&stacks.map(|stack| (&tables, stack)));
         assert!(shown[0][0].contains("lib.rs:1") && shown[1][0].contains("lib.rs:2"), "{shown:?}");
         assert_eq!(shown[0][1..], shown[1][1..]);
         assert!(shown[2][0].contains("main.rs:12"), "it has other lines of the program: {shown:?}");
-        let shown = short_stacks(&tables, &nested);
+        let shown = short_stacks(&nested.map(|stack| (&tables, stack)));
         assert_eq!(shown[1].len(), 5, "{shown:?}");
         assert!(shown[1][0].contains("layer.rs:3") && shown[1][2].contains("lib.rs:2"), "{shown:?}");
         assert_eq!(shown[1][4], "… and 1 library frame");

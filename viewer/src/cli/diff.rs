@@ -11,6 +11,7 @@ use highwater_analysis::phases::{PhaseRow, stages, steps_of};
 use highwater_analysis::{Diff, GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_app::report::{Column, Table, Value};
+use highwater_snapshots::tables::Tables;
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
 use serde::Serialize;
@@ -215,6 +216,12 @@ impl<'a> DiffReport<'a> {
         Ok(())
     }
 
+    /// The stack of a group: the one in B, as its name, or in A if B has none.
+    fn stack_of(&self, group: &DiffGroup) -> (&Tables, StackId) {
+        let side = usize::from(group.stacks[1].is_some());
+        (&self.traces[side].tables, group.stacks[side])
+    }
+
     fn hint(&self) -> String {
         let files: Vec<&Path> =
             std::iter::once(&self.arguments.a).chain(&self.arguments.b).map(AsRef::as_ref).collect();
@@ -266,8 +273,8 @@ impl Report for DiffReport<'_> {
             members => format!("{} modules", format_count(members as u64)),
         };
         let members = move |row: usize| Value::or_absent(of(row).and_then(|group| members_of(group, keys)));
-        let names = groups.iter().map(|group| (&group.key, StackId::NONE));
-        let mut columns = key_columns(self.traces[0], keys, names, &sums);
+        let names = groups.iter().map(|group| (&group.key, self.stack_of(group)));
+        let mut columns = key_columns(keys, names, &sums);
         columns.extend([
             Column::bytes("a_bytes", "A", move |row| bytes(row)[0]),
             Column::bytes("b_bytes", "B", move |row| bytes(row)[1]),

@@ -81,8 +81,8 @@ impl<'a> ExplainReport<'a> {
             let members = groups.get(row).map(|group| &group.members).filter(|members| !members.is_empty());
             Value::or_absent(members.map(|keys| keys.iter().map(|key| key.join(", ")).collect::<Vec<_>>()))
         };
-        let named = groups.iter().map(|group| (&group.key, group.stack));
-        let mut columns = key_columns(self.trace, self.keys(), named, &names);
+        let named = groups.iter().map(|group| (&group.key, (&self.trace.tables, group.stack)));
+        let mut columns = key_columns(self.keys(), named, &names);
         let figure = |column: Column<'t>| if peak.is_state { column.in_files() } else { column };
         let title = if peak.is_state { "bytes" } else { "at the peak" };
         columns.push(Column::bytes("bytes_at_peak", title, bytes));

@@ -352,8 +352,8 @@ impl Report for GrowthReport<'_> {
             let group = groups.get(row).filter(|group| group.is_recurring);
             group.map_or_else(String::new, |group| format_bytes(group.least_bytes))
         };
-        let names = groups.iter().map(|group| (&group.key, group.stack));
-        let mut columns = key_columns(self.trace, &self.keys, names, &sums);
+        let names = groups.iter().map(|group| (&group.key, (&self.trace.tables, group.stack)));
+        let mut columns = key_columns(&self.keys, names, &sums);
         columns.extend([
             Column::bytes("survivor_bytes", still, move |row| of(row).0.bytes).in_tables(),
             Column::count("survivor_blocks", each, move |row| of(row).0.blocks).optional().in_tables(),

@@ -246,12 +246,12 @@ fn event_numbers(events: &[u64]) -> String {
 }
 
 /// Groups of blocks, and the sum of those that are not listed.
-fn groups_columns<'a>(trace: &Trace, holders: &'a Holders, title: &'static str) -> (Vec<Column<'a>>, usize) {
+fn groups_columns<'a>(trace: &'a Trace, holders: &'a Holders, title: &'static str) -> (Vec<Column<'a>>, usize) {
     let groups = &holders.groups;
     let sums: Vec<String> =
         (holders.rest_groups > 0).then(|| count_of(holders.rest_groups, "more group")).into_iter().collect();
-    let named = groups.iter().map(|group| (&group.key, StackId::NONE));
-    let mut columns = key_columns(trace, &holders.keys, named, &sums);
+    let named = groups.iter().map(|group| (&group.key, (&trace.tables, StackId::NONE)));
+    let mut columns = key_columns(&holders.keys, named, &sums);
     columns.push(Column::bytes("bytes", title, |row| groups.get(row).map_or(holders.rest_bytes, |group| group.bytes)));
     let share = |row: usize| groups.get(row).map_or_else(String::new, |group| percent(group.bytes, holders.total));
     columns.push(Column::shown_alone("share", true, share).optional());
@@ -260,7 +260,7 @@ fn groups_columns<'a>(trace: &Trace, holders: &'a Holders, title: &'static str) 
 }
 
 /// The largest groups of live blocks, and whether the request succeeds without each.
-fn holders_table<'a>(trace: &Trace, case: &'a OomAnalysis) -> Table<'a> {
+fn holders_table<'a>(trace: &'a Trace, case: &'a OomAnalysis) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, &case.holders, "live");
     let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
     columns.extend(trials.map(|trials| {
@@ -277,7 +277,7 @@ fn outcome_text(outcome: Outcome) -> &'static str {
 }
 
 /// The blocks to free.
-fn way_out_table<'a>(trace: &Trace, way_out: &'a Holders) -> Table<'a> {
+fn way_out_table<'a>(trace: &'a Trace, way_out: &'a Holders) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, way_out, "bytes");
     columns.retain(|column| column.title != "share");
     Table::new(way_out.groups.len() + sums, columns).with_sums(sums)

@@ -246,8 +246,8 @@ impl Report for PeakReport<'_> {
         let total = breakdown.total;
         let bar = move |row: usize| if row + 1 < rows { bar(bytes(row), total, 20) } else { String::new() };
         let members = |row: usize| Value::or_absent(groups.get(row).and_then(|group| self.members(group)));
-        let named = groups.iter().map(|group| (&group.key, group.stack));
-        let mut columns = key_columns(self.trace, keys, named, &sums);
+        let named = groups.iter().map(|group| (&group.key, (&self.trace.tables, group.stack)));
+        let mut columns = key_columns(keys, named, &sums);
         columns.push(Column::bytes("bytes", "bytes", bytes));
         columns.push(Column::shown_alone("share", true, move |row| percent(bytes(row), total)));
         columns.push(Column::shown_alone("", false, bar).optional());

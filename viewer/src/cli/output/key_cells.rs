@@ -8,26 +8,27 @@ use highwater_analysis::frames::short_stacks;
 use highwater_app::report::{Column, Value};
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::tables::Tables;
 use highwater_snapshots::{StackId, Trace};
 
 /// The columns that name the rows of a table of groups by `keys`, of which each is given by its values of them and its
-/// stack, which is none if stacks are not a key; then come rows that are sums, by name. Stacks have one text line for
-/// each frame.
+/// stack in these tables, which is none if stacks are not a key; then come rows that are sums, by name. Stacks have one
+/// text line for each frame.
 pub fn key_columns<'a>(
-    trace: &Trace,
     keys: &'a [GroupKey],
-    groups: impl Iterator<Item = (&'a Vec<String>, StackId)>,
+    groups: impl Iterator<Item = (&'a Vec<String>, (&'a Tables, StackId))>,
     sums: &[String],
 ) -> Vec<Column<'a>> {
-    let (values, stacks): (Vec<&'a Vec<String>>, Vec<StackId>) = groups.unzip();
+    let (values, stacks): (Vec<&'a Vec<String>>, Vec<(&Tables, StackId)>) = groups.unzip();
     let short = match keys.contains(&GroupKey::Stack) {
-        true => short_stacks(&trace.tables, &stacks),
+        true => short_stacks(&stacks),
         false => Vec::new(),
     };
     // A name must not become a further line.
     let short = short.into_iter().map(|lines| lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n"));
     let short: Rc<[String]> = short.collect();
-    let (values, stacks, sums): (Rc<[_]>, Rc<[_]>, Rc<[String]>) = (values.into(), stacks.into(), sums.into());
+    let has_stack: Rc<[bool]> = stacks.iter().map(|(_, stack)| stack.is_some()).collect();
+    let (values, sums): (Rc<[_]>, Rc<[String]>) = (values.into(), sums.into());
     let of_key = |(at, key): (usize, &GroupKey)| {
         let (all, sums) = (Rc::clone(&values), Rc::clone(&sums));
         let full = move |row: usize| match all.get(row) {
@@ -39,9 +40,11 @@ pub fn key_columns<'a>(
         match key {
             GroupKey::Frame => column.source_lines(),
             GroupKey::Stack => {
-                let (short, stacks) = (Rc::clone(&short), Rc::clone(&stacks));
-                let has_stack = move |row: usize| stacks.get(row).is_some_and(|stack| stack.is_some());
-                let shown = move |row: usize| if has_stack(row) { short[row].clone() } else { full(row) };
+                let (short, has_stack) = (Rc::clone(&short), Rc::clone(&has_stack));
+                let shown = move |row: usize| match has_stack.get(row) {
+                    Some(true) => short[row].clone(),
+                    _ => full(row),
+                };
                 column.shown(shown).source_lines().lines()
             }
             _ => column.cut(),

@@ -166,13 +166,14 @@ fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     highest.max(limit.unwrap_or(0.0)) * HEADROOM
 }
 
-/// The legend of the lines, with each total at the moment.
+/// The legend of the lines, with each total at the moment, which is not the peak.
 fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook, shades: &Shades) {
     let moment = context.moment.position();
     let measured = context.index().series.before_position(&context.recording.trace, moment);
     let predicted = run.totals(moment);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
+        ui.weak("At the cursor: ");
         for metric in look.drawn {
             let stroke = Stroke::new(2.0, shades.metric(metric).color);
             let solid = |painter: &egui::Painter, rect: egui::Rect| {
