@@ -1,9 +1,9 @@
 """Every command in the documentation, and every line of Python in the pages for users of PyTorch, runs as it stands."""
 
-import glob
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -12,8 +12,10 @@ import pytest
 import highwater
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-PAGES = ("README.md", "docs/pytorch.md")
-ALL_PAGES = ("README.md", *(os.path.relpath(page, ROOT) for page in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))))
+# Pages of code that runs as it stands, and those with commands that run PyTorch.
+CODE_PAGES = ("README.md", "docs/pytorch.md")
+PAGES = (*CODE_PAGES, "docs/plan.md", "docs/simulate.md")
+OTHER_PAGES = sorted({f"docs/{name}" for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")} - {*PAGES})
 
 # Commands that are not run here, by how they begin, and why.
 ELSEWHERE = {
@@ -34,6 +36,7 @@ ELSEWHERE = {
     "highwater --help": "viewer/tests/cli",
     "cargo bench": "a benchmark of minutes",
     "cargo build": "an optimized build takes longer than all tests",
+    "highwater simulate --gpu x": "an error",
     "highwater plan --scenario": "models of many gigabytes; viewer/tests/cli/plan.rs plans smaller ones",
     "highwater whatif falcon-7b.snap": "a model of many gigabytes; viewer/tests/cli/whatif.rs runs smaller ones",
     "highwater render ours.snap candle.snap": "recordings of docs/candle.md",
@@ -100,7 +103,7 @@ def recordings(torch, tmp_path, monkeypatch):
     with open("train.py", "w") as file:
         file.write("import torch\ntorch.nn.Linear(8, 8).cuda()(torch.zeros(2, 8, device='cuda')).sum().backward()\n")
     os.mkdir("ranks")
-    for name in ("a.snap", "b.snap", "main.snap", "before.snap", "ranks/a.snap", "ranks/b.snap"):
+    for name in ("a.snap", "b.snap", "main.snap", "before.snap", "train.snap", "ranks/a.snap", "ranks/b.snap"):
         os.link("step.snap", name)
     return tmp_path
 
@@ -111,25 +114,52 @@ def has_page():
     return done.returncode == 0
 
 
-def test_every_command_of_the_pages_runs(recordings):
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    """A folder with the files that the other pages name, of a built-in model and on no device."""
+    monkeypatch.chdir(tmp_path)
+    record = [highwater._binary.path(), "record", "vit-l-16", "--batch", "4", "--steps", "2", "--uses", "--out"]
+    subprocess.run([*record, "step.snap"], check=True, capture_output=True)
+    subprocess.run([*record, "oom.snap", "--capacity", "5GiB"], capture_output=True)
+    convert = [highwater._binary.path(), "convert", "step.snap", "snapshot.pickle"]
+    subprocess.run(convert, check=True, capture_output=True)
+    names = "a b main before after run torch train driver changed symbols/step".split()
+    for name in [*names, "ranks/a", "ranks/b", "ranks-before/a", "ranks-after/a"]:
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        shutil.copy("step.snap", name + ".snap")
+    return tmp_path
+
+
+def run_commands(pages):
+    """Runs the commands of pages, each once, and returns how many it ran."""
     ran = 0
-    for line in {line: None for page in ALL_PAGES for line in commands(page)}:
+    for line in {line: None for page in pages for line in commands(page)}:
         if any(line.startswith(known) for known in ELSEWHERE):
             continue
         words = shlex.split(line.replace("FOLDER", "ranks").replace("FILE", "step.snap"), comments=True)
         assert words[0] == "highwater", f"neither run here nor in the list of those that are not: {line}"
-        if len(words) == 1 or words[1].endswith((".snap", ".pickle")):
+        if len(words) == 1 or words[1].endswith((".snap", ".pickle")) or os.path.exists(words[1]):
             # Opens the app, which needs a display.
             continue
-        # Alone, the name of a command.
-        words += ["--help"] if len(words) == 2 else []
+        # The name of a command, with options at most.
+        options = words[2:] if all(word.startswith("--") for word in words[2:]) else None
+        words = words if options is None else [*words[:2], "--help"]
         words = [sys.executable if word == "python" else word for word in words]
         done = subprocess.run([highwater._binary.path(), *words[1:]], capture_output=True, text=True)
         # Status 1 is an answer: a plan or a budget does not fit.
         is_without_page = "no app for browsers" in done.stderr and not has_page()
         assert done.returncode in (0, 1) or is_without_page, f"{line}\n{done.stderr}"
+        assert all(option in done.stdout for option in options or []), line
         ran += 1
-    assert ran > 12
+    return ran
+
+
+def test_every_command_of_the_pages_runs(recordings):
+    assert run_commands(PAGES) > 12
+
+
+def test_every_command_of_the_other_pages_runs(models):
+    assert run_commands(OTHER_PAGES) > 40
 
 
 def test_every_line_of_python_in_the_pages_runs(torch, recordings, capsys):
@@ -138,7 +168,7 @@ def test_every_line_of_python_in_the_pages_runs(torch, recordings, capsys):
     model = torch.nn.Linear(8, 8).cuda()
     trainer = SimpleNamespace(fit=lambda: model(torch.zeros(4, 8, device="cuda")))
     names = {"torch": torch, "batches": [1], "train_step": lambda batch: trainer.fit(), "trainer": trainer}
-    for page in PAGES:
+    for page in CODE_PAGES:
         for text in blocks(page, "python"):
             text = text if has_page() else text.replace("snapshot.serve().url", "")
             code = compile(text, page, "exec")
