@@ -19,7 +19,12 @@ pub(crate) fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) ->
     })
 }
 
-pub(crate) fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
+pub(crate) fn cross_entropy_in_place(
+    logits: View<'_>,
+    loss: View<'_>,
+    known: [View<'_>; 2],
+    ignored: i64,
+) -> Result<()> {
     let op = "linear_cross_entropy";
     let [count, targets] = known;
     with_float!(op, logits.dtype, T => {

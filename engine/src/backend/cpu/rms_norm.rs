@@ -23,7 +23,12 @@ pub(crate) fn rms_norm(
     })
 }
 
-pub(crate) fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
+pub(crate) fn rms_norm_again(
+    out: View<'_>,
+    inverse: View<'_>,
+    input: View<'_>,
+    weight: Option<View<'_>>,
+) -> Result<()> {
     with_float!(OP, input.dtype, T => normalise::<T>(out, inverse, input, weight))
 }
 

@@ -42,7 +42,13 @@ pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Sc
 /// of the next factor, so two passes over a line suffice. Nothing is divided, so zeros need no special case.
 ///
 /// # Errors
-pub(crate) fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
+pub(crate) fn product_backward(
+    out: View<'_>,
+    grad: View<'_>,
+    input: View<'_>,
+    axis: usize,
+    exclusive: bool,
+) -> Result<()> {
     scan(out, Some(input), axis, Scan { fold: Fold::Product, exclusive: true, backwards: false })?;
     with_float!("cumprod", out.dtype, T => {
         type R = <T as Float>::Real;

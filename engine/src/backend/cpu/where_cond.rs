@@ -6,7 +6,12 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
-pub(crate) fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
+pub(crate) fn where_cond(
+    out: View<'_>,
+    condition: View<'_>,
+    left: Option<View<'_>>,
+    right: Option<View<'_>>,
+) -> Result<()> {
     // Elements are moved, not computed with; zero is all bits 0 in every type.
     match out.dtype.size() {
         8 => where_as::<u64>(out, condition, [left, right]),

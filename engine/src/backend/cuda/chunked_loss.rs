@@ -20,7 +20,12 @@ pub(crate) fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) ->
     queue.launch(Kernel::new(FILE, "count_targets", types(count.dtype)), Grid::row(1), &arguments)
 }
 
-pub(crate) fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
+pub(crate) fn cross_entropy_in_place(
+    logits: View<'_>,
+    loss: View<'_>,
+    known: [View<'_>; 2],
+    ignored: i64,
+) -> Result<()> {
     let op = "linear_cross_entropy";
     check_float(op, logits.dtype)?;
     let queue = Queue::of(logits.storage.device(), op)?;

@@ -33,7 +33,12 @@ pub(crate) fn rms_norm(
     queue.launch(Kernel::new(FILE, "rms_norm", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
-pub(crate) fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
+pub(crate) fn rms_norm_again(
+    out: View<'_>,
+    inverse: View<'_>,
+    input: View<'_>,
+    weight: Option<View<'_>>,
+) -> Result<()> {
     check_float(OP, input.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
     let (from, inverses) = (reading(input, OP)?, reading(inverse, OP)?);

@@ -98,7 +98,13 @@ pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Sc
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), walk.grid(&queue), &arguments)
 }
 
-pub(crate) fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
+pub(crate) fn product_backward(
+    out: View<'_>,
+    grad: View<'_>,
+    input: View<'_>,
+    axis: usize,
+    exclusive: bool,
+) -> Result<()> {
     let op = "cumprod";
     let before = Scan { fold: Fold::Product, exclusive: true, backwards: false };
     scan(out, Some(input), axis, before)?;

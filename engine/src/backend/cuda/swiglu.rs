@@ -23,7 +23,11 @@ pub(crate) fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> 
     queue.launch(Kernel::new(FILE, "swiglu", types(out.dtype)), grid, &arguments)
 }
 
-pub(crate) fn swiglu_backward<'a>(grad: View<'a>, inputs: [View<'a>; 2], gradients: [Option<View<'a>>; 2]) -> Result<()> {
+pub(crate) fn swiglu_backward<'a>(
+    grad: View<'a>,
+    inputs: [View<'a>; 2],
+    gradients: [Option<View<'a>>; 2],
+) -> Result<()> {
     check_float(OP, grad.dtype)?;
     let queue = Queue::of(grad.storage.device(), OP)?;
     let elements = grad.layout.elements();

@@ -12,7 +12,12 @@ use crate::error::Result;
 const FILE: &str = "where_cond";
 const OP: &str = "where";
 
-pub(crate) fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
+pub(crate) fn where_cond(
+    out: View<'_>,
+    condition: View<'_>,
+    left: Option<View<'_>>,
+    right: Option<View<'_>>,
+) -> Result<()> {
     match (left, right) {
         (Some(left), Some(right)) => where_of_two(out, condition, left, right),
         (Some(left), None) => keep(out, condition, Some(left), true),

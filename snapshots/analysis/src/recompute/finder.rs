@@ -13,6 +13,7 @@ use super::lifetimes::{Uses, holders_end};
 use super::members::Members;
 use super::referenced::Referenced;
 use super::references::References;
+use super::workspaces;
 
 /// Returns what recomputing each call of `members` on `device` changes, in the order of the calls. Calls that save
 /// nothing for backward have no effect and are left out.
@@ -20,7 +21,12 @@ pub fn effects(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Effect
     let (uses, references) = (Uses::of(trace, device), References::of(trace, device));
     let finder = Finder { trace, device, uses, references, extent: Extent::of(trace) };
     let all = calls(trace, device, members);
-    all.iter().filter_map(|call| finder.effect(call, members.modules[call.module])).collect()
+    let mut effects: Vec<Effect> =
+        all.iter().filter_map(|call| finder.effect(call, members.modules[call.module])).collect();
+    if let Some(references) = &finder.references {
+        workspaces::correct(trace, device, references, &mut effects);
+    }
+    effects
 }
 
 struct Finder<'a> {

@@ -26,6 +26,7 @@ mod lifetimes;
 mod references;
 mod effect;
 mod referenced;
+mod workspaces;
 mod finder;
 mod apply;
 #[cfg(test)]

@@ -147,3 +147,42 @@ fn the_evidence_is_the_best_that_a_recording_has() {
     }
     assert_eq!(evidence(&FIRST.replace("free a2\n", "used a2\nfree a2\n")), Evidence::Uses);
 }
+
+#[test]
+fn scratch_memory_of_a_library_is_allocated_once_more_by_the_first_recomputed_operation_and_kept() {
+    // The operation of `a1` also allocates scratch memory of two sizes, of which backward has the smaller one already.
+    let text = "
+        baseline w 100 parameter @a
+        step 0
+        phase forward
+        alloc x 10
+        attribute references \"end 4\\ninput 0 a\\nsaved 0 7 - 9 a\"
+        alloc a1 50 activation @a < linear.py:134 forward
+        attribute references \"end 3\\nsaved 0 6 7 8 a\"
+        alloc s 9 @a < linear.py:134 forward
+        alloc t 3 @a < linear.py:134 forward
+        alloc a2 20 activation @a
+        attribute references \"end 1\\nsaved 0 1 - 3 b\"
+        alloc b1 30 @b
+        phase backward
+        alloc t2 3 @b
+        alloc g1 20 temporary @b
+        free a2
+        free b1
+        alloc g2 50 temporary @a
+        alloc g3 5 temporary @a
+        free a1
+        free x
+        free g1
+        free g2
+        free g3
+    ";
+    let trace = trace_from_text(text).unwrap();
+    let recomputed = with_a_recomputed(text);
+    let sizes = |trace: &Trace, bytes: u64| {
+        let kept = trace.blocks.ids().filter(|block| trace.blocks.requested[block.0 as usize] == bytes);
+        kept.map(|block| trace.blocks.free_requested[block.0 as usize].is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!((sizes(&trace, 9), sizes(&trace, 3)), (vec![false], vec![false; 2]));
+    assert_eq!((sizes(&recomputed, 9), sizes(&recomputed, 3)), (vec![false; 2], vec![false; 2]));
+}

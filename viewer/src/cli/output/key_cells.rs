@@ -7,8 +7,8 @@ use highwater_analysis::GroupKey;
 use highwater_analysis::frames::short_stacks;
 use highwater_app::report::{Column, Value};
 use highwater_snapshots::shown::printable;
-use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::tables::Tables;
+use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{StackId, Trace};
 
 /// The columns that name the rows of a table of groups by `keys`, of which each is given by its values of them and its
