@@ -61,9 +61,14 @@ struct Tally {
 }
 
 impl Tally {
+    /// Whether more is kept than freed: memory that each step replaces is neither.
+    fn grows(&self) -> bool {
+        self.kept.bytes > self.freed_bytes
+    }
+
     /// Whether every step has blocks that are kept.
     fn leaks(&self, window: &StepWindow) -> bool {
-        window.is_every(&self.steps) && self.kept.bytes > self.freed_bytes
+        window.is_every(&self.steps) && self.grows()
     }
 }
 
@@ -76,6 +81,11 @@ fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
         whole.steps.extend(&tally.steps);
     }
     whole
+}
+
+/// Whether tallies leak together: those that grow have blocks of every step, and outweigh what is freed of the others.
+fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &StepWindow) -> bool {
+    whole(tallies.clone().filter(|tally| tally.grows())).leaks(window) && whole(tallies).grows()
 }
 
 /// A line of user code in the stacks of several places.
@@ -149,7 +159,9 @@ impl Leaks {
         for (line, mut tallies) in by_line {
             if tallies.iter().any(|(_, tally)| tally.leaks(window)) {
                 tallies.retain(|(_, tally)| tally.leaks(window));
-            } else if !whole(tallies.iter().map(|(_, tally)| tally)).leaks(window) {
+            } else if leak_together(tallies.iter().map(|(_, tally)| tally), window) {
+                tallies.retain(|(_, tally)| tally.grows());
+            } else {
                 others.extend(tallies);
                 continue;
             }
@@ -163,7 +175,7 @@ impl Leaks {
     /// Finds lines that alternate among `others`, none of which leaks alone, and adds the innermost line of user code
     /// that calls them all.
     fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
-        if !whole(others.iter().map(|(_, tally)| tally)).leaks(window) {
+        if !leak_together(others.iter().map(|(_, tally)| tally), window) {
             return;
         }
         let mut callers: Vec<Caller> = Vec::new();
@@ -185,8 +197,9 @@ impl Leaks {
         let mut others: Vec<Option<(Place, Tally)>> = others.into_iter().map(Some).collect();
         for Caller { line, rows, .. } in callers {
             let left = rows.iter().filter_map(|row| others[*row].as_ref().map(|(_, tally)| tally));
-            if whole(left).leaks(window) {
-                let tallies: Vec<_> = rows.iter().filter_map(|row| others[*row].take()).collect();
+            if leak_together(left, window) {
+                let tallies = rows.iter().filter_map(|row| others[*row].take());
+                let tallies: Vec<_> = tallies.filter(|(_, tally)| tally.grows()).collect();
                 self.push(line, &tallies);
             }
         }

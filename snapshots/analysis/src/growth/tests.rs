@@ -125,6 +125,23 @@ fn a_leak_is_found_whatever_its_blocks_are_taken_for_and_whatever_the_table_show
 }
 
 #[test]
+fn memory_that_each_step_replaces_does_not_leak_with_what_one_step_allocates_at_its_line() {
+    // As DistributedDataParallel does, the second step replaces buckets; each step replaces its input.
+    let mut text = "alloc buckets0 32 < train.py:6 main\n".to_owned();
+    for step in 0..3 {
+        text += &format!("step {step}\nalloc x{step} 2 < functional.py:1 randn < train.py:8 main\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        if step == 1 {
+            text += "free buckets0\nalloc buckets1 32 < distributed.py:1 rebuild < train.py:8 main\n";
+        }
+    }
+    let growth = growth_of(&text, Metric::Requested, "", &[GroupKey::Frame]);
+    assert!(leaks(&growth).is_empty(), "{:?}", leaks(&growth));
+}
+
+#[test]
 fn lines_that_take_turns_are_one_leak_of_the_line_that_calls_them() {
     let mut text = String::new();
     for step in 0..6 {
