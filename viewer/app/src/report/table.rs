@@ -73,6 +73,14 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
+    /// Returns it as CSV, for short tables.
+    pub fn csv(&self) -> String {
+        let mut out = Vec::new();
+        // Writing to memory does not fail.
+        let _ = self.write_csv(&mut out);
+        String::from_utf8(out).unwrap_or_default()
+    }
+
     fn csv_columns(&self) -> impl Iterator<Item = &Column<'a>> {
         self.columns.iter().filter(|column| column.is_in_csv())
     }

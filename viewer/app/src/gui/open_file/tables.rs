@@ -21,11 +21,7 @@ impl OpenFile {
         match side {
             Side::Moment => Ok(self.panel.csv(&context, selection.range())),
             Side::Block => Err("Block has no table to copy. Its stacks have Copy buttons.".to_owned()),
-            Side::Statistics => {
-                let mut text = Vec::new();
-                self.statistics.write_csv(&mut text).map_err(|why| why.to_string())?;
-                Ok(String::from_utf8_lossy(&text).into_owned())
-            }
+            Side::Statistics => self.statistics.csv().ok_or_else(|| unfinished("the statistics are")),
         }
     }
 
@@ -51,8 +47,12 @@ impl OpenFile {
     }
 }
 
+fn unfinished(subject: &str) -> String {
+    format!("{subject} still being computed; try again in a moment")
+}
+
 /// Writes a table that is computed as a whole; `subject` is what it is about, if it is not ready.
 fn whole(csv: Option<String>, subject: &str) -> Result<WriteTable, String> {
-    let csv = csv.ok_or_else(|| format!("{subject} still being computed; try again in a moment"))?;
+    let csv = csv.ok_or_else(|| unfinished(subject))?;
     Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
 }

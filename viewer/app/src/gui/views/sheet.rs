@@ -5,7 +5,7 @@ use eframe::egui::Color32;
 use crate::gui::view_context::Action;
 use crate::gui::widgets::table::{Cell, Column};
 use crate::gui::widgets::theme;
-use crate::report::{Unit, Value};
+use crate::report::{self, Table, Unit, Value};
 
 /// What the values of a column are.
 #[derive(Clone, Copy, Debug)]
@@ -147,9 +147,12 @@ impl Sheet {
         }
     }
 
-    /// For files: bare digits.
-    pub fn bare(&self, row: usize, column: usize) -> String {
-        self.value(row, column).bare()
+    /// CSV in exact figures, the rows in this order.
+    pub fn csv(&self, order: &[usize]) -> String {
+        let columns = self.columns.iter().enumerate();
+        let columns = columns
+            .map(|(at, column)| report::Column::text(column.name, "", move |row| self.value(order[row], at).clone()));
+        Table::new(order.len(), columns).csv()
     }
 
     /// The columns that can be shown as bars: those with lengths in the first row, and so in all.

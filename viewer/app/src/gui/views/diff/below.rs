@@ -10,7 +10,7 @@ use super::choices::DiffLook;
 use super::condition;
 use super::flame::{Act, Flame};
 use super::job::Answer;
-use crate::gui::widgets::table::{TableState, csv, table_with_tips_ui};
+use crate::gui::widgets::table::{TableState, table_with_tips_ui};
 
 /// State of a table.
 #[derive(Debug, Default)]
@@ -147,8 +147,7 @@ impl Below {
     /// The table of a look in exact figures, in the order shown; for the flame graph, the groups.
     pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
-        let (Some(sheet), Some(page)) = (answer.sheets.get(row), self.pages.get(row)) else { return String::new() };
-        csv(&sheet.columns, page.order.len(), |row, column| sheet.bare(page.order[row], column))
+        answer.sheets.get(row).zip(self.pages.get(row)).map_or_else(String::new, |(sheet, page)| sheet.csv(&page.order))
     }
 }
 

@@ -4,7 +4,6 @@ mod bars;
 mod sheets;
 mod kept;
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
@@ -16,7 +15,7 @@ use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui, write_csv};
+use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::session::Recording;
 
@@ -182,20 +181,10 @@ impl StatisticsView {
         self.query.answer().map_or("", |_| SHEETS[self.shown])
     }
 
-    /// Writes the current sheet as CSV, in exact figures and in the order shown.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the statistics are still being computed, or if `out` fails.
-    pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
-        let page = self.pages.get(self.shown);
-        let sheet = self.query.answer().and_then(|counted| counted.sheets.get(self.shown));
-        let Some((sheet, page)) = sheet.zip(page) else {
-            return Err(io::Error::other("the statistics are still being computed; try again in a moment"));
-        };
-        write_csv(out, &sheet.columns, page.order.len(), |row, column| {
-            page.order.get(row).map_or_else(String::new, |row| sheet.bare(*row, column))
-        })
+    /// The current sheet as CSV, in exact figures and in the order shown; `None` while it is computed.
+    pub fn csv(&self) -> Option<String> {
+        let sheet = self.query.answer()?.sheets.get(self.shown)?;
+        Some(sheet.csv(&self.pages.get(self.shown)?.order))
     }
 
     fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>) {

@@ -55,9 +55,7 @@ fn rows(harness: &Harness<'_, Play>) -> Vec<String> {
 }
 
 fn csv(harness: &Harness<'_, Play>) -> Vec<Vec<String>> {
-    let mut out = Vec::new();
-    harness.state().view.write_csv(&mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
+    let text = harness.state().view.csv().unwrap();
     text.lines().map(|line| line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect()).collect()
 }
 
