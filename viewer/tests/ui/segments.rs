@@ -151,7 +151,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
         lines[0],
         "\"pool\",\"stream\",\"address\",\"bytes\",\"use\",\"largest free\",\"free\",\"waiting\",\"blocks\""
     );
-    assert_eq!(lines[2], format!("\"large\",0,\"0x0\",{},0.6250,{},{},{},6", 64 * MIB, 8 * MIB, 16 * MIB, 8 * MIB));
+    assert_eq!(lines[2], format!("\"large\",0,\"0x0\",{},0.625,{},{},{},6", 64 * MIB, 8 * MIB, 16 * MIB, 8 * MIB));
     // An earlier moment has other segments.
     go_to(&mut harness, 1);
     harness.get_by_label("Segments: 1 rows");

@@ -7,7 +7,8 @@ use highwater_analysis::addresses::HeldSegment;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::known::State;
-use crate::gui::widgets::table::{self, Cell, Column, TableState, Touched, table_ui};
+use crate::gui::widgets::table::{Cell, Column, TableState, Touched, table_ui};
+use crate::report::{self, Table, Value};
 
 const COLUMNS: [Column; 9] = [
     column("pool", "The pool of the segment: small or large, default or private.", 0.0, false),
@@ -66,18 +67,16 @@ impl List {
     /// The table as CSV, sizes in bytes.
     pub(super) fn csv(&mut self, state: &Arc<State>) -> String {
         self.sort(state);
-        let rows = &self.rows;
-        table::csv(&COLUMNS, rows.len(), |row, column| {
-            let Some(segment) = rows.get(row).and_then(|row| state.map.segments.get(*row)) else {
-                return String::new();
-            };
-            match column {
-                0 => pool_text(segment),
-                2 => format!("{:#x}", segment.addresses.start),
-                4 => format!("{:.4}", share(segment)),
-                _ => number(segment, column).to_string(),
-            }
-        })
+        let of = |row: usize| &state.map.segments[self.rows[row]];
+        let columns = COLUMNS.iter().enumerate().map(|(at, column)| {
+            report::Column::text(column.name, "", move |row| match at {
+                0 => Value::from(pool_text(of(row))),
+                2 => format!("{:#x}", of(row).addresses.start).into(),
+                4 => share(of(row)).into(),
+                _ => number(of(row), at).into(),
+            })
+        });
+        Table::new(self.rows.len(), columns).csv()
     }
 
     fn sort(&mut self, state: &Arc<State>) {
