@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, UiBuilder, vec2};
-use highwater_analysis::{GroupKey, TreeKey};
+use highwater_analysis::{GroupKey, Moment, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
 
 use super::job::{Explained, Row};
@@ -11,9 +11,10 @@ use crate::figures::moment::count_of;
 use crate::gui::view_context::Action;
 use crate::gui::views::group_keys::key_name;
 use crate::gui::widgets::legend::share;
-use crate::gui::widgets::table::{Cell, Column, TableState, csv, table_with_tips_ui};
+use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::when;
+use crate::report::{self, Table};
 
 /// The columns after those of the keys.
 const FIGURES: [Column; 6] = [
@@ -128,38 +129,32 @@ impl Groups {
 
     /// The rows in the order shown, sizes in bytes; then the groups not listed, and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
-        let keys = explained.keys.list();
-        let [text, number] = [false, true].map(|is_number| move |name| Column::of_file(name, is_number));
-        let mut columns: Vec<Column> = keys.iter().map(|key| text(key.name())).collect();
-        let figures = ["bytes_at_peak", "blocks_at_peak", "peak_without", "saved_bytes", "new_peak_step"];
-        columns.extend(figures.map(number));
-        columns.extend([text("new_peak_phase"), number("new_peak_event")]);
         let explanation = &explained.explanation;
-        let mut lines: Vec<Vec<String>> =
-            self.order.iter().filter_map(|row| explained.rows.get(*row)).map(line).collect();
-        let mut sum = |name: String, bytes: u64| {
-            let mut line = vec![String::new(); columns.len()];
-            (line[0], line[keys.len()]) = (name, bytes.to_string());
-            lines.push(line);
+        let rest = (explanation.rest_groups > 0).then(|| count_of(explanation.rest_groups, "more group"));
+        let rest = rest.map(|name| (name, explanation.rest_bytes));
+        let sums: Vec<_> = rest.into_iter().chain([("total".to_owned(), explained.bytes)]).collect();
+        let rows: Vec<&Row> = self.order.iter().filter_map(|row| explained.rows.get(*row)).collect();
+        let of = |row: usize| rows.get(row).copied();
+        let sum = |row: usize| &sums[row - rows.len()];
+        let value = &|row: usize, key: usize| match of(row) {
+            Some(row) => row.in_full[key].clone(),
+            None if key == 0 => sum(row).0.clone(),
+            None => String::new(),
         };
-        if explanation.rest_groups > 0 {
-            sum(count_of(explanation.rest_groups, "more group"), explanation.rest_bytes);
-        }
-        sum("total".to_owned(), explained.bytes);
-        let cell = |row: usize, column: usize| lines.get(row).and_then(|line| line.get(column)).cloned();
-        csv(&columns, lines.len(), |row, column| cell(row, column).unwrap_or_default())
+        let without = |row: usize| of(row).map(|row| &row.without);
+        let keys = explained.keys.list().into_iter().enumerate();
+        let keys = keys.map(|(at, key)| report::Column::text(key.name(), "", move |row| value(row, at)));
+        let figures = [
+            report::Column::bytes("bytes_at_peak", "", |row| of(row).map_or_else(|| sum(row).1, |row| row.bytes)),
+            report::Column::count("blocks_at_peak", "", |row| of(row).map(|row| row.blocks)),
+            report::Column::bytes("peak_without", "", |row| without(row).map(|peak| peak.bytes)),
+            report::Column::bytes("saved_bytes", "", |row| of(row).map(|row| row.saved)),
+            report::Column::number("new_peak_step", "", |row| without(row).map(|peak| peak.step)),
+            report::Column::text("new_peak_phase", "", |row| without(row).map(|peak| peak.phase.name())),
+            report::Column::number("new_peak_event", "", |row| without(row).map(Moment::number)),
+        ];
+        Table::new(rows.len() + sums.len(), keys.chain(figures)).csv()
     }
-}
-
-/// A row as written to a file.
-fn line(row: &Row) -> Vec<String> {
-    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    let figures = [row.bytes, row.blocks, row.without.bytes, row.saved].map(|number| number.to_string());
-    let mut line = row.in_full.clone();
-    line.extend(figures);
-    line.extend([number(row.without.step.map(u64::from)), row.without.phase.to_string()]);
-    line.push(number(row.without.number()));
-    line
 }
 
 fn columns(keys: &[GroupKey]) -> Vec<Column> {
