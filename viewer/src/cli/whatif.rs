@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
 
 use highwater_analysis::Metric;
 use highwater_app::answers::prediction::{Changed, Concerned, Figures, Prediction, Tried, suggested_capacity};
 use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::moment::PeakFigure;
-use highwater_app::figures::predicted::{
-    self, Compared, LOWEST_ADDRESS, NO_BLOCK, TriedSettings, compared, difference,
-};
+use highwater_app::figures::predicted::{self, LOWEST_ADDRESS, NO_BLOCK, compared, compared_table};
 use highwater_app::files::destination::Destination;
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::report::{Table, Value};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 use highwater_snapshots::{Phase, Trace};
 use serde::Serialize;
@@ -137,74 +134,6 @@ impl<'a> WhatIfReport<'a> {
         if self.trace.device_ids().len() < 2 { String::new() } else { format!("Device {}: ", prediction.device.0) }
     }
 
-    /// Every setting that was tried.
-    fn tried_table(&self) -> Table<'_> {
-        let rows = predicted::tried(&self.prediction);
-        let before = self.prediction.measured.peak_bytes(Metric::Reserved);
-        let (count, rows) = (rows.len(), Rc::new(rows));
-        let of = |value: fn(&TriedSettings<'_>) -> Value| {
-            let rows = Rc::clone(&rows);
-            move |row: usize| value(&rows[row])
-        };
-        let names = Rc::clone(&rows);
-        let figures = Rc::clone(&rows);
-        let columns = [
-            // Settings are never shortened, since users copy them.
-            Column::text("alloc_conf", "settings", of(|one| one.name.into()))
-                .shown(move |row| names[row].name.replace(',', ",\n"))
-                .lines(),
-            Column::bytes(
-                "peak_allocated_bytes",
-                "peak allocated",
-                of(|one| one.figures.peak_bytes(Metric::Allocated).into()),
-            ),
-            Column::bytes(
-                "peak_reserved_bytes",
-                "peak reserved",
-                of(|one| one.figures.peak_bytes(Metric::Reserved).into()),
-            ),
-            Column::shown_alone("difference", true, move |row| {
-                difference(before, figures[row].figures.peak_bytes(Metric::Reserved))
-            }),
-            Column::bytes("unused_bytes", "reserved − active", of(|one| one.figures.reserved_beyond_active().into()))
-                .optional(),
-            Column::text("result", "result", of(|one| one.end.clone().into())),
-        ];
-        Table::new(count, columns)
-    }
-
-    /// The peaks as recorded and with the change; if a request failed, those before it.
-    fn changed_table<'t>(&'t self, changed: &'t Changed) -> Table<'t> {
-        let rows: Rc<[Compared]> = compared(&self.prediction.measured, &changed.figures).into();
-        let bytes = |side: usize| {
-            let rows = Rc::clone(&rows);
-            move |row: usize| rows[row].bytes[side]
-        };
-        let (names, places, both) = (Rc::clone(&rows), Rc::clone(&rows), Rc::clone(&rows));
-        let place = move |row: usize| {
-            places[row].peak.map_or_else(String::new, |moment| {
-                let step = moment.step.map(|step| format!("step {step}"));
-                let phase = moment.known_phase().map(|phase| phase.to_string());
-                step.into_iter().chain(phase).collect::<Vec<_>>().join(", ")
-            })
-        };
-        let failed = changed.oom.is_some();
-        let mut columns = vec![
-            Column::text("figure", "peak of", move |row| names[row].name.clone()),
-            Column::bytes("recorded_bytes", "recorded", bytes(0)),
-            Column::bytes("changed_bytes", if failed { "until it failed" } else { "what if" }, bytes(1)),
-        ];
-        // Memory that a failed replay did not reach is not a saving.
-        columns.extend((!failed).then(|| {
-            Column::shown_alone("difference", true, move |row| {
-                let [before, after] = both[row].bytes;
-                difference(before, after)
-            })
-        }));
-        columns.push(Column::text("new_peak", "new peak in", place).optional());
-        Table::new(rows.len(), columns)
-    }
-
     fn print_divergence(&self, page: &mut Page<'_>) -> io::Result<()> {
         let unchanged = &self.prediction.unchanged;
         if unchanged.takes_lowest_address {
@@ -319,8 +248,10 @@ impl Report for WhatIfReport<'_> {
 
     fn table(&self) -> Table<'_> {
         match &self.prediction.changed {
-            Some(changed) => self.changed_table(changed),
-            None => self.tried_table(),
+            Some(changed) => {
+                compared_table(compared(&self.prediction.measured, &changed.figures), changed.oom.is_some())
+            }
+            None => predicted::tried_table(&self.prediction),
         }
     }
 

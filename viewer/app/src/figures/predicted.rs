@@ -1,11 +1,14 @@
 //! Sentences and figures about a replay, for the command line and the app.
 
+use std::rc::Rc;
+
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
 
 use super::moment::{at_event, count_of, count_with};
 use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
 use crate::answers::recomputation::Recomputation;
+use crate::report::{Column, Table, Value};
 
 /// Printed if no block matches the conditions.
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
@@ -238,6 +241,36 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     peaks.into_iter().chain([unused]).collect()
 }
 
+/// The peaks; if a request failed, those before it.
+pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
+    let rows: Rc<[Compared]> = rows.into();
+    let of = |value: fn(&Compared) -> Value| {
+        let rows = Rc::clone(&rows);
+        move |row: usize| value(&rows[row])
+    };
+    let place = |one: &Compared| {
+        let step = one.peak.and_then(|peak| peak.step).map(|step| format!("step {step}"));
+        let phase = one.peak.and_then(|peak| peak.known_phase()).map(|phase| phase.to_string());
+        step.into_iter().chain(phase).collect::<Vec<_>>().join(", ").into()
+    };
+    let mut columns = vec![
+        Column::text("figure", "peak of", of(|one| one.name.clone().into())),
+        Column::bytes("recorded_bytes", "recorded", of(|one| one.bytes[0].into())),
+        Column::bytes(
+            "changed_bytes",
+            if failed { "until it failed" } else { "what if" },
+            of(|one| one.bytes[1].into()),
+        ),
+    ];
+    // Memory that a failed replay did not reach is not a saving.
+    let both = Rc::clone(&rows);
+    let difference = move |row: usize| difference(both[row].bytes[0], both[row].bytes[1]);
+    columns.extend((!failed).then(|| Column::shown_alone("difference", true, difference)));
+    columns.push(Column::text("new_peak", "new peak in", of(place)).optional());
+    columns.push(Column::number("event", "", of(|one| one.peak.and_then(|peak| peak.number()).into())).in_files());
+    Table::new(rows.len(), columns)
+}
+
 /// Settings to compare with the recorded ones.
 #[derive(Clone, Debug)]
 pub struct TriedSettings<'a> {
@@ -249,18 +282,16 @@ pub struct TriedSettings<'a> {
     pub figures: &'a Figures,
     /// The end of the replay: where a request failed, or that none did.
     pub end: String,
-    /// The number of the request that failed in a replay.
-    pub oom: Option<u64>,
 }
 
 /// Returns the recorded settings and the tried ones, each with its result.
 pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     let Prediction { measured, recorded_conf, unchanged, tried, .. } = prediction;
     let name = if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" };
-    let mut all = vec![TriedSettings { name, asked: None, figures: measured, end: ending(measured), oom: None }];
+    let mut all = vec![TriedSettings { name, asked: None, figures: measured, end: ending(measured) }];
     if unchanged.divergence.is_some() {
         let (name, figures) = ("the same, replayed", &unchanged.figures);
-        all.push(TriedSettings { name, asked: None, figures, end: ending(figures), oom: None });
+        all.push(TriedSettings { name, asked: None, figures, end: ending(figures) });
     }
     all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom, gets_past_failure }| {
         let end = match oom {
@@ -269,9 +300,43 @@ pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
             None => RUNS_TO_THE_END.to_owned(),
         };
         let name = if alloc_conf.is_empty() { "default" } else { alloc_conf };
-        TriedSettings { name, asked: Some(asked), figures, end, oom: *oom }
+        TriedSettings { name, asked: Some(asked), figures, end }
     }));
     all
+}
+
+/// The recorded settings and the tried ones.
+pub fn tried_table(prediction: &Prediction) -> Table<'_> {
+    let rows: Rc<[TriedSettings<'_>]> = tried(prediction).into();
+    let of = |value: fn(&TriedSettings<'_>) -> Value| {
+        let rows = Rc::clone(&rows);
+        move |row: usize| value(&rows[row])
+    };
+    let (names, figures) = (Rc::clone(&rows), Rc::clone(&rows));
+    let before = prediction.measured.peak_bytes(Metric::Reserved);
+    let columns = [
+        // Settings are never shortened, since users copy them.
+        Column::text("alloc_conf", "settings", of(|one| one.name.into()))
+            .shown(move |row| names[row].name.replace(',', ",\n"))
+            .lines(),
+        Column::bytes(
+            "peak_allocated_bytes",
+            "peak allocated",
+            of(|one| one.figures.peak_bytes(Metric::Allocated).into()),
+        ),
+        Column::bytes(
+            "peak_reserved_bytes",
+            "peak reserved",
+            of(|one| one.figures.peak_bytes(Metric::Reserved).into()),
+        ),
+        Column::shown_alone("difference", true, move |row| {
+            difference(before, figures[row].figures.peak_bytes(Metric::Reserved))
+        }),
+        Column::bytes("unused_bytes", "reserved − active", of(|one| one.figures.reserved_beyond_active().into()))
+            .optional(),
+        Column::text("result", "result", of(|one| one.end.clone().into())),
+    ];
+    Table::new(rows.len(), columns)
 }
 
 /// Printed for a replay in which no request fails.

@@ -5,10 +5,10 @@ use highwater_analysis::Metric;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::{Other, Replayed};
-use crate::answers::prediction::{Figures, Prediction};
-use crate::figures::predicted::{Compared, TriedSettings, compared, difference, tried};
+use crate::answers::prediction::Figures;
+use crate::figures::predicted::{Compared, compared, compared_table, difference, tried, tried_table};
 use crate::gui::view_context::Action;
-use crate::gui::widgets::table::{Cell, Column, TableState, Touched, columns_left_out_ui, csv, table_with_tips_ui};
+use crate::gui::widgets::table::{Cell, Column, TableState, Touched, columns_left_out_ui, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
 
@@ -63,10 +63,16 @@ fn whole_table_ui(
     ui.scope_builder(UiBuilder::new().id_salt(label).max_rect(place), show).inner
 }
 
+/// The peaks, at recorded events.
+fn peaks(replayed: &Replayed, other: &Other<'_>) -> Vec<Compared> {
+    let mut rows = compared(&replayed.prediction.measured, &other.changed.figures);
+    rows.iter_mut().for_each(|row| row.peak = row.peak.map(|peak| other.run.told(&peak)));
+    rows
+}
+
 /// Shows the peaks. Returns the moment that was clicked.
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Action> {
-    let rows = compared(&replayed.prediction.measured, &other.changed.figures);
-    let told = |row: &Compared| row.peak.as_ref().map(|peak| other.run.told(peak));
+    let rows = peaks(replayed, other);
     let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
     let cell = |row: usize, column: usize| {
         let Some(row) = rows.get(row) else { return Cell::default() };
@@ -76,13 +82,13 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
             1 => format_bytes(before).into(),
             2 => format_bytes(after).into(),
             3 => Cell { is_faint: before == after, ..difference(before, after).into() },
-            _ => told(row).map_or_else(Cell::default, |peak| Cell { is_link: true, ..place(&peak).into() }),
+            _ => row.peak.map_or_else(Cell::default, |peak| Cell { is_link: true, ..place(&peak).into() }),
         }
     };
     let tip = |row: usize, column: usize| {
         let row = rows.get(row)?;
         if column + 1 == PEAKS.len() {
-            return told(row).map(|peak| when(&peak));
+            return row.peak.map(|peak| when(&peak));
         }
         let bytes = row.bytes;
         let exact = *bytes.get(column.checked_sub(1)?)?;
@@ -91,7 +97,7 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     let touched = whole_table_ui(ui, ("Peaks, recorded and what if", &PEAKS), rows.len(), state, (cell, tip));
     let linked = touched.chosen.filter(|_| touched.column == Some(PEAKS.len() - 1));
     let row = touched.opened.or(linked).and_then(|row| rows.get(row))?;
-    told(row).map(|peak| Action::Moment(peak.position()))
+    row.peak.map(|peak| Action::Moment(peak.position()))
 }
 
 /// Shows the settings that were tried. Returns those that were clicked.
@@ -137,55 +143,10 @@ fn figures_of(figures: &Figures) -> [u64; 3] {
     [allocated, reserved, figures.reserved_beyond_active()]
 }
 
-/// The current table as CSV, with sizes in bytes and recorded events.
+/// The current table as CSV, at recorded events.
 pub(super) fn figures_csv(replayed: &Replayed) -> String {
     match replayed.other() {
-        Some(other) => peaks_csv(&replayed.prediction, &other),
-        None => tried_csv(&replayed.prediction),
+        Some(other) => compared_table(peaks(replayed, &other), other.changed.oom.is_some()).csv(),
+        None => tried_table(&replayed.prediction).csv(),
     }
-}
-
-fn peaks_csv(prediction: &Prediction, other: &Other<'_>) -> String {
-    let columns = [
-        text("peak_of", "", 0.0),
-        number("recorded_bytes", ""),
-        number("changed_bytes", ""),
-        number("step", ""),
-        text("phase", "", 0.0),
-        number("event", ""),
-    ];
-    let rows = compared(&prediction.measured, &other.changed.figures);
-    csv(&columns, rows.len(), |row, column| {
-        let Compared { name, bytes: [before, after], peak } = &rows[row];
-        let peak = peak.as_ref().map(|peak| other.run.told(peak));
-        let cell = match column {
-            0 => Some(name.clone()),
-            1 => Some(before.to_string()),
-            2 => Some(after.to_string()),
-            3 => peak.and_then(|peak| peak.step).map(|step| step.to_string()),
-            4 => peak.map(|peak| peak.phase.to_string()),
-            _ => peak.and_then(|peak| peak.number()).map(|event| event.to_string()),
-        };
-        cell.unwrap_or_default()
-    })
-}
-
-fn tried_csv(prediction: &Prediction) -> String {
-    let columns = [
-        text("settings", "", 0.0),
-        number("allocated_bytes", ""),
-        number("reserved_bytes", ""),
-        number("reserved_beyond_active_bytes", ""),
-        number("oom_event", ""),
-    ];
-    let rows = tried(prediction);
-    csv(&columns, rows.len(), |row, column| {
-        let TriedSettings { name, figures, oom, .. } = &rows[row];
-        let bytes = column.checked_sub(1).and_then(|column| figures_of(figures).get(column).copied());
-        match (column, bytes) {
-            (0, _) => (*name).to_owned(),
-            (_, Some(bytes)) => bytes.to_string(),
-            _ => oom.map_or_else(String::new, |event| event.to_string()),
-        }
-    })
 }
