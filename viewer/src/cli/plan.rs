@@ -6,15 +6,14 @@ use highwater_app::answers::plan::{
     Allowance, Code, Plan, PlanLine, Proof, Reach, Search, Setup, TrainingStep, Trial, composition, micros, name, names,
 };
 use highwater_app::figures::planned::{
-    Budget, NOT_OPTIMAL, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
+    Budget, NOT_OPTIMAL, answer, assumptions, changes_table, costs, duration, large_enough, least, less_work, proven,
+    sharding, shares,
 };
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 pub use super::plan_figures::Proven;
-use super::plan_figures::{
-    AlternativeFigures, LineFigures, MinimumFigures, PeaksFigures, PlanFigures, SearchedFigures,
-};
+use super::plan_figures::{AlternativeFigures, MinimumFigures, PeaksFigures, PlanFigures, SearchedFigures};
 use crate::args::Maximize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
@@ -139,7 +138,7 @@ impl PlanReport {
             work_share: plans.first().map(|plan| self.work_share(plan)),
             before: PeaksFigures::of(as_is),
             after: plans.first().map(|plan| PeaksFigures::of(&plan.trial)),
-            plan: self.lines.iter().map(LineFigures::of).collect(),
+            plan: changes_table(&self.lines, self.proof, false),
             alternatives: plans.iter().skip(1).map(|plan| self.alternative(plan)).collect(),
             minimum: MinimumFigures {
                 bytes: minimum.requested,
@@ -247,22 +246,7 @@ impl PlanReport {
         let Search { plans, is_optimal, reach, .. } = &self.search;
         self.lead(page, &answer(&self.search, self.budget))?;
         page.gap()?;
-        let mut columns = vec![Column::text("change").wrapped(), Column::text("costs")];
-        columns.extend(self.roofline.map(|_| Column::number("estimated")));
-        columns.extend([
-            Column::number("requested then"),
-            Column::number("reserved"),
-            Column::text("peak in").optional(),
-        ]);
-        let mut table = Table::new(columns);
-        for line in &self.lines {
-            let Trial { requested, reserved, .. } = line.trial;
-            let mut row = vec![line.change.clone(), costs(self.proof, line.class, line.shares)];
-            row.extend(self.roofline.map(|_| line.estimated_us.map(difference).unwrap_or_default()));
-            row.extend([format_bytes(requested), format_bytes(reserved), line.place()]);
-            table.push(row);
-        }
-        page.table(&table)?;
+        page.report(&changes_table(&self.lines, self.proof, self.roofline.is_some()))?;
         page.line(&proven(self.proof, reach, plan, self.budget))?;
         if !is_optimal {
             page.warning(NOT_OPTIMAL)?;
@@ -333,20 +317,4 @@ fn simulated_again(proven: &Proven, budget: Budget) -> String {
         "The program was simulated again with this, on a device of {device}: it fits, with {requested} requested and \
          {reserved} reserved, {as_predicted}.{condition}"
     )
-}
-
-/// Formats microseconds.
-fn duration(micros: u64) -> String {
-    match micros {
-        0..1_000 => format!("{micros} µs"),
-        1_000..100_000 => format!("{:.1} ms", micros as f64 / 1e3),
-        100_000..10_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
-        _ => format!("{:.1} s", micros as f64 / 1e6),
-    }
-}
-
-/// Formats an estimated difference in microseconds.
-fn difference(micros: i64) -> String {
-    let sign = if micros < 0 { '−' } else { '+' };
-    format!("about {sign}{}", duration(micros.unsigned_abs()))
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use highwater_app::answers::plan::{Class, PlanLine, Trial};
+use highwater_app::answers::plan::{Class, Trial};
+use highwater_app::report::Table;
 use serde::Serialize;
 
 /// The program with the plan, simulated on a device of exactly the budget.
@@ -57,7 +58,7 @@ pub(super) struct PlanFigures<'a> {
     pub(super) work_share: Option<f64>,
     pub(super) before: PeaksFigures,
     pub(super) after: Option<PeaksFigures>,
-    pub(super) plan: Vec<LineFigures<'a>>,
+    pub(super) plan: Table<'a>,
     pub(super) alternatives: Vec<AlternativeFigures>,
     pub(super) minimum: MinimumFigures<'a>,
     /// The largest size that fits, if one was asked for.
@@ -81,44 +82,6 @@ impl PeaksFigures {
         let Trial { requested, allocated, reserved, retries, .. } = *trial;
         Self { requested_bytes: requested, allocated_bytes: allocated, reserved_bytes: reserved, retries }
     }
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct LineFigures<'a> {
-    pub(super) change: &'a str,
-    pub(super) scopes: &'a [String],
-    pub(super) class: Class,
-    pub(super) flops_share: Option<f64>,
-    pub(super) moved_share: Option<f64>,
-    /// The additional time of a step.
-    pub(super) estimated_us: Option<i64>,
-    pub(super) peak_bytes: u64,
-    pub(super) peak_at: PlaceFigures,
-    pub(super) allocated_bytes: u64,
-    pub(super) reserved_bytes: u64,
-}
-
-impl<'a> LineFigures<'a> {
-    pub(super) fn of(line: &'a PlanLine) -> Self {
-        Self {
-            change: &line.change,
-            scopes: &line.scopes,
-            class: line.class,
-            flops_share: line.shares[0],
-            moved_share: line.shares[1],
-            estimated_us: line.estimated_us,
-            peak_bytes: line.trial.requested,
-            peak_at: PlaceFigures { step: line.step, phase: line.phase.map(|phase| phase.to_string()) },
-            allocated_bytes: line.trial.allocated,
-            reserved_bytes: line.trial.reserved,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct PlaceFigures {
-    pub(super) step: Option<u32>,
-    pub(super) phase: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

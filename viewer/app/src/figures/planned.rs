@@ -3,7 +3,10 @@
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
 
 use super::moment::count_of;
-use crate::answers::plan::{Class, Minimum, Plan, Proof, Reach, Search, Setup, TrainingStep, Trial, name, sharded};
+use crate::answers::plan::{
+    Class, Minimum, Plan, PlanLine, Proof, Reach, Search, Setup, TrainingStep, Trial, name, sharded,
+};
+use crate::report::{Column, Table, Value};
 
 /// Printed if a search for modules ended at its limit.
 pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a cheaper set may exist.";
@@ -192,6 +195,49 @@ pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> St
         (Class::LessPrecise | Class::OtherTraining, Some(work)) => format!("{}, {work}", class.about()),
         (_, _) => class.about().to_owned(),
     }
+}
+
+/// The changes of a plan one after another, with the memory that each leaves; for people with times if these are
+/// estimated.
+pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table<'_> {
+    let trial = |row: usize| &lines[row].trial;
+    let times = Column::number("estimated_us", "estimated", |row| lines[row].estimated_us.map(i128::from))
+        .shown(|row| lines[row].estimated_us.map_or_else(String::new, time_difference));
+    let peak_at = |row: usize| {
+        let phase = lines[row].phase.map(|phase| phase.to_string());
+        Value::Map(vec![("step", lines[row].step.into()), ("phase", phase.into())])
+    };
+    let columns = [
+        Column::text("change", "change", |row| lines[row].change.clone()).wrapped(),
+        Column::text("scopes", "", |row| lines[row].scopes.clone()).in_files(),
+        Column::text("class", "costs", |row| Value::of(lines[row].class))
+            .shown(move |row| costs(proof, lines[row].class, lines[row].shares)),
+        Column::number("flops_share", "", |row| lines[row].shares[0]).in_files(),
+        Column::number("moved_share", "", |row| lines[row].shares[1]).in_files(),
+        if has_times { times } else { times.in_files() },
+        Column::bytes("peak_bytes", "requested then", move |row| trial(row).requested),
+        Column::nested("peak_at", peak_at),
+        Column::bytes("allocated_bytes", "", move |row| trial(row).allocated).in_files(),
+        Column::bytes("reserved_bytes", "reserved", move |row| trial(row).reserved),
+        Column::shown_alone("peak in", false, |row| lines[row].place()).optional(),
+    ];
+    Table::new(lines.len(), columns)
+}
+
+/// Formats microseconds.
+pub fn duration(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..100_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        100_000..10_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
+        _ => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}
+
+/// Formats an estimated difference in microseconds.
+fn time_difference(micros: i64) -> String {
+    let sign = if micros < 0 { '−' } else { '+' };
+    format!("about {sign}{}", duration(micros.unsigned_abs()))
 }
 
 fn percent(proof: Proof, share: f64) -> String {

@@ -141,7 +141,7 @@ impl PlanView {
 
     /// The changes in view as CSV; `None` until they are computed.
     pub fn csv(&self) -> Option<String> {
-        self.planned().map(|planned| others::changes_csv(&planned.chosen))
+        self.planned().map(|planned| planned::changes_table(&planned.chosen.lines, planned.found.proof, false).csv())
     }
 
     fn planned(&self) -> Option<&Planned> {

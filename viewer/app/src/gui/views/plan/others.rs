@@ -1,13 +1,12 @@
-//! The plans that were found, one of which is chosen, and the changes as CSV.
+//! The plans that were found, one of which is chosen.
 
 use eframe::egui::{Grid, Ui, vec2};
 use highwater_snapshots::units::format_bytes;
 
-use super::job::{Chosen, Found};
+use super::job::Found;
 use super::switches::{name_ui, name_width};
 use crate::answers::plan::{Setup, name};
 use crate::figures::planned::{costs, shares};
-use crate::gui::widgets::table::{Column, csv};
 
 /// Shows all plans, if there are several. Returns the changes of one that the user picks. `now` are those in view.
 pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
@@ -34,27 +33,4 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
         }
     });
     picked
-}
-
-/// The changes in view, with sizes in bytes.
-pub(super) fn changes_csv(chosen: &Chosen) -> String {
-    let columns = [
-        Column::of_file("change", false),
-        Column::of_file("modules", false),
-        Column::of_file("class", false),
-        Column::of_file("flops_share", true),
-        Column::of_file("requested_bytes", true),
-        Column::of_file("reserved_bytes", true),
-    ];
-    csv(&columns, chosen.lines.len(), |row, column| {
-        let line = &chosen.lines[row];
-        match column {
-            0 => line.change.clone(),
-            1 => line.scopes.join(" "),
-            2 => line.class.about().to_owned(),
-            3 => line.shares[0].map_or_else(String::new, |share| format!("{share:.6}")),
-            4 => line.trial.requested.to_string(),
-            _ => line.trial.reserved.to_string(),
-        }
-    })
 }
