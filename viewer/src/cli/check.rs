@@ -301,7 +301,7 @@ impl<'a> CheckReport<'a> {
         }
         let baseline = |one: &Outcome| one.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes);
         let metric = self.budgets.metric;
-        let moment = |one: &Outcome| moment_value(self.trace, &one.moment);
+        let moment = |one: &Outcome| moment_value(&self.trace.header, &one.moment);
         let group = |one: &Outcome| one.culprit.as_ref().map(culprit_value);
         let culprit = |one: &Outcome| one.culprit.as_ref().map(|culprit| culprit.text.clone());
         let device = Column::number("device", "device", of(&outcomes, |one| one.moment.device.0));

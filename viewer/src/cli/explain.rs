@@ -115,7 +115,7 @@ impl<'a> ExplainReport<'a> {
             Column::bytes("bytes_at_peak", "size at that peak", |row| removals[row].bytes_at_peak),
             Column::bytes("", "peak without it", |row| removals[row].left.bytes).in_tables(),
             Column::shown_alone("new peak in", false, |row| place(&removals[row].left)),
-            Column::nested("peak", |row| moment_value(self.trace, &removals[row].left)),
+            Column::nested("peak", |row| moment_value(&self.trace.header, &removals[row].left)),
         ];
         Table::new(removals.len(), columns)
     }
@@ -210,7 +210,7 @@ impl Report for ExplainReport<'_> {
         ExplainFigures {
             device: peak.device.0,
             metric: peak.metric,
-            peak: moment_value(self.trace, peak),
+            peak: moment_value(&self.trace.header, peak),
             layers: self.explanation.layers,
             free_in_segments: (!free.is_empty()).then(|| free_table(free)),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),

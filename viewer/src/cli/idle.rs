@@ -75,7 +75,7 @@ impl<'a> IdleFigures<'a> {
             groups: table(idle),
             rest_bytes: idle.breakdown.rest_bytes,
             rest_groups: idle.breakdown.rest_groups,
-            peak: moment_value(trace, &idle.without),
+            peak: moment_value(&trace.header, &idle.without),
         }
     }
 }

@@ -270,7 +270,7 @@ impl Report for InfoReport<'_> {
                 .unwrap_or_default();
             Value::of(settings)
         };
-        let time_us = move |time: Option<u64>| time.map(|time| micros_since_1970(self.trace, time));
+        let time_us = move |time: Option<u64>| time.map(|time| micros_since_1970(&self.trace.header, time));
         let peak_of = |metric: Metric, key: &'static str| {
             let peak = move |row: usize| of(row).peaks.iter().find(|peak| peak.metric == metric).map(|peak| peak.bytes);
             Column::bytes(key, "", peak).in_tables()

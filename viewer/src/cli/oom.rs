@@ -166,7 +166,7 @@ impl Report for OomReport<'_> {
             Column::number("event", "event", move |row| case(row).number(request(row).event)),
             Column::number("device", "device", move |row| case(row).device.0),
             Column::number("time_us", "time", move |row| {
-                request(row).time_ns.map(|time| micros_since_1970(self.trace, time))
+                request(row).time_ns.map(|time| micros_since_1970(&self.trace.header, time))
             }),
             Column::number("step", "step", move |row| case(row).step),
             Column::text("phase", "phase", move |row| case(row).phase.name()),

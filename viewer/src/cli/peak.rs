@@ -195,7 +195,7 @@ impl Report for PeakReport<'_> {
             metric: moment.metric,
             bytes: moment.bytes,
             event: moment.number(),
-            time_us: moment.time_ns.map(|time| micros_since_1970(self.trace, time)),
+            time_us: moment.time_ns.map(|time| micros_since_1970(&self.trace.header, time)),
             step: moment.step,
             phase: moment.phase.name(),
             reached_elsewhere: elsewhere_table(&self.elsewhere),

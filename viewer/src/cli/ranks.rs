@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_analysis::{Metric, Moment};
+use highwater_analysis::Metric;
 use highwater_app::answers::outliers::{Middle, RULE};
-use highwater_app::figures::moment::micros_since;
-use highwater_app::figures::ranks::{COMPARED, Caveat, Outlier, headlines, limits, median, notes, outliers, passed_by};
-use highwater_app::figures::requests::failure_text;
+use highwater_app::figures::ranks::{
+    COMPARED, Caveat, Outlier, headlines, limits, median, outliers, passed_by, ranks_table,
+};
 use highwater_app::files::fleet::{Fleet, Rank};
-
-use highwater_app::report::{Column, Table, Value};
-use highwater_snapshots::units::format_count;
+use highwater_app::report::Table;
 use serde::Serialize;
 
 use crate::args::InfoArguments;
@@ -108,51 +106,7 @@ impl Report for RanksReport<'_> {
     }
 
     fn table(&self) -> Table<'_> {
-        let ranks = &self.fleet.ranks;
-        let standings = COMPARED.map(|metric| self.fleet.standings(metric));
-        let notes = move |row: usize| notes(&ranks[row], &standings.each_ref().map(|standings| standings[row]));
-        let summary = |row: usize| &ranks[row].main().summary;
-        let peak = |row: usize| ranks[row].peak(Metric::Allocated);
-        let number = |row: usize| ranks[row].number().map_or_else(|| "-".to_owned(), |rank| rank.to_string());
-        let event = move |row: usize| peak(row).number().map_or_else(|| "before".to_owned(), format_count);
-        let step = move |row: usize| peak(row).step.map_or_else(|| "-".to_owned(), |step| step.to_string());
-        let complete = |row: usize| if ranks[row].is_complete() { "complete" } else { "limited" }.to_owned();
-        let end = move |row: usize| {
-            Value::Map(Metric::ALL.map(|metric| (metric.name(), summary(row).end.get(metric).into())).into())
-        };
-        let columns = [
-            Column::number("rank", "rank", |row| ranks[row].number()).shown(number),
-            // `header`, `name` of the file, or null.
-            Column::text("rank_from", "", |row| ranks[row].origin.name()).in_files(),
-            Column::text("file", "file", |row| ranks[row].path.display().to_string())
-                .shown(|row| ranks[row].name.clone()),
-            Column::text("host", "host", |row| ranks[row].header.host.clone()).cut().optional(),
-            Column::number("pid", "", |row| ranks[row].header.pid).in_files(),
-            Column::text("program", "", |row| ranks[row].header.program.clone()).in_files(),
-            Column::number("world_size", "", |row| ranks[row].header.world_size).in_files(),
-            Column::number("started_us", "", |row| ranks[row].header.started_unix_us).in_files(),
-            Column::count("events", "events", |row| ranks[row].events).optional(),
-            Column::count("devices", "", |row| ranks[row].devices.len()).in_files(),
-            Column::number("device", "", move |row| summary(row).device.0).in_files(),
-            Column::text("device_name", "", move |row| summary(row).name.clone()).in_files(),
-            Column::bytes("capacity_bytes", "", move |row| summary(row).capacity_bytes).in_files(),
-            Column::nested("peaks", |row| peaks(&ranks[row])),
-            Column::nested("end", end),
-            Column::bytes("allocated_peak_bytes", "allocated", move |row| peak(row).bytes).in_tables(),
-            Column::bytes("reserved_peak_bytes", "reserved", |row| ranks[row].peak(Metric::Reserved).bytes).in_tables(),
-            Column::number("peak_event", "at event", move |row| peak(row).number()).shown(event).optional().in_tables(),
-            Column::number("peak_step", "step", move |row| peak(row).step).shown(step).optional().in_tables(),
-            Column::text("peak_phase", "phase", move |row| peak(row).phase.name()).optional().in_tables(),
-            Column::bytes("end_allocated_bytes", "end", move |row| summary(row).end.allocated).optional().in_tables(),
-            Column::count("events_lost", "lost", |row| ranks[row].trust.events_lost).optional().in_tables(),
-            Column::text("complete", "trust", |row| ranks[row].is_complete()).shown(complete),
-            Column::nested("trust", |row| Value::of(&ranks[row].trust)),
-            Column::text("out_of_memory", "", |row| ranks[row].failure.as_ref().map(failure_text)).in_files(),
-            Column::nested("problems", |row| ranks[row].problems.clone()),
-            Column::count("problem_count", "", |row| ranks[row].problem_count).in_files(),
-            Column::shown_alone("", false, notes).cut(),
-        ];
-        Table::new(ranks.len(), columns)
+        ranks_table(self.fleet, |row| row)
     }
 }
 
@@ -182,21 +136,4 @@ struct RanksFigures<'a> {
 struct Unread<'a> {
     file: String,
     why: &'a str,
-}
-
-/// The peaks of a rank, by total.
-fn peaks(rank: &Rank) -> Value {
-    let time_us = |time: u64| micros_since(rank.header.started_unix_us, time);
-    let of = |peak: &Moment| {
-        let figures = vec![
-            ("bytes", peak.bytes.into()),
-            ("event", peak.number().into()),
-            ("time_us", peak.time_ns.map(time_us).into()),
-            ("step", peak.step.into()),
-            ("phase", peak.phase.name().into()),
-        ];
-        (peak.metric.name(), Value::Map(figures))
-    };
-    let by_name: BTreeMap<&'static str, Value> = rank.main().summary.peaks.iter().map(of).collect();
-    Value::Map(by_name.into_iter().collect())
 }

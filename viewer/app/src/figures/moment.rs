@@ -1,6 +1,7 @@
 //! Moments, as figures and as text.
 
 use highwater_analysis::Moment;
+use highwater_snapshots::trace::Header;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Phase, Trace};
 use serde::Serialize;
@@ -8,13 +9,8 @@ use serde::Serialize;
 use crate::report::Value;
 
 /// Converts a time of the recording to microseconds since 1970.
-pub fn micros_since_1970(trace: &Trace, time_ns: u64) -> u64 {
-    micros_since(trace.header.started_unix_us, time_ns)
-}
-
-/// Does the same for a recording that began at `started_us`.
-pub fn micros_since(started_us: u64, time_ns: u64) -> u64 {
-    started_us.saturating_add(time_ns / 1000)
+pub fn micros_since_1970(header: &Header, time_ns: u64) -> u64 {
+    header.started_unix_us.saturating_add(time_ns / 1000)
 }
 
 /// The peak of a total, and its moment.
@@ -28,7 +24,7 @@ pub struct PeakFigure {
 impl PeakFigure {
     /// Returns the figures of `moment`.
     pub fn of(trace: &Trace, moment: &Moment) -> Self {
-        let time_us = moment.time_ns.map(|time| micros_since_1970(trace, time));
+        let time_us = moment.time_ns.map(|time| micros_since_1970(&trace.header, time));
         Self { bytes: moment.bytes, event: moment.number(), time_us }
     }
 }
@@ -101,8 +97,8 @@ pub fn utc(micros: u64) -> String {
 }
 
 /// A moment in a JSON object: a total, its event and time, step and phase.
-pub fn moment_value(trace: &Trace, moment: &Moment) -> Value {
-    let time_us = moment.time_ns.map(|time| micros_since_1970(trace, time));
+pub fn moment_value(header: &Header, moment: &Moment) -> Value {
+    let time_us = moment.time_ns.map(|time| micros_since_1970(header, time));
     Value::Map(vec![
         ("bytes", moment.bytes.into()),
         ("event", moment.number().into()),

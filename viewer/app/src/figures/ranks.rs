@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
-use highwater_analysis::Metric;
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+use highwater_analysis::{Metric, Moment};
+use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use serde::Serialize;
 
-use super::moment::{count_of, how_much_and_when};
+use super::moment::{count_of, how_much_and_when, moment_value};
 use super::requests::failure_text;
 use crate::answers::outliers::{Middle, Standing};
 use crate::files::fleet::{Fleet, Rank, ranges_text};
+use crate::report::{Column, Table, Value};
 
 /// The totals that are searched for outliers.
 pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
@@ -215,7 +217,62 @@ pub fn notes(rank: &Rank, standings: &[Standing; COMPARED.len()]) -> String {
     // One figure fits into a row; the sentences above the table have all.
     let from_median = COMPARED.iter().zip(standings).find_map(note).map(|part| format!("{part} vs. median"));
     let notes: Vec<String> = failed.into_iter().chain(from_median).collect();
-    if notes.is_empty() { String::new() } else { format!("◀ {}", notes.join(", ")) }
+    notes.join(", ")
+}
+
+/// The ranks of a folder; row `n` is the rank at `at(n)`.
+pub fn ranks_table<'t>(fleet: &'t Fleet, at: impl Fn(usize) -> usize + Copy + 't) -> Table<'t> {
+    let rank = move |row: usize| &fleet.ranks[at(row)];
+    let standings = Rc::new(COMPARED.map(|metric| fleet.standings(metric)));
+    let notes = move |row: usize| notes(rank(row), &standings.each_ref().map(|standings| standings[at(row)]));
+    let marked = |notes: String| if notes.is_empty() { notes } else { format!("◀ {notes}") };
+    let summary = move |row: usize| &rank(row).main().summary;
+    let peak = move |row: usize| rank(row).peak(Metric::Allocated);
+    let number = move |row: usize| rank(row).number().map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+    let event = move |row: usize| peak(row).number().map_or_else(|| "before".to_owned(), format_count);
+    let step = move |row: usize| peak(row).step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+    let complete = move |row: usize| if rank(row).is_complete() { "complete" } else { "limited" }.to_owned();
+    let peaks = move |row: usize| {
+        let of = |peak: &Moment| (peak.metric.name(), moment_value(&rank(row).header, peak));
+        let by_name: BTreeMap<&'static str, Value> = summary(row).peaks.iter().map(of).collect();
+        Value::Map(by_name.into_iter().collect())
+    };
+    let end = move |row: usize| {
+        Value::Map(Metric::ALL.map(|metric| (metric.name(), summary(row).end.get(metric).into())).into())
+    };
+    let columns = [
+        Column::number("rank", "rank", move |row| rank(row).number()).shown(number),
+        // `header`, `name` of the file, or null.
+        Column::text("rank_from", "", move |row| rank(row).origin.name()).in_files(),
+        Column::text("file", "file", move |row| rank(row).path.display().to_string())
+            .shown(move |row| rank(row).name.clone()),
+        Column::text("host", "host", move |row| rank(row).header.host.clone()).cut().optional(),
+        Column::number("pid", "", move |row| rank(row).header.pid).in_files(),
+        Column::text("program", "", move |row| rank(row).header.program.clone()).in_files(),
+        Column::number("world_size", "", move |row| rank(row).header.world_size).in_files(),
+        Column::number("started_us", "", move |row| rank(row).header.started_unix_us).in_files(),
+        Column::count("events", "events", move |row| rank(row).events).optional(),
+        Column::count("devices", "", move |row| rank(row).devices.len()).in_files(),
+        Column::number("device", "", move |row| summary(row).device.0).in_files(),
+        Column::text("device_name", "", move |row| summary(row).name.clone()).in_files(),
+        Column::bytes("capacity_bytes", "", move |row| summary(row).capacity_bytes).in_files(),
+        Column::nested("peaks", peaks),
+        Column::nested("end", end),
+        Column::bytes("allocated_peak_bytes", "allocated", move |row| peak(row).bytes).in_tables(),
+        Column::bytes("reserved_peak_bytes", "reserved", move |row| rank(row).peak(Metric::Reserved).bytes).in_tables(),
+        Column::number("peak_event", "at event", move |row| peak(row).number()).shown(event).optional().in_tables(),
+        Column::number("peak_step", "step", move |row| peak(row).step).shown(step).optional().in_tables(),
+        Column::text("peak_phase", "phase", move |row| peak(row).phase.name()).optional().in_tables(),
+        Column::bytes("end_allocated_bytes", "end", move |row| summary(row).end.allocated).optional().in_tables(),
+        Column::count("events_lost", "lost", move |row| rank(row).trust.events_lost).optional().in_tables(),
+        Column::text("complete", "trust", move |row| rank(row).is_complete()).shown(complete),
+        Column::nested("trust", move |row| Value::of(&rank(row).trust)),
+        Column::text("out_of_memory", "", move |row| rank(row).failure.as_ref().map(failure_text)).in_files(),
+        Column::nested("problems", move |row| rank(row).problems.clone()),
+        Column::count("problem_count", "", move |row| rank(row).problem_count).in_files(),
+        Column::text("stands_out", "", notes.clone()).shown(move |row| marked(notes(row))).cut().in_tables(),
+    ];
+    Table::new(fleet.ranks.len(), columns)
 }
 
 /// Joins adjacent ranges.

@@ -9,9 +9,9 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::answers::outliers::{RULE, Standing};
 use crate::figures::moment::count_of;
-use crate::figures::ranks::{COMPARED, Caveat, headlines, limits, notes, passed_by};
+use crate::figures::ranks::{COMPARED, Caveat, headlines, limits, notes, passed_by, ranks_table};
 use crate::files::fleet::{Fleet, Rank};
-use crate::gui::widgets::table::{Cell, Column, TableState, csv, table_with_tips_ui};
+use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme::{self, Shades};
 
 /// The view of one folder.
@@ -41,22 +41,6 @@ const COLUMNS: [Column; 12] = [
     column("Lost events", "Number of lost events.", 84.0, true),
     column("Notes", "Number of notes below on what was lost, inferred or guessed in this recording.", 58.0, true),
     column("Stands out", RULE, 0.0, false),
-];
-
-/// The names of the columns in CSV files, which give sizes in bytes.
-const CSV_NAMES: [&str; COLUMNS.len()] = [
-    "rank",
-    "host",
-    "events",
-    "peak_allocated_bytes",
-    "peak_reserved_bytes",
-    "peak_event",
-    "peak_step",
-    "peak_phase",
-    "end_allocated_bytes",
-    "lost_events",
-    "notes",
-    "stands_out",
 ];
 
 /// Columns that are dropped first in narrow windows, in this order.
@@ -176,17 +160,7 @@ impl FleetView {
 
     /// The table as CSV, sizes as bare bytes.
     pub fn csv(&self) -> String {
-        let bare = |row: usize, column: usize| {
-            let at = self.order[row];
-            let rank = &self.fleet.ranks[at];
-            match number(rank, column) {
-                Some(number) => number.to_string(),
-                None => text(rank, &self.standings.each_ref().map(|standings| standings[at]), column),
-            }
-        };
-        let mut columns = COLUMNS;
-        columns.iter_mut().zip(CSV_NAMES).for_each(|(column, name)| column.name = name);
-        csv(&columns, self.order.len(), bare)
+        ranks_table(&self.fleet, |row| self.order[row]).csv()
     }
 
     /// Sorts the rows by the table's current column; the selected rank stays selected.
@@ -240,7 +214,7 @@ fn text(rank: &Rank, standings: &[Standing; COMPARED.len()], column: usize) -> S
         (1, _) => rank.header.host.clone(),
         (5, _) => "before".to_owned(),
         (7, _) => rank.peak(Metric::Allocated).phase.name().to_owned(),
-        (11, _) => notes(rank, standings).trim_start_matches('◀').trim_start().to_owned(),
+        (11, _) => notes(rank, standings),
         _ => "-".to_owned(),
     }
 }
