@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod moment;
+pub mod events;
 pub mod predicted;
 pub mod planned;
 pub mod ranks;

@@ -4,6 +4,7 @@ mod words;
 mod list;
 mod search;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,12 +15,13 @@ use highwater_analysis::frames::leading_frame;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 
+use crate::figures::events::events_table;
 use crate::figures::moment::count_of;
 use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui, write_csv};
+use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::phase;
 use crate::session::Recording;
@@ -58,22 +60,8 @@ fn shown_columns(recording: &Recording) -> Vec<usize> {
     ORDER.into_iter().filter(|column| !is_absent(*column)).collect()
 }
 
-const CSV: [Column; 13] = [
-    column("event", "", 0.0, true),
-    column("time_ns", "", 0.0, true),
-    column("kind", "", 0.0, false),
-    column("device", "", 0.0, true),
-    column("size", "", 0.0, true),
-    column("block", "", 0.0, true),
-    column("segment", "", 0.0, true),
-    column("category", "", 0.0, false),
-    column("op", "", 0.0, false),
-    column("scope", "", 0.0, false),
-    column("step_phase", "", 0.0, false),
-    column("call_site", "", 0.0, false),
-    column("note", "", 0.0, false),
-];
-
+/// Number of events exported at once.
+const EVENTS_AT_ONCE: usize = 1 << 16;
 /// Number of call sites cached for visible rows.
 const MOST_SITES: usize = 20_000;
 
@@ -90,11 +78,12 @@ impl Export {
     /// # Errors
     ///
     /// Fails if `out` fails.
-    pub fn write_csv(&self, mut out: &mut dyn Write) -> io::Result<()> {
-        let trace = &self.recording.trace;
-        write_csv(&mut out, &CSV, self.listed.len(), |row, column| {
-            let facts = self.listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?)));
-            facts.map_or_else(String::new, |(id, facts)| csv_cell(trace, id, &facts, column))
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (trace, stacks) = (&self.recording.trace, RefCell::default());
+        events_table(trace, &[], &stacks).write_csv(out)?;
+        (0..self.listed.len()).step_by(EVENTS_AT_ONCE).try_for_each(|first| {
+            let ids: Vec<_> = (first..first + EVENTS_AT_ONCE).map_while(|row| self.listed.event(row)).collect();
+            events_table(trace, &ids, &stacks).write_csv_rows(out)
         })
     }
 }
@@ -404,26 +393,6 @@ fn tip(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> Option<Strin
         }
         9 => leading_frame(&trace.tables, facts.stack).map(|frame| frame.text(&trace.tables)),
         _ => None,
-    }
-}
-
-fn csv_cell(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> String {
-    let or_nothing = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-    let tables = &trace.tables;
-    match column {
-        0 => id.0.to_string(),
-        1 => or_nothing(trace.time_of(id)),
-        2 => facts.kind.name().to_owned(),
-        3 => trace.events.device.get(id.0 as usize).map(|device| device.0.to_string()).unwrap_or_default(),
-        4 => or_nothing(facts.size),
-        5 => or_nothing(facts.block.map(|block| u64::from(block.0))),
-        6 => or_nothing(facts.segment.map(|segment| u64::from(segment.0))),
-        7 => facts.category.map(|category| category.name().to_owned()).unwrap_or_default(),
-        8 => tables.op_name(facts.op).to_owned(),
-        9 => tables.scope_path(facts.scope),
-        10 => phase(trace, id).unwrap_or_default(),
-        11 => leading_frame(tables, facts.stack).map(|frame| frame.text(tables)).unwrap_or_default(),
-        _ => words::note(trace, id),
     }
 }
 

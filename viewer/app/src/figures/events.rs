@@ -1,0 +1,145 @@
+//! Events as rows of a table.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use highwater_snapshots::trace::{Owner, Subject};
+use highwater_snapshots::{BlockId, EventId, OpId, ScopeId, StackId, StringId, Trace};
+
+use super::moment::micros_since_1970;
+use crate::report::{Column, Table, Value};
+
+/// Maximum number of stacks whose values are cached: many events share few stacks.
+const STACKS_KEPT: usize = 10_000;
+
+/// Returns the further attributes of an event by name; if a name occurs twice, the last.
+pub fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
+    let attributes = trace.attributes_of(Owner::Event(id)).iter();
+    attributes.map(|fact| (trace.tables.string(fact.name), trace.tables.string(fact.value))).collect()
+}
+
+/// The attributes of one event. Those that do not apply to its kind are null.
+#[derive(Debug, Default)]
+struct EventValues {
+    block: Option<BlockId>,
+    address: Option<u64>,
+    /// Requested bytes of a block or a failed request, bytes of a segment, bytes in use on the device.
+    size: Option<u64>,
+    allocated: Option<u64>,
+    stream: Option<u64>,
+    pool: Option<&'static str>,
+    category: Option<&'static str>,
+    op: OpId,
+    scope: ScopeId,
+    /// The text of a mark.
+    text: StringId,
+}
+
+impl EventValues {
+    fn of(trace: &Trace, id: EventId) -> Self {
+        let of_block = |id: BlockId| {
+            let block = trace.blocks.get(id);
+            Self {
+                block: Some(trace.block_number(id)),
+                address: Some(block.address),
+                size: Some(block.requested),
+                allocated: Some(block.allocated),
+                stream: Some(block.stream.0),
+                pool: Some(block.pool.name()),
+                category: Some(block.category.name()),
+                op: block.op,
+                scope: block.scope,
+                ..Self::default()
+            }
+        };
+        match trace.subject(id) {
+            Subject::Block(block) => of_block(block),
+            Subject::Tag(block, category) => {
+                let block = if block.is_some() { of_block(block) } else { Self::default() };
+                Self { category: Some(category.name()), ..block }
+            }
+            Subject::Segment(segment) => {
+                let range = trace.segments.get(segment).range;
+                let (address, size) = (Some(range.address), Some(range.bytes));
+                let (stream, pool) = (Some(range.stream.0), Some(range.pool.name()));
+                Self { address, size, stream, pool, ..Self::default() }
+            }
+            Subject::Oom(row) => {
+                let oom = &trace.ooms[row];
+                Self { size: Some(oom.requested), op: oom.op, scope: oom.scope, ..Self::default() }
+            }
+            Subject::DeviceUsed(bytes) => Self { size: Some(bytes), ..Self::default() },
+            Subject::Mark(text) => Self { text, ..Self::default() },
+            Subject::Step(_) | Subject::Phase(_) | Subject::Unmatched => Self::default(),
+        }
+    }
+}
+
+/// Some events of a window. Tables of the same recording share `stacks`.
+pub fn events_table<'t>(
+    trace: &'t Trace,
+    ids: &'t [EventId],
+    stacks: &'t RefCell<HashMap<StackId, Value>>,
+) -> Table<'t> {
+    let values: Rc<[EventValues]> = ids.iter().map(|id| EventValues::of(trace, *id)).collect();
+    let of = |value: fn(&Trace, &EventValues) -> Value| {
+        let values = Rc::clone(&values);
+        move |row: usize| value(trace, &values[row])
+    };
+    let at = move |row: usize| ids[row].0 as usize;
+    let span = move |row: usize| trace.spans.at(ids[row]);
+    let attributes = move |row: usize| {
+        let attributes = attributes_of(trace, ids[row]);
+        Value::or_absent((!attributes.is_empty()).then(|| Value::of(attributes)))
+    };
+    let stack = move |row: usize| {
+        let stack = trace.events.stack[at(row)];
+        let mut stacks = stacks.borrow_mut();
+        if stacks.len() >= STACKS_KEPT {
+            stacks.clear();
+        }
+        stacks.entry(stack).or_insert_with(|| trace.tables.stack_text(stack).into()).clone()
+    };
+    let columns = [
+        Column::number("index", "event", move |row| trace.number(ids[row])),
+        Column::text("kind", "kind", move |row| trace.events.kind[at(row)].name()),
+        Column::number("time_us", "time", move |row| {
+            trace.time_of(ids[row]).map(|time| micros_since_1970(&trace.header, time))
+        }),
+        Column::number("device", "device", move |row| trace.events.device[at(row)].0),
+        Column::number("block", "block", of(|_, event| event.block.map(|block| block.0).into())),
+        Column::number("address", "address", of(|_, event| event.address.into())),
+        Column::bytes("size", "size", of(|_, event| event.size.into())),
+        Column::bytes("allocated", "allocated", of(|_, event| event.allocated.into())),
+        Column::number("stream", "stream", of(|_, event| event.stream.into())),
+        Column::text("pool", "pool", of(|_, event| event.pool.into())),
+        Column::text("category", "category", of(|_, event| event.category.into())),
+        Column::text(
+            "op",
+            "op",
+            of(|trace, event| Some(trace.tables.op_name(event.op)).filter(|name| !name.is_empty()).into()),
+        ),
+        Column::number(
+            "op_id",
+            "op number",
+            of(|trace, event| event.op.is_some().then(|| trace.op_number(event.op).0).into()),
+        ),
+        Column::text(
+            "scope",
+            "scope",
+            of(|trace, event| event.scope.is_some().then(|| trace.tables.scope_path(event.scope)).into()),
+        ),
+        Column::text("phase", "phase", move |row| span(row).map(|span| span.phase.name())),
+        Column::number("step", "step", move |row| span(row).and_then(|span| span.step)),
+        Column::text(
+            "text",
+            "text",
+            of(|trace, event| event.text.is_some().then(|| trace.tables.string(event.text)).into()),
+        ),
+        Column::nested("attributes", attributes),
+        // Innermost first; empty if none was recorded.
+        Column::text("stack", "stack", stack),
+    ];
+    Table::new(ids.len(), columns)
+}
