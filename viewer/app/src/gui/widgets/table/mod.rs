@@ -3,11 +3,7 @@
 mod keys;
 mod paint;
 
-use std::io::{self, Write};
-
 use eframe::egui::{self, Color32, Rect, RichText, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
-
-use highwater_snapshots::shown::spreadsheet_text;
 
 use crate::figures::moment::count_of;
 use crate::gui::widgets::theme;
@@ -25,13 +21,6 @@ pub struct Column {
     pub is_number: bool,
     /// Whether rows can be sorted by it.
     pub is_sortable: bool,
-}
-
-impl Column {
-    /// A column of a file that is not shown.
-    pub const fn of_file(name: &'static str, is_number: bool) -> Self {
-        Self { name, tooltip: "", width: 0.0, is_number, is_sortable: false }
-    }
 }
 
 /// The content of a cell.
@@ -286,48 +275,6 @@ fn aside_bar_ui(ui: &Ui, bar: Rect, share: f32, most: f32, state: &mut TableStat
     let left = bar.left() + way * state.aside / most;
     let place = Rect::from_min_size(pos2(left, bar.top() + 2.0), vec2(handle, bar.height() - 4.0));
     paint::handle(ui, place, response.hovered() || response.dragged());
-}
-
-/// The table as CSV, headings first; text in quotes and never a formula, numbers bare.
-pub fn csv(columns: &[Column], rows: usize, cell: impl FnMut(usize, usize) -> String) -> String {
-    let mut out = Vec::new();
-    // Writing to memory does not fail.
-    let _ = write_csv(&mut out, columns, rows, cell);
-    String::from_utf8(out).unwrap_or_default()
-}
-
-/// Writes the same as [`csv`], line by line, so that a table of millions of rows is never in memory as text.
-pub fn write_csv(
-    out: &mut impl Write,
-    columns: &[Column],
-    rows: usize,
-    mut cell: impl FnMut(usize, usize) -> String,
-) -> io::Result<()> {
-    let write = |out: &mut dyn Write, index: usize, text: &str, is_number: bool| {
-        out.write_all(if index > 0 { b"," } else { b"" })?;
-        if is_number {
-            return out.write_all(text.as_bytes());
-        }
-        write!(out, "\"{}\"", spreadsheet_text(text).replace('"', "\"\""))
-    };
-    for (index, column) in columns.iter().enumerate() {
-        write(out, index, column.name, false)?;
-    }
-    out.write_all(b"\n")?;
-    for row in 0..rows {
-        for (index, column) in columns.iter().enumerate() {
-            let text = cell(row, index);
-            write(out, index, &text, column.is_number && is_bare_number(&text))?;
-        }
-        out.write_all(b"\n")?;
-    }
-    Ok(())
-}
-
-/// Whether `text` is a number in digits; `inf` and `nan` count as text.
-fn is_bare_number(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    digits.starts_with(|first: char| first.is_ascii_digit()) && text.parse::<f64>().is_ok()
 }
 
 #[cfg(test)]

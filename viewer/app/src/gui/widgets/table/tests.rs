@@ -63,13 +63,6 @@ fn focus(harness: &mut Harness<'_, Many>) {
 }
 
 #[test]
-fn values_with_commas_and_quotes_come_back_from_csv() {
-    let rows = [["a \"b\", c", "12"], ["d", "1 KiB"], ["e", "nan"]];
-    let text = csv(&COLUMNS, rows.len(), |row, column| rows[row][column].to_owned());
-    assert_eq!(text, "\"name\",\"bytes\"\n\"a \"\"b\"\", c\",12\n\"d\",\"1 KiB\"\n\"e\",\"nan\"\n");
-}
-
-#[test]
 fn columns_share_the_room_that_fixed_ones_leave() {
     assert_eq!(widths(&COLUMNS, 400.0), [0.0, 310.0, 400.0]);
 }
