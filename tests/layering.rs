@@ -85,7 +85,7 @@ const ENGINE_USERS: [&str; 9] = [
 ];
 
 /// A file has at most so many lines.
-const MOST_LINES: usize = 500;
+const MAX_LINES: usize = 500;
 
 fn root() -> PathBuf {
     highwater_tests::workspace_root()
@@ -267,7 +267,7 @@ fn every_file_of_kernels_says_what_it_is_for_and_ends_before_its_limit() {
     assert!(files.len() > 10, "kernels and what they run on are there");
     for (path, text) in files {
         assert!(text.starts_with("// "), "{path}: the first line says what the file is for");
-        assert!(text.lines().count() <= MOST_LINES, "{path}: more than {MOST_LINES} lines");
+        assert!(text.lines().count() <= MAX_LINES, "{path}: more than {MAX_LINES} lines");
     }
 }
 
@@ -278,8 +278,8 @@ fn every_file_says_what_it_is_for_and_ends_before_its_limit() {
         if !text.starts_with("//! ") {
             broken.push(format!("{path}: the first line says what the file is for"));
         }
-        if text.lines().count() > MOST_LINES {
-            broken.push(format!("{path}: {} lines, {MOST_LINES} is the limit", text.lines().count()));
+        if text.lines().count() > MAX_LINES {
+            broken.push(format!("{path}: {} lines, {MAX_LINES} is the limit", text.lines().count()));
         }
         let name = Path::new(&path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if ["utils", "util", "common", "base", "types", "helpers", "misc"].contains(&name.as_str()) {

@@ -109,11 +109,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Converts driver errors.
 pub(crate) trait ToResult<T> {
     /// Converts a driver error to an [`Error`] that names the failed operation.
-    fn told(self, doing: &str) -> Result<T>;
+    fn context(self, doing: &str) -> Result<T>;
 }
 
 impl<T> ToResult<T> for Result<T, cudarc::driver::DriverError> {
-    fn told(self, doing: &str) -> Result<T> {
+    fn context(self, doing: &str) -> Result<T> {
         use cudarc::driver::sys::CUresult;
         self.map_err(|error| match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { doing: doing.to_owned() },
@@ -146,12 +146,13 @@ mod tests {
 
     #[test]
     fn captured_streams_and_full_devices_are_told_in_our_words() {
-        let told = |code| Err::<(), _>(DriverError(code)).told("cuMemAlloc").expect_err("it is an error").to_string();
-        let captured = told(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        let context =
+            |code| Err::<(), _>(DriverError(code)).context("cuMemAlloc").expect_err("it is an error").to_string();
+        let captured = context(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         assert!(captured.contains("cuMemAlloc") && captured.contains("CUDA graph"), "{captured}");
         assert!(captured.contains("not supported") && captured.contains("without capturing"), "{captured}");
-        assert_eq!(captured, told(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
-        let full = told(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        assert_eq!(captured, context(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
+        let full = context(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         assert_eq!(full, "the device has not enough free memory for cuMemAlloc");
     }
 }

@@ -82,7 +82,7 @@ impl Versions {
         driver()?;
         let mut driver = 0;
         // SAFETY: the pointer is valid for writing an integer.
-        unsafe { driver::sys::cuDriverGetVersion(&raw mut driver) }.result().told("cuDriverGetVersion")?;
+        unsafe { driver::sys::cuDriverGetVersion(&raw mut driver) }.result().context("cuDriverGetVersion")?;
         let driver = (driver.unsigned_abs() / 1000, driver.unsigned_abs() % 1000 / 10);
         let versions = Self { driver, compiler: nvrtc()?.version()?, products: cublaslt()?.version() };
         for (library, version) in [("NVRTC", versions.compiler), ("cuBLASLt", versions.products)] {

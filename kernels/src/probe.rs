@@ -23,9 +23,9 @@ pub struct CudaDevice {
 /// If the driver is missing or fails.
 pub fn devices() -> Result<Vec<CudaDevice>> {
     library::driver()?;
-    result::init().told("cuInit")?;
-    let count = result::device::get_count().told("cuDeviceGetCount")?;
-    (0..count).map(|ordinal| device(ordinal).told("asking for a device")).collect()
+    result::init().context("cuInit")?;
+    let count = result::device::get_count().context("cuDeviceGetCount")?;
+    (0..count).map(|ordinal| device(ordinal).context("asking for a device")).collect()
 }
 
 /// Returns the device with this ordinal.

@@ -154,7 +154,7 @@ pub fn is_recording() -> bool {
 #[inline]
 pub fn reserve(device: DeviceId, range: Range) {
     if keeps(device) {
-        tell(device, stack_of_alloc(), What::SegmentAlloc(range));
+        send(device, stack_of_alloc(), What::SegmentAlloc(range));
     }
 }
 
@@ -162,7 +162,7 @@ pub fn reserve(device: DeviceId, range: Range) {
 #[inline]
 pub fn release(device: DeviceId, range: Range) {
     if keeps(device) {
-        tell(device, stack_of_free(), What::SegmentFree(range));
+        send(device, stack_of_free(), What::SegmentFree(range));
     }
 }
 
@@ -170,7 +170,7 @@ pub fn release(device: DeviceId, range: Range) {
 #[inline]
 pub fn map(device: DeviceId, range: Range) {
     if keeps(device) {
-        tell(device, stack_of_alloc(), What::SegmentMap(range));
+        send(device, stack_of_alloc(), What::SegmentMap(range));
     }
 }
 
@@ -178,7 +178,7 @@ pub fn map(device: DeviceId, range: Range) {
 #[inline]
 pub fn unmap(device: DeviceId, range: Range) {
     if keeps(device) {
-        tell(device, stack_of_free(), What::SegmentUnmap(range));
+        send(device, stack_of_free(), What::SegmentUnmap(range));
     }
 }
 
@@ -188,14 +188,14 @@ pub fn alloc(device: DeviceId, block: &NewBlock) {
     if !keeps(device) {
         return;
     }
-    tell(device, stack_of_alloc(), What::Alloc(in_context(block)));
+    send(device, stack_of_alloc(), What::Alloc(in_context(block)));
 }
 
 /// Records [`free_requested`] and [`free_completed`] in one: a free that does not have to wait for a stream.
 #[inline]
 pub fn free(device: DeviceId, block: BlockKey) {
     if keeps(device) {
-        sender::tell(device, stack_of_free(), &Message::Freed(block));
+        sender::send(device, stack_of_free(), &Message::Freed(block));
     }
 }
 
@@ -205,7 +205,7 @@ pub fn free(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn alloc_at(device: DeviceId, block: &NewBlock) {
     if keeps(device) {
-        sender::tell(device, stack_of_alloc(), &Message::AllocAt(in_context(block)));
+        sender::send(device, stack_of_alloc(), &Message::AllocAt(in_context(block)));
     }
 }
 
@@ -213,7 +213,7 @@ pub fn alloc_at(device: DeviceId, block: &NewBlock) {
 #[inline]
 pub fn free_at(device: DeviceId, address: u64) {
     if keeps(device) {
-        sender::tell(device, stack_of_free(), &Message::FreedAt(address));
+        sender::send(device, stack_of_free(), &Message::FreedAt(address));
     }
 }
 
@@ -221,7 +221,7 @@ pub fn free_at(device: DeviceId, address: u64) {
 #[inline]
 pub fn free_requested(device: DeviceId, block: BlockKey) {
     if keeps(device) {
-        tell(device, stack_of_free(), What::FreeRequested(block));
+        send(device, stack_of_free(), What::FreeRequested(block));
     }
 }
 
@@ -229,7 +229,7 @@ pub fn free_requested(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn free_completed(device: DeviceId, block: BlockKey) {
     if keeps(device) {
-        tell(device, StackId::NONE, What::FreeCompleted(block));
+        send(device, StackId::NONE, What::FreeCompleted(block));
     }
 }
 
@@ -237,7 +237,7 @@ pub fn free_completed(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
     if keeps(device) {
-        tell(device, StackId::NONE, What::Tag(block, category));
+        send(device, StackId::NONE, What::Tag(block, category));
     }
 }
 
@@ -245,7 +245,7 @@ pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
 #[inline]
 pub fn tag_at(device: DeviceId, address: u64, category: Category) {
     if keeps(device) {
-        sender::tell(device, StackId::NONE, &Message::TagAt(address, category));
+        sender::send(device, StackId::NONE, &Message::TagAt(address, category));
     }
 }
 
@@ -261,7 +261,7 @@ pub fn records_uses() -> bool {
 #[inline]
 pub fn used(device: DeviceId, block: BlockKey) {
     if level::records_uses() {
-        tell(device, stack_of_free(), What::Used(block));
+        send(device, stack_of_free(), What::Used(block));
     }
 }
 
@@ -269,7 +269,7 @@ pub fn used(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn device_used(device: DeviceId, bytes: u64) {
     if keeps(device) {
-        tell(device, StackId::NONE, What::DeviceUsed(bytes));
+        send(device, StackId::NONE, What::DeviceUsed(bytes));
     }
 }
 
@@ -291,7 +291,7 @@ pub fn oom(device: DeviceId, stream: Option<StreamId>, requested: u64, device_fr
     }
     let context = context::current();
     let oom = Oom { requested, device_free, stream, op: context.op, scope: context.scope };
-    tell(device, stack_of_alloc(), What::Oom(oom));
+    send(device, stack_of_alloc(), What::Oom(oom));
     crate::oom::save();
 }
 
@@ -313,8 +313,8 @@ fn in_context(block: &NewBlock) -> Alloc {
 }
 
 #[inline(always)]
-fn tell(device: DeviceId, stack: StackId, what: What) {
-    sender::tell(device, stack, &Message::Event(what));
+fn send(device: DeviceId, stack: StackId, what: What) {
+    sender::send(device, stack, &Message::Event(what));
 }
 
 #[inline]

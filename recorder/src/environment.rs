@@ -131,14 +131,14 @@ fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Request
         Some(Rotation { file_bytes: size(file)?, disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None } })
     })?;
     let steps = parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, as 10..13", steps)?;
-    let most_dumps = parsed(variable, "HIGHWATER_OOM_DUMPS", "a number of files", |text| text.parse().ok())?;
+    let max_oom_dumps = parsed(variable, "HIGHWATER_OOM_DUMPS", "a number of files", |text| text.parse().ok())?;
     let file = variable("HIGHWATER_SWITCH").map(|path| Trigger::File(path.into()));
     let signal = parsed(variable, "HIGHWATER_SIGNAL", "USR1, USR2 or a signal's number", signal)?;
     let options = HistoryOptions {
         level: level.unwrap_or(options.level),
         symbols: symbols.unwrap_or_default(),
         smallest_bytes: smallest_bytes.unwrap_or(0),
-        most_dumps: most_dumps.unwrap_or(options.most_dumps),
+        max_oom_dumps: max_oom_dumps.unwrap_or(options.max_oom_dumps),
         rotation,
         steps,
         dump_on_oom,
@@ -282,7 +282,7 @@ mod tests {
             rotation: Some(Rotation { file_bytes: 1 << 20, disk_bytes: Some(16 << 20) }),
             symbols: Symbols::Never,
             dump_on_oom: Some("dumps".into()),
-            most_dumps: 2,
+            max_oom_dumps: 2,
             ..HistoryOptions::to_file("run.snap")
         };
         let expected = Requested { options, trigger: Some(Trigger::File("record.me".into())) };

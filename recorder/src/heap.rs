@@ -58,7 +58,7 @@ impl<A> RecordedHeap<A> {
 
     /// Returns whether a block of `bytes` is recorded.
     #[inline(always)]
-    fn tells(&self, bytes: usize) -> bool {
+    fn is_recorded(&self, bytes: usize) -> bool {
         bytes >= self.smallest && level::records_events()
     }
 }
@@ -68,8 +68,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for RecordedHeap<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
         let block = unsafe { self.inner.alloc(layout) };
-        if self.tells(layout.size()) {
-            tell_alloc(block, layout.size());
+        if self.is_recorded(layout.size()) {
+            record_alloc(block, layout.size());
         }
         block
     }
@@ -77,41 +77,41 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for RecordedHeap<A> {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
         let block = unsafe { self.inner.alloc_zeroed(layout) };
-        if self.tells(layout.size()) {
-            tell_alloc(block, layout.size());
+        if self.is_recorded(layout.size()) {
+            record_alloc(block, layout.size());
         }
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // Before the free, since the address may be reused right after it.
-        if self.tells(layout.size()) {
-            tell_free(block);
+        if self.is_recorded(layout.size()) {
+            record_free(block);
         }
         // SAFETY: as the caller promises.
         unsafe { self.inner.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        if self.tells(layout.size()) {
-            tell_free(block);
+        if self.is_recorded(layout.size()) {
+            record_free(block);
         }
         // SAFETY: as the caller promises.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };
         if moved.is_null() {
             // The block stays at its address.
-            if self.tells(layout.size()) {
-                tell_alloc(block, layout.size());
+            if self.is_recorded(layout.size()) {
+                record_alloc(block, layout.size());
             }
-        } else if self.tells(new_size) {
-            tell_alloc(moved, new_size);
+        } else if self.is_recorded(new_size) {
+            record_alloc(moved, new_size);
         }
         moved
     }
 }
 
 #[inline(never)]
-fn tell_alloc(block: *mut u8, bytes: usize) {
+fn record_alloc(block: *mut u8, bytes: usize) {
     if block.is_null() || reentrancy::is_own_memory() || !is_known() {
         return;
     }
@@ -121,7 +121,7 @@ fn tell_alloc(block: *mut u8, bytes: usize) {
 }
 
 #[inline(never)]
-fn tell_free(block: *mut u8) {
+fn record_free(block: *mut u8) {
     // The recorder's own blocks were not recorded, and frees of unrecorded blocks are ignored.
     if !reentrancy::is_own_memory() {
         api::free_at(HEAP_DEVICE, block as u64);

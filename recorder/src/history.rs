@@ -7,7 +7,7 @@ use highwater_snapshots::live_state::LiveState;
 use highwater_snapshots::{DeviceId, StartingState};
 
 use crate::current_stage::CurrentStage;
-use crate::message::{self, MOST_WORDS, Message, Words};
+use crate::message::{self, MAX_WORDS, Message, Words};
 
 /// Encoded events in order. When a ring is full, the oldest event is evicted and folded into the starting state, so
 /// that totals stay right.
@@ -57,7 +57,7 @@ impl History {
 
     fn evict(&mut self) {
         let Some(&first) = self.words.front() else { return };
-        let mut words = [0; MOST_WORDS];
+        let mut words = [0; MAX_WORDS];
         let len = message::len(first);
         for (to, from) in words.iter_mut().zip(self.words.drain(..len)) {
             *to = from;
@@ -85,7 +85,7 @@ impl History {
     pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
         let mut at = 0;
         let kept = std::iter::from_fn(move || {
-            let mut words = [0; MOST_WORDS];
+            let mut words = [0; MAX_WORDS];
             let len = message::len(*self.words.get(at)?);
             for (to, from) in words.iter_mut().zip(self.words.range(at..at + len)) {
                 *to = *from;

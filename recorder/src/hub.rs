@@ -164,10 +164,10 @@ impl Hub {
         session.stage = Stage::Open;
         control::put(Control::Opened);
         if let Some(step) = step {
-            tell_of_program(What::Step(step));
+            send_program_event(What::Step(step));
         }
         if phase != Phase::Setup {
-            tell_of_program(What::Phase(phase));
+            send_program_event(What::Phase(phase));
         }
     }
 
@@ -201,7 +201,7 @@ impl Hub {
     pub(crate) fn push_of_program(&mut self, what: What) {
         let is_open = self.session().is_some_and(|session| session.stage == Stage::Open);
         if is_open && level::records_events() {
-            tell_of_program(what);
+            send_program_event(what);
         }
     }
 }
@@ -224,8 +224,8 @@ pub(crate) fn awaits_allocation() -> bool {
     AWAITS_ALLOCATION.load(Ordering::Relaxed)
 }
 
-fn tell_of_program(what: What) {
-    sender::tell(DeviceId(0), StackId::NONE, &Message::Event(what));
+fn send_program_event(what: What) {
+    sender::send(DeviceId(0), StackId::NONE, &Message::Event(what));
 }
 
 /// Copies what the running recording keeps in memory; `None` if it keeps nothing there.
@@ -275,7 +275,7 @@ pub(crate) fn name(text: &str) -> StringId {
 
 /// Begins an operation in the current thread's scope.
 pub(crate) fn begin_op(name: StringId, stack: StackId) -> OpId {
-    sender::tell_op(NewOp { name, scope: context::current().scope, stack })
+    sender::send_op(NewOp { name, scope: context::current().scope, stack })
 }
 
 /// Sends a device's state to the running recording. Not under an allocator's lock.

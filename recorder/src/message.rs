@@ -7,7 +7,7 @@ use highwater_snapshots::event::{Alloc, BlockKey, Event, EventKind, Oom, Range, 
 use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackId, StreamId, StringId};
 
 /// Length of the longest message, in words.
-pub(crate) const MOST_WORDS: usize = 9;
+pub(crate) const MAX_WORDS: usize = 9;
 /// Index of the word with the sequence number.
 const PLACE: usize = 1;
 /// Index of the word with the time: ticks in a queue, nanoseconds in a ring.
@@ -60,7 +60,7 @@ const TAG_AT: u8 = 204;
 /// An encoded message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
-    pub(crate) words: [u64; MOST_WORDS],
+    pub(crate) words: [u64; MAX_WORDS],
     pub(crate) len: usize,
 }
 
@@ -89,7 +89,7 @@ const fn len_of(kind: u8) -> usize {
     const ALLOC: u8 = EventKind::Alloc as u8;
     const OOM: u8 = EventKind::Oom as u8;
     match kind {
-        ALLOC | ALLOC_AT => MOST_WORDS,
+        ALLOC | ALLOC_AT => MAX_WORDS,
         0..=3 => 6,
         OOM => 7,
         OP => 5,
@@ -100,7 +100,7 @@ const fn len_of(kind: u8) -> usize {
 impl Words {
     #[inline(always)]
     fn new(kind: u8, device: DeviceId, small: u8, stack: StackId) -> Self {
-        let mut words = [0; MOST_WORDS];
+        let mut words = [0; MAX_WORDS];
         words[0] = u64::from(kind) | u64::from(small) << 8 | u64::from(device.0) << 16 | u64::from(stack.0) << 32;
         Self { words, len: len_of(kind) }
     }

@@ -22,10 +22,10 @@ pub(crate) struct Names {
 static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 
 /// Maximum number of names, and of scopes, in the process. New names beyond it (as if made from a counter) get no id.
-const MOST_NAMES: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 20;
 
 /// Maximum number of names in a thread's cache; when it is full, the cache is cleared.
-const MOST_REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Default)]
 struct Remembered {
@@ -60,7 +60,7 @@ pub(crate) fn string(text: &str) -> StringId {
             return known;
         }
         let id = with(|names| names.string(text));
-        if remembered.strings.len() >= MOST_REMEMBERED {
+        if remembered.strings.len() >= MAX_REMEMBERED {
             remembered.strings.clear();
         }
         remembered.strings.insert(text.into(), id);
@@ -77,7 +77,7 @@ pub(crate) fn scope(parent: ScopeId, name: &str) -> ScopeId {
             return known;
         }
         let id = with(|names| names.scope(parent, name));
-        if remembered.scope_count >= MOST_REMEMBERED {
+        if remembered.scope_count >= MAX_REMEMBERED {
             remembered.scopes.clear();
             remembered.scope_count = 0;
         }
@@ -92,7 +92,7 @@ impl Names {
     fn string(&mut self, text: &str) -> StringId {
         match self.strings.position(text) {
             Some(position) => StringId(position),
-            None if self.strings.rows().len() >= MOST_NAMES => StringId::NONE,
+            None if self.strings.rows().len() >= MAX_NAMES => StringId::NONE,
             None => StringId(self.strings.intern(text.to_owned())),
         }
     }
@@ -100,7 +100,7 @@ impl Names {
     fn scope(&mut self, parent: ScopeId, name: &str) -> ScopeId {
         let name = self.string(name);
         let scope = Scope { parent, name };
-        if !name.is_some() || self.scopes.rows().len() >= MOST_NAMES {
+        if !name.is_some() || self.scopes.rows().len() >= MAX_NAMES {
             return self.scopes.position(&scope).map_or(parent, ScopeId);
         }
         ScopeId(self.scopes.intern(scope))

@@ -19,7 +19,7 @@ pub(crate) fn save() {
     flush::wait(Duration::MAX);
     let wish = hub::lock()
         .session()
-        .and_then(|session| Some((session.options.dump_on_oom.clone()?, session.options.most_dumps)));
+        .and_then(|session| Some((session.options.dump_on_oom.clone()?, session.options.max_oom_dumps)));
     let Some((folder, most)) = wish else { return };
     let number = DUMPS.fetch_add(1, Ordering::Relaxed).saturating_add(1);
     if number <= most {

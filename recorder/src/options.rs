@@ -31,7 +31,7 @@ pub struct HistoryOptions {
     /// Write the history to a new file in this folder when a device runs out of memory.
     pub dump_on_oom: Option<PathBuf>,
     /// Maximum number of these files, so that a program that catches the error and retries does not fill the disk.
-    pub most_dumps: u32,
+    pub max_oom_dumps: u32,
     /// Interval between writes to the file. A killed process loses at most this much plus some hundredths of a second. At
     /// the start of a recording the interval is as long as the recording so far, and at least a tenth of a millisecond.
     pub flush_every: Duration,
@@ -109,7 +109,7 @@ impl Default for HistoryOptions {
             steps: None,
             when_behind: WhenBehind::Drop,
             dump_on_oom: None,
-            most_dumps: 4,
+            max_oom_dumps: 4,
             flush_every: Duration::from_millis(200),
             queue_bytes: 256 << 20,
             rotation: None,

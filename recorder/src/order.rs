@@ -14,7 +14,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 const MESSAGE: u64 = 1 << 32;
 
 /// Maximum number of operations that get an id, so that the low half never overflows.
-const MOST_OPS: u32 = u32::MAX - (1 << 20);
+const MAX_OPS: u32 = u32::MAX - (1 << 20);
 
 /// A position in the order of messages; wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) fn next() -> SequenceNumber {
 /// Returns `None` when all ids are used up.
 #[inline]
 pub(crate) fn take_with_op() -> Option<(SequenceNumber, OpId)> {
-    if NEXT.load(Ordering::Relaxed) as u32 >= MOST_OPS {
+    if NEXT.load(Ordering::Relaxed) as u32 >= MAX_OPS {
         return None;
     }
     let both = NEXT.fetch_add(MESSAGE + 1, Ordering::Relaxed);

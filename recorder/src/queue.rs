@@ -10,23 +10,23 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use crate::message::{self, MOST_WORDS, Words};
+use crate::message::{self, MAX_WORDS, Words};
 
 /// Words per chunk, 32 KiB.
 const CHUNK_WORDS: usize = 4096;
 /// Bytes per chunk.
 pub(crate) const CHUNK_BYTES: usize = size_of::<Chunk>();
 /// Maximum number of spare chunks that a queue keeps for its producer.
-const MOST_SPARE: usize = 16;
+const MAX_SPARE: usize = 16;
 
 /// Number of chunks in all queues.
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
 /// Maximum number of chunks in all queues.
-static MOST_CHUNKS: AtomicUsize = AtomicUsize::new(usize::MAX);
+static MAX_CHUNKS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Limits the memory of all queues together, in bytes; each thread gets two chunks in any case.
 pub(crate) fn limit(bytes: usize) {
-    MOST_CHUNKS.store(bytes / CHUNK_BYTES, Ordering::Relaxed);
+    MAX_CHUNKS.store(bytes / CHUNK_BYTES, Ordering::Relaxed);
 }
 
 /// Returns the memory of all queues, in bytes.
@@ -45,7 +45,7 @@ struct Chunk {
 impl Chunk {
     /// Allocates a chunk, or returns null at the limit unless `is_needed`.
     fn new(is_needed: bool) -> *mut Self {
-        if CHUNKS.fetch_add(1, Ordering::Relaxed) >= MOST_CHUNKS.load(Ordering::Relaxed) && !is_needed {
+        if CHUNKS.fetch_add(1, Ordering::Relaxed) >= MAX_CHUNKS.load(Ordering::Relaxed) && !is_needed {
             CHUNKS.fetch_sub(1, Ordering::Relaxed);
             return null_mut();
         }
@@ -150,7 +150,7 @@ impl Producer {
     /// Writes a message. The caller must have checked [`has_room`](Self::has_room).
     #[inline(always)]
     pub(crate) fn write(&mut self, message: &Words) {
-        let len = message.len.min(MOST_WORDS);
+        let len = message.len.min(MAX_WORDS);
         debug_assert!(self.has_room(len));
         // SAFETY: the producer's current chunk; words from `at` on belong to the producer alone until `written` is
         // stored, and the caller has made sure that there is room.
@@ -216,8 +216,8 @@ impl Consumer {
 
     fn give_back(&self, chunk: *mut Chunk) {
         self.shared.chained.fetch_sub(1, Ordering::Relaxed);
-        let is_scarce = CHUNKS.load(Ordering::Relaxed) > MOST_CHUNKS.load(Ordering::Relaxed) / 2;
-        let has_enough = self.shared.spares.load(Ordering::Relaxed) >= MOST_SPARE;
+        let is_scarce = CHUNKS.load(Ordering::Relaxed) > MAX_CHUNKS.load(Ordering::Relaxed) / 2;
+        let has_enough = self.shared.spares.load(Ordering::Relaxed) >= MAX_SPARE;
         if has_enough || is_scarce || self.shared.is_over.load(Ordering::Relaxed) {
             // SAFETY: both the producer and the consumer have moved on from it.
             return unsafe { Chunk::drop(chunk) };

@@ -206,7 +206,7 @@ fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     stop(session);
     if let (None, Some(folder)) = (&options.dump_on_oom, &former.dump_on_oom) {
         options.dump_on_oom = Some(folder.clone());
-        options.most_dumps = former.most_dumps;
+        options.max_oom_dumps = former.max_oom_dumps;
     }
     let Some(path) = path_of(&former) else { return };
     let is_same = |own: &Path| {

@@ -38,7 +38,7 @@ pub fn scope(name: &str) -> ContextGuard {
 }
 
 /// Enters a scope by its id, for backward, which runs outside the calls of the modules.
-pub fn scope_again(scope: ScopeId) -> ContextGuard {
+pub fn enter_scope_id(scope: ScopeId) -> ContextGuard {
     ContextGuard::enter(|context| context.scope = scope)
 }
 
@@ -55,7 +55,7 @@ pub fn op(name: &'static str) -> ContextGuard {
 }
 
 /// Continues operation `op`: its backward, or its recomputation.
-pub fn op_again(op: OpId) -> ContextGuard {
+pub fn resume_op(op: OpId) -> ContextGuard {
     ContextGuard::enter(|context| context.op = op)
 }
 

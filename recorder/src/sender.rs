@@ -58,12 +58,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Sends a message about `device` to the collector, stamped with the current time. Neither allocates nor locks, unless
 /// the thread's queue is new or full.
 #[inline(always)]
-pub(crate) fn tell(device: DeviceId, stack: StackId, told: &Message) {
-    send(Words::of(device, stack, told), told.events());
+pub(crate) fn send(device: DeviceId, stack: StackId, message: &Message) {
+    send_words(Words::of(device, stack, message), message.events());
 }
 
 /// Begins an operation and returns its id; [`OpId::NONE`] when all ids are used up.
-pub(crate) fn tell_op(op: NewOp) -> OpId {
+pub(crate) fn send_op(op: NewOp) -> OpId {
     let mut id = OpId::NONE;
     let mut words = Words::of(DeviceId(0), op.stack, &Message::Op(OpId::NONE, op));
     with_room(words.len, 0, |producer| {
@@ -77,7 +77,7 @@ pub(crate) fn tell_op(op: NewOp) -> OpId {
 }
 
 #[inline(always)]
-fn send(mut words: Words, events: u64) {
+fn send_words(mut words: Words, events: u64) {
     with_room(words.len, events, |producer| {
         // Taken only now that the write cannot fail: every sequence number that is taken must be written.
         let place = order::take();

@@ -84,13 +84,13 @@ impl DeviceState {
 }
 
 /// Devices have ordinals below this; each is walked on its own, so a file may not name thousands.
-const MOST_DEVICES: u16 = 256;
+const MAX_DEVICES: u16 = 256;
 
 /// The number of impossible sizes that are reported one by one; the rest are counted.
-const TOLD_SIZES: u64 = 100;
+const MAX_LISTED_SIZES: u64 = 100;
 
 /// All sizes of a trace together stay below this, so that no sum of them can overflow.
-const MOST_BYTES: u64 = 1 << 62;
+const MAX_BYTES: u64 = 1 << 62;
 
 impl TraceBuilder {
     /// A builder with room for `events` events.
@@ -174,14 +174,14 @@ impl TraceBuilder {
 
     /// `bytes`, or 0 with a problem noted where sizes add up to more than any machine has.
     fn bounded(&mut self, bytes: u64) -> u64 {
-        match self.bytes_seen.checked_add(bytes).filter(|sum| *sum < MOST_BYTES) {
+        match self.bytes_seen.checked_add(bytes).filter(|sum| *sum < MAX_BYTES) {
             Some(sum) => {
                 self.bytes_seen = sum;
                 bytes
             }
             None => {
                 self.impossible_sizes += 1;
-                if self.impossible_sizes <= TOLD_SIZES {
+                if self.impossible_sizes <= MAX_LISTED_SIZES {
                     let event = self.trace.events.len();
                     let what = format!("event {event} has a size of {bytes} bytes, which cannot be: counted as 0");
                     self.add_problem(Problem::new(what));
@@ -211,7 +211,7 @@ impl TraceBuilder {
     /// Takes a device's starting state.
     pub fn set_starting_state(&mut self, state: &StartingState) {
         let device = state.device;
-        if device.0 >= MOST_DEVICES {
+        if device.0 >= MAX_DEVICES {
             self.refused += 1;
             return;
         }
@@ -266,7 +266,7 @@ impl TraceBuilder {
     /// [`Trust`](crate::trace::Trust).
     pub fn push(&mut self, event: &Event) {
         let device = event.device;
-        if device.0 >= MOST_DEVICES {
+        if device.0 >= MAX_DEVICES {
             self.refused += 1;
             return;
         }
@@ -402,13 +402,12 @@ impl TraceBuilder {
 
     /// The finished trace.
     pub fn finish(mut self) -> Trace {
-        if self.impossible_sizes > TOLD_SIZES {
-            let more = self.impossible_sizes - TOLD_SIZES;
+        if self.impossible_sizes > MAX_LISTED_SIZES {
+            let more = self.impossible_sizes - MAX_LISTED_SIZES;
             self.add_problem(Problem::new(format!("… and {more} more sizes that cannot be")));
         }
         if self.refused > 0 {
-            let what =
-                format!("{} events and states are of devices from {MOST_DEVICES} up, and left out", self.refused);
+            let what = format!("{} events and states are of devices from {MAX_DEVICES} up, and left out", self.refused);
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }

@@ -106,20 +106,20 @@ const COMPILER_PARTS: &[&str] = &[
 ];
 
 /// Bytes up to the end of a word of such a part, and from there to its end.
-const MOST_COMPILER_PART: usize = 64;
+const MAX_COMPILER_PART: usize = 64;
 
 /// The word of such a part at the start of `text`, and what follows it.
 fn compiler_part(text: &str) -> Option<(&str, &str)> {
     let is_double = text.starts_with("{{");
     let inner = if is_double { &text[2..] } else { &text[1..] };
     // The search ends early, so that many braces take no longer than other letters.
-    let near = &inner[..inner.floor_char_boundary(MOST_COMPILER_PART)];
+    let near = &inner[..inner.floor_char_boundary(MAX_COMPILER_PART)];
     let end = near.find(['#', ':', '}'])?;
     let (word, after) = inner.split_at(end);
     if !COMPILER_PARTS.contains(&word) {
         return None;
     }
-    let near = &after[..after.floor_char_boundary(MOST_COMPILER_PART)];
+    let near = &after[..after.floor_char_boundary(MAX_COMPILER_PART)];
     let after = &after[near.find('}')?..];
     let after = after.strip_prefix(if is_double { "}}" } else { "}" })?;
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -155,14 +155,14 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
 }
 
 /// Bytes of a character in UTF-8.
-const MOST_CHAR_BYTES: usize = 4;
+const MAX_CHAR_BYTES: usize = 4;
 
 /// Applies `write` to the longest end of `path`, in whole folders, that fits; to the file name alone if nothing fits.
 fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) -> String {
     let separator = if path.contains('\\') && !path.contains('/') { '\\' } else { '/' };
     let drive = path.get(..3).filter(|start| start.ends_with(":\\") || start.ends_with(":/")).unwrap_or("");
     // Longer ends do not fit, whatever their characters.
-    let first = path.len().saturating_sub(max_chars.saturating_mul(MOST_CHAR_BYTES)).max(drive.len() + 1);
+    let first = path.len().saturating_sub(max_chars.saturating_mul(MAX_CHAR_BYTES)).max(drive.len() + 1);
     let starts = path.match_indices(['/', '\\']).map(|(at, _)| at + 1).filter(|start| *start >= first);
     let kept = starts.map(|start| &path[start..]).filter(|rest| !rest.is_empty());
     let candidates = kept.flat_map(|rest| {
@@ -195,7 +195,7 @@ fn cut_function(function: &str, max_chars: usize) -> String {
     if length(function) <= max_chars || function.contains(['<', '(', ' ']) {
         return cut_right(function, max_chars);
     }
-    let first = function.len().saturating_sub(max_chars.saturating_mul(MOST_CHAR_BYTES));
+    let first = function.len().saturating_sub(max_chars.saturating_mul(MAX_CHAR_BYTES));
     let ends = function.match_indices("::").map(|(at, _)| at).filter(|at| *at >= first);
     let shortened = |at: usize| format!("…{}", &function[at..]);
     let fits = ends.map(shortened).find(|text| length(text) <= max_chars);

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 
 /// Characters of a name in a table. JSON has it in full.
-pub const MOST_IN_TABLE: usize = 400;
+pub const MAX_IN_TABLE: usize = 400;
 
 /// Characters of any text that is shown. JSON has it in full.
-pub const MOST_SHOWN: usize = 4096;
+pub const MAX_SHOWN: usize = 4096;
 
 /// Replaces a character that is not shown.
 const REPLACEMENT: &str = "\u{fffd}";
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(shown("größe", 4), "grö…");
         assert_eq!(shown("a\nb", 2), "a…");
         assert_eq!(shown("ab", 0), "…");
-        assert_eq!(shown(&"ü".repeat(10 << 20), MOST_SHOWN).chars().count(), MOST_SHOWN);
+        assert_eq!(shown(&"ü".repeat(10 << 20), MAX_SHOWN).chars().count(), MAX_SHOWN);
     }
 
     #[test]

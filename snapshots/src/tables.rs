@@ -94,7 +94,7 @@ pub struct Op {
 }
 
 /// Stacks and scopes are followed so far outward: a strange file may hold chains of millions. Recorders keep fewer.
-const MOST_DEPTH: usize = 1024;
+const MAX_DEPTH: usize = 1024;
 
 /// What PyTorch writes for the file of a function in a library without symbols.
 pub const UNKNOWN_FILE: &str = "??";
@@ -120,7 +120,7 @@ impl Tables {
     /// The scope and those around it, innermost first.
     pub fn scope_rows(&self, id: ScopeId) -> impl Iterator<Item = Scope> {
         let row = move |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).copied();
-        std::iter::successors(row(id), move |scope| row(scope.parent)).take(MOST_DEPTH)
+        std::iter::successors(row(id), move |scope| row(scope.parent)).take(MAX_DEPTH)
     }
 
     /// The part of the module path that has at most `depth` names: `encoder.layers` of `encoder.layers.3.mlp` for 2.
@@ -143,7 +143,7 @@ impl Tables {
     /// The frames of a stack, innermost first.
     pub fn stack_frames(&self, id: StackId) -> impl Iterator<Item = FrameId> {
         let row = move |id: StackId| id.index().and_then(|index| self.stacks.get(index)).copied();
-        std::iter::successors(row(id), move |stack| row(stack.parent)).take(MOST_DEPTH).map(|stack| stack.frame)
+        std::iter::successors(row(id), move |stack| row(stack.parent)).take(MAX_DEPTH).map(|stack| stack.frame)
     }
 
     /// The source lines of a frame, innermost (inlined) first; none while the frame is unresolved.

@@ -1,7 +1,7 @@
 //! Runs gpt2 of 2 to 12 layers with every set of its blocks recomputed, and compares the predicted peaks and the plans
 //! with these runs. Prints one line for each number of layers; fails if anything differs.
 //!
-//!     cargo run --release -p highwater-tests --example brute_force_plan [MOST_LAYERS]
+//!     cargo run --release -p highwater-tests --example brute_force_plan [MAX_LAYERS]
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::process::ExitCode;

@@ -23,7 +23,7 @@ const WAYS: [(&str, Option<Level>); 3] =
     [("off", None), ("events", Some(Level::Events)), ("stacks", Some(Level::Stacks))];
 
 /// Steps in one way in one round, at most.
-const MOST_STEPS: f64 = 20.0;
+const MAX_STEPS: f64 = 20.0;
 
 /// How the steps are run.
 struct Plan {
@@ -82,7 +82,7 @@ fn measure(plan: &Plan) -> Result<Value, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let warm_up = timed(&mut session, plan.warm_up.max(1))?;
     let all_us = f64::from(plan.rounds) * WAYS.len() as f64 * *warm_up.last().unwrap_or(&1) as f64;
-    let steps = (plan.seconds * 1e6 / all_us).clamp(1.0, MOST_STEPS) as u32;
+    let steps = (plan.seconds * 1e6 / all_us).clamp(1.0, MAX_STEPS) as u32;
     let mut times = WAYS.map(|_| Vec::new());
     let mut events = 0;
     for _ in 0..plan.rounds {

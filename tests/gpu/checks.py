@@ -15,7 +15,7 @@ UNDISTURBED = ["kernels-device", "kernels-products"]
 FILLING = "full_device"
 MODULE_SECONDS = 90
 # Of what failed, so many are run again, each alone.
-MOST_AGAIN = 16
+MAX_AGAIN = 16
 AGAIN_SECONDS = 25
 
 # What compute-sanitizer looks at, by its tools: what matters most comes first.
@@ -25,7 +25,7 @@ SANITIZED = {
 }
 SANITIZER_SECONDS = 120
 # With less time, it is left for a run of its own.
-LEAST_SANITIZER_SECONDS = 60
+MIN_SANITIZER_SECONDS = 60
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: (\d+) hazards? displayed)")
 COMPLAINT = re.compile(r"^========= (?:Error: |Warning: )?(?:Invalid|Misaligned|Race reported|Program hit|Uninitialized|Potential)", re.M)
 
@@ -79,7 +79,7 @@ def tests():
     outcomes |= together(rest)
     failing = [(place, binary, name) for (binary, _), went in outcomes.items() for place, name in enumerate(went.get("failing", []))]
     # The first of each module before the second of any.
-    failing = sorted(failing, key=lambda failed: failed[0])[:MOST_AGAIN]
+    failing = sorted(failing, key=lambda failed: failed[0])[:MAX_AGAIN]
     again = together(
         {
             (binary, name): lambda binary=binary, name=name: outcome(binary, [name], AGAIN_SECONDS, CUDA_LAUNCH_BLOCKING="1")
@@ -108,8 +108,8 @@ def sanitizer():
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
         raise Failure("there is no compute-sanitizer")
-    if left() < LEAST_SANITIZER_SECONDS:
-        raise Failure(f"not run: less than {LEAST_SANITIZER_SECONDS} s were left; run.sh sanitizer runs it alone")
+    if left() < MIN_SANITIZER_SECONDS:
+        raise Failure(f"not run: less than {MIN_SANITIZER_SECONDS} s were left; run.sh sanitizer runs it alone")
     found = {module: (binary, names) for (binary, module), names in modules().items()}
     actions = {}
     for check, wanted in SANITIZED.items():

@@ -12,9 +12,9 @@ MIB = 1 << 20
 SCENARIOS = ["vit-l-16", "gpt2", "tiny-nerf", "fcn"]
 
 # Of tests that failed and were not run again, so many are named.
-MOST_NAMES = 20
+MAX_NAMES = 20
 # More failures of a part than that, all for one reason, are a line.
-MOST_ALIKE = 3
+MAX_ALIKE = 3
 
 
 def table(head, rows):
@@ -213,7 +213,7 @@ class Page:
             rows.append([name, found["passed"], len(found["failing"]), found["skipped"], found["seconds"], "; ".join(found["why"])])
             known = [f"- {test}: {reason}" for test, reason in found["failing"].items() if reason]
             rest = [test for test, reason in found["failing"].items() if not reason]
-            why += known + ([f"- and {len(rest)} more of {name}: {', '.join(rest[:MOST_NAMES])}"] if rest else [])
+            why += known + ([f"- and {len(rest)} more of {name}: {', '.join(rest[:MAX_NAMES])}"] if rest else [])
         why = ["What failed, each alone with launches that wait:", "", *why, ""] if why else []
         head = ["", "passed", "failed", "of these skipped", "s", "which ended before their time"]
         return ["## Tests", "", *table(head, rows), *why] if rows else []
@@ -232,7 +232,7 @@ class Page:
         for part, result in self.results.items():
             found = failures(result, (part,))
             whys = {why for _, why in found}
-            if len(found) > MOST_ALIKE and len(whys) == 1:
+            if len(found) > MAX_ALIKE and len(whys) == 1:
                 lines.append(f"- {part}, {len(found)} of its results: {whys.pop()}")
             else:
                 lines += [f"- {name}: {why}" for name, why in found]

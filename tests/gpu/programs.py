@@ -25,7 +25,7 @@ LEFT_OUT = ["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"]
 # Kept back for the page and the archive of recordings.
 LAST_SECONDS = 10
 # Of what a program says, so many characters from the beginning and from the end are kept.
-MOST_WORDS = 60_000
+MAX_WORDS = 60_000
 # Programs side by side, where nothing is timed.
 WORKERS = max(2, min(8, os.cpu_count() or 2))
 # A debugger may look for so long at a program that does not end, and at so many of them.
@@ -65,8 +65,8 @@ def log(text):
 
 
 def clipped(text):
-    cut = len(text) - 2 * MOST_WORDS
-    return text if cut <= 0 else f"{text[:MOST_WORDS]}\n[{cut} characters left out]\n{text[-MOST_WORDS:]}"
+    cut = len(text) - 2 * MAX_WORDS
+    return text if cut <= 0 else f"{text[:MAX_WORDS]}\n[{cut} characters left out]\n{text[-MAX_WORDS:]}"
 
 
 def reason(status, out, err):

@@ -23,7 +23,7 @@ TINY = os.environ.get("HIGHWATER_GPU_TINY") == "1"
 # Device memory of a program beside what its allocator reserves: the context and its kernels.
 CONTEXT_BYTES = 1 << 30
 # How much of the recordings is kept beside the page.
-MOST_KEPT_BYTES = 15 << 20
+MAX_KEPT_BYTES = 15 << 20
 
 # Ours beside PyTorch: the words after `highwater record`, in full and tiny.
 BESIDE = {
@@ -241,7 +241,7 @@ def keep_recordings():
             with open(name, "rb") as file:
                 packed = gzip.compress(file.read(), 6)
             kept += len(packed) + 1024
-            if kept > MOST_KEPT_BYTES:
+            if kept > MAX_KEPT_BYTES:
                 return
             entry = tarfile.TarInfo(os.path.basename(name) + ".gz")
             entry.size = len(packed)

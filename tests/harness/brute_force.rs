@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use crate::command;
 
 /// Budgets that are tried for one kind of costs, at most.
-const MOST_BUDGETS: usize = 64;
+const MAX_BUDGETS: usize = 64;
 
 /// The peak of requested bytes of a run, and the floating-point operations of its last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Comparison {
         if !minimum.is_optimal || minimum.peak != lowest {
             self.differences.push(format!("minimum {} instead of {lowest}", minimum.peak));
         }
-        let every = peaks.len().div_ceil(MOST_BUDGETS / 2);
+        let every = peaks.len().div_ceil(MAX_BUDGETS / 2);
         let budgets = peaks.iter().step_by(every).flat_map(|peak| [peak - 1, *peak]);
         for budget in budgets {
             self.budgets += 1;

@@ -39,7 +39,7 @@ use clap::{CommandFactory as _, Parser as _};
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
 use highwater_snapshots::format::Windows;
-use highwater_snapshots::shown::{MOST_SHOWN, shown};
+use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::suggest::did_you_mean;
 
 use crate::args::{Arguments, Command};
@@ -254,7 +254,7 @@ fn say(text: &str) {
     let mut out = std::io::stderr().lock();
     let width = if out.is_terminal() { columns() } else { usize::MAX };
     for line in text.lines().flat_map(|line| lines_within(line, width)) {
-        let _ = writeln!(out, "{}", shown(&line, MOST_SHOWN));
+        let _ = writeln!(out, "{}", shown(&line, MAX_SHOWN));
     }
 }
 

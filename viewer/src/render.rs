@@ -17,7 +17,7 @@ use highwater_app::files::is_stdin;
 use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use highwater_app::gui::views::colouring::ColourBy;
 use highwater_app::gui::views::plan::PlanView;
-use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
+use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::units::format_bytes;
@@ -165,7 +165,7 @@ fn draw(
     }
     // A view of one moment has its own colours.
     let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
-    let look = TimelineLook {
+    let look = TimelineStyle {
         colour_by: colour_by(colours, recording)?,
         has_overview: recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()),
         ..look_of(arguments, recording)
@@ -178,8 +178,8 @@ fn draw(
 }
 
 /// The look of a timeline that is coloured by category.
-fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineLook {
-    TimelineLook {
+fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle {
+    TimelineStyle {
         colour_by: ColourBy::Category,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,

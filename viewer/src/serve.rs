@@ -27,14 +27,14 @@ use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
 /// Clients that are answered at once; further ones wait until one of these is done.
-const MOST_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 
 /// The time that a client has to send its request, and that while many clients are being answered.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pause after a connection that could not be accepted.
-const BETWEEN_FAILURES: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves the recordings until the user stops the program.
 pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -72,7 +72,7 @@ fn prepare(
 ) -> Result<Option<Vec<Served>>, Failure> {
     let mut recordings: Vec<Served> = Vec::new();
     for file in &arguments.files {
-        if stop.has_come() {
+        if stop.is_requested() {
             return Ok(None);
         }
         let names: Vec<&str> = recordings.iter().map(|other| other.name.as_str()).collect();
@@ -275,7 +275,7 @@ impl Stop {
         Ok(Self::default())
     }
 
-    fn has_come(&self) -> bool {
+    fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -292,15 +292,15 @@ impl Clients {
     /// while many wait; `None` if the program is to stop.
     fn enter(&self, stop: &Stop) -> Option<Duration> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        while *count >= MOST_CLIENTS {
-            if stop.has_come() {
+        while *count >= MAX_CLIENTS {
+            if stop.is_requested() {
                 return None;
             }
-            let waited = self.fewer.wait_timeout(count, BETWEEN_FAILURES).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.fewer.wait_timeout(count, RETRY_DELAY).unwrap_or_else(PoisonError::into_inner);
             count = waited.0;
         }
         *count += 1;
-        Some(if *count > MOST_CLIENTS / 2 { SHORT_PATIENCE } else { PATIENCE })
+        Some(if *count > MAX_CLIENTS / 2 { SHORT_PATIENCE } else { REQUEST_TIMEOUT })
     }
 
     fn leave(&self) {
@@ -313,12 +313,12 @@ impl Clients {
 fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
     let clients = Arc::new(Clients::default());
     for client in listener.incoming() {
-        if stop.has_come() {
+        if stop.is_requested() {
             return;
         }
         let Ok(client) = client else {
             // A client that is gone already; or too many open files, of which some are closed soon.
-            std::thread::sleep(BETWEEN_FAILURES);
+            std::thread::sleep(RETRY_DELAY);
             continue;
         };
         let Some(patience) = clients.enter(stop) else { return };

@@ -26,9 +26,9 @@ impl Heap {
         let request = Request { requested, rounded: Rounded::new(requested, &self.config), stream };
         let found = match self.find(&request) {
             Some(index) => index,
-            None => self.obtain(&request)?,
+            None => self.reserve_with_retries(&request)?,
         };
-        Ok(self.hand_out(found, &request))
+        Ok(self.allocate_from(found, &request))
     }
 
     /// Takes the best fit out of the cache. Considers only one candidate: if it may not be used, returns `None`.
@@ -88,7 +88,7 @@ impl Heap {
     /// again, where blocks that waited for another stream may have become free. PyTorch lacks the last step and fails
     /// there (pytorch/pytorch issue 189504); every request that it can serve is served in the same way here.
     #[cold]
-    fn obtain(&mut self, request: &Request) -> Result<BlockIndex, AllocError> {
+    fn reserve_with_retries(&mut self, request: &Request) -> Result<BlockIndex, AllocError> {
         let Rounded { block: bytes, pool, .. } = request.rounded;
         self.config.check_driver(&*self.driver)?;
         if let Some(limit) = self.limit()?
@@ -165,7 +165,7 @@ impl Heap {
 
     /// Allocates a free range that is in no list; the rest of it is split off and listed.
     #[inline]
-    fn hand_out(&mut self, found: BlockIndex, request: &Request) -> Block {
+    fn allocate_from(&mut self, found: BlockIndex, request: &Request) -> Block {
         let Rounded { block: bytes, pool, .. } = request.rounded;
         let record = &self.arena[found];
         let (was_split, counts_split, rest) = (record.is_split(), !record.expandable, record.bytes - bytes);

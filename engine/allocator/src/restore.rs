@@ -45,21 +45,21 @@ pub(crate) struct RestoredState {
 impl CachingAllocator {
     /// Creates an allocator with the given state, and returns it with the handles of the restored blocks and their
     /// names. Does not call the driver for the restored memory, and the allocator's operations are not recorded.
-    pub(crate) fn planted(
+    pub(crate) fn restored(
         driver: Box<dyn Driver>,
         config: AllocConfig,
         tie_break: TieBreak,
-        planted: &RestoredState,
+        restored: &RestoredState,
     ) -> (Arc<Self>, Vec<(u32, Block)>) {
         let allocator = Self::new(driver, UNRECORDED, config);
         let mut blocks = Vec::new();
         {
             let mut heap = allocator.heap();
             heap.tie_break = tie_break;
-            for segment in &planted.segments {
-                heap.plant_segment(segment, &mut blocks);
+            for segment in &restored.segments {
+                heap.restore_segment(segment, &mut blocks);
             }
-            for (addresses, runs) in &planted.reservations {
+            for (addresses, runs) in &restored.reservations {
                 heap.plant_reservation(*addresses, runs, &mut blocks);
             }
             heap.stats.reset_accumulated();
@@ -70,7 +70,7 @@ impl CachingAllocator {
 }
 
 impl Heap {
-    fn plant_segment(&mut self, segment: &RestoredSegment, blocks: &mut Vec<(u32, Block)>) {
+    fn restore_segment(&mut self, segment: &RestoredSegment, blocks: &mut Vec<(u32, Block)>) {
         let index = self.register(segment.range, Use::Free);
         self.stats.segment.increase(segment.range.pool, 1);
         self.stats.reserved_bytes.increase(segment.range.pool, segment.range.bytes);

@@ -82,8 +82,8 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
         };
         let stream = result.device().enter_stream(node.stream);
         if let Some(grad) = sums.take(node.id())? {
-            let _op = scope::op_again(node.op);
-            let _scope = scope::scope_again(node.scope);
+            let _op = scope::resume_op(node.op);
+            let _scope = scope::enter_scope_id(node.scope);
             let _category = scope::category(Category::Temporary);
             work.gradient.backward(grad, &mut InputGradients::new(&work.edges, &mut sums))?;
         }

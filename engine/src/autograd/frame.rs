@@ -109,7 +109,7 @@ impl Frame {
         let _mode = enable_grad();
         let _way = RecomputeGuard::set(self.recomputes);
         let _products = AutocastGuard::set(self.products);
-        let _scope = scope::scope_again(self.scope);
+        let _scope = scope::enter_scope_id(self.scope);
         let _category = scope::category(Category::Temporary);
         let count = wanted.len();
         let running = Guard::push(Running::Again { wanted, saved: Vec::with_capacity(count) });

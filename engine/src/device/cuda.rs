@@ -41,7 +41,7 @@ impl CudaDriver {
     }
 }
 
-fn told(doing: &'static str) -> impl Fn(Error) -> DriverError {
+fn context(doing: &'static str) -> impl Fn(Error) -> DriverError {
     move |error| match error {
         Error::OutOfMemory { .. } => DriverError::OutOfMemory,
         other => DriverError::Other { doing, message: other.to_string() },
@@ -67,7 +67,7 @@ impl Driver for CudaDriver {
 
     /// Counts all used memory, including that of other processes.
     fn capacity(&self) -> Result<Capacity, DriverError> {
-        let memory = self.gpu.memory().map_err(told("capacity"))?;
+        let memory = self.gpu.memory().map_err(context("capacity"))?;
         let room = self.limit.saturating_sub(self.held().bytes);
         Ok(Capacity { total: memory.total_bytes.min(self.limit), free: memory.free_bytes.min(room) })
     }
@@ -75,7 +75,7 @@ impl Driver for CudaDriver {
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
         let mut held = self.held();
         self.room(&held, bytes)?;
-        let address = self.gpu.reserve(bytes).map_err(told("reserve"))?;
+        let address = self.gpu.reserve(bytes).map_err(context("reserve"))?;
         held.bytes += bytes;
         held.segments.insert(address, bytes);
         Ok(address)
@@ -89,7 +89,7 @@ impl Driver for CudaDriver {
         }
         // SAFETY: reserved by `reserve`; the allocator releases only memory that no block uses. The driver waits for
         // pending work.
-        unsafe { self.gpu.release(address) }.map_err(told("release"))?;
+        unsafe { self.gpu.release(address) }.map_err(context("release"))?;
         held.segments.remove(&address);
         held.bytes -= bytes;
         Ok(())
@@ -100,7 +100,7 @@ impl Driver for CudaDriver {
     }
 
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
-        let address = self.gpu.reserve_addresses(bytes).map_err(told("reserve addresses"))?;
+        let address = self.gpu.reserve_addresses(bytes).map_err(context("reserve addresses"))?;
         self.held().addresses.insert(address, bytes);
         Ok(address)
     }
@@ -109,7 +109,7 @@ impl Driver for CudaDriver {
         let mut held = self.held();
         self.room(&held, bytes)?;
         // SAFETY: the allocator maps whole pages of its own addresses, where nothing is mapped.
-        unsafe { self.gpu.map(address, bytes, page) }.map_err(told("map"))?;
+        unsafe { self.gpu.map(address, bytes, page) }.map_err(context("map"))?;
         held.bytes += bytes;
         Ok(())
     }
@@ -117,34 +117,34 @@ impl Driver for CudaDriver {
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut held = self.held();
         // Unlike releasing a segment, unmapping does not wait for work submitted before the memory was freed.
-        self.gpu.synchronize_all().map_err(told("unmap"))?;
+        self.gpu.synchronize_all().map_err(context("unmap"))?;
         // SAFETY: the allocator unmaps whole pages that it mapped and that no block uses; the device is idle.
-        unsafe { self.gpu.unmap(address, bytes) }.map_err(told("unmap"))?;
+        unsafe { self.gpu.unmap(address, bytes) }.map_err(context("unmap"))?;
         held.bytes -= bytes;
         Ok(())
     }
 
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         // SAFETY: reserved by `reserve_addresses`; the allocator has unmapped all of it.
-        unsafe { self.gpu.release_addresses(address, bytes) }.map_err(told("release addresses"))?;
+        unsafe { self.gpu.release_addresses(address, bytes) }.map_err(context("release addresses"))?;
         self.held().addresses.remove(&address);
         Ok(())
     }
 
     fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError> {
-        self.gpu.record_event(stream.0).map(DriverEvent).map_err(told("record event"))
+        self.gpu.record_event(stream.0).map(DriverEvent).map_err(context("record event"))
     }
 
     fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
-        self.gpu.query(event.0).map_err(told("query event"))
+        self.gpu.query(event.0).map_err(context("query event"))
     }
 
     fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
-        self.gpu.wait(event.0).map_err(told("wait for event"))
+        self.gpu.wait(event.0).map_err(context("wait for event"))
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
-        self.gpu.synchronize(stream.0).map_err(told("synchronize"))
+        self.gpu.synchronize(stream.0).map_err(context("synchronize"))
     }
 }
 

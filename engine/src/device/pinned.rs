@@ -56,7 +56,7 @@ fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn told(doing: &'static str) -> impl Fn(Error) -> DriverError {
+fn context(doing: &'static str) -> impl Fn(Error) -> DriverError {
     move |error| match error {
         Error::OutOfMemory { .. } => DriverError::OutOfMemory,
         other => DriverError::Other { doing, message: other.to_string() },
@@ -97,7 +97,7 @@ impl Driver for PinnedDriver {
             Memory::Locked { gpu, held, .. } => (gpu, held),
             Memory::Plain(driver) => return driver.reserve(bytes),
         };
-        let address = gpu.reserve_pinned(bytes).map_err(told("reserve"))?;
+        let address = gpu.reserve_pinned(bytes).map_err(context("reserve"))?;
         // SAFETY: the memory is new, `bytes` long, and writable by the host; its address was exposed.
         unsafe {
             std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(address as usize), 0, bytes as usize);
@@ -120,7 +120,7 @@ impl Driver for PinnedDriver {
         }
         // SAFETY: reserved by `reserve`. The allocator releases only memory that no block uses, and a block is in use
         // until the streams that copy from it have finished.
-        unsafe { gpu.release_pinned(address) }.map_err(told("release"))?;
+        unsafe { gpu.release_pinned(address) }.map_err(context("release"))?;
         held.segments.remove(&address);
         held.bytes -= bytes;
         Ok(())
@@ -129,7 +129,7 @@ impl Driver for PinnedDriver {
     fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError> {
         match (&self.memory, of_device(stream)) {
             (Memory::Locked { gpu, .. }, Some(stream)) => {
-                gpu.record_event(stream).map(DriverEvent).map_err(told("record event"))
+                gpu.record_event(stream).map(DriverEvent).map_err(context("record event"))
             }
             (Memory::Locked { .. }, None) => Ok(REACHED),
             (Memory::Plain(driver), _) => driver.record_event(stream),
@@ -139,7 +139,7 @@ impl Driver for PinnedDriver {
     fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
         match &self.memory {
             Memory::Locked { .. } if event == REACHED => Ok(true),
-            Memory::Locked { gpu, .. } => gpu.query(event.0).map_err(told("query event")),
+            Memory::Locked { gpu, .. } => gpu.query(event.0).map_err(context("query event")),
             Memory::Plain(driver) => driver.query(event),
         }
     }
@@ -147,14 +147,14 @@ impl Driver for PinnedDriver {
     fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
         match &self.memory {
             Memory::Locked { .. } if event == REACHED => Ok(()),
-            Memory::Locked { gpu, .. } => gpu.wait(event.0).map_err(told("wait for event")),
+            Memory::Locked { gpu, .. } => gpu.wait(event.0).map_err(context("wait for event")),
             Memory::Plain(driver) => driver.wait(event),
         }
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
         match (&self.memory, of_device(stream)) {
-            (Memory::Locked { gpu, .. }, Some(stream)) => gpu.synchronize(stream).map_err(told("synchronize")),
+            (Memory::Locked { gpu, .. }, Some(stream)) => gpu.synchronize(stream).map_err(context("synchronize")),
             (Memory::Locked { .. }, None) => Ok(()),
             (Memory::Plain(driver), _) => driver.synchronize(stream),
         }

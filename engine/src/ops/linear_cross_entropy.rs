@@ -17,7 +17,7 @@ const CHUNKS_OF_HALVES: usize = 8;
 
 /// Minimum rows per chunk: each chunk reads the weight twice, and reads and writes its gradient if required; with fewer
 /// rows, the products wait for memory.
-const LEAST_ROWS: usize = 512;
+const MIN_ROWS: usize = 512;
 
 impl Tensor {
     /// Returns the mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes,
@@ -119,7 +119,7 @@ fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usi
     let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
     let is_half = hidden.dtype().size() < hidden.dtype().statistics().size();
     let chunks = if sums_over_rows && is_half { chunks.min(CHUNKS_OF_HALVES) } else { chunks };
-    rows.div_ceil(chunks).next_power_of_two().max(LEAST_ROWS)
+    rows.div_ceil(chunks).next_power_of_two().max(MIN_ROWS)
 }
 
 /// The loss is the end of a model, so its gradient is a factor. So is 1 / the number of counted rows, which would make

@@ -131,7 +131,7 @@ impl Averaging {
         let _operation = Operation::begin("adam.sqrt", &[]);
         let mut divisors = Vec::with_capacity(grads.len());
         for (target, grad) in targets.iter().zip(grads) {
-            let _scope = scope::scope_again(target.scope);
+            let _scope = scope::enter_scope_id(target.scope);
             let Some(moments) = &*target.state else { continue };
             divisors.push(if grad.is_free_to_write() {
                 grad

@@ -97,7 +97,7 @@ pub(crate) fn demand_not_negative(op: &'static str, settings: &[(&str, f64)]) ->
 /// Allocates a rule's state for a parameter, within the parameter's scope and as optimizer state. The state is
 /// initialized even if arithmetic is left out, because it is created only once.
 pub(crate) fn remember<T>(scope: ScopeId, allocate: impl FnOnce() -> Result<T>) -> Result<T> {
-    let _scope = scope::scope_again(scope);
+    let _scope = scope::enter_scope_id(scope);
     let _category = scope::category(Category::OptimizerState);
     let _arithmetic = arithmetic::bring_in();
     allocate()
@@ -135,7 +135,7 @@ pub(crate) fn decayed_grads<'a, S>(
     let _operation = Operation::begin(op, &[]);
     let mut sums = Vec::with_capacity(grads.len());
     for (grad, target) in grads.iter().zip(&targets) {
-        let _scope = scope::scope_again(target.scope);
+        let _scope = scope::enter_scope_id(target.scope);
         grad.check_alike(op, target.parameter)?;
         sums.push(if grad.is_free_to_write() { None } else { Some(grad.same_shape()?) });
     }

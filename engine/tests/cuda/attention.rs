@@ -9,7 +9,7 @@ use crate::harness::{Both, FLOATS, Pair, on_both, view};
 
 /// How the rows of queries, keys and values lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lie {
+enum HeadLayout {
     /// What is read `[batch, heads, places, width]`; what is written as `ByPlace`, as the processor demands it.
     ByHead,
     /// Each `[batch, places, heads, width]`.
@@ -30,7 +30,7 @@ struct Case {
     width: usize,
     mask: Mask,
     scale: f64,
-    lie: Lie,
+    lie: HeadLayout,
 }
 
 /// One head of as many queries as keys.
@@ -44,7 +44,7 @@ fn square(length: usize, width: usize, mask: Mask) -> Case {
         width,
         mask,
         scale: 0.6 / (width as f64).sqrt(),
-        lie: Lie::ByPlace,
+        lie: HeadLayout::ByPlace,
     }
 }
 
@@ -63,7 +63,7 @@ impl Case {
             Some(seed) => both.normal(shape, dtype, seed + index),
             None => both.full(shape, UNTOUCHED, dtype),
         };
-        if self.lie == Lie::Packed {
+        if self.lie == HeadLayout::Packed {
             let memory = make([self.batch, self.queries, heads.iter().sum(), self.width], 0);
             let first = [0, heads[0], heads[0] + heads[1]];
             let part = |index: usize| memory.map(|t| t.narrow(2, first[index], heads[index])?.transpose(1, 2));
@@ -77,23 +77,23 @@ impl Case {
 
     fn stored(&self, heads: usize, length: usize) -> [usize; 4] {
         match self.lie {
-            Lie::ByHead => [self.batch, heads, length, self.width],
-            Lie::ByPlace | Lie::Packed => [self.batch, length, heads, self.width],
-            Lie::Within => [self.batch, length, heads, self.width + 3],
+            HeadLayout::ByHead => [self.batch, heads, length, self.width],
+            HeadLayout::ByPlace | HeadLayout::Packed => [self.batch, length, heads, self.width],
+            HeadLayout::Within => [self.batch, length, heads, self.width + 3],
         }
     }
 
     fn seen(&self, stored: &Tensor) -> Result<Tensor> {
         match self.lie {
-            Lie::ByHead => stored.narrow(0, 0, self.batch),
-            Lie::ByPlace | Lie::Packed => stored.transpose(1, 2),
-            Lie::Within => stored.narrow(3, 1, self.width)?.transpose(1, 2),
+            HeadLayout::ByHead => stored.narrow(0, 0, self.batch),
+            HeadLayout::ByPlace | HeadLayout::Packed => stored.transpose(1, 2),
+            HeadLayout::Within => stored.narrow(3, 1, self.width)?.transpose(1, 2),
         }
     }
 
     /// How what is written lies.
     fn written(&self) -> Self {
-        Self { lie: if self.lie == Lie::ByHead { Lie::ByPlace } else { self.lie }, ..*self }
+        Self { lie: if self.lie == HeadLayout::ByHead { HeadLayout::ByPlace } else { self.lie }, ..*self }
     }
 
     /// A result of the query's shape, and one number for each of its rows.
@@ -331,9 +331,11 @@ fn heads_of_keys_serve_several_heads_of_queries() {
     on_both(|both| {
         for dtype in FLOATS {
             for (heads, key_heads) in [(6, 3), (13, 1), (18, 2)] {
-                for (mask, lie) in
-                    [(Mask::Causal, Lie::Packed), (Mask::None, Lie::ByPlace), (Mask::Causal, Lie::Within)]
-                {
+                for (mask, lie) in [
+                    (Mask::Causal, HeadLayout::Packed),
+                    (Mask::None, HeadLayout::ByPlace),
+                    (Mask::Causal, HeadLayout::Within),
+                ] {
                     Case { batch: 2, heads, key_heads, lie, ..square(21, 16, mask) }.check(both, dtype);
                 }
             }
@@ -347,7 +349,7 @@ fn heads_of_keys_serve_several_heads_of_queries() {
 fn rows_lie_in_any_order() {
     on_both(|both| {
         for dtype in FLOATS {
-            for lie in [Lie::ByHead, Lie::ByPlace, Lie::Packed, Lie::Within] {
+            for lie in [HeadLayout::ByHead, HeadLayout::ByPlace, HeadLayout::Packed, HeadLayout::Within] {
                 for width in [5, 32, 72] {
                     Case { batch: 2, heads: 2, key_heads: 2, lie, ..square(19, width, Mask::Causal) }
                         .check(both, dtype);

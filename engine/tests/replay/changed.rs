@@ -1,7 +1,7 @@
 //! Replays with blocks left out, shortened or smaller, and on smaller devices, against figures worked out by hand.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, Share, TieBreak, replay};
+use highwater_allocator::replay::{BlockOverride, DeviceModel, Plan, Replay, Share, TieBreak, replay};
 use highwater_analysis::{Metric, Series};
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::text::trace_from_text;
@@ -30,7 +30,7 @@ fn trace(text: &str) -> Trace {
     trace_from_text(text).expect("the text is well formed")
 }
 
-fn run(trace: &Trace, answers: Answers, block_override: impl Fn(Category) -> BlockOverride) -> Replay {
+fn run(trace: &Trace, answers: DeviceModel, block_override: impl Fn(Category) -> BlockOverride) -> Replay {
     let overrides: Vec<BlockOverride> =
         trace.blocks.category.iter().map(|category| block_override(*category)).collect();
     let plan = Plan {
@@ -47,7 +47,7 @@ fn peaks(trace: &Trace) -> [u64; 2] {
 }
 
 fn changed(block_override: impl Fn(Category) -> BlockOverride) -> [u64; 2] {
-    peaks(&run(&trace(STEP), Answers::Modelled(None), block_override).trace)
+    peaks(&run(&trace(STEP), DeviceModel::Modelled(None), block_override).trace)
 }
 
 #[test]
@@ -74,7 +74,8 @@ fn blocks_are_left_out_shortened_and_made_smaller() {
 #[test]
 fn a_replay_keeps_steps_and_phases_and_says_which_event_is_which() {
     let recorded = trace(STEP);
-    let Replay { trace: replayed, source, .. } = run(&recorded, Answers::Modelled(None), |_| BlockOverride::default());
+    let Replay { trace: replayed, source, .. } =
+        run(&recorded, DeviceModel::Modelled(None), |_| BlockOverride::default());
     assert_eq!(replayed.events.kind, recorded.events.kind);
     assert_eq!(
         source,
@@ -89,7 +90,7 @@ fn a_device_that_is_too_small_is_told_by_the_request_that_fails() {
     let text = STEP.replace("alloc b 8388608", "segment_alloc 0x20000000 18874368 large\nalloc b 18874368");
     let recorded = trace(&text);
     let bounded =
-        |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
+        |mebibytes: u64| run(&recorded, DeviceModel::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
     assert_eq!((bounded(38).death, peaks(&bounded(38).trace)), (None, [26, 38]));
     let replayed = bounded(37);
     let death = replayed.death.expect("18 MiB do not fit beside 20");
@@ -108,7 +109,7 @@ fn a_request_that_failed_is_met_where_there_is_room() {
     let mut recorded = trace(&text);
     recorded.blocks.address = [0, 4, 12].map(|mebibytes| 0x1000_0000 + mebibytes * MIB).to_vec();
     let bounded =
-        |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
+        |mebibytes: u64| run(&recorded, DeviceModel::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
     let oom = EventId::from_index(recorded.events.len() - 1);
     let poor = bounded(51);
     assert_eq!((poor.death.map(|death| death.event), poor.rescued), (Some(oom), vec![]));
@@ -130,8 +131,8 @@ alloc b 16777216 large
 free_completed a
 ";
     let recorded = trace(text);
-    assert_eq!(peaks(&run(&recorded, Answers::Modelled(None), |_| BlockOverride::default()).trace), [16, 32]);
-    let bounded = run(&recorded, Answers::Modelled(Some(20 * MIB)), |_| BlockOverride::default());
+    assert_eq!(peaks(&run(&recorded, DeviceModel::Modelled(None), |_| BlockOverride::default()).trace), [16, 32]);
+    let bounded = run(&recorded, DeviceModel::Modelled(Some(20 * MIB)), |_| BlockOverride::default());
     assert_eq!((bounded.death, peaks(&bounded.trace)), (None, [16, 16]), "the stream is waited for");
 }
 
@@ -150,7 +151,7 @@ free_completed a
 ";
     let mut recorded = trace(text);
     recorded.blocks.address = vec![0x1000_0000, 0x1040_0000, 0x2000_0000];
-    let replayed = run(&recorded, Answers::Modelled(None), |_| BlockOverride::default());
+    let replayed = run(&recorded, DeviceModel::Modelled(None), |_| BlockOverride::default());
     assert!(replayed.source.is_sorted());
     let kinds: Vec<&str> = replayed.trace.events.kind.iter().map(|kind| kind.name()).collect();
     let end = ["free_requested", "step", "tag", "alloc", "free_completed"];
@@ -178,7 +179,7 @@ free b
     assert_eq!(unchanged.trace.blocks.address, recorded.blocks.address);
     let anew = Plan {
         config: config.with("expandable_segments:True").expect("well formed"),
-        answers: Answers::Modelled(None),
+        answers: DeviceModel::Modelled(None),
         starts_anew: true,
         ..Plan::unchanged(DeviceId(0), config, TieBreak::default())
     };

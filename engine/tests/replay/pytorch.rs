@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, Plan, Replay, TieBreak, recorded_config, replay};
+use highwater_allocator::replay::{DeviceModel, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_analysis::{Metric, Series};
 use highwater_pytorch::open::open_file;
 use highwater_recorder::snapshots::trace::PINNED_DEVICE;
@@ -107,8 +107,8 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
             assert_ne!(config, AllocConfig::default(), "{name} was recorded with other settings");
             let plan = Plan {
                 config,
-                answers: Answers::Modelled(None),
-                emptied: &same.emptied,
+                answers: DeviceModel::Modelled(None),
+                cache_flushes: &same.cache_flushes,
                 starts_anew: true,
                 ..Plan::unchanged(device, AllocConfig::default(), tie_break)
             };

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use highwater_allocator::replay::{Answers, Plan, TieBreak, recorded_config, replay};
+use highwater_allocator::replay::{DeviceModel, Plan, TieBreak, recorded_config, replay};
 use highwater_engine::scenario::{self, Options};
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::{DeviceId, Trace};
@@ -47,8 +47,8 @@ fn scenarios_are_replayed_to_the_byte_and_predicted_for_other_settings() {
         let real = recorded(name, Some(conf));
         let plan = Plan {
             config: config.with(conf).expect("settings are well formed"),
-            answers: Answers::Modelled(None),
-            emptied: &same.emptied,
+            answers: DeviceModel::Modelled(None),
+            cache_flushes: &same.cache_flushes,
             starts_anew: true,
             ..Plan::unchanged(device, config, TieBreak::default())
         };

@@ -1,7 +1,7 @@
 //! Recordings that no allocator made: a replay bears them, keeps their order, and comes to an end.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, BlockOverride, Plan, Share, TieBreak, replay};
+use highwater_allocator::replay::{BlockOverride, DeviceModel, Plan, Share, TieBreak, replay};
 use highwater_recorder::snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_recorder::snapshots::trace::DeviceFacts;
 use highwater_recorder::snapshots::{
@@ -128,9 +128,9 @@ proptest! {
             &trace,
             &Plan {
                 config,
-                answers: Answers::Modelled(capacity),
+                answers: DeviceModel::Modelled(capacity),
                 overrides: has_fates.then_some(overrides.as_slice()),
-                emptied: &followed.emptied,
+                cache_flushes: &followed.cache_flushes,
                 recorded_capacity: device_total,
                 starts_anew,
                 ..follow

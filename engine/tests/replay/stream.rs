@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    Answers, Death, Divergence, Plan, Replay, Stream, StreamStart, Streamed, TieBreak, addresses_end, recorded_config,
-    replay,
+    DeviceModel, Divergence, FailedReplayRequest, Plan, Replay, Stream, StreamStart, Streamed, TieBreak, addresses_end,
+    recorded_config, replay,
 };
 use highwater_recorder::snapshots::event::{Event, EventKind};
 use highwater_recorder::snapshots::format::{Windows, read_bytes, write_trace};
@@ -25,9 +25,9 @@ struct Outcome {
     decisions: Vec<(EventKind, u64)>,
     divergence: Option<Divergence<u64>>,
     differences: [u64; 3],
-    death: Option<Death<u64>>,
+    death: Option<FailedReplayRequest<u64>>,
     rescued: Vec<u64>,
-    emptied: Vec<u64>,
+    cache_flushes: Vec<u64>,
     assumptions: Vec<String>,
 }
 
@@ -38,15 +38,11 @@ fn in_memory(trace: &Trace, plan: &Plan<'_>) -> Outcome {
         decisions: decisions(&replay.trace, plan.device),
         divergence: replay.divergence.map(|of| Divergence { event: number(of.event), difference: of.difference }),
         differences: [replay.largest_difference, replay.placed_elsewhere, replay.retries],
-        death: replay.death.map(|Death { event, requested, reserved, allocated, report }| Death {
-            event: number(event),
-            requested,
-            reserved,
-            allocated,
-            report,
+        death: replay.death.map(|FailedReplayRequest { event, requested, reserved, allocated, report }| {
+            FailedReplayRequest { event: number(event), requested, reserved, allocated, report }
         }),
         rescued: replay.rescued.into_iter().map(number).collect(),
-        emptied: replay.emptied,
+        cache_flushes: replay.cache_flushes,
         assumptions: replay.assumptions,
     }
 }
@@ -74,13 +70,13 @@ fn as_a_stream((windows, start): (&Windows, &StreamStart), plan: &Plan<'_>) -> O
         death,
         rescued,
         retries,
-        emptied,
+        cache_flushes,
         assumptions,
         ..
     } = stream.finish();
     let differences = [largest_difference, placed_elsewhere, retries];
     let decisions = decisions(&builder.finish(), plan.device);
-    Outcome { decisions, divergence, differences, death, rescued, emptied, assumptions }
+    Outcome { decisions, divergence, differences, death, rescued, cache_flushes, assumptions }
 }
 
 /// Replays `trace` in both ways, unchanged and with `config` on a device of `capacity` bytes.
@@ -96,8 +92,8 @@ fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity
     assert_eq!(as_a_stream(stream, &follow), followed);
     let changed = Plan {
         config: config.clone(),
-        answers: Answers::Modelled(capacity),
-        emptied: &followed.emptied,
+        answers: DeviceModel::Modelled(capacity),
+        cache_flushes: &followed.cache_flushes,
         recorded_capacity: Some(64 * MIB),
         starts_anew,
         ..follow

@@ -37,7 +37,8 @@ impl Faults {
     pub(super) fn new() -> Result<Self> {
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: returns an address that is not in use.
-        let place = unsafe { result::malloc_host(size_of::<Fault>(), flags) }.told("cuMemHostAlloc")?.cast::<Fault>();
+        let place =
+            unsafe { result::malloc_host(size_of::<Fault>(), flags) }.context("cuMemHostAlloc")?.cast::<Fault>();
         place.expose_provenance();
         // SAFETY: the memory is new, large enough and aligned for any type.
         unsafe { ptr::write_volatile(place, Fault { is_set: 0, index: 0, size: 0 }) };

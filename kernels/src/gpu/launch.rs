@@ -48,8 +48,8 @@ impl Grid {
 }
 
 /// The maximum bytes of a kernel's arguments, which every driver supports.
-const MOST_BYTES: usize = 4096;
-const MOST_ARGUMENTS: usize = 32;
+const MAX_BYTES: usize = 4096;
+const MAX_ARGUMENTS: usize = 32;
 /// The number of words that suffices for most kernels' arguments.
 const USUAL_WORDS: usize = 64;
 
@@ -58,7 +58,7 @@ const USUAL_WORDS: usize = 64;
 pub struct Arguments {
     // Words, for their alignment. Not an array, which would be copied with each added argument.
     words: Vec<u64>,
-    places: [u16; MOST_ARGUMENTS],
+    places: [u16; MAX_ARGUMENTS],
     count: usize,
     bytes: usize,
 }
@@ -66,7 +66,7 @@ pub struct Arguments {
 impl Arguments {
     /// Creates an empty list.
     pub const fn new() -> Self {
-        Self { words: Vec::new(), places: [0; MOST_ARGUMENTS], count: 0, bytes: 0 }
+        Self { words: Vec::new(), places: [0; MAX_ARGUMENTS], count: 0, bytes: 0 }
     }
 
     /// Adds a number, or a struct with C layout.
@@ -92,7 +92,7 @@ impl Arguments {
     fn add(&mut self, alignment: usize, bytes: &[u8]) {
         let start = self.bytes.next_multiple_of(alignment);
         let end = start + bytes.len();
-        assert!(alignment <= 8 && end <= MOST_BYTES && self.count < MOST_ARGUMENTS, "kernels take less");
+        assert!(alignment <= 8 && end <= MAX_BYTES && self.count < MAX_ARGUMENTS, "kernels take less");
         if self.words.is_empty() {
             self.words.reserve(USUAL_WORDS);
         }
@@ -136,7 +136,7 @@ impl Gpu {
         self.bind()?;
         let function = self.programs.function(kernel, grid.shared_bytes)?;
         let start = arguments.words.as_ptr().cast::<u8>().cast_mut().cast::<c_void>();
-        let mut places = [std::ptr::null_mut(); MOST_ARGUMENTS];
+        let mut places = [std::ptr::null_mut(); MAX_ARGUMENTS];
         for (pointer, &place) in places.iter_mut().zip(&arguments.places[..arguments.count]) {
             *pointer = start.wrapping_byte_add(usize::from(place));
         }
@@ -146,6 +146,6 @@ impl Gpu {
         // copies and does not write; the caller guarantees the rest.
         let started =
             unsafe { result::launch_kernel(function, (x, y, z), (a, b, c), grid.shared_bytes, stream, places) };
-        started.or_else(|error| Err(error).told(&format!("a launch of {} in {}", kernel.name, kernel.unit)))
+        started.or_else(|error| Err(error).context(&format!("a launch of {} in {}", kernel.name, kernel.unit)))
     }
 }

@@ -24,7 +24,7 @@ impl Gpu {
     /// If the driver call fails.
     pub fn memory(&self) -> Result<DeviceMemory> {
         self.bind()?;
-        let (free, total) = result::mem_get_info().told("cuMemGetInfo")?;
+        let (free, total) = result::mem_get_info().context("cuMemGetInfo")?;
         Ok(DeviceMemory { total_bytes: total as u64, free_bytes: free as u64 })
     }
 
@@ -36,7 +36,7 @@ impl Gpu {
     pub fn reserve(&self, bytes: u64) -> Result<u64> {
         self.bind()?;
         // SAFETY: returns an address that is not in use.
-        unsafe { result::malloc_sync(bytes as usize) }.told("cuMemAlloc")
+        unsafe { result::malloc_sync(bytes as usize) }.context("cuMemAlloc")
     }
 
     /// Releases memory from [`reserve`](Self::reserve); waits for work that uses it.
@@ -49,7 +49,7 @@ impl Gpu {
     pub unsafe fn release(&self, address: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: guaranteed by the caller.
-        unsafe { result::free_sync(address) }.told("cuMemFree")
+        unsafe { result::free_sync(address) }.context("cuMemFree")
     }
 
     /// Reserves pinned host memory, which the device copies from and to directly.
@@ -61,7 +61,7 @@ impl Gpu {
         // Portable to all contexts, since another device may copy from it as well.
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE;
         // SAFETY: returns an address that is not in use.
-        let address = unsafe { result::malloc_host(bytes as usize, flags) }.told("cuMemHostAlloc")?;
+        let address = unsafe { result::malloc_host(bytes as usize, flags) }.context("cuMemHostAlloc")?;
         Ok(address.expose_provenance() as u64)
     }
 
@@ -76,7 +76,7 @@ impl Gpu {
         self.bind()?;
         let pointer = ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: guaranteed by the caller.
-        unsafe { result::free_host(pointer) }.told("cuMemFreeHost")
+        unsafe { result::free_host(pointer) }.context("cuMemFreeHost")
     }
 
     /// Copies `from` to the device in the order of `stream`, and returns once `from` may be changed.
@@ -93,7 +93,7 @@ impl Gpu {
         self.bind()?;
         let handle = self.streams.handle(stream);
         // SAFETY: guaranteed by the caller; `from` is live until the stream has been synchronized.
-        unsafe { result::memcpy_htod_async(to, from, handle) }.told("cuMemcpyHtoDAsync")?;
+        unsafe { result::memcpy_htod_async(to, from, handle) }.context("cuMemcpyHtoDAsync")?;
         self.synchronize(stream)
     }
 
@@ -114,7 +114,7 @@ impl Gpu {
         let handle = self.streams.handle(stream);
         let from = ptr::with_exposed_provenance(from as usize);
         // SAFETY: guaranteed by the caller.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes as usize, handle) }.result().told("cuMemcpyHtoDAsync")
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes as usize, handle) }.result().context("cuMemcpyHtoDAsync")
     }
 
     /// Submits a copy from this device to `other`, possibly another GPU, to `stream`, and returns immediately. The copy
@@ -143,7 +143,7 @@ impl Gpu {
         let (source, target) = (self.context.handle.0, other.context.handle.0);
         // SAFETY: guaranteed by the caller; both contexts are retained.
         unsafe { result::memcpy_peer_async(target, to, source, from, bytes as usize, handle) }
-            .told("cuMemcpyPeerAsync")?;
+            .context("cuMemcpyPeerAsync")?;
         other.follow(other_stream, self, stream)
     }
 
@@ -162,7 +162,7 @@ impl Gpu {
         self.bind()?;
         let handle = self.streams.handle(stream);
         // SAFETY: guaranteed by the caller; `to` is borrowed until the stream has been synchronized.
-        unsafe { result::memcpy_dtoh_async(to, from, handle) }.told("cuMemcpyDtoHAsync")?;
+        unsafe { result::memcpy_dtoh_async(to, from, handle) }.context("cuMemcpyDtoHAsync")?;
         self.synchronize(stream)
     }
 }

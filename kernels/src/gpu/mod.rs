@@ -28,7 +28,7 @@ use programs::Programs;
 use streams::Streams;
 
 /// The lowest compute capability that the kernels support.
-pub const LEAST_CAPABILITY: (i32, i32) = (8, 0);
+pub const MIN_CAPABILITY: (i32, i32) = (8, 0);
 
 /// An open GPU. Shared by all its users; dropping the last reference releases the context.
 #[derive(Debug)]
@@ -57,18 +57,18 @@ impl Gpu {
     pub fn open(ordinal: u16) -> Result<Arc<Self>> {
         let known = probe::find(ordinal)?;
         let versions = Versions::find()?;
-        let device = result::device::get(i32::from(ordinal)).told("cuDeviceGet")?;
+        let device = result::device::get(i32::from(ordinal)).context("cuDeviceGet")?;
         let context = Context::retain(device)?;
         context.bind()?;
         let attribute = |attribute| {
             // SAFETY: `device` is a handle that the driver just returned.
-            unsafe { result::device::get_attribute(device, attribute) }.told("cuDeviceGetAttribute")
+            unsafe { result::device::get_attribute(device, attribute) }.context("cuDeviceGetAttribute")
         };
         let capability = (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        if capability < LEAST_CAPABILITY {
+        if capability < MIN_CAPABILITY {
             return Err(Error::TooOld { name: known.name, capability });
         }
         Ok(Arc::new(Self {
@@ -142,13 +142,13 @@ struct Context {
 impl Context {
     fn retain(device: sys::CUdevice) -> Result<Self> {
         // SAFETY: `device` is a handle from the driver.
-        let handle = unsafe { result::primary_ctx::retain(device) }.told("cuDevicePrimaryCtxRetain")?;
+        let handle = unsafe { result::primary_ctx::retain(device) }.context("cuDevicePrimaryCtxRetain")?;
         Ok(Self { device, handle: Handle(handle) })
     }
 
     fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
-        unsafe { result::ctx::set_current(self.handle.0) }.told("cuCtxSetCurrent")
+        unsafe { result::ctx::set_current(self.handle.0) }.context("cuCtxSetCurrent")
     }
 }
 

@@ -77,7 +77,7 @@ impl Gpu {
         // SAFETY: the pointer is valid; returns addresses that are not in use.
         unsafe { sys::cuMemAddressReserve(&raw mut address, bytes as usize, 0, 0, 0) }
             .result()
-            .told("cuMemAddressReserve")?;
+            .context("cuMemAddressReserve")?;
         Ok(address)
     }
 
@@ -92,7 +92,7 @@ impl Gpu {
     pub unsafe fn release_addresses(&self, address: u64, bytes: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: guaranteed by the caller.
-        unsafe { sys::cuMemAddressFree(address, bytes as usize) }.result().told("cuMemAddressFree")
+        unsafe { sys::cuMemAddressFree(address, bytes as usize) }.result().context("cuMemAddressFree")
     }
 
     /// Maps memory at reserved addresses, in pages of `page` bytes; on error, nothing is mapped.
@@ -125,9 +125,9 @@ impl Gpu {
         let mut memory = 0;
         let properties = &raw const self.pages.properties.0;
         // SAFETY: both pointers are valid.
-        unsafe { sys::cuMemCreate(&raw mut memory, bytes as usize, properties, 0) }.result().told("cuMemCreate")?;
+        unsafe { sys::cuMemCreate(&raw mut memory, bytes as usize, properties, 0) }.result().context("cuMemCreate")?;
         // SAFETY: the memory is new, and the caller of `map` guarantees that the addresses are free.
-        let mapped = unsafe { sys::cuMemMap(address, bytes as usize, 0, memory, 0) }.result().told("cuMemMap");
+        let mapped = unsafe { sys::cuMemMap(address, bytes as usize, 0, memory, 0) }.result().context("cuMemMap");
         if mapped.is_err() {
             // SAFETY: it is not mapped.
             let _ = unsafe { sys::cuMemRelease(memory) }.result();
@@ -142,7 +142,7 @@ impl Gpu {
         let access =
             sys::CUmemAccessDesc { location, flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: the whole range was just mapped.
-        unsafe { sys::cuMemSetAccess(address, bytes as usize, &raw const access, 1) }.result().told("cuMemSetAccess")
+        unsafe { sys::cuMemSetAccess(address, bytes as usize, &raw const access, 1) }.result().context("cuMemSetAccess")
     }
 
     /// Unmaps memory; the addresses stay reserved.
@@ -159,10 +159,10 @@ impl Gpu {
             self.pages.mapped().range(address..address + bytes).map(|(&at, &page)| (at, page)).collect();
         for (at, page) in inside {
             // SAFETY: mapped by `map_page`, with this size.
-            unsafe { sys::cuMemUnmap(at, page.bytes as usize) }.result().told("cuMemUnmap")?;
+            unsafe { sys::cuMemUnmap(at, page.bytes as usize) }.result().context("cuMemUnmap")?;
             self.pages.mapped().remove(&at);
             // SAFETY: created by `map_page`, and no longer mapped.
-            unsafe { sys::cuMemRelease(page.memory) }.result().told("cuMemRelease")?;
+            unsafe { sys::cuMemRelease(page.memory) }.result().context("cuMemRelease")?;
         }
         Ok(())
     }

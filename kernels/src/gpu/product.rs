@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::number::Number;
 
 /// The maximum number of batches in one call, which all of the library's kernels support.
-const MOST_BATCHES: u64 = 65_535;
+const MAX_BATCHES: u64 = 65_535;
 
 /// The storage order of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,8 +101,8 @@ impl Product {
 
     /// Splits the product into parts of one library call each.
     pub(super) fn parts(self) -> impl Iterator<Item = Self> {
-        (0..self.batches).step_by(MOST_BATCHES as usize).map(move |first| Self {
-            batches: (self.batches - first).min(MOST_BATCHES),
+        (0..self.batches).step_by(MAX_BATCHES as usize).map(move |first| Self {
+            batches: (self.batches - first).min(MAX_BATCHES),
             out: self.out.from(first, self.number),
             left: self.left.from(first, self.number),
             right: self.right.from(first, self.number),

@@ -28,13 +28,13 @@ use crate::number::Number;
 
 /// The maximum number of cached plans. A training step has tens of different products; if shapes never repeat, the
 /// whole cache is cleared at once, and products still in use are planned again.
-const MOST_PLANS: usize = 4096;
+const MAX_PLANS: usize = 4096;
 
 /// The largest alignment that matters to the library, in bytes.
-const MOST_ALIGNED: u64 = 256;
+const MAX_ALIGNED: u64 = 256;
 
 /// The alignment in bytes below which a bias is not fused: the library may read it in such units without checking.
-const LEAST_BIAS_ALIGNMENT: u64 = 16;
+const MIN_BIAS_ALIGNMENT: u64 = 16;
 
 /// Number of algorithms requested for a product. The library may refuse to run one that it proposed.
 const PROPOSALS: usize = 8;
@@ -64,7 +64,7 @@ struct Key {
     /// Rows, inner, columns, batches.
     sizes: [u64; 4],
     /// Out, left, right.
-    matrices: [Lie; 3],
+    matrices: [MatrixLayout; 3],
     /// The alignment of the bias in bytes.
     bias: Option<u64>,
     workspace_bytes: u64,
@@ -72,14 +72,14 @@ struct Key {
 
 /// The layout of a matrix, without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Lie {
+struct MatrixLayout {
     order: Order,
     leading: u64,
     batch_stride: u64,
     aligned: u64,
 }
 
-impl Lie {
+impl MatrixLayout {
     fn of(product: &Product, matrix: Matrix) -> Self {
         let Matrix { address, order, leading, batch_stride } = matrix;
         let apart = if product.batches > 1 { batch_stride * product.number.size() as u64 } else { 0 };
@@ -88,7 +88,7 @@ impl Lie {
 }
 
 fn aligned(address: u64) -> u64 {
-    1 << (address | MOST_ALIGNED).trailing_zeros()
+    1 << (address | MAX_ALIGNED).trailing_zeros()
 }
 
 impl Key {
@@ -97,7 +97,7 @@ impl Key {
         Self {
             number,
             sizes: [rows, inner, columns, batches],
-            matrices: [product.out, product.left, product.right].map(|matrix| Lie::of(product, matrix)),
+            matrices: [product.out, product.left, product.right].map(|matrix| MatrixLayout::of(product, matrix)),
             bias: product.bias.map(aligned),
             workspace_bytes: workspace.bytes,
         }
@@ -121,12 +121,12 @@ impl Products {
         if let Some(known) = plans.get(&key) {
             return known.clone().ok_or_else(|| none(product));
         }
-        let is_fused = key.bias.is_none_or(|aligned| aligned >= LEAST_BIAS_ALIGNMENT);
+        let is_fused = key.bias.is_none_or(|aligned| aligned >= MIN_BIAS_ALIGNMENT);
         let made = match is_fused {
             true => Plan::new(self, &key, product.bias).map_err(|error| failed(product, error))?.map(Arc::new),
             false => None,
         };
-        if plans.len() >= MOST_PLANS {
+        if plans.len() >= MAX_PLANS {
             plans.clear();
         }
         plans.insert(key, made.clone());
@@ -225,7 +225,7 @@ impl Plan {
             description.set(OfProduct::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue)?;
             description.set(OfProduct::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
         }
-        let described = |lie: Lie, rows, columns| {
+        let described = |lie: MatrixLayout, rows, columns| {
             // Row-major matrices are described with rows and columns exchanged, and transposed when they are
             // multiplied.
             let [rows, columns] = if lie.order == Order::Rows { [columns, rows] } else { [rows, columns] };

@@ -48,13 +48,13 @@ impl Programs {
         let doing = || format!("looking for {} in {}", kernel.name, kernel.unit);
         // SAFETY: the module is loaded.
         let handle =
-            unsafe { result::module::get_function(module.0, name) }.or_else(|error| Err(error).told(&doing()))?;
+            unsafe { result::module::get_function(module.0, name) }.or_else(|error| Err(error).context(&doing()))?;
         if shared_bytes > 0 {
             // By default, a block may use at most 48 KiB, including the kernel's static shared memory.
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is loaded.
             unsafe { result::function::set_function_attribute(handle, attribute, shared_bytes as i32) }
-                .told("cuFuncSetAttribute")?;
+                .context("cuFuncSetAttribute")?;
         }
         let function = Function { handle: Handle(handle), shared_bytes };
         self.functions.write().unwrap_or_else(PoisonError::into_inner).insert(kernel, function);
@@ -70,7 +70,7 @@ impl Programs {
                 let image = cache::load(unit, &self.arch)?;
                 // SAFETY: the image is complete and compiled for this architecture.
                 let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
-                let module = module.or_else(|error| Err(error).told(&format!("loading {unit}")))?;
+                let module = module.or_else(|error| Err(error).context(&format!("loading {unit}")))?;
                 Ok(*entry.insert(Handle(module)))
             }
         }

@@ -49,7 +49,7 @@ impl Streams {
 
 /// Creates a stream that synchronizes with the legacy default stream, which other libraries may use.
 fn new_stream() -> Result<Handle<sys::CUstream_st>> {
-    Ok(Handle(result::stream::create(StreamKind::Default).told("cuStreamCreate")?))
+    Ok(Handle(result::stream::create(StreamKind::Default).context("cuStreamCreate")?))
 }
 
 impl Gpu {
@@ -77,14 +77,14 @@ impl Gpu {
             Some(event) => event,
             None => {
                 let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-                Handle(result::event::create(flags).told("cuEventCreate")?)
+                Handle(result::event::create(flags).context("cuEventCreate")?)
             }
         };
         // SAFETY: both handles are live; the event is not in use.
         let recorded = unsafe { result::event::record(event.0, self.streams.handle(stream)) };
         if let Err(error) = recorded {
             events.unused.push(event);
-            return Err(error).told("cuEventRecord");
+            return Err(error).context("cuEventRecord");
         }
         events.next += 1;
         let number = events.next;
@@ -107,7 +107,7 @@ impl Gpu {
                 Ok(true)
             }
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            Err(error) => Err(error).told("cuEventQuery"),
+            Err(error) => Err(error).context("cuEventQuery"),
         }
     }
 
@@ -120,7 +120,7 @@ impl Gpu {
         let handle = known(&self.streams.events(), event)?;
         // SAFETY: the event is live and recorded; other threads may record and query other events in the meantime, but
         // not this one.
-        unsafe { result::event::synchronize(handle.0) }.told("cuEventSynchronize")?;
+        unsafe { result::event::synchronize(handle.0) }.context("cuEventSynchronize")?;
         self.streams.events().spend(event);
         Ok(())
     }
@@ -137,9 +137,9 @@ impl Gpu {
         self.bind()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: both handles are live. The driver keeps what it needs of the event.
-        let told = unsafe { result::stream::wait_event(self.streams.handle(stream), handle.0, flags) };
+        let context = unsafe { result::stream::wait_event(self.streams.handle(stream), handle.0, flags) };
         events.spend(number);
-        told.told("cuStreamWaitEvent")
+        context.context("cuStreamWaitEvent")
     }
 
     /// Waits until all work submitted to `stream` is complete.
@@ -149,7 +149,7 @@ impl Gpu {
     pub fn synchronize(&self, stream: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream is live.
-        unsafe { result::stream::synchronize(self.streams.handle(stream)) }.told("cuStreamSynchronize")
+        unsafe { result::stream::synchronize(self.streams.handle(stream)) }.context("cuStreamSynchronize")
     }
 
     /// Waits until all work on the device is complete.
@@ -158,7 +158,7 @@ impl Gpu {
     /// If the driver call fails.
     pub fn synchronize_all(&self) -> Result<()> {
         self.bind()?;
-        result::ctx::synchronize().told("cuCtxSynchronize")
+        result::ctx::synchronize().context("cuCtxSynchronize")
     }
 }
 

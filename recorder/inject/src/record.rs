@@ -58,7 +58,7 @@ fn quietly<T>(body: impl FnOnce() -> T) -> Option<T> {
 fn tell(change: Change) {
     match change {
         Change::Begins(held) => {
-            let _scope = scope::scope_again(held.scope);
+            let _scope = scope::enter_scope_id(held.scope);
             if held.is_pages {
                 api::map(held.device, held.range());
             } else {

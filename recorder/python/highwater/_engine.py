@@ -12,12 +12,12 @@ import time
 # As PyTorch names them.
 _NAME = b"pt_autograd"
 _POLL_S = 0.001
-_MOST_S = 0.5
+_MAX_S = 0.5
 
 
 def wait_until_idle():
     """Waits until all threads of the engine sleep; where the system does not tell, gives them a moment."""
-    deadline = time.monotonic() + _MOST_S
+    deadline = time.monotonic() + _MAX_S
     idle = 0
     # One that waits for the interpreter sleeps too, but gets it while this thread does.
     while idle < 3 and time.monotonic() < deadline:

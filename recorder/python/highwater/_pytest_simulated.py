@@ -25,7 +25,7 @@ _WANTED = "HIGHWATER_SIMULATE_PYTEST"
 _PROPERTY = "highwater_simulated"
 _NOTED = pytest.StashKey()
 # Lines that the summary lists.
-_MOST_LINES = 8
+_MAX_LINES = 8
 
 
 def begin(config, wanted, is_memory_test):
@@ -172,7 +172,7 @@ class _Simulation:
 
     def _list(self, terminalreporter, what, counts):
         terminalreporter.write_line(f"highwater: {what}:")
-        for (file, line, text), count in sorted(counts.items(), key=str)[:_MOST_LINES]:
+        for (file, line, text), count in sorted(counts.items(), key=str)[:_MAX_LINES]:
             place = "within backward"
             if file is not None:
                 # On Windows, a file may be on another drive.
@@ -180,5 +180,5 @@ class _Simulation:
                     file = os.path.relpath(file, self._config.invocation_params.dir)
                 place = f"{file}:{line}"
             terminalreporter.write_line(f"  {place}  {text}  ({count} {'time' if count == 1 else 'times'})")
-        if len(counts) > _MOST_LINES:
-            terminalreporter.write_line(f"  … and {len(counts) - _MOST_LINES} more")
+        if len(counts) > _MAX_LINES:
+            terminalreporter.write_line(f"  … and {len(counts) - _MAX_LINES} more")

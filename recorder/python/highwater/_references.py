@@ -17,13 +17,13 @@ import weakref
 import torch
 
 # Steps that are followed in any case: the first may differ from all others.
-MOST_STEPS = 2
+MAX_STEPS = 2
 # Shapes of inputs with which a further step is followed.
-MOST_SHAPES = 16
+MAX_SHAPES = 16
 # Facts that are kept. A program without steps would have ever more; then nothing is followed.
-MOST_LINES = 200_000
+MAX_LINES = 200_000
 # How often a storage's count is read in vain; from then on only the end of one of its tensors is noticed.
-MOST_READS = 256
+MAX_READS = 256
 # Nodes whose gradients are reduced to the shape of an input, after the node has dropped what it saved: all inputs of
 # those that broadcast, and the first of those that add a bias.
 _BROADCASTING = {
@@ -70,7 +70,7 @@ class References:
             self._reasons["this PyTorch cannot tell whether the program has hooks of its own"] = None
         is_recorded = is_recorded and is_wanted
         can_follow = is_recorded and is_available()
-        self._is_wanted = can_follow and self._steps < MOST_STEPS
+        self._is_wanted = can_follow and self._steps < MAX_STEPS
         self._is_undecided = can_follow and self._steps > 0
         self._steps += is_recorded
         self._reduced.clear()
@@ -160,7 +160,7 @@ class References:
         """Records the storages to which only the graph refers by now."""
         for key, storage in list(self._open.items()):
             storage.reads += 1
-            if storage.reads <= MOST_READS:
+            if storage.reads <= MAX_READS:
                 self._end(key)
 
     def _end(self, key, others=0):
@@ -173,7 +173,7 @@ class References:
             self._add(["end", *storage.place, _position(storage.place[0])])
 
     def _add(self, line):
-        if len(self._lines) >= MOST_LINES:
+        if len(self._lines) >= MAX_LINES:
             self._is_wanted = False
             self._reasons["a step has too many"] = True
             self._lines.clear()
@@ -186,9 +186,9 @@ class References:
             return
         self._is_undecided = False
         shapes = _shapes((args, kwargs))
-        if shapes not in self._shapes and len(self._shapes) < MOST_SHAPES:
+        if shapes not in self._shapes and len(self._shapes) < MAX_SHAPES:
             self._shapes.add(shapes)
-            self._is_wanted = len(self._lines) < MOST_LINES // 2
+            self._is_wanted = len(self._lines) < MAX_LINES // 2
 
     def _can_run(self):
         if not self._is_wanted or self._is_running or not torch.is_grad_enabled():

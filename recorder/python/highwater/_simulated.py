@@ -43,13 +43,13 @@ _TEST = "PYTEST_CURRENT_TEST"
 # The exit status of a program that cannot go on, as it calls a function which is not simulated.
 MISSING_STATUS = 3
 # Reads of device values by one line in one step after which the program is taken to loop for ever.
-_MOST_READS = 10_000
+_MAX_READS = 10_000
 # Reads whose order is known: to find the first that decides about memory.
-_MOST_ORDERED_READS = 100_000
+_MAX_ORDERED_READS = 100_000
 # More than any program makes in a few steps.
-_MOST_EVENTS = 1 << 31
+_MAX_EVENTS = 1 << 31
 # Smaller tensors of the host are initialized: it costs next to nothing.
-_LEAST_BYTES_SKIPPED = 1 << 20
+_MIN_BYTES_SKIPPED = 1 << 20
 
 _LISTENER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)
 
@@ -243,7 +243,7 @@ class _Simulation:
         at = place()
         self.notes[(kind, name, at)] += 1
         if kind == UNKNOWN_VALUE:
-            if len(self.reads) < _MOST_ORDERED_READS:
+            if len(self.reads) < _MAX_ORDERED_READS:
                 self.reads.append((self.allocations(), (kind, name, at)))
             self._count_read(at)
         if kind == MISSING:
@@ -259,10 +259,10 @@ class _Simulation:
             self._step = step
             self._reads.clear()
         self._reads[at] += 1
-        if at and self._reads[at] > _MOST_READS:
+        if at and self._reads[at] > _MAX_READS:
             self.endless = f"{at[0]}:{at[1]}"
             self._finish()
-            what = f"has read {_MOST_READS:,} values of the device in one step, which are zeros"
+            what = f"has read {_MAX_READS:,} values of the device in one step, which are zeros"
             _end(f"{self.endless} {what}: it seems to wait for one that never comes", MISSING_STATUS)
 
     def _skip_initialization(self, torch):
@@ -270,7 +270,7 @@ class _Simulation:
 
         def is_large(tensor):
             is_plain = isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.is_floating_point()
-            return is_plain and tensor.nbytes >= _LEAST_BYTES_SKIPPED
+            return is_plain and tensor.nbytes >= _MIN_BYTES_SKIPPED
 
         def skipping(original):
             @functools.wraps(original)
@@ -299,7 +299,7 @@ class _Simulation:
             return
         steps = int(os.environ.get(_STEPS) or 0)
         path = os.path.join(os.environ[_FOLDER], f"{os.getpid()}.snap")
-        self._recording = record_memory_history(path, steps=range(steps) if steps else None, max_entries=_MOST_EVENTS)
+        self._recording = record_memory_history(path, steps=range(steps) if steps else None, max_entries=_MAX_EVENTS)
         self._recording._on_over = self._stop
         atexit.register(self._finish)
         self._recording.__enter__()

@@ -10,7 +10,7 @@ import sys
 
 _FOLDER = os.path.dirname(sys._getframe().f_code.co_filename)
 # Sets of optimizers that are kept.
-_MOST_SETS = 1000
+_MAX_SETS = 1000
 
 
 class Steps:
@@ -61,7 +61,7 @@ class Steps:
         if now:
             self._takes_turns |= now in self._seen and not now & self._last
             self._last = now
-            if len(self._seen) < _MOST_SETS:
+            if len(self._seen) < _MAX_SETS:
                 self._seen.add(now)
             self._optimizers.clear()
 

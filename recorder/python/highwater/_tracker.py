@@ -29,7 +29,7 @@ from ._references import References
 from ._steps import Steps
 
 # Numbers of nodes are forgotten in batches of this size: the graphs of long ago are gone.
-_MOST_NODES = 200_000
+_MAX_NODES = 200_000
 
 _next_node = torch._C._autograd._get_sequence_nr
 _graph_task = torch._C._current_graph_task_id
@@ -273,8 +273,8 @@ class Tracker:
             return
         first_nodes.append(number)
         scopes.append(scope)
-        if len(first_nodes) > _MOST_NODES:
-            del first_nodes[1 : _MOST_NODES // 2], scopes[1 : _MOST_NODES // 2]
+        if len(first_nodes) > _MAX_NODES:
+            del first_nodes[1 : _MAX_NODES // 2], scopes[1 : _MAX_NODES // 2]
             scopes[0] = ""
 
     # Activation checkpointing: what a checkpointed function does outside of modules is recomputed too.

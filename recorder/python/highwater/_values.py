@@ -18,8 +18,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 # Whether what is not known is assumed to be one.
 _ASSUMES_ONES = "HIGHWATER_SIMULATE_ASSUMES_ONES"
 # Larger storages have no shadow. Branches depend on masks, positions and sizes rather than on numbers with a fraction.
-_MOST_BYTES = 1 << 16
-_MOST_BYTES_OF_INTEGERS = 1 << 20
+_MAX_BYTES = 1 << 16
+_MAX_BYTES_OF_INTEGERS = 1 << 20
 # Operators that give the host a value of the device: as many bytes as the tensor has.
 _READS = {"aten::_local_scalar_dense", "aten::item", "aten::is_nonzero", "aten::_to_copy", "aten::copy_"}
 # Operators that give the host a size, which depends on values.
@@ -166,7 +166,7 @@ class Values(TorchDispatchMode):
 
 
 def _is_small(tensor):
-    most = _MOST_BYTES if tensor.is_floating_point() or tensor.is_complex() else _MOST_BYTES_OF_INTEGERS
+    most = _MAX_BYTES if tensor.is_floating_point() or tensor.is_complex() else _MAX_BYTES_OF_INTEGERS
     return tensor.layout == torch.strided and tensor.untyped_storage().nbytes() <= most
 
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Larger copies are not kept.
-pub(crate) const MOST_BYTES: usize = 64 << 10;
+pub(crate) const MAX_BYTES: usize = 64 << 10;
 
 /// Known bytes by address. Ranges do not overlap.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Contents {
 
     fn write(&mut self, start: usize, bytes: &[u8]) {
         self.forget(start, bytes.len());
-        if !bytes.is_empty() && bytes.len() <= MOST_BYTES {
+        if !bytes.is_empty() && bytes.len() <= MAX_BYTES {
             self.0.insert(start, bytes.to_vec());
         }
     }
@@ -88,7 +88,7 @@ mod tests {
         contents.write(1000, &[7, 7]);
         contents.forget(0, 1001);
         assert_eq!((contents.read(1001, 1), contents.read(1002, 1)), (None, Some(vec![9])));
-        contents.write(0, &vec![1; MOST_BYTES + 1]);
+        contents.write(0, &vec![1; MAX_BYTES + 1]);
         assert_eq!(contents.read(0, 1), None, "too large to be kept");
     }
 }

@@ -10,7 +10,7 @@ use crate::abi::{Out, SUCCESS, creates, functions, give, succeeds};
 use crate::settings::settings;
 
 /// Most threads of a block.
-const MOST_THREADS: c_int = 1024;
+const MAX_THREADS: c_int = 1024;
 
 /// The fields of `cudaFuncAttributes` that PyTorch and CUB read.
 #[repr(C)]
@@ -64,7 +64,7 @@ functions! {
             shared_bytes: 0,
             constant_bytes: 0,
             local_bytes: 0,
-            threads_per_block: MOST_THREADS,
+            threads_per_block: MAX_THREADS,
             registers: 32,
             ptx_version: version,
             binary_version: version,
@@ -76,7 +76,7 @@ functions! {
 
     /// Attribute 0 asks for the most threads of a block; the others are sizes.
     fn cuFuncGetAttribute(value: Out<'_, c_int>, attribute: c_int) {
-        give(value, if attribute == 0 { MOST_THREADS } else { 0 });
+        give(value, if attribute == 0 { MAX_THREADS } else { 0 });
         SUCCESS
     }
     fn cuKernelGetAttribute(value: Out<'_, c_int>, attribute: c_int) { cuFuncGetAttribute(value, attribute) }

@@ -24,7 +24,7 @@ pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSW
 pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 
 /// The most devices of a machine.
-pub(crate) const MOST_DEVICES: usize = 64;
+pub(crate) const MAX_DEVICES: usize = 64;
 
 /// What the variables say.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Settings {
         Ok(Self {
             gpu: Gpu { memory_bytes: number(MEMORY_VARIABLE, gpu.memory_bytes, 1 << 46)?, ..gpu },
             reserved_bytes: number(RESERVED_VARIABLE, 0, 1 << 46)?,
-            devices: number(DEVICES_VARIABLE, 1, MOST_DEVICES as u64)? as usize,
+            devices: number(DEVICES_VARIABLE, 1, MAX_DEVICES as u64)? as usize,
             addresses,
             asks_cudnn: variable(CUDNN_VARIABLE).as_deref() != Some("none"),
             writes_answers: variable(WRITES_ANSWERS_VARIABLE),

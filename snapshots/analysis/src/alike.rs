@@ -72,7 +72,7 @@ impl Sequences {
 
 /// For each stack, the first stack that reads the same.
 #[derive(Debug)]
-pub(super) struct AlikeStacks {
+pub(super) struct StackEquivalence {
     first: Vec<StackId>,
 }
 
@@ -83,7 +83,7 @@ enum Text {
     Address(String),
 }
 
-impl AlikeStacks {
+impl StackEquivalence {
     /// Compares all stacks of `tables` in one pass; `lines` are those of the same tables.
     pub(super) fn of(tables: &Tables, lines: &AlikeLines) -> Self {
         let mut texts: Interner<Text> = Interner::default();
@@ -174,7 +174,7 @@ mod tests {
         let strings = strings.iter().map(|text| (*text).to_owned());
         let tables =
             Tables { lines, frames, stacks: stacks.collect(), strings: strings.collect(), ..Tables::default() };
-        let alike = AlikeStacks::of(&tables, &AlikeLines::of(&tables));
+        let alike = StackEquivalence::of(&tables, &AlikeLines::of(&tables));
         assert_eq!((alike.first(StackId::NONE), alike.first(StackId(99))), (StackId::NONE, StackId(99)));
         (0..tables.stacks.len() as u32).map(|row| alike.first(StackId(row)).0).collect()
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use highwater_snapshots::ids::StreamId;
 use highwater_snapshots::trace::Trace;
 
-use super::addresses::{AddressIndex, AddressMap, Astray};
+use super::addresses::{AddressIndex, AddressMap, UnplacedReason};
 use super::live::LiveIndex;
 use super::metric::Metric;
 use super::pools::BlockPool;
@@ -53,7 +53,7 @@ impl Beside {
 /// The bytes of `metric` that belong to no block once `position` events have happened, and whether blocks account for
 /// the remaining bytes. They do not if the driver reports less than is reserved. Empty for metrics that are sums over
 /// blocks.
-pub fn beside_blocks(
+pub fn non_block_bytes(
     trace: &Trace,
     (series, live): (&Series, &LiveIndex),
     metric: Metric,
@@ -85,7 +85,7 @@ fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: u
     let index = AddressIndex::build(trace, series.device());
     let map = AddressMap::at(trace, &index, live, series, position);
     let mut free: Vec<u64> = map.segments.iter().map(|segment| segment.usage.free).collect();
-    for stray in map.strays.iter().filter(|stray| stray.why == Astray::Covered) {
+    for stray in map.strays.iter().filter(|stray| stray.why == UnplacedReason::Covered) {
         if let Some(segment) = map.segment_at(trace.blocks.address[stray.block.0 as usize]) {
             free[segment] = free[segment].saturating_sub(stray.bytes);
         }
@@ -111,7 +111,7 @@ mod tests {
         trace.blocks.address = addresses.to_vec();
         let (series, live) = (Series::build(&trace, DeviceId(0)), LiveIndex::build(&trace, DeviceId(0)));
         let position = trace.events.len();
-        let (is_split, rows) = beside_blocks(&trace, (&series, &live), metric, position);
+        let (is_split, rows) = non_block_bytes(&trace, (&series, &live), metric, position);
         let totals = series.before_position(&trace, position);
         let of_blocks = if metric.is_of_blocks() { totals.get(metric) } else { totals.active };
         let of_blocks = if is_split { of_blocks } else { 0 };

@@ -8,8 +8,8 @@ use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
 use super::beside::Beside;
-use super::coder::{Code, Coder, code_beside, stack_of};
 use super::group_key::GroupKey;
+use super::key_encoder::{Code, KeyEncoder, code_beside, stack_of};
 use super::metric::Metric;
 use super::siblings::{Merged, Siblings, merge, module_at};
 
@@ -67,7 +67,7 @@ impl Breakdown {
     pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
         let keys = grouping.keys;
         let mut sums: HashMap<Vec<Code>, Sum> = HashMap::new();
-        let mut coder = Coder::new(trace);
+        let mut coder = KeyEncoder::new(trace);
         let mut code = vec![0; keys.len()];
         for &id in blocks {
             let block = trace.blocks.get(id);
@@ -116,7 +116,7 @@ impl Breakdown {
 }
 
 /// The rows of `groups`, which are sorted: one for each, or one for equal modules.
-fn rows_of(coder: &Coder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grouping<'_>) -> Vec<Row> {
+fn rows_of(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grouping<'_>) -> Vec<Row> {
     let keys = grouping.keys;
     let Some(at) = module_at(keys).filter(|_| grouping.siblings == Siblings::Merged) else {
         return groups.into_iter().map(|(codes, sum)| Row { codes: vec![codes], path: None, sum }).collect();

@@ -19,7 +19,7 @@ pub struct Completion {
 }
 
 /// Maximum number of completions.
-pub const MOST_COMPLETIONS: usize = 12;
+pub const MAX_COMPLETIONS: usize = 12;
 
 /// The completions at byte `cursor` of `text`, best first.
 pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Completion> {
@@ -45,7 +45,7 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
             what,
         });
     }
-    found.truncate(MOST_COMPLETIONS);
+    found.truncate(MAX_COMPLETIONS);
     found
 }
 
@@ -151,7 +151,7 @@ fn after_key(
     if rest.len() == spelling.len() {
         // `>` may become `>=`.
         let longer = begun(rest, true);
-        found.truncate(MOST_COMPLETIONS - longer.len());
+        found.truncate(MAX_COMPLETIONS - longer.len());
         found.extend(longer);
     }
     found
@@ -168,10 +168,10 @@ fn values(key: Key, operator: Operator, written: &str, chosen: &[String], vocabu
     for word in fitting.filter(|word| !word.text.contains(['"', '\n'])) {
         if word.small.starts_with(&small) {
             first.push(word);
-        } else if second.len() < MOST_COMPLETIONS && !key.is_number() && word.small.contains(&small) {
+        } else if second.len() < MAX_COMPLETIONS && !key.is_number() && word.small.contains(&small) {
             second.push(word);
         }
-        if first.len() == MOST_COMPLETIONS {
+        if first.len() == MAX_COMPLETIONS {
             break;
         }
     }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn nothing_written_offers_keys_with_their_usual_operators() {
         let found = complete("", 0, &vocabulary());
-        assert_eq!(found.len(), MOST_COMPLETIONS);
+        assert_eq!(found.len(), MAX_COMPLETIONS);
         assert_eq!((found[0].text.as_str(), found[0].range.clone()), ("category=", 0..0));
         assert!(found.iter().all(|offer| !offer.what.is_empty()));
         let begun = ["scope~", "stack~", "size>=", "step=", "stream=", "phase="];

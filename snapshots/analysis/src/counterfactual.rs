@@ -45,7 +45,7 @@ pub struct Counterfactual {
 /// `is_gone` is true are left out everywhere.
 ///
 /// A `metric` that is not a sum over blocks counts as `active`.
-pub fn absences(
+pub fn peaks_without(
     trace: &Trace,
     device: DeviceId,
     metric: Metric,
@@ -229,7 +229,7 @@ mod tests {
         for metric in Metric::OF_BLOCKS {
             for gone in [None, Some(BlockId(0)), Some(BlockId(4))] {
                 let is_gone = |id: BlockId| Some(id) == gone;
-                let found = absences(&trace, DeviceId(0), metric, &[&by_category, &by_block], is_gone);
+                let found = peaks_without(&trace, DeviceId(0), metric, &[&by_category, &by_block], is_gone);
                 for (category, absence) in found[0].iter().enumerate() {
                     let is_left_out =
                         |id: BlockId| is_gone(id) || trace.blocks.category[id.0 as usize] as usize == category;
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(series.peak(&trace, Metric::Requested).0, 4000);
         let temporary = |id: BlockId| trace.blocks.category[id.0 as usize] == highwater_snapshots::Category::Temporary;
         let grouped = Grouped::one(&trace, temporary);
-        let found = absences(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
+        let found = peaks_without(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
         // 2000 bytes fewer, yet the peak falls by only 600: it moves to the activation.
         assert_eq!(found, [[Counterfactual { bytes: 3400, event: Some(EventId(0)) }]]);
     }
@@ -270,7 +270,7 @@ mod tests {
     fn a_recording_without_events_has_what_was_there_before() {
         let trace = trace_from_text("baseline w 1000\nbaseline v 10").unwrap();
         let grouped = Grouped::one(&trace, |id| id == BlockId(0));
-        let found = absences(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
+        let found = peaks_without(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
         assert_eq!(found, [[Counterfactual { bytes: 10, event: None }]]);
     }
 }

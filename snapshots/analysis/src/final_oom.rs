@@ -5,7 +5,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 
 /// A program that allocates this many blocks after a failed request has recovered.
-const MOST_BLOCKS: usize = 100;
+const MAX_BLOCKS: usize = 100;
 
 /// The failed request with which `trace` ends; `None` if the program recovered from its last failed request. It
 /// recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in a later step: a program
@@ -63,7 +63,7 @@ impl Recovery {
 
     /// Whether the program has recovered from the failure.
     pub(crate) fn is_complete(&self) -> bool {
-        self.blocks >= MOST_BLOCKS || self.bytes >= self.requested || self.has_later_step
+        self.blocks >= MAX_BLOCKS || self.bytes >= self.requested || self.has_later_step
     }
 }
 

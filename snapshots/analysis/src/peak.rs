@@ -4,7 +4,7 @@ use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{BlockId, Phase};
 
-use super::beside::beside_blocks;
+use super::beside::non_block_bytes;
 use super::breakdown::{Breakdown, Grouping};
 use super::device_spans::device_steps;
 use super::filter::Filter;
@@ -140,7 +140,7 @@ impl Peak {
         }
         let mut beside = Vec::new();
         if query.filter.is_empty() {
-            let (is_split, bytes) = beside_blocks(trace, (series, live), moment.metric, moment.position());
+            let (is_split, bytes) = non_block_bytes(trace, (series, live), moment.metric, moment.position());
             beside = bytes;
             if !is_split {
                 blocks.clear();

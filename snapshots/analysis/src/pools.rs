@@ -6,7 +6,7 @@ use highwater_snapshots::category::Pool;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Block, Owner, Trace};
 
-use super::addresses::Home;
+use super::addresses::PoolAndStream;
 
 /// A pool of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +22,7 @@ const PRIVATE: u64 = 1 << 63;
 
 impl BlockPool {
     /// The pool that a segment serves.
-    pub fn of_home(home: &Home) -> Self {
+    pub fn of_home(home: &PoolAndStream) -> Self {
         home.private.and_then(private).unwrap_or(Self::Shared(home.pool))
     }
 

@@ -19,7 +19,7 @@ const FAN_OUT: usize = 8;
 const PART: usize = 1 << 16;
 /// The offset at which a part's totals start until the totals before it are known: the sum of all sizes in a trace
 /// stays below it, so totals neither overflow nor underflow.
-const SEA_LEVEL: u64 = 1 << 62;
+const BIAS: u64 = 1 << 62;
 
 /// The totals of one device, at any event and over any range.
 ///
@@ -52,7 +52,7 @@ impl Series {
     fn build_by(trace: &Trace, device: DeviceId, stride: usize, part: usize) -> Self {
         let len = trace.events.len();
         let baseline = Replay::new(trace, device).totals();
-        let held = held_at_parts(trace, device, part, &baseline);
+        let held = reserved_at_chunk_starts(trace, device, part, &baseline);
         let walked: Vec<Part> = held
             .into_par_iter()
             .enumerate()
@@ -65,9 +65,9 @@ impl Series {
         let (mut before, mut maxima) = (Vec::with_capacity(strides), Vec::with_capacity(strides));
         let mut start = baseline;
         for part in walked {
-            before.extend(part.before.iter().map(|totals| from_sea_level(totals, &start)));
-            maxima.extend(part.maxima.iter().map(|totals| from_sea_level(totals, &start)));
-            start = from_sea_level(&part.end, &start);
+            before.extend(part.before.iter().map(|totals| unbias(totals, &start)));
+            maxima.extend(part.maxima.iter().map(|totals| unbias(totals, &start)));
+            start = unbias(&part.end, &start);
         }
         if before.is_empty() {
             before.push(baseline);
@@ -289,7 +289,7 @@ enum Piece {
     Strides(Range<usize>),
 }
 
-/// The totals of a part of the events, without what precedes it: sums over blocks start at [`SEA_LEVEL`].
+/// The totals of a part of the events, without what precedes it: sums over blocks start at [`BIAS`].
 struct Part {
     before: Vec<Totals>,
     maxima: Vec<Totals>,
@@ -298,7 +298,7 @@ struct Part {
 
 impl Part {
     fn walk(trace: &Trace, device: DeviceId, events: Range<usize>, stride: usize, held: Totals) -> Self {
-        let start = Totals { requested: SEA_LEVEL, allocated: SEA_LEVEL, active: SEA_LEVEL, ..held };
+        let start = Totals { requested: BIAS, allocated: BIAS, active: BIAS, ..held };
         let strides = events.len().div_ceil(stride);
         let mut part = Self { before: Vec::with_capacity(strides), maxima: Vec::with_capacity(strides), end: start };
         let mut replay = Replay::resume(trace, device, events.start, start);
@@ -316,8 +316,8 @@ impl Part {
 }
 
 /// Rebases the sums over blocks in `totals` on those of `start`.
-fn from_sea_level(totals: &Totals, start: &Totals) -> Totals {
-    let raise = |bytes: u64, start: u64| bytes.wrapping_sub(SEA_LEVEL).wrapping_add(start);
+fn unbias(totals: &Totals, start: &Totals) -> Totals {
+    let raise = |bytes: u64, start: u64| bytes.wrapping_sub(BIAS).wrapping_add(start);
     Totals {
         requested: raise(totals.requested, start.requested),
         allocated: raise(totals.allocated, start.allocated),
@@ -328,7 +328,7 @@ fn from_sea_level(totals: &Totals, start: &Totals) -> Totals {
 
 /// The reserved bytes and the last driver sample at the start of each part. Such events are few, so this costs little
 /// more than a scan of the event kinds.
-fn held_at_parts(trace: &Trace, device: DeviceId, part: usize, baseline: &Totals) -> Vec<Totals> {
+fn reserved_at_chunk_starts(trace: &Trace, device: DeviceId, part: usize, baseline: &Totals) -> Vec<Totals> {
     let kinds = &trace.events.kind;
     let is_told = |index: &usize| {
         let kind = kinds[*index];

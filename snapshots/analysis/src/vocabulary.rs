@@ -36,7 +36,7 @@ pub struct Vocabulary {
 }
 
 /// Maximum number of distinct sizes, steps and streams that are kept; a recording may have as many as blocks.
-const MOST_NUMBERS: usize = 1 << 16;
+const MAX_NUMBERS: usize = 1 << 16;
 
 /// Blocks per parallel task.
 const RUN: usize = 1 << 16;
@@ -62,7 +62,7 @@ fn add(sum: &mut Sum, more: Sum) {
 }
 
 fn add_number(sums: &mut HashMap<u64, Sum>, number: u64, more: Sum) {
-    if sums.len() < MOST_NUMBERS || sums.contains_key(&number) {
+    if sums.len() < MAX_NUMBERS || sums.contains_key(&number) {
         add(sums.entry(number).or_default(), more);
     }
 }

@@ -12,7 +12,7 @@ use highwater_pytorch::open::open_bytes;
 use highwater_pytorch::export::write_json;
 
 /// Larger files would slow the fuzzer down more than they would teach it.
-const MOST_BYTES: usize = 1 << 16;
+const MAX_BYTES: usize = 1 << 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             _ => "open",
         };
         let mut put = |target: &str, name: &str, bytes: &[u8]| {
-            if bytes.len() > MOST_BYTES {
+            if bytes.len() > MAX_BYTES {
                 return Ok(());
             }
             seeds += 1;

@@ -96,7 +96,7 @@ impl Default for BlockDraft {
 const EMPTY: [&str; 2] = ["", "N/A"];
 
 /// Number of distinct unexpected values that are reported one by one.
-const MOST_STRANGE: usize = 200;
+const MAX_STRANGE: usize = 200;
 
 impl Default for Intake {
     fn default() -> Self {
@@ -232,7 +232,7 @@ impl Intake {
                 extras.action = draft.action;
                 let name = if draft.action.is_some() { self.string(draft.action) } else { "(none)" };
                 let what = format!("the action '{name:.60}', which this program does not know: kept as a mark");
-                self.strange(what);
+                self.count_unexpected(what);
                 Action::Unknown
             }
         };
@@ -322,9 +322,9 @@ impl Intake {
     }
 
     /// Counts an unexpected value. `what` completes "3 times: …", for example "the key 'foo', which …".
-    pub fn strange(&mut self, what: impl Into<String>) {
+    pub fn count_unexpected(&mut self, what: impl Into<String>) {
         let mut what = what.into();
-        if self.strange.len() >= MOST_STRANGE && !self.strange.contains_key(&what) {
+        if self.strange.len() >= MAX_STRANGE && !self.strange.contains_key(&what) {
             "… and other strange things".clone_into(&mut what);
         }
         *self.strange.entry(what).or_default() += 1;

@@ -10,7 +10,7 @@ pub(crate) const EMBEDDED_MARKER: &str = "snap1";
 
 /// Maximum length of a string in a browser; a longer embedded recording would prevent PyTorch's viewer from opening the
 /// file.
-pub(crate) const MOST_EMBEDDED: usize = (1 << 29) - 25;
+pub(crate) const MAX_EMBEDDED: usize = (1 << 29) - 25;
 
 /// The contents of a snapshot file. Strings are referred to by [`StringId`] and frames by row; stacks (innermost frame
 /// first) and lists of strings by their index in [`Sequences`].

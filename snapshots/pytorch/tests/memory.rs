@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use highwater_pytorch::open::open_bytes;
 
 /// No small file may take more; none takes a tenth of it.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Larger fixtures are left to the fuzzer.
 const SMALL: usize = 4 << 10;
@@ -87,7 +87,7 @@ fn a_long_string_in_a_compressed_pickle_is_refused_with_its_place_and_takes_litt
     (0..80).for_each(|_| out.write_all(&vec![b'a'; 1 << 20]).unwrap());
     let bytes = out.finish().unwrap();
     let found = taken(&bytes);
-    assert!(found <= MOST_BYTES, "{found} bytes");
+    assert!(found <= MAX_BYTES, "{found} bytes");
     let why = open_bytes(&bytes, &mut |_| ControlFlow::Continue(())).err().map(|why| why.to_string());
     let why = why.expect("it is no snapshot");
     assert!(why.contains("a string of 80 MiB; no name in a snapshot is longer than 64 MiB"), "{why}");
@@ -102,7 +102,7 @@ fn json_of_something_else_takes_little_memory_however_long_it_is() {
     for text in [format!(r#"{{"events": [{events} 1]}}"#), format!(r#"{{"segments": [{{"address": [{events} 1]}}]}}"#)]
     {
         let found = taken(text.as_bytes());
-        assert!(found <= MOST_BYTES, "{found} bytes");
+        assert!(found <= MAX_BYTES, "{found} bytes");
     }
 }
 
@@ -117,7 +117,7 @@ fn small_files_that_are_cut_or_changed_take_little_memory() {
     for (name, bytes) in &files {
         let mut check = |bytes: &[u8], what: &str, at: usize| {
             let found = taken(bytes);
-            assert!(found <= MOST_BYTES, "{name} {what} {at} takes {found} bytes");
+            assert!(found <= MAX_BYTES, "{name} {what} {at} takes {found} bytes");
             most = most.clone().max((found, format!("{name} {what} {at}")));
         };
         // Not every byte of each: there are many files, and they are alike.

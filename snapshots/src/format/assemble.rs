@@ -3,7 +3,7 @@
 use super::kind::{SectionKind, kind_text};
 use super::owners::Owners;
 use super::part::Part;
-use super::section::{FLAG_MUST_UNDERSTAND, HEADER_BYTES, MOST_EXPANSION, SectionHeader};
+use super::section::{FLAG_MUST_UNDERSTAND, HEADER_BYTES, MAX_EXPANSION, SectionHeader};
 use super::tables_codec::{EndFacts, FrameRow, Symbols};
 use super::walk::WalkItem;
 use crate::builder::{StartingState, TraceBuilder};
@@ -16,10 +16,10 @@ use crate::trace::{Trace, Trust};
 use crate::yielding::yield_if_due;
 
 /// The most problems noted one by one; the rest are counted.
-const MOST_PROBLEMS: u64 = 200;
+const MAX_PROBLEMS: u64 = 200;
 
 /// No row of a table takes fewer bytes than this once decompressed.
-const LEAST_ROW_BYTES: u64 = 8;
+const MIN_ROW_BYTES: u64 = 8;
 
 /// A trace on its way.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +94,7 @@ impl Assembler {
     /// Notes a problem of the file.
     pub(super) fn note(&mut self, problem: Problem) {
         self.problems += 1;
-        if self.problems <= MOST_PROBLEMS {
+        if self.problems <= MAX_PROBLEMS {
             self.builder.add_problem(problem);
         }
     }
@@ -257,7 +257,7 @@ impl Assembler {
     /// Returns the number of rows missing between the existing ones, `has` of them, and a section's first, or why that
     /// is impossible.
     fn missing_rows(&self, header: &SectionHeader, has: u64) -> Result<u64, String> {
-        let could_hold = self.bytes_lost.saturating_mul(MOST_EXPANSION as u64 / LEAST_ROW_BYTES);
+        let could_hold = self.bytes_lost.saturating_mul(MAX_EXPANSION as u64 / MIN_ROW_BYTES);
         let first = header.first;
         match first.checked_sub(has) {
             None => Err(format!("its first row is number {first}, but {has} rows are there already")),
@@ -356,7 +356,7 @@ impl Assembler {
         let owners = std::mem::take(&mut self.owners);
         let problems = owners.finish(&mut self.builder, self.next_event);
         problems.into_iter().for_each(|problem| self.note(problem));
-        if let Some(more) = self.problems.checked_sub(MOST_PROBLEMS).filter(|more| *more > 0) {
+        if let Some(more) = self.problems.checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
             self.builder.add_problem(Problem::new(format!("{more} more problems like these")));
         }
         let unfinished = self.end.is_none();

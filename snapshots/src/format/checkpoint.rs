@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::summary::{Death, Summarizer};
+use super::summary::{EndedBlock, Summarizer};
 use crate::builder::StartingState;
 use crate::live_state::{LiveBlock, LiveState};
 use crate::metric::Totals;
@@ -31,13 +31,13 @@ pub struct Checkpoint {
     /// The totals of the device.
     pub totals: Totals,
     /// The blocks of the previous checkpoint that are no longer live.
-    pub deaths: Vec<Death>,
+    pub deaths: Vec<EndedBlock>,
 }
 
 impl Checkpoint {
     /// Returns the parts of a checkpoint of the states that `summarizer` has now; `deaths` are the blocks of the
     /// previous one that are no longer live.
-    pub fn of(summarizer: &Summarizer, deaths: &[Death]) -> Vec<Self> {
+    pub fn of(summarizer: &Summarizer, deaths: &[EndedBlock]) -> Vec<Self> {
         let empty = || Self {
             events: summarizer.events(),
             time_ns: summarizer.time_ns(),

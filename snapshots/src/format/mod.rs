@@ -61,12 +61,12 @@ pub use kind::SectionKind;
 pub use open::read_file;
 pub use reader::{Progress, read_bytes, read_bytes_with};
 pub use section::{
-    CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, MOST_EXPANSION,
-    MOST_RAW_BYTES, Section, SectionHeader,
+    CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, MAX_EXPANSION,
+    MAX_RAW_BYTES, Section, SectionHeader,
 };
 pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap};
 pub use step_activity::{ActiveSteps, StepActivity, count_steps};
-pub use summary::{Death, DeviceSummary, Extreme, STRIDE, Summarizer, Summary};
+pub use summary::{DeviceSummary, EndedBlock, Extreme, STRIDE, Summarizer, Summary};
 pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{WalkItem, Walker};
 pub use whole::write_trace;

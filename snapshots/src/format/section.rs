@@ -12,13 +12,13 @@ pub const MARKER: [u8; 4] = [0xf7, b'S', b'E', b'C'];
 pub const HEADER_BYTES: usize = 36;
 
 /// The most bytes that a section may hold once decompressed.
-pub const MOST_RAW_BYTES: usize = 64 << 20;
+pub const MAX_RAW_BYTES: usize = 64 << 20;
 
 /// The most events of one section.
 pub const CHUNK_EVENTS: usize = 65_536;
 
 /// The most bytes that one stored byte may expand to, so that a small file cannot require much memory.
-pub const MOST_EXPANSION: usize = 32;
+pub const MAX_EXPANSION: usize = 32;
 
 /// A flag: a reader that does not know the section's kind must report it.
 pub const FLAG_MUST_UNDERSTAND: u8 = 1;
@@ -30,7 +30,7 @@ pub const COMPRESSION_NONE: u8 = 0;
 pub const COMPRESSION_ZSTD: u8 = 1;
 
 /// Shorter payloads are stored as they are.
-const LEAST_TO_COMPRESS: usize = 128;
+const MIN_TO_COMPRESS: usize = 128;
 
 /// The magic of zstd's first kind of skippable frame, which decoders pass over.
 const SKIPPABLE_FRAME: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
@@ -139,13 +139,13 @@ impl Packer {
 
     /// The whole section around `raw`, compressed where that makes it smaller.
     pub(super) fn pack(&mut self, label: Label, raw: &[u8]) -> Result<&[u8]> {
-        if raw.len() > MOST_RAW_BYTES {
+        if raw.len() > MAX_RAW_BYTES {
             let (name, bytes) = (label.kind.name(), raw.len());
             let what =
-                format!("one part of the {name} section takes {bytes} bytes; at most {MOST_RAW_BYTES} are possible");
+                format!("one part of the {name} section takes {bytes} bytes; at most {MAX_RAW_BYTES} are possible");
             return Err(Error::Encode { what });
         }
-        let compressed = raw.len() >= LEAST_TO_COMPRESS && self.compress(raw)?;
+        let compressed = raw.len() >= MIN_TO_COMPRESS && self.compress(raw)?;
         let stored = if compressed { &self.compressed } else { raw };
         let header = SectionHeader {
             kind: label.kind.code(),
@@ -167,7 +167,7 @@ impl Packer {
     fn compress(&mut self, raw: &[u8]) -> Result<bool> {
         let compressed = self.zstd.compress(raw, &mut self.compressed);
         compressed.map_err(|why| Error::Encode { what: format!("zstd cannot compress a section: {why}") })?;
-        let least = raw.len().div_ceil(MOST_EXPANSION);
+        let least = raw.len().div_ceil(MAX_EXPANSION);
         if let Some(missing) = least.checked_sub(self.compressed.len()).filter(|missing| *missing > 0) {
             let zeros = missing.saturating_sub(8);
             self.compressed.extend_from_slice(&SKIPPABLE_FRAME);
@@ -192,7 +192,7 @@ impl Unpacker {
     }
 
     /// Decompresses the section's payload, or returns what is wrong with it. Never returns more bytes than the header
-    /// says, which must not exceed [`MOST_RAW_BYTES`] or [`MOST_EXPANSION`].
+    /// says, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
     pub(super) fn unpack<'a>(&'a mut self, section: &Section<'a>) -> Result<&'a [u8], String> {
         let (stored, raw) = (section.stored.len(), section.header.raw as usize);
         match section.header.compression {
@@ -205,7 +205,7 @@ impl Unpacker {
                 return Err(format!("its compression {other} is unknown to this program"));
             }
         }
-        if raw > MOST_RAW_BYTES || raw > stored.saturating_mul(MOST_EXPANSION) {
+        if raw > MAX_RAW_BYTES || raw > stored.saturating_mul(MAX_EXPANSION) {
             return Err(format!("its {stored} bytes claim to expand to {raw}, which no section may"));
         }
         let zstd = self.zstd.get_or_insert_with(Decompressor::new);

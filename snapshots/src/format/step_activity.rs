@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::format::summary::{MOST_DEVICES, Summary};
+use crate::format::summary::{MAX_DEVICES, Summary};
 use crate::ids::DeviceId;
 
 /// The steps in a row of events in which a device, or any device, is active: has an event whose kind
@@ -68,9 +68,8 @@ impl StepActivityRow {
         let Ok(row) = summaries.binary_search_by_key(&self.first, |row| row.first) else { return };
         let events = summaries[row].events;
         let StepActivity { any, devices, .. } = &self.activity;
-        let is_plausible = |(device, steps): &(DeviceId, ActiveSteps)| {
-            usize::from(device.0) < MOST_DEVICES && steps.inner <= any.inner
-        };
+        let is_plausible =
+            |(device, steps): &(DeviceId, ActiveSteps)| usize::from(device.0) < MAX_DEVICES && steps.inner <= any.inner;
         if any.inner <= events && devices.is_sorted_by(|a, b| a.0 < b.0) && devices.iter().all(is_plausible) {
             summaries[row].step_activity = Some(self.activity);
         }

@@ -16,7 +16,7 @@ use crate::transition::{Contradictions, Named, Transition};
 pub const STRIDE: u32 = 4096;
 
 /// Devices have ordinals below this, as in a trace.
-pub(super) const MOST_DEVICES: usize = 256;
+pub(super) const MAX_DEVICES: usize = 256;
 
 /// A summary of consecutive events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ pub struct Extreme {
 
 /// A block that was live at the last checkpoint, and is no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Death {
+pub struct EndedBlock {
     /// The device.
     pub device: DeviceId,
     /// The key of the block.
@@ -101,7 +101,7 @@ pub struct Summarizer {
     rows: Vec<Summary>,
     /// The number of events before the last checkpoint.
     checkpoint: u64,
-    deaths: Vec<Death>,
+    deaths: Vec<EndedBlock>,
 }
 
 /// A device, and the row in progress.
@@ -238,7 +238,7 @@ impl Summary {
     pub(super) fn is_plausible(&self) -> bool {
         let is_device = |summary: &DeviceSummary| {
             let extremes = summary.largest.iter().chain(&summary.smallest);
-            usize::from(summary.device.0) < MOST_DEVICES && extremes.into_iter().all(|found| found.after <= self.events)
+            usize::from(summary.device.0) < MAX_DEVICES && extremes.into_iter().all(|found| found.after <= self.events)
         };
         let is_sorted = self.devices.is_sorted_by(|a, b| a.device < b.device);
         (1..=STRIDE).contains(&self.events) && is_sorted && self.devices.iter().all(is_device)
@@ -287,7 +287,7 @@ impl Summarizer {
             let Some(ended) = device.take(event, number, &self.stage, position + 1) else { continue };
             if self.checkpoint > 0 && ended.birth.is_none_or(|birth| birth < self.checkpoint) {
                 let at = Outside { event: number, time_ns: event.time_ns, stage: self.stage };
-                self.deaths.push(Death { device: event.device, block: ended.block, category: ended.category, at });
+                self.deaths.push(EndedBlock { device: event.device, block: ended.block, category: ended.category, at });
             }
         }
         self.row.times_ns = times;
@@ -358,7 +358,7 @@ impl Summarizer {
 
     /// Ends the part of the recording before a checkpoint that is made now. Returns the rows of the part, and the blocks
     /// of the last checkpoint whose lives have ended.
-    pub fn end_part(&mut self) -> (Vec<Summary>, Vec<Death>) {
+    pub fn end_part(&mut self) -> (Vec<Summary>, Vec<EndedBlock>) {
         if self.row.events > 0 {
             self.end_row();
         }
@@ -409,7 +409,7 @@ fn device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<&mut D
 #[cold]
 fn add_device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<()> {
     let ordinal = usize::from(id.0);
-    if ordinal >= MOST_DEVICES {
+    if ordinal >= MAX_DEVICES {
         return None;
     }
     if ordinal >= devices.len() {

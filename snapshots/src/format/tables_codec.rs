@@ -7,14 +7,14 @@ use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::section::MOST_RAW_BYTES;
+use super::section::MAX_RAW_BYTES;
 use crate::error::{Problem, Result};
 use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
 use crate::tables::{Scope, SourceLine, Stack};
 use crate::trace::Trust;
 
-const CONFIG: Configuration<LittleEndian, Fixint, Limit<MOST_RAW_BYTES>> =
-    bincode::config::standard().with_fixed_int_encoding().with_limit::<MOST_RAW_BYTES>();
+const CONFIG: Configuration<LittleEndian, Fixint, Limit<MAX_RAW_BYTES>> =
+    bincode::config::standard().with_fixed_int_encoding().with_limit::<MAX_RAW_BYTES>();
 
 /// The facts at the end of a finished recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

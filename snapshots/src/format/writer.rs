@@ -10,7 +10,7 @@ use super::checkpoint::Checkpoint;
 use super::events_encode::EventEncoder;
 use super::index::{IndexRow, tail_bytes};
 use super::kind::SectionKind;
-use super::section::{CHUNK_EVENTS, Label, MOST_RAW_BYTES, Packer, SectionHeader};
+use super::section::{CHUNK_EVENTS, Label, MAX_RAW_BYTES, Packer, SectionHeader};
 use super::sniff::preamble;
 use super::step_activity::StepActivityRow;
 use super::summary::Summarizer;
@@ -25,7 +25,7 @@ use crate::trace::{Annotation, Attribute, DeviceFacts, Header};
 const ROWS_SECTION_BYTES: usize = 4 << 20;
 
 /// The footer lists no more sections than this: a recording of days is read without one, and its writer stays small.
-const MOST_INDEXED: usize = 1 << 19;
+const MAX_INDEXED: usize = 1 << 19;
 
 /// The events between two checkpoints, at least: a reader that wants a part of the recording begins at one.
 pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
@@ -34,7 +34,7 @@ pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
 const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
 /// The same for each block of a checkpoint whose size is not known yet: a block takes about 16 bytes.
-pub(super) const LEAST_BYTES_A_BLOCK: u64 = 16 * BYTES_A_CHECKPOINT_BYTE;
+pub(super) const MIN_BYTES_A_BLOCK: u64 = 16 * BYTES_A_CHECKPOINT_BYTE;
 
 /// The blocks and segments of a starting state that go into one section.
 const STARTING_SECTION_ROWS: usize = 65_536;
@@ -253,7 +253,7 @@ impl<W: Write> SnapWriter<W> {
     /// The bytes of events that the next checkpoint is written after, at least.
     fn least_bytes(&self) -> u64 {
         match self.last.bytes {
-            0 => self.summarizer.live_blocks() * LEAST_BYTES_A_BLOCK,
+            0 => self.summarizer.live_blocks() * MIN_BYTES_A_BLOCK,
             bytes => bytes.saturating_mul(BYTES_A_CHECKPOINT_BYTE),
         }
     }
@@ -317,7 +317,7 @@ impl<W: Write> SnapWriter<W> {
             put_row(&mut raw, row)?;
         }
         // Too many sections for one footer: the file is as good without it.
-        if raw.len() > MOST_RAW_BYTES || index.len() >= MOST_INDEXED {
+        if raw.len() > MAX_RAW_BYTES || index.len() >= MAX_INDEXED {
             return Ok(());
         }
         let footer = self.stream.offset;
@@ -395,7 +395,7 @@ impl<W: Write> SnapWriter<W> {
 
     fn write_labelled(&mut self, label: Label, raw: &[u8]) -> Result<()> {
         let row = IndexRow { kind: label.kind.code(), offset: self.stream.offset, events_before: self.events() };
-        if self.index.len() < MOST_INDEXED {
+        if self.index.len() < MAX_INDEXED {
             self.index.push(row);
         }
         self.stream.write(self.packer.pack(label, raw)?)

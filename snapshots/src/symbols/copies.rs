@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use super::object_file::inspect;
 
 /// Folders are searched so deep: files in them, and files in the folders in them.
-const MOST_DEPTH: usize = 2;
+const MAX_DEPTH: usize = 2;
 
 /// So many files of all folders together are looked at.
-const MOST_FILES: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
 /// The binaries in some folders, which are scanned on first use.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Copies {
 fn index(folders: &[PathBuf]) -> HashMap<Vec<u8>, Copy> {
     let mut files = Vec::new();
     for folder in folders {
-        collect(folder, MOST_DEPTH, &mut files);
+        collect(folder, MAX_DEPTH, &mut files);
     }
     let mut found: HashMap<Vec<u8>, Copy> = HashMap::new();
     for path in files {
@@ -66,7 +66,7 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     for path in paths {
-        if files.len() >= MOST_FILES {
+        if files.len() >= MAX_FILES {
             return;
         }
         if path.is_dir() {

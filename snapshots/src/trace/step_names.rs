@@ -44,12 +44,12 @@ pub const TAGGED_STEP: &str = "highwater.step#";
 pub const TAGGED_PHASE: &str = "highwater.phase#";
 
 /// So many characters of a name count.
-const MOST_CHARACTERS: usize = 500;
+const MAX_CHARACTERS: usize = 500;
 
 impl Meaning {
     /// Returns what `name` denotes.
     pub(super) fn of(name: &str) -> Self {
-        let name = name.char_indices().nth(MOST_CHARACTERS).map_or(name, |(end, _)| &name[..end]);
+        let name = name.char_indices().nth(MAX_CHARACTERS).map_or(name, |(end, _)| &name[..end]);
         let step = |prefix: &str| name.strip_prefix(prefix).and_then(|number| number.parse().ok());
         if let Some(number) = step(TAGGED_STEP) {
             return Self { step: Some(StepName::Tag(number)), phase: None, is_tag: true };

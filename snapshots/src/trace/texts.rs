@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::Trace;
 use crate::ids::StringId;
-use crate::shown::{MOST_SHOWN, is_hidden, shown};
+use crate::shown::{MAX_SHOWN, is_hidden, shown};
 
 impl Trace {
     /// Replaces the characters of all texts that would change what is around them on a screen, and cuts very long texts;
     /// a recording that has none of either is not copied. Values of attributes, which may have lines and are parsed, stay
     /// as they are. To be shown only: files keep their texts.
     pub fn make_texts_printable(trace: &mut Arc<Self>) {
-        let is_shown = |text: &String| text.len() <= MOST_SHOWN && !text.contains(is_hidden);
+        let is_shown = |text: &String| text.len() <= MAX_SHOWN && !text.contains(is_hidden);
         if trace.texts().all(is_shown) {
             return;
         }
@@ -25,7 +25,7 @@ impl Trace {
             }
         }
         for text in trace.texts_mut().filter(|text| !is_shown(text)) {
-            *text = shown(text, MOST_SHOWN).into_owned();
+            *text = shown(text, MAX_SHOWN).into_owned();
         }
         let first = trace.tables.strings.len();
         let kept: BTreeMap<StringId, StringId> =
@@ -84,12 +84,12 @@ mod tests {
         assert_eq!(trace.header.program, "a\u{fffd}[2J");
         assert_eq!(trace.header.facts, [("b\u{fffd}".to_owned(), "c\u{fffd}".to_owned())]);
         assert_eq!(trace.tables.strings[..2], ["ok", "d\u{fffd}e"]);
-        assert_eq!(trace.tables.strings[2].chars().count(), MOST_SHOWN);
+        assert_eq!(trace.tables.strings[2].chars().count(), MAX_SHOWN);
     }
 
     #[test]
     fn values_of_attributes_keep_their_lines_and_their_length() {
-        let value = "a\nb ".repeat(MOST_SHOWN);
+        let value = "a\nb ".repeat(MAX_SHOWN);
         let mut trace = Trace::default();
         trace.tables.strings = vec!["name".into(), value.clone()];
         let (name, text) = (StringId(0), StringId(1));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use highwater_snapshots::event::{Alloc, Event, EventKind, What};
 use highwater_snapshots::format::{
     CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, Column, EndFacts, FLAG_MUST_UNDERSTAND, HEADER_BYTES, Index,
-    MAGIC, MARKER, MOST_EXPANSION, MOST_RAW_BYTES, PREAMBLE_BYTES, SectionKind, SnapWriter, TAIL_BYTES, TAIL_MARKER,
+    MAGIC, MARKER, MAX_EXPANSION, MAX_RAW_BYTES, PREAMBLE_BYTES, SectionKind, SnapWriter, TAIL_BYTES, TAIL_MARKER,
     VERSION_MAJOR, VERSION_MINOR, WalkItem, Walker, read_bytes,
 };
 use highwater_snapshots::tables::Scope;
@@ -68,8 +68,8 @@ fn markers_versions_and_limits_are_those_of_the_code() {
     assert_eq!(length(&tail), TAIL_BYTES);
     let limits = SPEC.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | ")).collect::<Vec<_>>();
     for (name, value) in [
-        ("raw bytes of a section", MOST_RAW_BYTES),
-        ("raw bytes a stored byte of a compressed section", MOST_EXPANSION),
+        ("raw bytes of a section", MAX_RAW_BYTES),
+        ("raw bytes a stored byte of a compressed section", MAX_EXPANSION),
         ("events of a section", CHUNK_EVENTS),
     ] {
         assert!(limits.contains(&(name, format!("{value} |").as_str())), "{name} is not {value}");

@@ -19,9 +19,9 @@ const UNASKED_SHARED_BYTES: u32 = 48 << 10;
 /// What its address is a multiple of.
 const SHARED_ALIGNMENT: usize = 16;
 /// The most threads of a block.
-pub(crate) const MOST_THREADS: u32 = 1024;
+pub(crate) const MAX_THREADS: u32 = 1024;
 /// The most bytes that a kernel's arguments take.
-const MOST_ARGUMENT_BYTES: usize = 4096;
+const MAX_ARGUMENT_BYTES: usize = 4096;
 
 /// What a kernel's file exports about it: `cpu::Export` of `launch.h`.
 #[repr(C)]
@@ -240,7 +240,7 @@ impl Function {
         let Self { name, export, .. } = self;
         let refused = |words: String| fail(Code::InvalidValue, format!("a launch of {name}: {words}"));
         let threads = shape.threads.iter().try_fold(1_u32, |all, &side| all.checked_mul(side)).unwrap_or(u32::MAX);
-        if threads == 0 || threads > MOST_THREADS || shape.threads[2] > 64 {
+        if threads == 0 || threads > MAX_THREADS || shape.threads[2] > 64 {
             return refused(format!("{:?} threads in a block", shape.threads));
         }
         if shape.blocks.contains(&0)
@@ -261,7 +261,7 @@ impl Function {
         if arguments.is_null() && count > 0 {
             return refused(format!("it takes {count} arguments and is given none"));
         }
-        let mut words = vec![0_u64; MOST_ARGUMENT_BYTES / 8];
+        let mut words = vec![0_u64; MAX_ARGUMENT_BYTES / 8];
         let mut places = Vec::with_capacity(count);
         let (mut end, mut first) = (0, 0);
         for (index, (&size, &alignment)) in sizes.iter().zip(alignments).enumerate() {
@@ -272,8 +272,8 @@ impl Function {
             }
             let start = usize::next_multiple_of(end, alignment as usize);
             end = start + size as usize;
-            if end > MOST_ARGUMENT_BYTES {
-                return refused(format!("its arguments take more than {MOST_ARGUMENT_BYTES} bytes"));
+            if end > MAX_ARGUMENT_BYTES {
+                return refused(format!("its arguments take more than {MAX_ARGUMENT_BYTES} bytes"));
             }
             first = if index == 0 { argument.addr() } else { first };
             let lies_at = argument.addr().wrapping_sub(first);
@@ -347,9 +347,9 @@ fn guard_bytes() -> usize {
 
 impl Stacks {
     fn new() -> Result<Self> {
-        let mapping = Mapping::reserve(STACK_BYTES * MOST_THREADS as usize)?;
+        let mapping = Mapping::reserve(STACK_BYTES * MAX_THREADS as usize)?;
         let guard = guard_bytes();
-        for thread in 0..MOST_THREADS as usize {
+        for thread in 0..MAX_THREADS as usize {
             mapping.open(thread * STACK_BYTES + guard, STACK_BYTES - guard)?;
         }
         Ok(Self(mapping))

@@ -65,7 +65,7 @@ pub const NO_TIMES: &str = "The recording has no times.";
 /// The narrowest view: two events, so that the axis can number one, or two nanoseconds.
 pub(crate) const NARROWEST: f64 = 2.0;
 /// The least room on each side of what a view shows, in units of the axis.
-pub(crate) const LEAST_ROOM: f64 = 0.25;
+pub(crate) const MIN_ROOM: f64 = 0.25;
 /// The flattest view in bytes.
 pub(crate) const FLATTEST: f64 = 16.0;
 /// Free space above the highest total, as a share of it.

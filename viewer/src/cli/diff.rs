@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use highwater_analysis::diff::{
-    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
+    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, MatchKind, PhasePair, Setting, UnmatchedBlocks,
 };
 use highwater_analysis::phases::{PhaseRow, stages, steps_of};
 use highwater_analysis::{Diff, GroupKey, Metric};
@@ -41,7 +41,7 @@ fn change_text(group: &DiffGroup) -> String {
         change => change.name(),
     };
     match group.likeness {
-        Likeness::Equal => change.to_owned(),
+        MatchKind::Equal => change.to_owned(),
         likeness => format!("{change} ({})", likeness.name()).trim_start().to_owned(),
     }
 }
@@ -75,7 +75,7 @@ pub struct DiffReport<'a> {
     arguments: &'a DiffArguments,
     comparison: Comparison,
     /// The single blocks, if requested.
-    lone: Option<LoneBlocks>,
+    lone: Option<UnmatchedBlocks>,
     /// Whether each recording ends out of memory on its device.
     ran_out: [bool; 2],
 }
@@ -111,7 +111,7 @@ impl<'a> DiffReport<'a> {
                 series: &indexes[side].series,
                 live: &indexes[side].live,
             });
-            lone = Some(LoneBlocks::of(asked, &moments, &query, arguments.lone_blocks));
+            lone = Some(UnmatchedBlocks::of(asked, &moments, &query, arguments.lone_blocks));
         }
         let comparison = inputs[0].ask(|a, watch| Comparison::of([a, &inputs[1].source], moments, &query, watch))?;
         let mut ran_out = [false; 2];
@@ -206,7 +206,7 @@ impl<'a> DiffReport<'a> {
 
     fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
         let loosely =
-            self.comparison.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count() as u64;
+            self.comparison.diff.groups.iter().filter(|group| group.likeness == MatchKind::Alike).count() as u64;
         if loosely > 0 {
             let s = if loosely == 1 { " was" } else { "s were" };
             page.warning(&format!(

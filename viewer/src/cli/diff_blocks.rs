@@ -1,12 +1,12 @@
 //! The single blocks of `highwater diff`, as a table.
 
-use highwater_analysis::diff::LoneBlocks;
+use highwater_analysis::diff::UnmatchedBlocks;
 use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Column, Table};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 /// Formats the heading: `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
-pub fn heading(lone: &LoneBlocks) -> String {
+pub fn heading(lone: &UnmatchedBlocks) -> String {
     let side = |side: usize| match lone.counts[side] {
         0 => format!("none in {}", ["A", "B"][side]),
         count => format!("{} of {} in {}", count_of(count, "block"), format_bytes(lone.bytes[side]), ["A", "B"][side]),
@@ -15,7 +15,7 @@ pub fn heading(lone: &LoneBlocks) -> String {
 }
 
 /// The listed blocks, with the number and bytes of further ones.
-pub fn table(lone: &LoneBlocks) -> Table<'_> {
+pub fn table(lone: &UnmatchedBlocks) -> Table<'_> {
     let blocks = &lone.blocks;
     let more = lone.counts.iter().sum::<u64>() - blocks.len() as u64;
     let rest = lone.bytes.iter().sum::<u64>() - blocks.iter().map(|one| one.bytes).sum::<u64>();

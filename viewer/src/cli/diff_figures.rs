@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use highwater_analysis::diff::{Comparison, LoneBlocks, PhasePair, Setting};
+use highwater_analysis::diff::{Comparison, PhasePair, Setting, UnmatchedBlocks};
 use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::PeakFigure;
 use highwater_app::report::{Column, Table};
@@ -48,7 +48,7 @@ impl<'a> DiffFigures<'a> {
         arguments: &DiffArguments,
         comparison: &'a Comparison,
         groups: Table<'a>,
-        lone: Option<&'a LoneBlocks>,
+        lone: Option<&'a UnmatchedBlocks>,
     ) -> Self {
         let diff = &comparison.diff;
         let filter = arguments.blocks.filter.stated();

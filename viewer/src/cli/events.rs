@@ -10,7 +10,7 @@ use highwater_app::figures::events::{attributes_of, events_table};
 use highwater_app::report::Table;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
-use highwater_snapshots::shown::MOST_IN_TABLE;
+use highwater_snapshots::shown::MAX_IN_TABLE;
 use highwater_snapshots::text::event_text_without_stack;
 use highwater_snapshots::trace::Subject;
 use highwater_snapshots::units::format_count;
@@ -137,7 +137,7 @@ impl<'a> EventsListing<'a> {
                 let indent = " ".repeat(number_width + time_width + 4);
                 for frame in trace.tables.stack_text(trace.events.stack[id.0 as usize]) {
                     let room =
-                        page.width().map_or(MOST_IN_TABLE, |width| width.saturating_sub(indent.len() + 2).max(40));
+                        page.width().map_or(MAX_IN_TABLE, |width| width.saturating_sub(indent.len() + 2).max(40));
                     page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;
                 }
                 let attributes = attributes_of(trace, id).into_iter();

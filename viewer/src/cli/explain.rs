@@ -173,7 +173,7 @@ impl<'a> ExplainReport<'a> {
         }
         let mut rows: Vec<((BlockPool, u64), u64)> = free.into_iter().collect();
         rows.sort_by_key(|(place, bytes)| (std::cmp::Reverse(*bytes), *place));
-        let rest: Vec<_> = rows.drain(rows.len().min(MOST_POOLS)..).collect();
+        let rest: Vec<_> = rows.drain(rows.len().min(MAX_POOLS)..).collect();
         let more = (!rest.is_empty()).then(|| count_of(rest.len() as u64, "more"));
         let rest_bytes: u64 = rest.iter().map(|(_, bytes)| bytes).sum();
         let of = |row: usize| rows.get(row);
@@ -296,7 +296,7 @@ impl Report for ExplainReport<'_> {
 }
 
 /// Maximum number of pools and streams that are listed.
-const MOST_POOLS: usize = 12;
+const MAX_POOLS: usize = 12;
 
 /// Returns the free bytes of segments whose pool is known.
 fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u64)> {

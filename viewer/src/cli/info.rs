@@ -50,7 +50,7 @@ const FACT_INDENT: usize = 13;
 const NOTED: [&str; 5] = [NOTE, SIMULATION, EXCERPT, LEFT_OUT, UNREGISTERED];
 
 /// Maximum number of failed requests that are listed.
-const OOMS_TOLD: usize = 3;
+const MAX_LISTED_OOMS: usize = 3;
 
 impl<'a> InfoReport<'a> {
     /// Computes the report of a recording, of which only the blocks of the filter count.
@@ -62,7 +62,7 @@ impl<'a> InfoReport<'a> {
             devices.retain(|summary| chosen.is_none_or(|chosen| chosen == summary.device));
             let mut failures = Vec::new();
             for summary in &devices {
-                failures.extend(RequestFailure::first(source, summary.device, OOMS_TOLD)?);
+                failures.extend(RequestFailure::first(source, summary.device, MAX_LISTED_OOMS)?);
             }
             let duration_ns = source.duration_ns();
             Ok(Self { trace, format: input.format, arguments, devices, failures, duration_ns })

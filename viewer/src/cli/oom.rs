@@ -2,9 +2,9 @@
 
 use std::io;
 
-use highwater_analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
+use highwater_analysis::addresses::{EvictionSet, FailedRequest, Hole, Verdict};
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::holders::{Holder, Holders};
+use highwater_analysis::live_groups::{LiveGroup, LiveGroups};
 use highwater_analysis::source::Source;
 use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
 use highwater_app::answers::replays::analyse;
@@ -246,7 +246,7 @@ fn event_numbers(events: &[u64]) -> String {
 }
 
 /// Groups of blocks, and the sum of those that are not listed.
-fn groups_columns<'a>(trace: &'a Trace, holders: &'a Holders, title: &'static str) -> (Vec<Column<'a>>, usize) {
+fn groups_columns<'a>(trace: &'a Trace, holders: &'a LiveGroups, title: &'static str) -> (Vec<Column<'a>>, usize) {
     let groups = &holders.groups;
     let sums: Vec<String> =
         (holders.rest_groups > 0).then(|| count_of(holders.rest_groups, "more group")).into_iter().collect();
@@ -277,7 +277,7 @@ fn outcome_text(outcome: Outcome) -> &'static str {
 }
 
 /// The blocks to free.
-fn way_out_table<'a>(trace: &'a Trace, way_out: &'a Holders) -> Table<'a> {
+fn way_out_table<'a>(trace: &'a Trace, way_out: &'a LiveGroups) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, way_out, "bytes");
     columns.retain(|column| column.title != "share");
     Table::new(way_out.groups.len() + sums, columns).with_sums(sums)
@@ -353,8 +353,8 @@ fn reasons(case: &OomAnalysis) -> Vec<String> {
 }
 
 /// Groups and rest sum to `bytes`.
-fn holder_values(holders: &Holders) -> Vec<(&'static str, Value)> {
-    let group = |group: &Holder| {
+fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Value)> {
+    let group = |group: &LiveGroup| {
         Value::Map(vec![
             ("key", group.key.join(", ").into()),
             ("keys", named(&holders.keys, &group.key)),
@@ -390,7 +390,7 @@ fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
 /// The fewest bytes of live blocks to free.
 fn way_out_value(case: &OomAnalysis) -> Option<Value> {
     let way_out = case.request.way_out()?;
-    let kind = if matches!(way_out, WayOut::Segments(_)) { "segments" } else { "neighbours" };
+    let kind = if matches!(way_out, EvictionSet::Segments(_)) { "segments" } else { "neighbours" };
     let own = vec![
         ("kind", kind.into()),
         ("is_smallest", way_out.is_smallest().into()),

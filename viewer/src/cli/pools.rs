@@ -7,7 +7,7 @@ use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 /// Maximum number of pools that are named in a line.
-const MOST_NAMES: usize = 12;
+const MAX_NAMES: usize = 12;
 
 /// The pools at a moment, and which of them are never in use at the same time in the recording.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ impl PoolsReport {
         let line = |(pools, most): (Vec<BlockPool>, u64)| {
             let reserved: u64 =
                 self.pools.iter().filter(|(pool, _)| pools.contains(pool)).map(|(_, [bytes, _])| bytes).sum();
-            let names: Vec<String> = pools.iter().map(BlockPool::to_string).take(MOST_NAMES).collect();
-            let more = pools.len().saturating_sub(MOST_NAMES);
+            let names: Vec<String> = pools.iter().map(BlockPool::to_string).take(MAX_NAMES).collect();
+            let more = pools.len().saturating_sub(MAX_NAMES);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
                 "{} ({}{more}) are never in use at the same time: {} reserved, at most {} in blocks at once. Graphs, or \

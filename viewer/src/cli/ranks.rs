@@ -21,7 +21,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 
 /// Maximum number of missing ranks listed in the JSON object.
-const MOST_MISSING: usize = 4096;
+const MAX_MISSING: usize = 4096;
 
 /// `highwater info` of a folder.
 pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -63,7 +63,7 @@ impl Report for RanksReport<'_> {
             rule: RULE,
             outliers: COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect(),
             median: Metric::ALL.map(|metric| (metric.name(), median(fleet, metric))).into(),
-            missing: missing.iter().cloned().flatten().take(MOST_MISSING).collect(),
+            missing: missing.iter().cloned().flatten().take(MAX_MISSING).collect(),
             missing_count: missing.iter().map(|gap| u64::from(gap.end() - gap.start()) + 1).sum(),
             ranks: self.table(),
             unread: fleet.unread.iter().map(|(path, why)| Unread { file: path.display().to_string(), why }).collect(),

@@ -22,7 +22,7 @@ pub(super) const GROUP: usize = 1 << 18;
 const BATCH: usize = 1 << 13;
 
 /// Maximum bytes of a group's dictionary of texts; further texts are stored in place.
-const MOST_TEXT: usize = 64 << 20;
+const MAX_TEXT: usize = 64 << 20;
 
 /// Maximum bytes of a text in the column statistics.
 const TOLD_TEXT: usize = 64;
@@ -75,7 +75,7 @@ fn properties<V>(columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<Write
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_statistics_truncate_length(Some(TOLD_TEXT))
         .set_max_row_group_row_count(Some(GROUP))
-        .set_dictionary_page_size_limit(MOST_TEXT);
+        .set_dictionary_page_size_limit(MAX_TEXT);
     for column in columns {
         if let Some(encoding) = column.encoding() {
             let path = ColumnPath::from(column.name);

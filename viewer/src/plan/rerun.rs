@@ -28,11 +28,11 @@ use crate::record::{recording_turn, running_turn};
 /// More than any step needs.
 const UNLIMITED: u64 = 1 << 50;
 /// Steps that are recorded to find the memory of each set of modules: later ones are like the second, and trials have all.
-const MOST_STEPS: u32 = 2;
+const MAX_STEPS: u32 = 2;
 /// Steps, layers or parts of a batch that are run although the recording has fewer events, since it ran out of memory early.
-const MOST_UNRECORDED: usize = 128;
+const MAX_UNRECORDED: usize = 128;
 /// Maximum number of ways to split a batch that are tried.
-const MOST_SPLITS: usize = 6;
+const MAX_SPLITS: usize = 6;
 /// Rank of LoRA adapters.
 const LORA_RANK: usize = 16;
 
@@ -143,7 +143,7 @@ impl Rerun {
         let options = arguments.options();
         let layers = options.sizes.layers;
         let loops = [Some(options.steps as usize), layers, options.accumulate];
-        let is_recorded = loops.into_iter().flatten().all(|count| count <= trace.events.len().max(MOST_UNRECORDED));
+        let is_recorded = loops.into_iter().flatten().all(|count| count <= trace.events.len().max(MAX_UNRECORDED));
         Some((arguments.scenario.clone()?, options)).filter(|_| is_recorded)
     }
 
@@ -335,7 +335,7 @@ impl TrainingStep for Rerun {
                 last = if is_next { *count } else { last };
                 is_next
             });
-            let splits = splits.take(MOST_SPLITS);
+            let splits = splits.take(MAX_SPLITS);
             forms.extend(splits.map(|count| fused.iter().copied().chain([Change::MicroBatches(count)]).collect()));
         }
         let eight_bit = is_allowed(Allowance::EightBit) && kind == Some(OptimizerKind::AdamW);
@@ -373,7 +373,7 @@ impl TrainingStep for Rerun {
 
     fn model(&self, changes: &[Change]) -> Result<Model, String> {
         let setup = Setup { changes: changes.to_vec(), recomputed: Some(Vec::new()), settings: None };
-        let plain = Options { steps: self.options.steps.min(MOST_STEPS), uses: true, ..self.with(&setup, None) };
+        let plain = Options { steps: self.options.steps.min(MAX_STEPS), uses: true, ..self.with(&setup, None) };
         let trace = self.record(&plain)?;
         let scopes: HashMap<String, ScopeId> = modules(&trace).into_iter().map(|(scope, path)| (path, scope)).collect();
         let known = self.modules.iter().filter_map(|(path, cost)| Some((path, *scopes.get(path)?, *cost)));

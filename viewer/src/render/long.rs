@@ -9,7 +9,7 @@ use highwater_app::gui::surface::{Paper, Sheet, SheetView};
 use highwater_app::gui::views::run_chart::RunChart;
 use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
-use highwater_app::session::run::{MOST_EVENTS, Run};
+use highwater_app::session::run::{MAX_EVENTS, Run};
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::units::format_count;
 
@@ -41,7 +41,7 @@ pub(super) fn draw(
     let has_range = arguments.from.is_some() || arguments.to.is_some();
     let events = if has_range { events_of(arguments, run.events())? } else { 0..run.events() };
     let unreadable = |why: String| Failure::Damaged(format!("{}: {why}", run.path().display()));
-    if has_range && !view.is_of_moment && events.end - events.start <= MOST_EVENTS {
+    if has_range && !view.is_of_moment && events.end - events.start <= MAX_EVENTS {
         let part = Arc::new(Recording::part(run, events).map_err(unreadable)?);
         let written = super::draw(arguments, paper, (view, keys), &part)?;
         return Ok((part, written));
@@ -100,6 +100,6 @@ fn check_drawn(arguments: &RenderArguments) -> Result<(), Failure> {
     };
     Err(Failure::Usage(format!(
         "{lacking}: more than {} events are drawn by event and category only; choose fewer with --from and --to",
-        format_count(MOST_EVENTS)
+        format_count(MAX_EVENTS)
     )))
 }

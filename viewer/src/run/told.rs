@@ -17,7 +17,7 @@ use crate::cli::output::shell::next_command;
 use crate::cli::output::table::{Column, Table, percent};
 
 /// Maximum number of processes whose recordings are listed.
-const MOST_FILES: usize = 16;
+const MAX_FILES: usize = 16;
 
 /// Prints what was recorded, or why nothing was. Errors here do not change the program's exit status.
 pub(super) fn tell(program: &Program, file: &Path, claims: &Path) {
@@ -53,7 +53,7 @@ fn tell_of_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
 
 fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
     let mut first = None;
-    for file in files.iter().take(MOST_FILES) {
+    for file in files.iter().take(MAX_FILES) {
         let read = Input::open(file, &CategoryChoice::default());
         match read.and_then(|input| Ok((input.ask(summarize)?, input))) {
             Ok((summaries, input)) => {
@@ -63,8 +63,8 @@ fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Res
             Err(why) => page.warning(&format!("highwater: {why}"))?,
         }
     }
-    if files.len() > MOST_FILES {
-        page.line(&format!("… and {} more", files.len() - MOST_FILES))?;
+    if files.len() > MAX_FILES {
+        page.line(&format!("… and {} more", files.len() - MAX_FILES))?;
     }
     let Some(first) = first else { return Ok(()) };
     page.hint(&next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that allocated memory"))

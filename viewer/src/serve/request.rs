@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const LONGEST_HEAD: usize = 32 << 10;
 
 /// Most header fields of a request.
-const MOST_FIELDS: usize = 128;
+const MAX_FIELDS: usize = 128;
 
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) fn read(mut client: &TcpStream, patience: Duration) -> Result<Option<
 
 /// Parses `head`; `None` if it is not complete. The error is the status to answer with.
 fn parse(head: &[u8]) -> Result<Option<Request>, u16> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
     match parsed.parse(head) {
         Ok(httparse::Status::Complete(_)) => {}

@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// The time in which a client must take the answer, beside that for its length.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The lowest rate at which a client may take the answer, in bytes a second.
-const LEAST_RATE: u64 = 50_000;
+const MIN_RATE: u64 = 50_000;
 
 /// What a page from here may do: run its own scripts, and read from here.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
@@ -77,7 +77,7 @@ impl Response {
             Body::Static(bytes) => bytes.len() as u64,
             Body::File(_, length) => *length,
         };
-        let deadline = Instant::now() + PATIENCE + Duration::from_secs(length / LEAST_RATE);
+        let deadline = Instant::now() + REQUEST_TIMEOUT + Duration::from_secs(length / MIN_RATE);
         let mut out = BufWriter::with_capacity(1 << 16, Timed { client, deadline });
         write!(
             out,

@@ -21,7 +21,7 @@ use crate::cli::output::table::{Column, Table, percent};
 const OUTSIDE_BYTES: u64 = 1 << 30;
 
 /// Lines of the program that are listed.
-const MOST_LINES: usize = 8;
+const MAX_LINES: usize = 8;
 
 /// Groups of the peak that are listed.
 const TOP: usize = 6;
@@ -263,9 +263,9 @@ impl<'a> Report<'a> {
 fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
     let line =
         |called: &Called| format!("  {}  {}  ({})", place_of(called), what(called), count_of(called.count, "time"));
-    let mut lines: Vec<String> = all.iter().take(MOST_LINES).map(line).collect();
-    if all.len() > MOST_LINES {
-        lines.push(format!("  … and {} more", all.len() - MOST_LINES));
+    let mut lines: Vec<String> = all.iter().take(MAX_LINES).map(line).collect();
+    if all.len() > MAX_LINES {
+        lines.push(format!("  … and {} more", all.len() - MAX_LINES));
     }
     lines
 }

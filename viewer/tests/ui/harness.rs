@@ -9,7 +9,7 @@ use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::example::Examples;
 use highwater_app::gui::views::colouring::ColourBy;
-use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
+use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
 use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::gui::window::dialog::Dialogs;
 use highwater_app::gui::{App, Settings};
@@ -131,8 +131,8 @@ pub(crate) fn click_at<S>(harness: &mut Harness<'_, S>, at: Pos2) {
 }
 
 /// The default look of a timeline.
-pub(crate) fn look() -> TimelineLook {
-    TimelineLook {
+pub(crate) fn look() -> TimelineStyle {
+    TimelineStyle {
         colour_by: ColourBy::Category,
         stacking: Stacking::Age,
         has_lines: true,

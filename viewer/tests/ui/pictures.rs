@@ -12,7 +12,7 @@ use highwater_analysis::Metric;
 use highwater_app::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
 use highwater_app::gui::views::colouring::ColourBy;
 use highwater_app::gui::views::diff::{DiffChoices, Paint};
-use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
+use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
 use highwater_app::selection::{Axis, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::text::trace_from_text;
@@ -23,7 +23,7 @@ use super::harness::look;
 /// Invisible difference of a channel.
 const TOLERANCE: u8 = 12;
 /// Most pixels that may differ by more: text moved by one pixel exceeds it.
-const MOST_DIFFERENT: usize = 60;
+const MAX_DIFFERENT: usize = 60;
 
 /// Three steps with everything that a picture shows: a baseline, categories, modules, phases, a peak in the optimizer.
 fn recording() -> Arc<Recording> {
@@ -50,7 +50,7 @@ fn recording() -> Arc<Recording> {
     Arc::new(Recording::new("steps & <more>.snap", None, trace_from_text(&text).unwrap()))
 }
 
-fn drawn(recording: &Arc<Recording>, selection: Selection, look: TimelineLook, paper: Paper) -> Surface {
+fn drawn(recording: &Arc<Recording>, selection: Selection, look: TimelineStyle, paper: Paper) -> Surface {
     let view = SheetView::named("timeline").unwrap();
     let mut sheet = Sheet::new(Arc::clone(recording), selection, look, "");
     let mut surface = Surface::new(paper);
@@ -83,7 +83,7 @@ fn check(name: &str, image: &ColorImage) {
     };
     let different: Vec<bool> = image.pixels.iter().zip(&kept.pixels).map(differs).collect();
     let count = different.iter().filter(|differs| **differs).count();
-    if count > MOST_DIFFERENT {
+    if count > MAX_DIFFERENT {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         write(&folder.join(name), image);
         let marked = image.pixels.iter().zip(&different);
@@ -108,7 +108,7 @@ fn a_part_of_it_is_drawn_as_it_was_in_other_colours_and_order() {
     let x = selection.x_of_events(&recording.trace, 10..40);
     let y = selection.view().y.clone();
     selection.show(&recording, View { x, y });
-    let look = TimelineLook { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
+    let look = TimelineStyle { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
     let paper = Paper::new([480, 300], 0.75, Theme::Dark).unwrap();
     check("part-dark.png", &drawn(&recording, selection, look, paper).image());
 }

@@ -298,5 +298,5 @@ fn the_look_of_the_map_changes_by_its_buttons() {
     let chosen = harness.get_by_label_contains("0x20000000 · 20 MiB");
     assert_eq!(chosen.accesskit_node().toggled(), Some(Toggled::True));
     press(&mut harness, "Copy table");
-    assert_eq!(harness.state().actions, [Action::Tell("Copied 3 segments as CSV.".to_owned())]);
+    assert_eq!(harness.state().actions, [Action::ShowMessage("Copied 3 segments as CSV.".to_owned())]);
 }

@@ -10,10 +10,10 @@
 //!             what the real device answered ──▶ Device
 //! ```
 //!
-//! With [`Answers::AsRecorded`], the device answers as the real one did, and the replay must arrive at the recorded
+//! With [`DeviceModel::AsRecorded`], the device answers as the real one did, and the replay must arrive at the recorded
 //! segments and addresses; otherwise it reports the first [`Divergence`] and how far the two differ. With
-//! [`Answers::Modelled`], the device has a capacity, memory is released when the allocator decides so, and the replay
-//! ends when a request fails ([`Death`]).
+//! [`DeviceModel::Modelled`], the device has a capacity, memory is released when the allocator decides so, and the replay
+//! ends when a request fails ([`FailedReplayRequest`]).
 //!
 //! A recording that is not in memory is replayed as a [`Stream`] of its events.
 //!
@@ -52,7 +52,7 @@ use crate::AllocConfig;
 
 /// How the device of a replay answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
+pub enum DeviceModel {
     /// As recorded.
     AsRecorded,
     /// As a device on which this many bytes are free for this allocator; `None`: unlimited.
@@ -69,7 +69,7 @@ pub struct Plan<'a> {
     /// The settings used in the recording.
     pub recorded: AllocConfig,
     /// How the device answers.
-    pub answers: Answers,
+    pub answers: DeviceModel,
     /// Bytes of the whole device, including those used by other processes; `None` if unknown. The memory fraction
     /// refers to these.
     pub device_total: Option<u64>,
@@ -77,15 +77,15 @@ pub struct Plan<'a> {
     pub tie_break: TieBreak,
     /// Changes to each block, by its key, which in a trace is its row; `None`: no changes.
     pub overrides: Option<&'a [BlockOverride]>,
-    /// The numbers of releases that the program must have requested: [`Replay::emptied`] of the unchanged replay.
-    pub emptied: &'a [u64],
+    /// The numbers of releases that the program must have requested: [`Replay::cache_flushes`] of the unchanged replay.
+    pub cache_flushes: &'a [u64],
     /// Bytes that were available to the allocator during the recording, if known: releases before a request that
     /// exceeded them were the allocator's own.
     pub recorded_capacity: Option<u64>,
     /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses: for
     /// settings under which their addresses would differ.
     pub starts_anew: bool,
-    /// The order in which the device hands out addresses, with [`Answers::Modelled`] and a recording that begins before
+    /// The order in which the device hands out addresses, with [`DeviceModel::Modelled`] and a recording that begins before
     /// its first segment; `None`: each above all former ones.
     pub addresses: Option<AddressOrder>,
     /// The failed request that the replay is about and ends with; `None`: the replay runs to the end of the recording.
@@ -99,11 +99,11 @@ impl Plan<'_> {
             device,
             recorded: config.clone(),
             config,
-            answers: Answers::AsRecorded,
+            answers: DeviceModel::AsRecorded,
             device_total: None,
             tie_break,
             overrides: None,
-            emptied: &[],
+            cache_flushes: &[],
             recorded_capacity: None,
             starts_anew: false,
             addresses: None,
@@ -118,7 +118,7 @@ impl Plan<'_> {
 
 /// A request that failed: the program would have ended there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Death<E = EventId> {
+pub struct FailedReplayRequest<E = EventId> {
     /// The recorded event of the request.
     pub event: E,
     /// Requested bytes.
@@ -138,21 +138,21 @@ pub struct Replay {
     pub trace: Trace,
     /// The recorded event that each event of `trace` comes from; non-decreasing.
     pub source: Vec<EventId>,
-    /// Where the replay first differs from the recording; only with [`Answers::AsRecorded`].
+    /// Where the replay first differs from the recording; only with [`DeviceModel::AsRecorded`].
     pub divergence: Option<Divergence>,
     /// The largest difference in reserved bytes between recording and replay after any request; 0 with other answers.
     pub largest_difference: u64,
     /// Blocks whose address differs from the recorded one; 0 with other answers.
     pub placed_elsewhere: u64,
     /// The failed request at which the replay ends.
-    pub death: Option<Death>,
+    pub death: Option<FailedReplayRequest>,
     /// Requests that failed in the recording and succeed in the replay.
     pub rescued: Vec<EventId>,
     /// Times that the allocator released its whole cache for a request, as PyTorch counts `num_alloc_retries`.
     pub retries: u64,
     /// The number of the first release of each run of releases that the program must have requested, since without them the next
-    /// request would have been served from the cache; only with [`Answers::AsRecorded`].
-    pub emptied: Vec<u64>,
+    /// request would have been served from the cache; only with [`DeviceModel::AsRecorded`].
+    pub cache_flushes: Vec<u64>,
     /// The facts that the recording lacks, and what was assumed instead.
     pub assumptions: Vec<String>,
 }

@@ -12,12 +12,12 @@ use highwater_recorder::snapshots::{
 use super::driver::Call;
 use super::run::{At, Request};
 use super::start::{Private, Start};
-use super::{Answers, Plan};
+use super::{DeviceModel, Plan};
 use crate::{AllocConfig, Block};
 
 /// The stream and pools that a range of memory serves.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Home {
+pub(super) struct PoolAndStream {
     pub(super) stream: StreamId,
     pub(super) pool: Pool,
     pub(super) private: Private,
@@ -41,9 +41,9 @@ pub(super) struct Output<'a> {
     /// The recorded event that the last event so far comes from.
     last_source: At,
     /// The segments currently reserved, by address.
-    segments: HashMap<u64, Home>,
+    segments: HashMap<u64, PoolAndStream>,
     /// The stream and pools of the pages mapped at an address.
-    pages: BTreeMap<u64, Home>,
+    pages: BTreeMap<u64, PoolAndStream>,
     /// The attribute name and value with which events refer to their private pool.
     private_names: HashMap<(u64, u64), (StringId, StringId)>,
     /// Bytes reserved from the device.
@@ -108,7 +108,7 @@ impl<'a> Output<'a> {
         let mut state = StartingState { device: self.plan.device, ..StartingState::default() };
         for (range, role, private) in &start.segments {
             self.reserved += range.bytes;
-            let home = Home { stream: range.stream, pool: range.pool, private: *private };
+            let home = PoolAndStream { stream: range.stream, pool: range.pool, private: *private };
             if *role == SegmentRole::Mapping {
                 state.mappings.push(*range);
                 self.pages.insert(range.address, home);
@@ -168,7 +168,7 @@ impl<'a> Output<'a> {
     }
 
     /// Adds the event of a driver call that the allocator made for `home` while it handled event `at`.
-    pub(super) fn call(&mut self, at: At, call: Call, home: Home) {
+    pub(super) fn call(&mut self, at: At, call: Call, home: PoolAndStream) {
         let stack = at.stack;
         match call {
             Call::Reserve { address, bytes } => {
@@ -296,7 +296,7 @@ impl<'a> Output<'a> {
     }
 }
 
-fn range(address: u64, bytes: u64, home: Home) -> Range {
+fn range(address: u64, bytes: u64, home: PoolAndStream) -> Range {
     Range { address, bytes, stream: home.stream, pool: home.pool }
 }
 
@@ -317,7 +317,7 @@ fn change_settings(settings: &mut Vec<(String, String)>, config: &AllocConfig, r
 fn facts(trace: &Trace, plan: &Plan<'_>) -> DeviceFacts {
     let mut facts = trace.device_facts(plan.device).cloned().unwrap_or_default();
     facts.device = plan.device;
-    if let Answers::Modelled(capacity) = plan.answers {
+    if let DeviceModel::Modelled(capacity) = plan.answers {
         if plan.config != plan.recorded {
             change_settings(&mut facts.settings, &plan.config, &plan.recorded);
         }

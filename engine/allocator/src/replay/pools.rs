@@ -28,19 +28,20 @@ impl Pools {
         let mut pools = Self { driver, config, tie_break, allocators: Vec::new() };
         let mut blocks = Vec::new();
         let nothing = RestoredState::default();
-        let common = (None, start.planted.get(&None).unwrap_or(&nothing));
-        let private = start.planted.iter().filter(|(pool, _)| pool.is_some()).map(|(pool, planted)| (*pool, planted));
-        for (pool, planted) in std::iter::once(common).chain(private) {
+        let common = (None, start.restored.get(&None).unwrap_or(&nothing));
+        let private =
+            start.restored.iter().filter(|(pool, _)| pool.is_some()).map(|(pool, restored)| (*pool, restored));
+        for (pool, restored) in std::iter::once(common).chain(private) {
             let number = pools.allocators.len();
-            let handles = pools.add(pool, planted);
+            let handles = pools.add(pool, restored);
             blocks.extend(handles.into_iter().map(|(row, block)| (row, block, number)));
         }
         (pools, blocks)
     }
 
-    fn add(&mut self, pool: Private, planted: &RestoredState) -> Vec<(u32, Block)> {
+    fn add(&mut self, pool: Private, restored: &RestoredState) -> Vec<(u32, Block)> {
         let driver = Box::new(self.driver.clone());
-        let (allocator, blocks) = CachingAllocator::planted(driver, self.config.clone(), self.tie_break, planted);
+        let (allocator, blocks) = CachingAllocator::restored(driver, self.config.clone(), self.tie_break, restored);
         self.allocators.push((pool, allocator));
         blocks
     }

@@ -9,18 +9,18 @@ use highwater_recorder::snapshots::{OpId, ScopeId, StackId, Trace};
 
 use super::driver::{Call, ReplayDriver};
 use super::handles::Handles;
-use super::output::{Home, Output};
+use super::output::{Output, PoolAndStream};
 use super::pools::{Planted, Pools};
 use super::start::{Private, Start};
-use super::{Answers, Death, Difference, Divergence, Plan, Share};
+use super::{DeviceModel, Difference, Divergence, FailedReplayRequest, Plan, Share};
 use crate::{Block, OomReport};
 
 /// The first stream number that a replay uses for its own streams: not the value of any pointer.
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
 /// The maximum number of queues for waiting blocks.
-const MOST_QUEUES: usize = 64;
+const MAX_QUEUES: usize = 64;
 /// The same for blocks of which it is not known yet when they are free: each needs a queue of its own.
-const MOST_SINGLE_QUEUES: usize = 1024;
+const MAX_SINGLE_QUEUES: usize = 1024;
 
 /// Where an event is in the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,10 +120,10 @@ pub(super) struct Outcome {
     pub(super) divergence: Option<Divergence<u64>>,
     pub(super) largest_difference: u64,
     pub(super) placed_elsewhere: u64,
-    pub(super) death: Option<Death<u64>>,
+    pub(super) death: Option<FailedReplayRequest<u64>>,
     pub(super) rescued: Vec<u64>,
     pub(super) assumptions: Vec<String>,
-    pub(super) emptied: Vec<u64>,
+    pub(super) cache_flushes: Vec<u64>,
     /// Runs of releases assumed to be the allocator's own.
     pub(super) own_releases: u64,
     /// Runs of releases assumed to be the program's, without proof.
@@ -147,10 +147,10 @@ impl<'a> Run<'a> {
     ) -> (Self, Planted) {
         let addresses_from = addresses_end.clamp(0x10_0000_0000, 1 << 62);
         let driver = match plan.answers {
-            Answers::AsRecorded => {
+            DeviceModel::AsRecorded => {
                 ReplayDriver::following(plan.device_total, addresses_from, plan.config.large_segment_bytes())
             }
-            Answers::Modelled(bound) => {
+            DeviceModel::Modelled(bound) => {
                 let driver = ReplayDriver::of_size(bound, plan.device_total, addresses_from);
                 match plan.addresses {
                     None => driver,
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
             }
         };
         let settings = (plan.config.clone(), plan.tie_break);
-        let (pools, planted) = Pools::new(driver.clone(), settings, start);
+        let (pools, restored) = Pools::new(driver.clone(), settings, start);
         let run = Self {
             trace,
             plan,
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
             recorded_reserved: 0,
             replay: Outcome::default(),
         };
-        (run, planted)
+        (run, restored)
     }
 
     pub(super) fn assume(&mut self, start: &Start) {
@@ -237,7 +237,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn die(&mut self, request: &Request, report: &str) {
         let allocated = self.pools.all().map(|pool| pool.stats().allocated_bytes.all.current).sum();
-        self.replay.death = Some(Death {
+        self.replay.death = Some(FailedReplayRequest {
             event: request.event.number,
             requested: request.bytes,
             reserved: self.output.reserved,
@@ -248,19 +248,20 @@ impl<'a> Run<'a> {
 
     /// Adds the driver calls of a request to the output.
     pub(super) fn tell(&mut self, request: &Request, block: &Block) {
-        let home = Home { stream: block.stream(), pool: block.pool(), private: self.pools.private(request.pool) };
+        let home =
+            PoolAndStream { stream: block.stream(), pool: block.pool(), private: self.pools.private(request.pool) };
         self.tell_calls(request.event, home);
     }
 
     pub(super) fn tell_failed(&mut self, request: &Request) {
         let pool = self.plan.config.pool(request.bytes);
-        let home = Home { stream: request.stream, pool, private: self.pools.private(request.pool) };
+        let home = PoolAndStream { stream: request.stream, pool, private: self.pools.private(request.pool) };
         self.tell_calls(request.event, home);
     }
 
     /// Adds the logged driver calls to the output. Calls that are also in the recording are placed at their recorded
     /// events.
-    pub(super) fn tell_calls(&mut self, event: At, home: Home) {
+    pub(super) fn tell_calls(&mut self, event: At, home: PoolAndStream) {
         self.driver.take_log(&mut self.log);
         let follows = self.follows();
         let mut recorded = self.pending.iter().filter(|_| follows);
@@ -302,7 +303,7 @@ impl<'a> Run<'a> {
     /// Frees a block that waits for another stream until its recorded completion.
     pub(super) fn wait(&mut self, key: u64, completion: u64, block: Block, pool: usize) {
         // A queue completes in order, so a block joins one whose last completion is before its own.
-        let most = if completion == UNKNOWN { MOST_SINGLE_QUEUES } else { MOST_QUEUES };
+        let most = if completion == UNKNOWN { MAX_SINGLE_QUEUES } else { MAX_QUEUES };
         let joined = self.queues.range(..(completion.saturating_add(1), 0)).next_back().copied();
         let queue = match joined {
             Some((end, queue)) => {
@@ -344,7 +345,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn follows(&self) -> bool {
-        self.plan.answers == Answers::AsRecorded
+        self.plan.answers == DeviceModel::AsRecorded
     }
 }
 

@@ -4,7 +4,7 @@ use highwater_recorder::StreamId;
 
 use super::Difference;
 use super::driver::{Call, Misfit};
-use super::output::Home;
+use super::output::PoolAndStream;
 use super::run::{At, Pending, Request, Run};
 use crate::{AllocError, Block};
 
@@ -19,7 +19,7 @@ impl Run<'_> {
         if !obtains || self.are_asked_for() {
             self.settle_releases(request.event);
         } else if self.follows() && self.could_serve(request) {
-            self.replay.emptied.extend(self.first_release());
+            self.replay.cache_flushes.extend(self.first_release());
             self.settle_releases(request.event);
         } else if !self.follows() {
             self.settle_unknown(request.event);
@@ -122,7 +122,7 @@ impl Run<'_> {
         {
             self.diverge(event, misfit.into());
         }
-        let home = Home { stream: StreamId(0), pool: self.plan.config.pool(1), private: None };
+        let home = PoolAndStream { stream: StreamId(0), pool: self.plan.config.pool(1), private: None };
         self.tell_calls(event, home);
     }
 
@@ -174,10 +174,10 @@ impl Run<'_> {
         (served, if self.follows() { self.driver.end_expecting() } else { None })
     }
 
-    /// Returns whether the program itself emptied the cache, according to the unchanged replay or the call stacks of
+    /// Returns whether the program itself empties the cache, according to the unchanged replay or the call stacks of
     /// the pending releases.
     pub(super) fn are_asked_for(&self) -> bool {
-        if self.first_release().is_some_and(|first| self.plan.emptied.binary_search(&first).is_ok()) {
+        if self.first_release().is_some_and(|first| self.plan.cache_flushes.binary_search(&first).is_ok()) {
             return true;
         }
         let releases = self.pending.iter().filter(|pending| !pending.obtains());

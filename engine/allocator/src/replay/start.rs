@@ -20,7 +20,7 @@ const REACH: u64 = 1 << 40;
 #[derive(Debug, Default)]
 pub(super) struct Start {
     /// The state that each pool's allocator is restored from.
-    pub(super) planted: BTreeMap<Private, RestoredState>,
+    pub(super) restored: BTreeMap<Private, RestoredState>,
     /// The restored segments and runs of mapped pages.
     pub(super) segments: Vec<(Range, SegmentRole, Private)>,
     /// Blocks that have to be allocated instead of restored, each with its pool.
@@ -48,14 +48,14 @@ impl Start {
             let mut segment = RestoredSegment { range, blocks: Vec::new() };
             let mut free_from = range.address;
             while let Some(block) = blocks.next_if(|block| trace.blocks.address[block.0 as usize] < end) {
-                let fits = |planted: &RestoredBlock| {
-                    planted.address >= free_from && planted.allocated <= end.saturating_sub(planted.address)
+                let fits = |restored: &RestoredBlock| {
+                    restored.address >= free_from && restored.allocated <= end.saturating_sub(restored.address)
                 };
                 match planted_block(trace, plan, block).filter(fits) {
-                    Some(planted) if trace.blocks.stream[block.0 as usize] == range.stream => {
-                        free_from = planted.address + planted.allocated;
-                        segment.blocks.push(planted);
-                        start.blocks.push(planted);
+                    Some(restored) if trace.blocks.stream[block.0 as usize] == range.stream => {
+                        free_from = restored.address + restored.allocated;
+                        segment.blocks.push(restored);
+                        start.blocks.push(restored);
                     }
                     _ => start.homeless.push((block, private)),
                 }
@@ -64,7 +64,7 @@ impl Start {
             if role == SegmentRole::Mapping {
                 runs.entry((private, range.stream, range.pool)).or_default().push(segment);
             } else {
-                start.planted.entry(private).or_default().segments.push(segment);
+                start.restored.entry(private).or_default().segments.push(segment);
             }
         }
         start.homeless.extend(blocks.map(|block| (block, None)));
@@ -72,7 +72,7 @@ impl Start {
         for ((private, _, pool), runs) in runs {
             let page = page_bytes(&plan.config, pool);
             let reservations = reservations(runs, (reach + reach / 8).next_multiple_of(page.min(BOUNDLESS)));
-            start.planted.entry(private).or_default().reservations.extend(reservations);
+            start.restored.entry(private).or_default().reservations.extend(reservations);
         }
         start
     }
@@ -131,12 +131,12 @@ fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<Resto
     // For some blocks, only the rounded size is known.
     let requested = if requested == 0 { allocated } else { requested };
     let share = plan.block_override(u64::from(block.0)).share;
-    let mut planted = RestoredBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
+    let mut restored = RestoredBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
     if share != Share::WHOLE {
-        planted.requested = share.of(requested);
-        planted.allocated = plan.config.rounded(planted.requested);
+        restored.requested = share.of(requested);
+        restored.allocated = plan.config.rounded(restored.requested);
     }
-    (planted.allocated <= allocated).then_some(planted)
+    (restored.allocated <= allocated).then_some(restored)
 }
 
 /// Combines mapped runs, sorted by address, into reservations of `reach` bytes each, and merges adjacent runs.

@@ -13,7 +13,7 @@ use super::output::Output;
 use super::pools::Planted;
 use super::run::{At, Outcome, Recorded, Run, UNKNOWN};
 use super::start::Start;
-use super::{Death, Divergence, Plan};
+use super::{Divergence, FailedReplayRequest, Plan};
 
 /// What the replay of a stream needs to know before its first event.
 #[derive(Clone, Debug)]
@@ -63,13 +63,13 @@ pub struct Streamed {
     /// As [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
     pub placed_elsewhere: u64,
     /// As [`Replay::death`](super::Replay::death).
-    pub death: Option<Death<u64>>,
+    pub death: Option<FailedReplayRequest<u64>>,
     /// As [`Replay::rescued`](super::Replay::rescued).
     pub rescued: Vec<u64>,
     /// As [`Replay::retries`](super::Replay::retries).
     pub retries: u64,
-    /// As [`Replay::emptied`](super::Replay::emptied).
-    pub emptied: Vec<u64>,
+    /// As [`Replay::cache_flushes`](super::Replay::cache_flushes).
+    pub cache_flushes: Vec<u64>,
     /// As [`Replay::assumptions`](super::Replay::assumptions).
     pub assumptions: Vec<String>,
 }
@@ -81,12 +81,12 @@ impl<'a> Stream<'a> {
         let StreamStart { trace, keys, states, addresses_end } = start;
         let begun = Start::of(trace, plan);
         let output = Output::events((trace, keys), plan);
-        let (mut run, planted) = Run::new(trace, plan, &begun, (*addresses_end, output));
+        let (mut run, restored) = Run::new(trace, plan, &begun, (*addresses_end, output));
         let state = run.output.start(&begun).unwrap_or_default();
         let mut live = LiveState::default();
         states.iter().filter(|state| state.device == plan.device).for_each(|state| live.begin(state));
         let facts = run.output.device_facts();
-        (Self { run, start: Some((begun, planted)), live, last: None }, facts, state)
+        (Self { run, start: Some((begun, restored)), live, last: None }, facts, state)
     }
 
     /// The events of the replay that were not taken yet, in order.
@@ -109,8 +109,8 @@ impl<'a> Stream<'a> {
     }
 
     fn begin(&mut self, first: At) {
-        if let Some((start, planted)) = self.start.take() {
-            self.run.begin(&start, planted, first);
+        if let Some((start, restored)) = self.start.take() {
+            self.run.begin(&start, restored, first);
         }
     }
 
@@ -136,9 +136,26 @@ impl<'a> Stream<'a> {
     /// The result of an ended replay.
     pub fn finish(self) -> Streamed {
         let retries = self.run.retries();
-        let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } =
-            self.run.replay;
-        Streamed { divergence, largest_difference, placed_elsewhere, death, rescued, retries, emptied, assumptions }
+        let Outcome {
+            divergence,
+            largest_difference,
+            placed_elsewhere,
+            death,
+            rescued,
+            assumptions,
+            cache_flushes,
+            ..
+        } = self.run.replay;
+        Streamed {
+            divergence,
+            largest_difference,
+            placed_elsewhere,
+            death,
+            rescued,
+            retries,
+            cache_flushes,
+            assumptions,
+        }
     }
 }
 

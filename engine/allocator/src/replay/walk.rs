@@ -7,20 +7,20 @@ use highwater_recorder::snapshots::transition::Transition;
 use highwater_recorder::snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 
 use super::driver::{Call, Misfit};
-use super::output::{Home, Output};
+use super::output::{Output, PoolAndStream};
 use super::pools::Planted;
 use super::run::{At, Freed, Outcome, Pending, Recorded, Request, Run, UNKNOWN, endings};
 use super::start::Start;
-use super::{Before, Death, Divergence, Plan, Replay};
+use super::{Before, Divergence, FailedReplayRequest, Plan, Replay};
 use crate::AllocError;
 
 /// Replays all events, or those up to the request that fails.
 pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     let start = Start::of(trace, plan);
-    let (mut run, planted) = Run::new(trace, plan, &start, (addresses_end(trace), Output::trace(trace, plan)));
+    let (mut run, restored) = Run::new(trace, plan, &start, (addresses_end(trace), Output::trace(trace, plan)));
     run.endings = endings(trace, plan);
     run.output.start(&start);
-    run.begin(&start, planted, at(trace, EventId(0)));
+    run.begin(&start, restored, at(trace, EventId(0)));
     for event in trace.events.ids() {
         if run.replay.death.is_some() {
             break;
@@ -36,8 +36,9 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     run.end(trace.events.ids().next_back().map(|last| at(trace, last)));
     let retries = run.retries();
     let (trace, source) = run.output.finish();
-    let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } =
-        run.replay;
+    let Outcome {
+        divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, cache_flushes, ..
+    } = run.replay;
     let event = |number: u64| EventId::from_index(number as usize);
     Replay {
         trace,
@@ -45,7 +46,7 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
         divergence: divergence.map(Divergence::in_trace),
         largest_difference,
         placed_elsewhere,
-        death: death.map(|death| Death {
+        death: death.map(|death| FailedReplayRequest {
             event: event(death.event),
             requested: death.requested,
             reserved: death.reserved,
@@ -55,7 +56,7 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
         rescued: rescued.into_iter().map(event).collect(),
         retries,
         assumptions,
-        emptied,
+        cache_flushes,
     }
 }
 
@@ -102,12 +103,12 @@ pub fn addresses_end(trace: &Trace) -> u64 {
 
 impl Run<'_> {
     /// Begins right before the event at `first`.
-    pub(super) fn begin(&mut self, start: &Start, planted: Planted, first: At) {
+    pub(super) fn begin(&mut self, start: &Start, restored: Planted, first: At) {
         self.recorded_reserved = self.output.reserved;
         for (range, ..) in &start.segments {
             self.driver.hold(range.address, range.bytes);
         }
-        for (row, block, pool) in planted {
+        for (row, block, pool) in restored {
             self.handles.put(self.output.key(row), block, pool);
         }
         self.assume(start);
@@ -390,7 +391,7 @@ impl Run<'_> {
             // Only queries events of the replay's device, which cannot fail.
             drop(pool.process_events());
         }
-        let home = Home { stream: self.last_stream(), pool: self.plan.config.pool(1), private: None };
+        let home = PoolAndStream { stream: self.last_stream(), pool: self.plan.config.pool(1), private: None };
         self.tell_calls(event, home);
         true
     }

@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::{Arguments, Grid, Kernel};
 
-use super::attention_tiles::{MOST_WIDTH, Processors, Step, Tiles};
+use super::attention_tiles::{MAX_WIDTH, Processors, Step, Tiles};
 use super::launch::{Place, Queue, check_float, nest_words, reading, types, writing, writing_all};
 use crate::backend::kind::Mask;
 use crate::backend::nest::Nest;
@@ -22,9 +22,9 @@ const SUMS: &str = "attention_sums";
 /// Threads of a block of attention.
 const THREADS: u32 = 128;
 /// The most blocks of a launch.
-const MOST_BLOCKS: usize = i32::MAX as usize;
+const MAX_BLOCKS: usize = i32::MAX as usize;
 /// Kernels count heads and places in 32 bits, and go a tile beyond the last.
-const MOST_PLACES: usize = 1 << 31;
+const MAX_PLACES: usize = 1 << 31;
 
 /// Rows as kernels take them: `struct Rows` in attention.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -74,10 +74,10 @@ impl Sight {
     /// For these queries and keys. `is_wide` says that all rows begin at multiples of 16 bytes and have as many.
     fn new(query: View<'_>, key: View<'_>, size: AttentionSize, is_wide: bool) -> Result<Self> {
         let (q, k) = (query.layout.shape(), key.layout.shape());
-        if q[3] > MOST_WIDTH {
+        if q[3] > MAX_WIDTH {
             return Err(Error::shape(OP, q, "on a CUDA device heads are at most 256 wide"));
         }
-        if [q[1], q[2], k[2]].into_iter().any(|length| length > MOST_PLACES) {
+        if [q[1], q[2], k[2]].into_iter().any(|length| length > MAX_PLACES) {
             return Err(Error::shapes(OP, q, k, "on a CUDA device heads and lengths are at most 2³¹"));
         }
         Ok(Self {
@@ -139,8 +139,8 @@ impl Work {
     /// Gives it to the stream, with the arguments that its kernel takes before `sight`.
     fn start(&self, queue: &Queue<'_>, dtype: DType, sight: Sight, arguments: impl Fn() -> Arguments) -> Result<()> {
         let kernel = Kernel::new(self.tiles.file, self.step.kernel(), types(dtype));
-        for first in (0..self.shares).step_by(MOST_BLOCKS) {
-            let blocks = (self.shares - first).min(MOST_BLOCKS) as u32;
+        for first in (0..self.shares).step_by(MAX_BLOCKS) {
+            let blocks = (self.shares - first).min(MAX_BLOCKS) as u32;
             let grid = Grid { blocks: [blocks, 1, 1], threads: [THREADS, 1, 1], shared_bytes: self.tiles.shared_bytes };
             let sight = Sight { first_share: first as u64, ..sight };
             queue.launch(kernel, grid, &arguments().with(sight))?;

@@ -24,7 +24,7 @@ impl Step {
 }
 
 /// The widest rows that kernels take.
-pub(super) const MOST_WIDTH: usize = 256;
+pub(super) const MAX_WIDTH: usize = 256;
 
 /// A file of kernels for one padded width.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ const FILES: [File; 8] = [
     },
     File {
         name: "attention_256",
-        width: MOST_WIDTH,
+        width: MAX_WIDTH,
         is_large: false,
         halves: [Some([64, 32]), Some([32, 32]), Some([64, 32])],
         singles: [Some([32, 32]), Some([32, 16]), Some([32, 16])],
@@ -109,7 +109,7 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Those for rows of `width` numbers of `bytes` each, at most [`MOST_WIDTH`]. `heads` heads have `rows` rows each.
+    /// Those for rows of `width` numbers of `bytes` each, at most [`MAX_WIDTH`]. `heads` heads have `rows` rows each.
     /// None if no kernel does with the shared memory that a block of `device` has.
     pub(super) fn new(
         step: Step,

@@ -13,7 +13,7 @@ const FILE: &str = "batch_norm";
 const OP: &str = "batch_norm";
 
 /// Below so many bytes, lines of places are too short to be read one by one.
-const LEAST_LINE_BYTES: u64 = 32;
+const MIN_LINE_BYTES: u64 = 32;
 /// What the two passes over a piece should keep near a processor.
 const PIECE_BYTES: u64 = 32 << 10;
 /// Fewer numbers than this are not worth a piece of their own.
@@ -66,7 +66,7 @@ impl Cut {
         // Pieces keep two numbers each, and what follows them two more for each channel.
         let room = queue.workspace().1 / (2 * dtype.statistics().size() as u64);
         let room = room.saturating_sub(size.channels);
-        if size.places * size.bytes < LEAST_LINE_BYTES && size.channels * size.places <= room {
+        if size.places * size.bytes < MIN_LINE_BYTES && size.channels * size.places <= room {
             let columns = [size.batch, size.channels * size.places];
             return Self::Columns(Columns::with_room(queue, columns, dtype, places, room));
         }

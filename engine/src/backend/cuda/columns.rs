@@ -15,7 +15,7 @@ const ROWS_A_PART: u64 = 16;
 /// Blocks for each of a device's processors, if there are rows for them.
 const BLOCKS_A_PROCESSOR: u64 = 8;
 /// The most blocks along a grid's second axis.
-const MOST_PARTS: u64 = 65535;
+const MAX_PARTS: u64 = 65535;
 
 /// How the columns of a matrix are shared among blocks, as kernels that include columns.cuh do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Columns {
         let [rows, columns] = size;
         let tiles = columns.div_ceil(LANES * pack);
         let wanted = (u64::from(processors) * BLOCKS_A_PROCESSOR).div_ceil(tiles.max(1));
-        let most = rows.div_ceil(ROWS_A_PART).min(sums / columns.max(1)).min(MOST_PARTS);
+        let most = rows.div_ceil(ROWS_A_PART).min(sums / columns.max(1)).min(MAX_PARTS);
         Self { size, is_wide: pack > 1, parts: wanted.min(most).max(1), tiles }
     }
 

@@ -64,11 +64,11 @@ pub(super) fn most_blocks(queue: &Queue<'_>) -> u64 {
 /// For `lines` lines of `units` elements or packs, at most about `most` blocks. Where there is one line, all threads
 /// lie along it.
 pub(super) fn grid(units: u64, lines: u64, most: u64) -> Grid {
-    const MOST_ALONG_Y: u64 = 65_535;
+    const MAX_ALONG_Y: u64 = 65_535;
     let across = units.clamp(1, u64::from(THREADS)).next_power_of_two();
     let down = (u64::from(THREADS) / across).min(lines.clamp(1, u64::from(THREADS)).next_power_of_two());
     let along = units.div_ceil(across).min(most);
-    let over = lines.div_ceil(down).min((most / along.max(1)).clamp(1, MOST_ALONG_Y));
+    let over = lines.div_ceil(down).min((most / along.max(1)).clamp(1, MAX_ALONG_Y));
     Grid { blocks: [along as u32, over as u32, 1], threads: [across as u32, down as u32, 1], shared_bytes: 0 }
 }
 

@@ -17,7 +17,7 @@ const CHUNK: usize = 8192;
 const BEHIND_ALL: u64 = u32::MAX as u64;
 
 /// The most blocks of a launch.
-const MOST_CHUNKS: u64 = i32::MAX as u64;
+const MAX_CHUNKS: u64 = i32::MAX as u64;
 
 /// What a tensor's part in a launch is given by, operand by operand.
 #[derive(Clone, Copy)]
@@ -120,8 +120,8 @@ impl Work<'_> {
     /// The most chunks of a launch.
     fn most_chunks(&self, left: &Left) -> u64 {
         match self.common {
-            Common::Parts(..) => left.most.min(MOST_CHUNKS),
-            _ => MOST_CHUNKS,
+            Common::Parts(..) => left.most.min(MAX_CHUNKS),
+            _ => MAX_CHUNKS,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::error::Result;
 const FILE: &str = "unfold";
 const BLOCK: u64 = THREADS as u64;
 /// The most blocks along a grid's third axis.
-const MOST_DEPTH: usize = 65535;
+const MAX_DEPTH: usize = 65535;
 
 /// `struct Unfolded` in unfold.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -82,7 +82,7 @@ pub(crate) fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<(
     let mut grid = blocks(shape.count.div_ceil(across), shape.channels.div_ceil(BLOCK / across));
     if u64::from(grid.blocks[0]) * u64::from(grid.blocks[1]) < u64::from(queue.gpu().processors()) {
         // Few places and channels, as those of an image's patches: lines of the kernel are shared among blocks as well.
-        grid.blocks[2] = window.kernel[0].min(MOST_DEPTH) as u32;
+        grid.blocks[2] = window.kernel[0].min(MAX_DEPTH) as u32;
     }
     let arguments = Arguments::new()
         .with(to.address())

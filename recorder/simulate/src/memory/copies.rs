@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use super::is_on_device;
 use crate::abi::{SUCCESS, Status, functions, succeeds};
 use crate::answers::{self, Answer};
-use crate::contents::{self, MOST_BYTES};
+use crate::contents::{self, MAX_BYTES};
 use crate::notes::{self, Kind};
 
 /// Copies `bytes` from one place to another, each on the host or on a device.
@@ -21,12 +21,12 @@ fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Status {
             None => contents::forget(to.addr(), bytes),
         },
         // Large copies read nothing, so that memory which nothing has been written to stays without pages.
-        (true, false) if bytes > MOST_BYTES => contents::forget(to.addr(), bytes),
+        (true, false) if bytes > MAX_BYTES => contents::forget(to.addr(), bytes),
         // SAFETY: the caller's memory, which it has copied from.
         (true, false) => contents::written(to.addr(), unsafe { std::slice::from_raw_parts(from, bytes) }),
         (false, true) => {
             let known = contents::read(from.addr(), bytes).map(|bytes| Answer { bytes, is_known: true });
-            let answer = known.or_else(|| if bytes <= MOST_BYTES { answers::next(bytes) } else { None });
+            let answer = known.or_else(|| if bytes <= MAX_BYTES { answers::next(bytes) } else { None });
             // SAFETY: the caller's memory, which it has copied to.
             unsafe {
                 match &answer {
@@ -35,7 +35,7 @@ fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Status {
                 }
             }
             if !answer.is_some_and(|answer| answer.is_known) {
-                notes::note(Kind::UnknownValue, if bytes <= MOST_BYTES { "small" } else { "large" });
+                notes::note(Kind::UnknownValue, if bytes <= MAX_BYTES { "small" } else { "large" });
             }
         }
         // SAFETY: both are the caller's memory; they may overlap.
@@ -46,7 +46,7 @@ fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Status {
 
 fn fill(to: *mut u8, value: u8, bytes: usize) -> Status {
     if is_on_device(to.addr()) {
-        if bytes <= MOST_BYTES {
+        if bytes <= MAX_BYTES {
             contents::written(to.addr(), &vec![value; bytes]);
         } else {
             contents::forget(to.addr(), bytes);

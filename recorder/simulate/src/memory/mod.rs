@@ -5,7 +5,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 use crate::addresses::{self, Addresses, PAGE_BYTES};
-use crate::settings::{MOST_DEVICES, settings};
+use crate::settings::{MAX_DEVICES, settings};
 
 mod blocks;
 mod pages;
@@ -32,12 +32,12 @@ struct Range {
 struct Memory {
     addresses: Option<Addresses>,
     ranges: BTreeMap<usize, Range>,
-    used_bytes: [u64; MOST_DEVICES],
+    used_bytes: [u64; MAX_DEVICES],
 }
 
 static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
     let addresses = addresses::reserve(settings().addresses);
-    Mutex::new(Memory { addresses, ranges: BTreeMap::new(), used_bytes: [0; MOST_DEVICES] })
+    Mutex::new(Memory { addresses, ranges: BTreeMap::new(), used_bytes: [0; MAX_DEVICES] })
 });
 
 fn memory() -> MutexGuard<'static, Memory> {

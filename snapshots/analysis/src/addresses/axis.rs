@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::extents::{AddressIndex, Home};
+use super::extents::{AddressIndex, PoolAndStream};
 use super::map::span_of;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
@@ -18,7 +18,7 @@ pub struct Lane {
     /// Its start on the axis, in bytes.
     pub start: u64,
     /// The pool and stream of its first segment; `None` for blocks outside all recorded segments.
-    pub home: Option<Home>,
+    pub home: Option<PoolAndStream>,
 }
 
 impl Lane {
@@ -48,7 +48,7 @@ impl LaneAxis {
         for extent in index.extents() {
             claimed.claim(extent.addresses.clone(), Some(extent.home));
         }
-        for addresses in homeless(trace, index, &claimed) {
+        for addresses in unplaced(trace, index, &claimed) {
             claimed.claim(addresses, None);
         }
         let mut lanes: Vec<Lane> = Vec::new();
@@ -104,12 +104,12 @@ impl LaneAxis {
 /// Assigned ranges by start address: the end and the home.
 #[derive(Default)]
 struct Claimed {
-    ranges: BTreeMap<u64, (u64, Option<Home>)>,
+    ranges: BTreeMap<u64, (u64, Option<PoolAndStream>)>,
 }
 
 impl Claimed {
     /// Assigns the unassigned parts of `addresses` to `home`.
-    fn claim(&mut self, addresses: Range<u64>, home: Option<Home>) {
+    fn claim(&mut self, addresses: Range<u64>, home: Option<PoolAndStream>) {
         let mut from = addresses.start;
         let before = self.ranges.range(..=addresses.start).next_back().map(|(_, (end, _))| *end);
         from = from.max(before.unwrap_or(0));
@@ -128,7 +128,7 @@ impl Claimed {
 }
 
 /// The ranges of blocks outside all segments, merged where they touch.
-fn homeless(trace: &Trace, index: &AddressIndex, claimed: &Claimed) -> Vec<Range<u64>> {
+fn unplaced(trace: &Trace, index: &AddressIndex, claimed: &Claimed) -> Vec<Range<u64>> {
     let mut known: Vec<Range<u64>> = Vec::new();
     for (&start, &(end, _)) in &claimed.ranges {
         match known.last_mut().filter(|last| last.end == start) {

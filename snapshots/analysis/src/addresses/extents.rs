@@ -18,7 +18,7 @@ pub struct Extent {
     /// The moments; up to the largest number if it is still reserved at the end.
     pub moments: Range<usize>,
     /// The pool and stream it serves.
-    pub home: Home,
+    pub home: PoolAndStream,
     /// The row of the trace's segments that reserved it.
     pub row: SegmentId,
     /// The expandable segment that it is a mapped part of, as a row of [`AddressIndex::growing`].
@@ -34,7 +34,7 @@ impl Extent {
 
 /// The pool and stream that a segment serves. Ordered as in the view: private pools after the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Home {
+pub struct PoolAndStream {
     /// The private pool (of a captured graph, or of the program), by PyTorch's number; `None` for the shared pools.
     pub private: Option<(u64, u64)>,
     /// The pool for small or large requests.
@@ -43,7 +43,7 @@ pub struct Home {
     pub stream: StreamId,
 }
 
-impl Home {
+impl PoolAndStream {
     /// Formats it: `large pool, stream 0`, `small pool 0.1, stream 7`.
     pub fn text(&self) -> String {
         format!("{}, stream {}", self.pool_text(), self.stream.0)
@@ -125,7 +125,7 @@ pub(crate) struct Change {
 /// A range that was obtained.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Obtained {
-    pub(crate) home: Home,
+    pub(crate) home: PoolAndStream,
     /// Its row in the table of segments.
     pub(crate) row: SegmentId,
     /// Whether it is mapped into an expandable segment.
@@ -144,7 +144,7 @@ pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
         let moment = segments.alloc[row].index().map_or(0, |event| event + 1);
         let (range, role) = (segments.range[row], segments.role[row]);
         let obtained = || {
-            let home = Home { private: private_pool(trace, id), pool: range.pool, stream: range.stream };
+            let home = PoolAndStream { private: private_pool(trace, id), pool: range.pool, stream: range.stream };
             Obtained { home, row: id, is_mapping: role == SegmentRole::Mapping }
         };
         let addresses = range.address..range.address.saturating_add(range.bytes);
@@ -163,8 +163,8 @@ pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
     let mut walk = Walk { held: BTreeMap::new(), extents: Vec::new() };
     for Change { moment, addresses, obtained } in changes {
         match obtained {
-            Some(obtained) => walk.obtain(addresses, obtained, moment),
-            None => walk.give_back(&addresses, moment),
+            Some(obtained) => walk.reserve(addresses, obtained, moment),
+            None => walk.release(&addresses, moment),
         }
     }
     walk.finish()
@@ -188,12 +188,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn obtain(&mut self, addresses: Range<u64>, obtained: Obtained, moment: usize) {
+    fn reserve(&mut self, addresses: Range<u64>, obtained: Obtained, moment: usize) {
         if addresses.is_empty() {
             return;
         }
         // An overlap can only mean that a release is missing.
-        self.give_back(&addresses, moment);
+        self.release(&addresses, moment);
         let Obtained { home, row, is_mapping } = obtained;
         // The expandable segment is determined once all mappings are known.
         let growing = is_mapping.then_some(u32::MAX);
@@ -201,7 +201,7 @@ impl Walk {
         self.held.insert(extent.addresses.start, extent);
     }
 
-    fn give_back(&mut self, gone: &Range<u64>, moment: usize) {
+    fn release(&mut self, gone: &Range<u64>, moment: usize) {
         while let Some((&start, held)) = self.held.range(..gone.end).next_back() {
             if held.addresses.end <= gone.start {
                 break;
@@ -233,11 +233,11 @@ impl Walk {
 
 /// Merges mapped ranges that were ever adjacent for one home, and assigns each its expandable segment.
 fn growing_of(extents: &mut [Extent]) -> Vec<Growing> {
-    let mut homes: HashMap<Home, Vec<usize>> = HashMap::new();
+    let mut homes: HashMap<PoolAndStream, Vec<usize>> = HashMap::new();
     for (row, extent) in extents.iter().enumerate().filter(|(_, extent)| extent.growing.is_some()) {
         homes.entry(extent.home).or_default().push(row);
     }
-    let mut homes: Vec<(Home, Vec<usize>)> = homes.into_iter().collect();
+    let mut homes: Vec<(PoolAndStream, Vec<usize>)> = homes.into_iter().collect();
     homes.sort_by_key(|(home, _)| *home);
     let mut growing: Vec<Growing> = Vec::new();
     for (_, mut rows) in homes {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::eviction_window::{EvictionWindow, eviction_window};
-use super::extents::{AddressIndex, Home};
+use super::extents::{AddressIndex, PoolAndStream};
 use super::map::{AddressMap, Content, HeldSegment};
 use super::release::{Release, release};
 use crate::capacity::{Capacity, is_limited, obtained};
@@ -61,14 +61,14 @@ impl Verdict {
 
 /// Live blocks to free so that a request fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayOut<'a> {
+pub enum EvictionSet<'a> {
     /// Neighbouring blocks in one segment, whose range would become free.
     Range(&'a EvictionWindow),
     /// Blocks that keep whole segments or pages from being released to the driver.
     Segments(&'a Release),
 }
 
-impl WayOut<'_> {
+impl EvictionSet<'_> {
     /// The live blocks, by address.
     pub fn blocks(&self) -> &[BlockId] {
         match self {
@@ -123,7 +123,7 @@ pub struct Hole {
     /// Size in bytes.
     pub bytes: u64,
     /// The pool and stream it belongs to.
-    pub home: Home,
+    pub home: PoolAndStream,
 }
 
 /// An out-of-memory event and the sizes around it, in bytes.
@@ -174,7 +174,7 @@ pub struct FailedRequest {
     /// Free in all other segments.
     pub free_elsewhere: u64,
     /// The pools and streams that have segments, in order.
-    pub homes: Vec<Home>,
+    pub homes: Vec<PoolAndStream>,
     /// The largest free ranges of that pool, on any stream, largest first.
     pub holes: Vec<Hole>,
     /// The cause that the sizes suggest; not proven.
@@ -207,7 +207,7 @@ impl FailedRequest {
         let rounded = if is_caching { rules.round(oom.requested) } else { oom.requested };
         let pool = rules.pool(rounded);
         let stream = oom.stream.or_else(|| stream_before(trace, index, row));
-        let homes: BTreeSet<Home> = map.segments.iter().map(|segment| segment.home).collect();
+        let homes: BTreeSet<PoolAndStream> = map.segments.iter().map(|segment| segment.home).collect();
         let mut holes: Vec<Hole> = holes(&map).filter(|hole| hole.home.pool == pool).collect();
         holes.sort_by_key(|hole| (std::cmp::Reverse(hole.bytes), hole.address));
         let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
@@ -269,19 +269,19 @@ impl FailedRequest {
     }
 
     /// The smaller of the two sets of live blocks to free; `None` if no set of blocks is enough.
-    pub fn way_out(&self) -> Option<WayOut<'_>> {
-        let range = self.eviction_window.as_ref().map(WayOut::Range);
-        let segments = self.release.as_ref().map(WayOut::Segments);
-        range.into_iter().chain(segments).min_by_key(WayOut::bytes)
+    pub fn way_out(&self) -> Option<EvictionSet<'_>> {
+        let range = self.eviction_window.as_ref().map(EvictionSet::Range);
+        let segments = self.release.as_ref().map(EvictionSet::Segments);
+        range.into_iter().chain(segments).min_by_key(EvictionSet::bytes)
     }
 
     /// The pools and streams of free ranges and segments that cannot serve the request, each once.
-    pub fn other_homes(&self) -> Vec<Home> {
+    pub fn other_homes(&self) -> Vec<PoolAndStream> {
         self.homes.iter().filter(|home| !self.is_home(home)).copied().collect()
     }
 
     /// Whether `home` can serve the request.
-    fn is_home(&self, home: &Home) -> bool {
+    fn is_home(&self, home: &PoolAndStream) -> bool {
         let is_stream = self.stream.is_none_or(|stream| home.stream == stream);
         home.private.is_none() && home.pool == self.pool && is_stream
     }

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::extents::Home;
+use super::extents::PoolAndStream;
 use super::map::{AddressMap, Content, Piece, Usage};
 use crate::metric::Totals;
 use highwater_snapshots::alloc_rules::AllocRules;
 
 /// The segments of one pool and stream, and the requests they could serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Room {
+pub struct PoolFit {
     /// The pool and stream.
-    pub home: Home,
+    pub home: PoolAndStream,
     /// Number of segments.
     pub segments: u64,
     /// How their bytes are used.
@@ -28,15 +28,15 @@ pub struct Room {
 }
 
 /// The rooms of `map`, in the order of their homes. `driver_free` is the driver's free memory, in bytes.
-pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> Vec<Room> {
-    let mut rooms: BTreeMap<Home, Room> = BTreeMap::new();
+pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> Vec<PoolFit> {
+    let mut rooms: BTreeMap<PoolAndStream, PoolFit> = BTreeMap::new();
     // Before it fails, the allocator releases entirely free segments to the driver.
     let returnable: u64 =
         map.segments.iter().filter(|segment| segment.is_returnable()).map(|segment| segment.usage.free).sum();
     let available = driver_free.map(|free| free.saturating_add(returnable));
     for segment in &map.segments {
         let home = segment.home;
-        let room = rooms.entry(home).or_insert_with(|| Room {
+        let room = rooms.entry(home).or_insert_with(|| PoolFit {
             home,
             segments: 0,
             usage: Usage::default(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use highwater_snapshots::ids::{BlockId, SegmentId};
 use highwater_snapshots::trace::Trace;
 
-use super::extents::{AddressIndex, Extent, Home};
+use super::extents::{AddressIndex, Extent, PoolAndStream};
 use crate::live::LiveIndex;
 use crate::metric::{Metric, Totals};
 use crate::series::Series;
@@ -128,7 +128,7 @@ pub struct HeldSegment {
     /// From its first to its last address, including an expandable segment's unmapped parts.
     pub addresses: Range<u64>,
     /// The pool and stream that it serves.
-    pub home: Home,
+    pub home: PoolAndStream,
     /// Whether it is mapped page by page.
     pub is_expandable: bool,
     /// The row of the trace's segments for it, or for its first part.
@@ -148,7 +148,7 @@ impl HeldSegment {
 
 /// A block that could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stray {
+pub struct UnplacedBlock {
     /// The block.
     pub block: BlockId,
     /// Its bytes after rounding.
@@ -156,12 +156,12 @@ pub struct Stray {
     /// Whether it waits for a stream.
     pub is_waiting: bool,
     /// Why it could not be placed.
-    pub why: Astray,
+    pub why: UnplacedReason,
 }
 
 /// Why a block could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Astray {
+pub enum UnplacedReason {
     /// It is outside all recorded segments, or only partly inside one.
     Outside,
     /// A younger block has the same address: its free was not recorded.
@@ -183,7 +183,7 @@ pub struct AddressMap {
     /// The pieces of all segments, by address.
     pub pieces: Vec<Piece>,
     /// Blocks that could not be placed, by address.
-    pub strays: Vec<Stray>,
+    pub strays: Vec<UnplacedBlock>,
     /// How the bytes of all segments are used.
     pub usage: Usage,
 }
@@ -250,7 +250,7 @@ impl AddressMap {
                 run += 1;
             }
             if !runs.get(run).is_some_and(|run| run.start <= span.start && span.end <= run.end) {
-                self.stray(trace, id, Astray::Outside);
+                self.stray(trace, id, UnplacedReason::Outside);
                 continue;
             }
             let mut is_younger = true;
@@ -261,20 +261,20 @@ impl AddressMap {
                 is_younger = id > former;
                 if is_younger {
                     placed.pop();
-                    self.stray(trace, former, Astray::Covered);
+                    self.stray(trace, former, UnplacedReason::Covered);
                 }
             }
             match is_younger {
                 true => placed.push(id),
-                false => self.stray(trace, id, Astray::Covered),
+                false => self.stray(trace, id, UnplacedReason::Covered),
             }
         }
         placed
     }
 
-    fn stray(&mut self, trace: &Trace, block: BlockId, why: Astray) {
+    fn stray(&mut self, trace: &Trace, block: BlockId, why: UnplacedReason) {
         let is_waiting = is_waiting(trace, block, self.moment);
-        self.strays.push(Stray { block, bytes: trace.blocks.allocated[block.0 as usize], is_waiting, why });
+        self.strays.push(UnplacedBlock { block, bytes: trace.blocks.allocated[block.0 as usize], is_waiting, why });
     }
 
     /// Creates the segments of `held`, each with its pieces.

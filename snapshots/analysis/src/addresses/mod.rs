@@ -14,11 +14,11 @@ pub mod lanes;
 
 pub use axis::{Lane, LaneAxis};
 pub use eviction_window::EvictionWindow;
-pub use extents::{AddressIndex, Extent, Home};
-pub use failed_request::{FailedRequest, Hole, Verdict, WayOut};
-pub use fit::{Room, rooms};
+pub use extents::{AddressIndex, Extent, PoolAndStream};
+pub use failed_request::{EvictionSet, FailedRequest, Hole, Verdict};
+pub use fit::{PoolFit, rooms};
 pub use lanes::{LaneRaster, LaneWindow};
-pub use map::{AddressMap, Astray, Content, HeldSegment, Piece, Stray, Usage};
+pub use map::{AddressMap, Content, HeldSegment, Piece, UnplacedBlock, UnplacedReason, Usage};
 pub use release::Release;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
 /// Maximum size of the table; beyond it, the result need not be the smallest.
-const MOST_STEPS: u64 = 1 << 26;
+const MAX_STEPS: u64 = 1 << 26;
 
 /// Live blocks that keep segments or pages from being released to the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -178,7 +178,7 @@ impl Cells {
     fn cheapest(&self, short: u64) -> Option<Vec<usize>> {
         let unit = self.rows.iter().fold(0, |unit, cell| greatest_common_divisor(unit, cell.gain)).max(1);
         let needed = short.div_ceil(unit);
-        let table = needed.checked_add(1)?.checked_mul(self.rows.len() as u64).filter(|steps| *steps <= MOST_STEPS)?;
+        let table = needed.checked_add(1)?.checked_mul(self.rows.len() as u64).filter(|steps| *steps <= MAX_STEPS)?;
         let width = usize::try_from(needed + 1).ok()?;
         // Whether the row is taken, by row, by units still needed, and by whether the previous row was taken.
         let mut is_taken = vec![[0_u64; 2]; usize::try_from(table.div_ceil(64)).ok()?];

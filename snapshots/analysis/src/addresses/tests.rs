@@ -263,7 +263,7 @@ fn mapped_ranges_are_one_segment_with_what_is_not_mapped_between_them() {
     assert_eq!(asked.map(9).usage.held(), asked.map(9).totals.reserved);
     let gone = asked.end();
     assert!(gone.segments.is_empty(), "nothing of it is mapped");
-    assert_eq!((gone.strays.len(), gone.strays[0].why), (1, Astray::Outside), "but its block was never freed");
+    assert_eq!((gone.strays.len(), gone.strays[0].why), (1, UnplacedReason::Outside), "but its block was never freed");
     check_sums(&gone);
 }
 
@@ -284,7 +284,10 @@ fn blocks_without_a_place_are_listed_and_not_dropped() {
     let asked = Asked::of(text, &[1000, 0, 20, 60, 50]);
     let map = asked.end();
     let why: Vec<_> = map.strays.iter().map(|stray| (stray.block.0, stray.why, stray.is_waiting)).collect();
-    assert_eq!(why, [(1, Astray::Covered, false), (3, Astray::Outside, false), (0, Astray::Outside, true)]);
+    assert_eq!(
+        why,
+        [(1, UnplacedReason::Covered, false), (3, UnplacedReason::Outside, false), (0, UnplacedReason::Outside, true)]
+    );
     assert_eq!(words(&map), ["free 20, b2 30, w4 10, free 40"]);
     check_sums(&map);
 }

@@ -8,7 +8,7 @@
 
 mod window;
 mod lines;
-mod pile;
+mod block_stack;
 mod walker;
 
 use std::ops::Range;

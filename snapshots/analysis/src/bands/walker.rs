@@ -4,7 +4,7 @@ use crate::{LiveIndex, Metric};
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
-use super::pile::{Brush, Pile, Piled};
+use super::block_stack::{BlockStack, ColumnPainter, StackedBlock};
 use super::{Bands, Cost, HIDDEN, of_blocks, size_of};
 
 /// The stack at successive moments, from left to right.
@@ -17,7 +17,7 @@ pub(super) struct Walker<'a> {
     live: &'a LiveIndex,
     metric: Metric,
     /// By rank.
-    piles: Vec<Pile>,
+    piles: Vec<BlockStack>,
     /// The moment of the piles; `None` before the first.
     moment: Option<usize>,
     /// If set, only blocks below this one are tracked.
@@ -27,7 +27,7 @@ pub(super) struct Walker<'a> {
 
 impl<'a> Walker<'a> {
     pub(super) fn new(bands: &'a Bands, trace: &'a Trace, live: &'a LiveIndex, metric: Metric) -> Self {
-        let piles = vec![Pile::default(); bands.rank_count()];
+        let piles = vec![BlockStack::default(); bands.rank_count()];
         let metric = of_blocks(metric);
         Self { bands, trace, live, metric, piles, moment: None, below: None, cost: Cost::default() }
     }
@@ -44,7 +44,7 @@ impl<'a> Walker<'a> {
 
     /// The sum of all blocks.
     pub(super) fn bytes(&self) -> u64 {
-        self.piles.iter().map(Pile::bytes).sum()
+        self.piles.iter().map(BlockStack::bytes).sum()
     }
 
     /// Moves the stack to `moment`.
@@ -58,7 +58,7 @@ impl<'a> Walker<'a> {
                 let looked_at: u64 = self.piles.iter_mut().map(|pile| pile.drop_ended(moment as u32)).sum();
                 self.cost.visits += looked_at;
             }
-            None => self.piles.fill(Pile::default()),
+            None => self.piles.fill(BlockStack::default()),
         }
         let (bands, trace, metric, below) = (self.bands, self.trace, self.metric, self.below);
         let ends = if metric == Metric::Active { &trace.blocks.free_completed } else { &trace.blocks.free_requested };
@@ -68,7 +68,7 @@ impl<'a> Walker<'a> {
             let bytes = size_of(trace, metric, row);
             let is_shown = bytes > 0 && bands.rank(block) != HIDDEN;
             if is_shown && below.is_none_or(|below| bands.key(block) < bands.key(below)) {
-                piles[usize::from(bands.rank(block))].push(Piled { row: block.0, end: ends[row].0, bytes });
+                piles[usize::from(bands.rank(block))].push(StackedBlock { row: block.0, end: ends[row].0, bytes });
                 added += 1;
             }
         });
@@ -79,19 +79,19 @@ impl<'a> Walker<'a> {
     /// Fills a column from the bottom up; `bytes_at` has the byte at each pixel's centre. Pixels unchanged since
     /// `former`, the column painted last, are copied.
     pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
-        let (mut steady, mut is_steady) = (0, true);
+        let (mut unchanged_bytes, mut is_steady) = (0, true);
         for pile in &mut self.piles {
             // A pile that changed shifts those above it.
             let (same, is_same) = pile.take_steady();
-            steady += if is_steady { same } else { 0 };
+            unchanged_bytes += if is_steady { same } else { 0 };
             is_steady &= is_same;
         }
         let mut y = 0;
         if let Some(former) = former {
-            y = bytes_at.partition_point(|byte| *byte < steady);
+            y = bytes_at.partition_point(|byte| *byte < unchanged_bytes);
             pixels[..y].copy_from_slice(&former[..y]);
         }
-        let mut brush = Brush::new(bytes_at, pixels, y);
+        let mut brush = ColumnPainter::new(bytes_at, pixels, y);
         for pile in &self.piles {
             self.cost.visits += pile.paint(&mut brush);
         }

@@ -4,7 +4,7 @@ use crate::group_key::{GroupKey, layer_pattern};
 use highwater_snapshots::trace::Trace;
 
 /// Quarters of the total that a place must have to count as the main one.
-const MOST_PARTS: i128 = 3;
+const MAX_PARTS: i128 = 3;
 
 /// The keys for finding a cause: category, then the module (or the line of code if the recording names no modules),
 /// then the operation.
@@ -85,7 +85,7 @@ fn descend(entries: &[&Entry], mut place: Vec<String>, whole: i128) -> Vec<Strin
 }
 
 fn is_most(part: i128, whole: i128) -> bool {
-    part > 0 && part * 4 >= whole * MOST_PARTS
+    part > 0 && part * 4 >= whole * MAX_PARTS
 }
 
 /// The part of the path at `depth` that grew most, with names normalized by `name`.

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::unite::Unite;
+use super::key_aligner::KeyAligner;
 use super::{Asked, DiffQuery, blocks_at};
 use crate::between::bytes_of;
-use crate::coder::Coder;
 use crate::group_key::GroupKey;
+use crate::key_encoder::KeyEncoder;
 use crate::peak::Moment;
 use highwater_snapshots::ids::{BlockId, EventId};
 
@@ -38,7 +38,7 @@ pub struct LoneBlock {
 /// size are left out in pairs. B's bytes minus A's are the part of the difference between the moments that is in
 /// blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LoneBlocks {
+pub struct UnmatchedBlocks {
     /// The listed blocks, largest first.
     pub blocks: Vec<LoneBlock>,
     /// Number of blocks on each side, listed or not.
@@ -47,12 +47,12 @@ pub struct LoneBlocks {
     pub bytes: [u64; 2],
 }
 
-impl LoneBlocks {
+impl UnmatchedBlocks {
     /// Compares the blocks at two moments of the same metric that pass the query's filter, and lists the `top` largest.
     pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &DiffQuery<'_>, top: usize) -> Self {
         let metric = moments[0].metric;
         let found = [0, 1].map(|side| blocks_at(sides[side], &moments[side], query.filter).blocks);
-        let mut unite = Unite::of(sides.map(|asked| asked.trace), [&found[0], &found[1]], &SAME_BY);
+        let mut unite = KeyAligner::of(sides.map(|asked| asked.trace), [&found[0], &found[1]], &SAME_BY);
         let mut alike: HashMap<Vec<u64>, [Vec<BlockId>; 2]> = HashMap::new();
         let mut code = Vec::with_capacity(SAME_BY.len() + 1);
         for side in [0, 1] {
@@ -79,7 +79,7 @@ impl LoneBlocks {
         }
         lone.sort_unstable_by_key(|(bytes, side, id)| (std::cmp::Reverse(*bytes), *side, *id));
         lone.truncate(top);
-        let mut coders = sides.map(|asked| Coder::new(asked.trace));
+        let mut coders = sides.map(|asked| KeyEncoder::new(asked.trace));
         all.blocks = lone
             .into_iter()
             .map(|(bytes, side, id)| {

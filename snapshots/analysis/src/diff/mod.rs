@@ -4,7 +4,7 @@
 mod function;
 mod paths;
 mod pairs;
-mod unite;
+mod key_aligner;
 mod settings;
 mod steps;
 mod blocks;
@@ -18,7 +18,7 @@ use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
-use super::beside::{Beside, beside_blocks};
+use super::beside::{Beside, non_block_bytes};
 use super::between::bytes_of;
 use super::filter::Filter;
 use super::group_key::GroupKey;
@@ -30,13 +30,13 @@ use super::series::Series;
 use super::siblings::{Merged, Siblings, merge, module_at};
 use super::source::Source;
 
-pub use blocks::{LoneBlock, LoneBlocks};
+pub use blocks::{LoneBlock, UnmatchedBlocks};
 pub use comparison::Comparison;
 pub use settings::{Setting, settings};
 pub use steps::{PhasePair, paired_steps, phase_pairs};
 pub use tree::{DiffNode, DiffTree, StackText};
 
-use unite::Unite;
+use key_aligner::KeyAligner;
 
 /// A recording with the indexes for queries about one of its devices.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ pub struct DiffQuery<'a> {
 /// How the two sides of a group were matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Likeness {
+pub enum MatchKind {
     /// All key values are equal.
     #[default]
     Equal,
@@ -75,7 +75,7 @@ pub enum Likeness {
     Alike,
 }
 
-impl Likeness {
+impl MatchKind {
     /// A short name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -149,7 +149,7 @@ pub struct DiffGroup {
     /// Number of blocks in B.
     pub b_blocks: u64,
     /// How the two sides were matched.
-    pub likeness: Likeness,
+    pub likeness: MatchKind,
     /// The key values of each of the equal modules that are one group; empty if it is of one.
     pub members: Vec<Vec<String>>,
 }
@@ -196,7 +196,7 @@ impl Diff {
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
         let [first, second] = sides;
         let (of_a, of_b) = rayon::join(|| blocks_at(first, &a, query.filter), || blocks_at(second, &b, query.filter));
-        let mut unite = Unite::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
+        let mut unite = KeyAligner::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
         let mut sums: HashMap<Vec<u64>, Sums> = HashMap::new();
         let mut code = Vec::with_capacity(query.keys.len());
         for (side, (asked, found)) in [(first, &of_a), (second, &of_b)].into_iter().enumerate() {
@@ -311,7 +311,7 @@ fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
         blocks.retain(|&id| matcher.matches(id));
         return Found { blocks, beside: Vec::new() };
     }
-    let (is_split, beside) = beside_blocks(trace, (series, live), moment.metric, moment.position());
+    let (is_split, beside) = non_block_bytes(trace, (series, live), moment.metric, moment.position());
     if !is_split {
         blocks.clear();
     }

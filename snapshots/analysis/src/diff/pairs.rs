@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use highwater_snapshots::ids::StackId;
 use highwater_snapshots::tables::Tables;
 
-use super::Likeness;
+use super::MatchKind;
 use super::paths::{Names, Paths};
 
 /// Maximum number of unmatched functions of one place that are compared with each other.
-const MOST_LEFT: usize = 64;
+const MAX_LEFT: usize = 64;
 /// Maximum number of nested inserted functions that are skipped.
-const MOST_PUT_IN: usize = 4;
+const MAX_PUT_IN: usize = 4;
 
 /// Nodes of one tree by the name of their function.
 type ByName = BTreeMap<u32, Vec<u32>>;
@@ -27,14 +27,14 @@ type ByName = BTreeMap<u32, Vec<u32>>;
 struct Level {
     a: Vec<u32>,
     b: Vec<u32>,
-    likeness: Likeness,
+    likeness: MatchKind,
 }
 
 /// The match in B of each stack of A that has one, with its likeness. No stack has two matches.
 pub(super) fn pair_stacks(
     tables: [&Tables; 2],
     stacks: [&HashSet<StackId>; 2],
-) -> HashMap<StackId, (StackId, Likeness)> {
+) -> HashMap<StackId, (StackId, MatchKind)> {
     let mut names = Names::default();
     let mut paths = |side: usize| {
         let mut sorted: Vec<StackId> = stacks[side].iter().copied().collect();
@@ -43,7 +43,7 @@ pub(super) fn pair_stacks(
     };
     let trees = [paths(0), paths(1)];
     let mut walk = Walk { tables, trees: &trees, levels: Vec::new(), partners: HashMap::new() };
-    walk.enter(&[0], &[0], Likeness::Equal);
+    walk.enter(&[0], &[0], MatchKind::Equal);
     while let Some(level) = walk.levels.pop() {
         walk.compare(&level);
     }
@@ -54,12 +54,12 @@ struct Walk<'a> {
     tables: [&'a Tables; 2],
     trees: &'a [Paths; 2],
     levels: Vec<Level>,
-    partners: HashMap<StackId, (StackId, Likeness)>,
+    partners: HashMap<StackId, (StackId, MatchKind)>,
 }
 
 impl Walk<'_> {
     /// Functions `a` and `b` match: pairs the stacks that end in them, and continues with their callees.
-    fn enter(&mut self, a: &[u32], b: &[u32], likeness: Likeness) {
+    fn enter(&mut self, a: &[u32], b: &[u32], likeness: MatchKind) {
         self.join_ends(a, b, likeness);
         let level = Level { a: self.callees(0, a), b: self.callees(1, b), likeness };
         if !level.a.is_empty() && !level.b.is_empty() {
@@ -75,7 +75,7 @@ impl Walk<'_> {
                 self.enter(&a, &b, level.likeness);
             }
         }
-        if left_a.is_empty() || left_b.is_empty() || left_a.len().max(left_b.len()) > MOST_LEFT {
+        if left_a.is_empty() || left_b.is_empty() || left_a.len().max(left_b.len()) > MAX_LEFT {
             return;
         }
         // Functions inserted in B around functions of A, and the reverse.
@@ -83,14 +83,14 @@ impl Walk<'_> {
             if let Some(inner) = self.inside(1, &left_b[&name], &left_a) {
                 left_b.remove(&name);
                 let a = self.take_shared(&mut left_a, 1, &inner);
-                self.levels.push(Level { a, b: inner, likeness: Likeness::Alike });
+                self.levels.push(Level { a, b: inner, likeness: MatchKind::Alike });
             }
         }
         for name in left_a.keys().copied().collect::<Vec<u32>>() {
             if let Some(inner) = self.inside(0, &left_a[&name], &left_b) {
                 left_a.remove(&name);
                 let b = self.take_shared(&mut left_b, 0, &inner);
-                self.levels.push(Level { a: inner, b, likeness: Likeness::Alike });
+                self.levels.push(Level { a: inner, b, likeness: MatchKind::Alike });
             }
         }
         for a in left_a.values() {
@@ -98,7 +98,7 @@ impl Walk<'_> {
             // A function that ends here and is the only one on both sides was renamed.
             let alone = || (left_b.len() == 1 && left_a.len() == 1).then(|| left_b.keys().next().copied()).flatten();
             if let Some(b) = alike.or_else(alone).and_then(|name| left_b.remove(&name)) {
-                self.enter(a, &b, Likeness::Alike);
+                self.enter(a, &b, MatchKind::Alike);
             }
         }
     }
@@ -107,7 +107,7 @@ impl Walk<'_> {
     /// `others`.
     fn inside(&self, side: usize, nodes: &[u32], others: &ByName) -> Option<Vec<u32>> {
         let mut inner = nodes.to_vec();
-        for _ in 0..MOST_PUT_IN {
+        for _ in 0..MAX_PUT_IN {
             inner = self.callees(side, &inner);
             if inner.iter().any(|&node| others.contains_key(&self.trees[side].nodes[node as usize].name)) {
                 return Some(inner);
@@ -148,7 +148,7 @@ impl Walk<'_> {
     }
 
     /// Pairs the stacks that end at a place: equal ones first, then the others in the order of their lines.
-    fn join_ends(&mut self, a: &[u32], b: &[u32], likeness: Likeness) {
+    fn join_ends(&mut self, a: &[u32], b: &[u32], likeness: MatchKind) {
         let ends = |side: usize, nodes: &[u32]| -> Vec<StackId> {
             nodes.iter().flat_map(|&node| self.trees[side].nodes[node as usize].ends.iter().copied()).collect()
         };
@@ -172,7 +172,7 @@ impl Walk<'_> {
             }
         }
         let others = of_b.into_iter().filter(|stack| !taken.contains(stack));
-        let likeness = likeness.max(Likeness::Moved);
+        let likeness = likeness.max(MatchKind::Moved);
         self.partners.extend(left.into_iter().zip(others).map(|(stack, partner)| (stack, (partner, likeness))));
     }
 }

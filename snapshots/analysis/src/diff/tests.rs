@@ -170,7 +170,7 @@ fn a_recording_beside_itself_differs_in_nothing() {
     for key in GroupKey::ALL {
         let found = diff(&text, &text, &[*key]);
         assert!(found.groups.iter().all(|group| group.change() == Change::Same), "{key:?}");
-        assert!(found.groups.iter().all(|group| group.likeness == Likeness::Equal), "{key:?}");
+        assert!(found.groups.iter().all(|group| group.likeness == MatchKind::Equal), "{key:?}");
     }
 }
 
@@ -198,7 +198,7 @@ fn single_blocks_are_those_without_their_like_on_the_other_side() {
     let (filter, metric) = (Filter::default(), Metric::Requested);
     let moments = [&a, &b].map(|held| held.peak(metric));
     let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter, siblings: Siblings::Each };
-    let lone = LoneBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
+    let lone = UnmatchedBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
     let told: Vec<_> = lone.blocks.iter().map(|one| (one.side, one.bytes, one.category.as_str())).collect();
     assert_eq!(told, [(1, 30, "activation"), (0, 10, "activation"), (0, 7, "input")]);
     assert_eq!((lone.counts, lone.bytes), ([2, 2], [17, 37]));
@@ -215,7 +215,7 @@ fn stacks_and_lines_that_read_the_same_are_one_row_of_both_sides() {
         for (a, b) in [(a, b), (b, a), (a, a)] {
             let diff = diff(a, b, &[key]);
             assert_eq!(diff.groups.len(), 1, "{:?}", diff.groups);
-            assert_eq!((diff.groups[0].likeness, &diff.groups[0].former_key), (Likeness::Equal, &None));
+            assert_eq!((diff.groups[0].likeness, &diff.groups[0].former_key), (MatchKind::Equal, &None));
         }
     }
 }

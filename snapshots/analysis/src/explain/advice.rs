@@ -5,15 +5,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Layers;
-use super::findings::{LEAST_PERCENT, LEAST_PERCENT_OF_STATE};
+use super::findings::{MIN_PERCENT, MIN_PERCENT_OF_STATE};
 use super::peak_context::{PeakContext, TOP_LINES, share};
 use super::remedy::{Advice, Remedy};
 use super::selection::is_kept_gradient;
 use super::state::is_being_created;
 use crate::beside::Beside;
 use crate::between::bytes_of;
-use crate::coder::{Code, Coder};
 use crate::group_key::GroupKey;
+use crate::key_encoder::{Code, KeyEncoder};
 use crate::pools::BlockPool;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::{BlockId, ScopeId};
@@ -22,7 +22,7 @@ use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
 /// Minimum size of memory outside blocks that is worth advice.
-pub(super) const LEAST_BESIDE: u64 = 64 << 20;
+pub(super) const MIN_BESIDE: u64 = 64 << 20;
 
 /// All advice, most effective first.
 pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
@@ -100,7 +100,7 @@ impl PeakContext<'_> {
             }
         }
         let (row, (bytes, numbers)) = sums.into_iter().max_by_key(|(row, (bytes, _))| (*bytes, row.clone()))?;
-        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) || numbers.len() < 2 {
+        if !self.is_much(bytes, MIN_PERCENT_OF_STATE) || numbers.len() < 2 {
             return None;
         }
         let is_in_row: Vec<bool> = (0..trace.tables.scopes.len())
@@ -135,10 +135,10 @@ impl PeakContext<'_> {
         let trace = self.trace;
         let (blocks, bytes) = self.kept_activations();
         let found = self.findings.of_activation_lines.as_ref()?;
-        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) {
+        if !self.is_much(bytes, MIN_PERCENT_OF_STATE) {
             return None;
         }
-        let mut coder = Coder::new(trace);
+        let mut coder = KeyEncoder::new(trace);
         let mut sums: HashMap<Code, u64> = HashMap::new();
         for &id in &blocks {
             let line = coder.code(id, GroupKey::Frame);
@@ -146,7 +146,7 @@ impl PeakContext<'_> {
         }
         let mut rows: Vec<(Code, u64, String)> =
             sums.into_iter().map(|(line, bytes)| (line, bytes, coder.label(GroupKey::Frame, line))).collect();
-        rows.retain(|(_, bytes, name)| self.is_much(*bytes, LEAST_PERCENT) && name != "(none)");
+        rows.retain(|(_, bytes, name)| self.is_much(*bytes, MIN_PERCENT) && name != "(none)");
         rows.sort_by_key(|&(line, bytes, _)| (std::cmp::Reverse(bytes), line));
         let line = |(line, held, name): &(Code, u64, String)| {
             let left = found.without(&[*line]);
@@ -174,7 +174,7 @@ impl PeakContext<'_> {
     fn smaller_state(&self) -> Option<Advice> {
         let of = |category| self.pick(|id| self.trace.blocks.category[id.0 as usize] == category).1;
         let (bytes, parameters) = (of(Category::OptimizerState), of(Category::Parameter));
-        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) {
+        if !self.is_much(bytes, MIN_PERCENT_OF_STATE) {
             return None;
         }
         let beside = match bytes.checked_div(parameters) {
@@ -201,7 +201,7 @@ impl PeakContext<'_> {
     fn free_after_last_use(&self) -> Option<Advice> {
         let idle = self.idle?;
         let bytes = idle.bytes();
-        if !self.is_much(bytes, LEAST_PERCENT) {
+        if !self.is_much(bytes, MIN_PERCENT) {
             return None;
         }
         let text = format!(
@@ -225,7 +225,7 @@ impl PeakContext<'_> {
     fn stream_waits(&self) -> Option<Advice> {
         let totals = self.findings.at_active_peak;
         let bytes = totals.active - totals.allocated;
-        if bytes < LEAST_BESIDE || !self.is_much(bytes, LEAST_PERCENT) {
+        if bytes < MIN_BESIDE || !self.is_much(bytes, MIN_PERCENT) {
             return None;
         }
         let text = format!(
@@ -270,7 +270,7 @@ impl PeakContext<'_> {
         let can_expand = self.trace.allocator(device).has_settings()
             && !AllocRules::of(self.trace.device_facts(device)).is_expandable
             && !self.has_mapped_segments();
-        if !can_expand || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(reserved) {
+        if !can_expand || bytes < MIN_BESIDE || u128::from(bytes) * 10 < u128::from(reserved) {
             return None;
         }
         let text = format!(
@@ -285,8 +285,7 @@ impl PeakContext<'_> {
 
     fn outside(&self) -> Option<Advice> {
         let bytes = Layers::of(self.totals)?.outside?;
-        if bytes < LEAST_BESIDE
-            || u128::from(bytes) * 100 < u128::from(self.totals.device_used) * u128::from(LEAST_PERCENT)
+        if bytes < MIN_BESIDE || u128::from(bytes) * 100 < u128::from(self.totals.device_used) * u128::from(MIN_PERCENT)
         {
             return None;
         }
@@ -306,7 +305,7 @@ impl PeakContext<'_> {
             block.is_from_before() && !block.stack.is_some() && block.category == Category::Unknown
         };
         let (_, bytes) = self.pick(is_unknown);
-        if !self.is_much(bytes, 2 * LEAST_PERCENT_OF_STATE) {
+        if !self.is_much(bytes, 2 * MIN_PERCENT_OF_STATE) {
             return None;
         }
         let text = format!(

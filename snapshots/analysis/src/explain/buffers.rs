@@ -1,12 +1,12 @@
 //! Advice on buffers that take much of a peak, such as a KV cache.
 
-use super::findings::LEAST_PERCENT_OF_STATE;
+use super::findings::MIN_PERCENT_OF_STATE;
 use super::peak_context::{PeakContext, TOP_LINES};
 use super::remedy::{Advice, Remedy};
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;
 use crate::guess::roles::{Role, Roles};
-use crate::holders::Holders;
+use crate::live_groups::LiveGroups;
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -16,7 +16,7 @@ impl PeakContext<'_> {
     pub(super) fn smaller_buffers(&self) -> Option<Advice> {
         let trace = self.trace;
         let (blocks, bytes) = self.pick(|id| trace.blocks.category[id.0 as usize] == Category::Buffer);
-        if !self.is_much(bytes, 2 * LEAST_PERCENT_OF_STATE) {
+        if !self.is_much(bytes, 2 * MIN_PERCENT_OF_STATE) {
             return None;
         }
         let sum = |blocks: &[BlockId]| blocks.iter().map(|id| bytes_of(trace, self.peak.metric, *id)).sum::<u64>();
@@ -24,7 +24,7 @@ impl PeakContext<'_> {
             1 => "1 block".to_owned(),
             more => format!("{} blocks", format_count(more as u64)),
         };
-        let holders = Holders::of(trace, &blocks, &[GroupKey::Frame], TOP_LINES);
+        let holders = LiveGroups::of(trace, &blocks, &[GroupKey::Frame], TOP_LINES);
         let mut named: Vec<_> = holders.groups.iter().filter(|group| group.key != ["(none)"]).collect();
         named.sort_by_key(|group| std::cmp::Reverse(sum(&group.blocks)));
         let lines = match named.as_slice() {

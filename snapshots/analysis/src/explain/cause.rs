@@ -5,21 +5,21 @@ use highwater_snapshots::trace::{Block, Trace};
 use highwater_snapshots::{Category, Phase};
 
 use crate::between::bytes_of;
-use crate::coder::Code;
 use crate::counterfactual::NO_GROUP;
+use crate::key_encoder::Code;
 use crate::metric::Metric;
 use crate::origin::{Origin, Origins};
 
 /// A category and when blocks of it were allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cause {
+pub struct CategoryAndPhase {
     /// The category.
     pub category: Category,
     /// When they were allocated.
     pub origin: Origin,
 }
 
-impl Cause {
+impl CategoryAndPhase {
     /// The display name: `temporary from optimizer`; in a recording without phases only the category.
     pub fn name(&self) -> String {
         match self.origin {
@@ -49,7 +49,7 @@ impl Cause {
         Self { category: block.category, origin: Origin::of(trace, block) }
     }
 
-    /// A number below [`Cause::COUNT`].
+    /// A number below [`CategoryAndPhase::COUNT`].
     pub(crate) fn number(self) -> usize {
         self.category as usize * Origin::COUNT + self.origin.code()
     }
@@ -74,16 +74,16 @@ pub(crate) fn causes(trace: &Trace, device: DeviceId) -> Vec<u32> {
         if trace.blocks.device[row] != device {
             return NO_GROUP;
         }
-        Cause { category: trace.blocks.category[row], origin: origins.of(id) }.number() as u32
+        CategoryAndPhase { category: trace.blocks.category[row], origin: origins.of(id) }.number() as u32
     };
     trace.blocks.ids().map(of_block).collect()
 }
 
 /// The bytes of `blocks` by the number of their cause.
 pub(crate) fn sums_by_cause(trace: &Trace, metric: Metric, blocks: &[BlockId]) -> Vec<u64> {
-    let mut sums = vec![0; Cause::COUNT];
+    let mut sums = vec![0; CategoryAndPhase::COUNT];
     for &id in blocks {
-        sums[Cause::of(trace, &trace.blocks.get(id)).number()] += bytes_of(trace, metric, id);
+        sums[CategoryAndPhase::of(trace, &trace.blocks.get(id)).number()] += bytes_of(trace, metric, id);
     }
     sums
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::cause::Cause;
+use super::cause::CategoryAndPhase;
 use crate::live::LiveIndex;
 use crate::metric::Metric;
 use crate::series::Series;
@@ -13,7 +13,7 @@ use highwater_snapshots::trace::Trace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeakPiece {
     /// Requested bytes of live blocks.
-    Blocks(Cause),
+    Blocks(CategoryAndPhase),
     /// Added to them by rounding.
     Rounding,
     /// Freed blocks that wait for another stream.
@@ -58,10 +58,10 @@ impl Composition {
     /// The memory in use on `series`' device after `position` events.
     pub fn at(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> Self {
         let totals = series.before_position(trace, position);
-        let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
+        let mut sums: BTreeMap<CategoryAndPhase, u64> = BTreeMap::new();
         for id in live.before_position(trace, Metric::Requested, position) {
             let block = trace.blocks.get(id);
-            let cause = Cause::of(trace, &block);
+            let cause = CategoryAndPhase::of(trace, &block);
             *sums.entry(cause).or_default() += block.requested;
         }
         let mut composition = Self { pieces: Vec::new(), metric: Metric::Requested, bytes: 0 };

@@ -18,9 +18,9 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase, Result};
 
 /// Minimum share of the peak, in percent, that is worth advice.
-pub(super) const LEAST_PERCENT: u64 = 5;
+pub(super) const MIN_PERCENT: u64 = 5;
 /// Minimum share for activations and state, in percent; every training step has some.
-pub(super) const LEAST_PERCENT_OF_STATE: u64 = 10;
+pub(super) const MIN_PERCENT_OF_STATE: u64 = 10;
 
 /// Whether `bytes` are at least `percent` of the `peak`.
 pub(super) fn is_much(bytes: u64, peak: u64, percent: u64) -> bool {
@@ -79,9 +79,9 @@ impl Findings {
         };
         let is_of = |category: Category| move |id: BlockId| trace.blocks.category[id.0 as usize] == category;
         let enough = |bytes: u64, percent: u64| is_much(bytes, peak.bytes, percent);
-        let has_activations = enough(bytes(&is_of(Category::Activation)), LEAST_PERCENT_OF_STATE);
-        let has_state = enough(bytes(&is_of(Category::OptimizerState)), LEAST_PERCENT_OF_STATE);
-        let has_gradients = enough(bytes(&|id| is_kept_gradient(trace, id)), LEAST_PERCENT);
+        let has_activations = enough(bytes(&is_of(Category::Activation)), MIN_PERCENT_OF_STATE);
+        let has_state = enough(bytes(&is_of(Category::OptimizerState)), MIN_PERCENT_OF_STATE);
+        let has_gradients = enough(bytes(&|id| is_kept_gradient(trace, id)), MIN_PERCENT);
 
         let mut selections = vec![groups, Selection::Causes];
         let mut ask = |selection: Option<Selection<'a>>| {
@@ -128,7 +128,7 @@ fn find_leak(
     let kept = leaks.kept_at(trace, at_peak, peak.step);
     let step = |id: &BlockId| step_of(trace, &trace.blocks.get(*id));
     let bytes = kept.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum();
-    if !is_much(bytes, peak.bytes, LEAST_PERCENT) {
+    if !is_much(bytes, peak.bytes, MIN_PERCENT) {
         return Ok(None);
     }
     let steps = kept.iter().filter_map(step);

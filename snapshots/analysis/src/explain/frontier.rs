@@ -8,7 +8,7 @@ use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 
 use crate::counterfactual::NO_GROUP;
-use crate::explain::Cause;
+use crate::explain::CategoryAndPhase;
 use crate::metric::Metric;
 use crate::replay::{Effect, baseline_effects, effects};
 
@@ -16,7 +16,7 @@ use crate::replay::{Effect, baseline_effects, effects};
 #[derive(Clone, Debug)]
 pub(super) struct Frontier {
     /// The causes that may be left out; one column each, after that of all others.
-    causes: Vec<Cause>,
+    causes: Vec<CategoryAndPhase>,
     /// The moments, one after another.
     rows: Vec<u64>,
 }
@@ -25,13 +25,13 @@ impl Frontier {
     /// The frontier of `metric` on `device` over all moments of `trace`; `causes` has the number of the cause of each
     /// block. `None` if too many moments are left.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, causes: &[u32]) -> Option<Self> {
-        let mut is_there = [false; Cause::COUNT];
+        let mut is_there = [false; CategoryAndPhase::COUNT];
         for cause in causes.iter().filter(|cause| **cause != NO_GROUP) {
             is_there[*cause as usize] = true;
         }
-        let found: Vec<Cause> =
-            Cause::all().filter(|cause| is_there[cause.number()] && cause.is_dispensable()).collect();
-        let mut column_of = [0; Cause::COUNT];
+        let found: Vec<CategoryAndPhase> =
+            CategoryAndPhase::all().filter(|cause| is_there[cause.number()] && cause.is_dispensable()).collect();
+        let mut column_of = [0; CategoryAndPhase::COUNT];
         found.iter().enumerate().for_each(|(column, cause)| column_of[cause.number()] = column + 1);
         let column_of: Vec<usize> =
             causes.iter().map(|cause| column_of.get(*cause as usize).copied().unwrap_or(0)).collect();
@@ -62,7 +62,7 @@ impl Frontier {
     }
 
     /// The largest total without the blocks of `gone`.
-    pub(super) fn largest_without(&self, gone: &[Cause]) -> u64 {
+    pub(super) fn largest_without(&self, gone: &[CategoryAndPhase]) -> u64 {
         let is_left: Vec<bool> =
             std::iter::once(true).chain(self.causes.iter().map(|cause| !gone.contains(cause))).collect();
         let sum = |row: &[u64]| row.iter().zip(&is_left).filter(|(_, is_left)| **is_left).map(|(bytes, _)| bytes).sum();
@@ -71,9 +71,9 @@ impl Frontier {
 }
 
 /// Moments are compared with each other when there are this many.
-const MOST_ROWS: usize = 1 << 14;
+const MAX_ROWS: usize = 1 << 14;
 /// A part of which more moments are left is read again for each question.
-const MOST_LEFT: usize = 1 << 11;
+const MAX_LEFT: usize = 1 << 11;
 
 /// Collects moments while a recording is gone through.
 struct Moments {
@@ -122,7 +122,7 @@ impl Moments {
             return;
         }
         self.rows.extend_from_slice(&self.now);
-        if row >= MOST_ROWS {
+        if row >= MAX_ROWS {
             self.reduce();
         }
     }
@@ -139,7 +139,7 @@ impl Moments {
             if !kept.iter().any(is_exceeded) {
                 kept.push(row);
             }
-            if kept.len() > MOST_LEFT {
+            if kept.len() > MAX_LEFT {
                 self.are_many = true;
                 break;
             }
@@ -153,7 +153,7 @@ impl Moments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counterfactual::{Grouped, absences};
+    use crate::counterfactual::{Grouped, peaks_without};
     use crate::explain::cause::causes;
     use highwater_snapshots::ids::BlockId;
     use highwater_snapshots::text::trace_from_text;
@@ -175,11 +175,12 @@ mod tests {
         let device = DeviceId(0);
         let group_of = causes(&trace, device);
         let frontier = Frontier::of(&trace, device, Metric::Requested, &group_of).expect("few moments are left");
-        let found: Vec<Cause> = Cause::all().filter(|cause| group_of.contains(&(cause.number() as u32))).collect();
-        let dispensable: Vec<Cause> = found.into_iter().filter(|cause| cause.is_dispensable()).collect();
+        let found: Vec<CategoryAndPhase> =
+            CategoryAndPhase::all().filter(|cause| group_of.contains(&(cause.number() as u32))).collect();
+        let dispensable: Vec<CategoryAndPhase> = found.into_iter().filter(|cause| cause.is_dispensable()).collect();
         assert_eq!((dispensable.len(), frontier.rows.len() / 6), (5, 3), "steps that repeat add no moments");
         for set in 0_u32..1 << dispensable.len() {
-            let gone: Vec<Cause> = dispensable
+            let gone: Vec<CategoryAndPhase> = dispensable
                 .iter()
                 .enumerate()
                 .filter(|(row, _)| set >> row & 1 == 1)
@@ -187,7 +188,7 @@ mod tests {
                 .collect();
             let is_gone = |id: BlockId| gone.iter().any(|cause| cause.number() as u32 == group_of[id.0 as usize]);
             let none = Grouped { group_of: Vec::new(), groups: 1 };
-            let expected = absences(&trace, device, Metric::Requested, &[&none], is_gone)[0][0].bytes;
+            let expected = peaks_without(&trace, device, Metric::Requested, &[&none], is_gone)[0][0].bytes;
             assert_eq!(frontier.largest_without(&gone), expected, "without {gone:?}");
         }
     }

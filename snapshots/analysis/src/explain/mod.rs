@@ -28,17 +28,17 @@ use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
-use super::beside::{Beside, beside_blocks};
+use super::beside::{Beside, non_block_bytes};
 use super::between::bytes_of;
-use super::coder::{Code, Coder, stack_of};
 use super::filter::Filter;
 use super::group_key::GroupKey;
+use super::key_encoder::{Code, KeyEncoder, stack_of};
 use super::metric::{Metric, Totals};
 use super::peak::Moment;
 use super::siblings::{Merged, Siblings, merge, module_at};
 use super::source::{Source, Watch};
 
-pub use cause::Cause;
+pub use cause::CategoryAndPhase;
 pub use composition::{Composition, PeakPiece};
 pub use idle::Idle;
 pub use layers::Layers;
@@ -145,7 +145,7 @@ impl Explanation {
         let idle = source.whole().and_then(|trace| Idle::of(trace, series, &peak, &at_peak, query.top));
         let recorded = &mut Recorded::new(source, device, query.metric, watch)?;
         let counted = counted(trace, &at_peak, query.filter);
-        let mut coder = Coder::new(trace);
+        let mut coder = KeyEncoder::new(trace);
         let sums = sums(trace, &mut coder, query, &counted);
         let mut rows = rows_of(&coder, sums, query);
         let joined: Joined = rows.iter().flat_map(Row::joined).collect();
@@ -187,8 +187,8 @@ impl Explanation {
         let removals = removals(recorded, &peak, by_cause, &findings.of_causes)?;
         let failed = recorded.final_oom();
         let failed_here = failed.filter(|(_, of)| *of == device).map(|(event, _)| event);
-        let (_, beside) = beside_blocks(trace, (series, live), outermost(&totals), peak.position());
-        let has_private = advice::free_in_private(&beside).map(|(_, bytes)| bytes).sum::<u64>() >= advice::LEAST_BESIDE;
+        let (_, beside) = non_block_bytes(trace, (series, live), outermost(&totals), peak.position());
+        let has_private = advice::free_in_private(&beside).map(|(_, bytes)| bytes).sum::<u64>() >= advice::MIN_BESIDE;
         let pools = if has_private { Some(recorded.pools()?) } else { None };
         let context = peak_context::PeakContext {
             trace,
@@ -237,7 +237,7 @@ fn counted(trace: &Trace, blocks: &[BlockId], filter: &Filter) -> Vec<BlockId> {
 /// Bytes and number of `blocks` by the keys of the query, largest first.
 fn sums(
     trace: &Trace,
-    coder: &mut Coder<'_>,
+    coder: &mut KeyEncoder<'_>,
     query: &ExplainQuery<'_>,
     blocks: &[BlockId],
 ) -> Vec<(Vec<Code>, (u64, u64))> {
@@ -269,7 +269,7 @@ impl Row {
 }
 
 /// The rows of `groups`, which are sorted: one for each, or one for equal modules.
-fn rows_of(coder: &Coder<'_>, groups: Vec<(Vec<Code>, (u64, u64))>, query: &ExplainQuery<'_>) -> Vec<Row> {
+fn rows_of(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, (u64, u64))>, query: &ExplainQuery<'_>) -> Vec<Row> {
     let Some(at) = module_at(query.keys).filter(|_| query.siblings == Siblings::Merged) else {
         return groups.into_iter().map(|(codes, sum)| Row { codes: vec![codes], path: None, sum }).collect();
     };

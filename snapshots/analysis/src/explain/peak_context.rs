@@ -1,13 +1,13 @@
 //! The input that all advice is derived from, and phrases that advice has in common.
 
-use super::cause::Cause;
+use super::cause::CategoryAndPhase;
 use super::findings::{Findings, is_much};
 use super::idle::Idle;
 use super::reach::Reach;
 use crate::beside::Beside;
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;
-use crate::holders::Holders;
+use crate::live_groups::LiveGroups;
 use crate::metric::Totals;
 use crate::peak::Moment;
 use crate::together::Together;
@@ -56,12 +56,12 @@ impl PeakContext<'_> {
         (picked, bytes)
     }
 
-    pub(super) fn of_cause(&self, cause: Cause) -> (Vec<BlockId>, u64) {
-        self.pick(|id| Cause::of(self.trace, &self.trace.blocks.get(id)) == cause)
+    pub(super) fn of_cause(&self, cause: CategoryAndPhase) -> (Vec<BlockId>, u64) {
+        self.pick(|id| CategoryAndPhase::of(self.trace, &self.trace.blocks.get(id)) == cause)
     }
 
     /// The peak without the blocks of a cause, live at the peak or not.
-    pub(super) fn without(&self, cause: Cause) -> Moment {
+    pub(super) fn without(&self, cause: CategoryAndPhase) -> Moment {
         *self.findings.of_causes.without(&cause.key())
     }
 
@@ -71,7 +71,7 @@ impl PeakContext<'_> {
         let number = blocks.len();
         let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
         for (key, how) in [(GroupKey::Op, "by"), (GroupKey::Frame, "at")] {
-            let holders = Holders::of(self.trace, blocks, &[key], 2);
+            let holders = LiveGroups::of(self.trace, blocks, &[key], 2);
             let named = holders.groups.iter().find(|group| group.key != ["(none)"]);
             if let Some(group) = named {
                 let key = group.key.join(" ");

@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use super::cause::{Cause, causes, sums_by_cause};
+use super::cause::{CategoryAndPhase, causes, sums_by_cause};
 use super::frontier::Frontier;
 use super::in_backward::{is_step_in_backward, kept_gradients};
 use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection};
-use crate::coder::Code;
-use crate::counterfactual::{Counterfactual, Grouped, absences};
+use crate::counterfactual::{Counterfactual, Grouped, peaks_without};
 use crate::device_spans::{ActiveSpan, active_spans, append_spans};
 use crate::growth::Leaks;
+use crate::key_encoder::Code;
 use crate::metric::{Metric, Totals};
 use crate::peak::Moment;
 use crate::source::{Source, Watch};
@@ -68,7 +68,7 @@ impl PartFound {
         let is_by_cause = |(selection, _): &(&Selection<'_>, _)| matches!(selection, Selection::Causes);
         let by_cause = selections.iter().zip(&grouped).find(is_by_cause).map(|(_, (grouped, _))| &grouped.group_of);
         let (mut found, (frontier, (spans, kept_gradients))) = rayon::join(
-            || absences(trace, device, metric, &columns, |_| false),
+            || peaks_without(trace, device, metric, &columns, |_| false),
             || {
                 rayon::join(
                     || by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
@@ -153,23 +153,29 @@ impl<'a, 'w> Recorded<'a, 'w> {
     }
 
     /// The peak without all blocks of these causes, and those that `further` causes each leave then.
-    pub(super) fn without_causes(&mut self, gone: &[Cause], further: &[Cause]) -> Result<(PeakByCause, Vec<u64>)> {
+    pub(super) fn without_causes(
+        &mut self,
+        gone: &[CategoryAndPhase],
+        further: &[CategoryAndPhase],
+    ) -> Result<(PeakByCause, Vec<u64>)> {
         let (device, metric) = (self.device, self.metric);
         // By window: the largest total without `gone`, and without each further cause as well.
         let mut by_window: Vec<Largest> = Vec::with_capacity(self.frontiers.len());
         for (events, frontier) in &self.frontiers {
             by_window.push(match frontier {
                 Some(frontier) => {
-                    let with = |cause: &Cause| gone.iter().chain([cause]).copied().collect::<Vec<Cause>>();
+                    let with = |cause: &CategoryAndPhase| {
+                        gone.iter().chain([cause]).copied().collect::<Vec<CategoryAndPhase>>()
+                    };
                     let further = further.iter().map(|cause| frontier.largest_without(&with(cause)));
                     (frontier.largest_without(gone), further.collect())
                 }
                 None => {
                     let trace = &self.source.window(events.clone())?.trace;
-                    let grouped = Grouped { group_of: causes(trace, device), groups: Cause::COUNT };
+                    let grouped = Grouped { group_of: causes(trace, device), groups: CategoryAndPhase::COUNT };
                     let is_gone = |id: BlockId| is_of(gone, grouped.group_of[id.0 as usize]);
                     let none = Grouped { group_of: Vec::new(), groups: 1 };
-                    let found = absences(trace, device, metric, &[&grouped, &none], is_gone);
+                    let found = peaks_without(trace, device, metric, &[&grouped, &none], is_gone);
                     let further = further.iter().map(|cause| found[0][cause.number()].bytes);
                     (found[1][0].bytes, further.collect())
                 }
@@ -185,7 +191,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         let group_of = causes(trace, device);
         let is_gone = |id: BlockId| is_of(gone, group_of[id.0 as usize]);
         let none = Grouped { group_of: Vec::new(), groups: 1 };
-        let found = absences(trace, device, metric, &[&none], is_gone)[0][0];
+        let found = peaks_without(trace, device, metric, &[&none], is_gone)[0][0];
         let peak = Moment::of(trace, device, metric, found.bytes, found.event);
         let at_peak = window.index(device).live.before_position(trace, metric, peak.position());
         Ok((PeakByCause { bytes: sums_by_cause(trace, metric, &at_peak), peak }, left))
@@ -265,6 +271,6 @@ impl<'a, 'w> Recorded<'a, 'w> {
 type Largest = (u64, Vec<u64>);
 
 /// Whether a block whose cause has this number is of one of `causes`.
-fn is_of(causes: &[Cause], number: u32) -> bool {
+fn is_of(causes: &[CategoryAndPhase], number: u32) -> bool {
     causes.iter().any(|cause| cause.number() as u32 == number)
 }

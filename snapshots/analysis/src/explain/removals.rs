@@ -1,21 +1,21 @@
 //! Removes parts of a peak, one after another.
 
-use super::cause::Cause;
+use super::cause::CategoryAndPhase;
 use super::recorded::Recorded;
 use super::selection::PeaksWithout;
 use crate::peak::Moment;
 use highwater_snapshots::Result;
 
 /// A removal that saves less than one part in this many of the peak is left out.
-const LEAST_SHARE: u64 = 100;
+const MIN_SHARE: u64 = 100;
 /// Maximum number of removals; after more, little of the program is left.
-const MOST_REMOVALS: usize = 4;
+const MAX_REMOVALS: usize = 4;
 
 /// One further part of the peak that is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     /// The part.
-    pub cause: Cause,
+    pub cause: CategoryAndPhase,
     /// Its bytes at the peak left by the previous removals.
     pub bytes_at_peak: u64,
     /// The remaining peak.
@@ -30,15 +30,15 @@ pub(super) fn removals(
     at_peak: Vec<u64>,
     found: &PeaksWithout,
 ) -> Result<Vec<Removal>> {
-    let dispensable: Vec<Cause> = Cause::all().filter(|cause| cause.is_dispensable()).collect();
-    let (mut removals, mut gone): (Vec<Removal>, Vec<Cause>) = (Vec::new(), Vec::new());
+    let dispensable: Vec<CategoryAndPhase> = CategoryAndPhase::all().filter(|cause| cause.is_dispensable()).collect();
+    let (mut removals, mut gone): (Vec<Removal>, Vec<CategoryAndPhase>) = (Vec::new(), Vec::new());
     let (mut left, mut bytes_at_left) = (*peak, at_peak);
     let mut found: Vec<u64> = dispensable.iter().map(|cause| found.without(&cause.key()).bytes).collect();
-    while removals.len() < MOST_REMOVALS {
-        let is_left = |cause: &Cause| bytes_at_left[cause.number()] > 0 && !gone.contains(cause);
+    while removals.len() < MAX_REMOVALS {
+        let is_left = |cause: &CategoryAndPhase| bytes_at_left[cause.number()] > 0 && !gone.contains(cause);
         let choices = dispensable.iter().zip(&found).filter(|(cause, _)| is_left(cause));
         let Some((&cause, &bytes)) = choices.min_by_key(|(_, bytes)| **bytes) else { break };
-        if left.bytes - bytes < peak.bytes / LEAST_SHARE {
+        if left.bytes - bytes < peak.bytes / MIN_SHARE {
             break;
         }
         let bytes_at_peak = bytes_at_left[cause.number()];

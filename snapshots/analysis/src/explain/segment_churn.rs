@@ -8,7 +8,7 @@ use highwater_snapshots::ids::{DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
 /// Minimum number of segments that are allocated again before advice is worth it.
-const LEAST_AGAIN: u64 = 20;
+const MIN_AGAIN: u64 = 20;
 
 /// What a device allocates from the driver and frees to it.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +112,7 @@ impl SegmentChurn {
 
     /// Whether many segments are allocated again: at least half as many as were freed.
     pub(super) fn is_much(&self) -> bool {
-        self.again.count >= LEAST_AGAIN && self.freed >= LEAST_AGAIN && self.again.count * 2 >= self.freed
+        self.again.count >= MIN_AGAIN && self.freed >= MIN_AGAIN && self.again.count * 2 >= self.freed
     }
 
     /// Whether requests freed most of the segments, not the program.

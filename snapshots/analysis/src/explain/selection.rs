@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use hashbrown::HashMap;
 
 use super::cause::causes;
-use crate::coder::{Code, Groups};
 use crate::counterfactual::{Grouped, NO_GROUP};
 use crate::filter::Filter;
 use crate::group_key::GroupKey;
+use crate::key_encoder::{Code, Groups};
 use crate::lifetime::Lifetime;
 use crate::matches::Matches;
 use crate::peak::Moment;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::cause::Cause;
-use super::findings::LEAST_PERCENT;
+use super::cause::CategoryAndPhase;
+use super::findings::MIN_PERCENT;
 use super::peak_context::PeakContext;
 use super::remedy::{Advice, Remedy};
 use crate::fused_form::{FusedForm, fused_form};
@@ -13,9 +13,9 @@ use highwater_snapshots::{BlockId, Category, Phase};
 
 impl PeakContext<'_> {
     pub(super) fn fused_optimizer(&self) -> Option<Advice> {
-        let cause = Cause { category: Category::Temporary, origin: Origin::Phase(Phase::Optimizer) };
+        let cause = CategoryAndPhase { category: Category::Temporary, origin: Origin::Phase(Phase::Optimizer) };
         let (blocks, bytes) = self.of_cause(cause);
-        if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 || self.are_of_fused_optimizer(&blocks) {
+        if !self.is_much(bytes, MIN_PERCENT) || blocks.len() < 2 || self.are_of_fused_optimizer(&blocks) {
             return None;
         }
         let held = format!(
@@ -51,9 +51,9 @@ impl PeakContext<'_> {
     }
 
     pub(super) fn fewer_temporaries(&self, phase: Phase) -> Option<Advice> {
-        let cause = Cause { category: Category::Temporary, origin: Origin::Phase(phase) };
+        let cause = CategoryAndPhase { category: Category::Temporary, origin: Origin::Phase(phase) };
         let (blocks, bytes) = self.of_cause(cause);
-        if !self.is_much(bytes, LEAST_PERCENT) {
+        if !self.is_much(bytes, MIN_PERCENT) {
             return None;
         }
         let without = self.without(cause);

@@ -15,9 +15,9 @@ use highwater_snapshots::trace::Trace;
 
 use super::between::{Balance, Sum, bytes_of};
 use super::breakdown::{Breakdown, Group, Grouping};
-use super::coder::{Code, Coder, SegmentValues, stack_of};
 use super::filter::Filter;
 use super::group_key::GroupKey;
+use super::key_encoder::{Code, KeyEncoder, SegmentValues, stack_of};
 use super::lifetime::step_of;
 use super::metric::Metric;
 use super::peak::Moment;
@@ -249,9 +249,9 @@ fn total(sums: impl Iterator<Item = Sum>) -> Sum {
 struct Sums<'a> {
     keys: &'a [GroupKey],
     window: StepWindow,
-    coder: Coder<'a>,
+    coder: KeyEncoder<'a>,
     /// The coder of the freed blocks, if these are of another trace.
-    coder_of_freed: Option<Coder<'a>>,
+    coder_of_freed: Option<KeyEncoder<'a>>,
     row_of_step: HashMap<u32, usize>,
     numbers: HashMap<Vec<Code>, usize>,
     rows: Vec<Row>,
@@ -279,8 +279,8 @@ impl<'a> Sums<'a> {
     fn new([trace, of_freed]: [&'a Trace; 2], keys: &'a [GroupKey], window: StepWindow) -> Self {
         Self {
             keys,
-            coder: Coder::new(trace),
-            coder_of_freed: (!std::ptr::eq(trace, of_freed)).then(|| Coder::new(of_freed)),
+            coder: KeyEncoder::new(trace),
+            coder_of_freed: (!std::ptr::eq(trace, of_freed)).then(|| KeyEncoder::new(of_freed)),
             row_of_step: window.steps.iter().enumerate().map(|(row, (step, _))| (*step, row)).collect(),
             numbers: HashMap::new(),
             rows: Vec::new(),

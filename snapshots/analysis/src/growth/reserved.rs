@@ -7,12 +7,12 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::addresses::extents::{Change, changes, extents_of};
-use crate::addresses::{AddressIndex, AddressMap, Extent, Home};
+use crate::addresses::{AddressIndex, AddressMap, Extent, PoolAndStream};
 use crate::between::{Balance, Sum};
 use crate::breakdown::Group;
-use crate::coder::{Code, SegmentValues};
 use crate::frames::user_line;
 use crate::group_key::GroupKey;
+use crate::key_encoder::{Code, SegmentValues};
 use crate::live::LiveIndex;
 use crate::metric::Metric;
 use crate::pools::BlockPool;
@@ -77,7 +77,7 @@ pub struct Kept {
 }
 
 /// Maximum number of streams or pools that are named.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 
 impl Kept {
     /// The change in bytes. Over all reasons, these sum to the growth.
@@ -132,8 +132,8 @@ impl Kept {
 }
 
 fn listed(names: &[String]) -> String {
-    let named = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MOST_NAMES) {
+    let named = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
         0 => named,
         more => format!("{named} and {more} more"),
     }
@@ -166,7 +166,7 @@ impl SegmentHistory {
     pub(crate) fn of(trace: &Trace, device: DeviceId) -> Self {
         let before = trace.start.events as usize;
         let changes = changes(trace, device);
-        let homes: Vec<Home> = changes.iter().filter_map(|change| Some(change.obtained?.home)).collect();
+        let homes: Vec<PoolAndStream> = changes.iter().filter_map(|change| Some(change.obtained?.home)).collect();
         let mut history = Self::default();
         // Each costs all events.
         if homes.iter().any(|home| home.stream != homes[0].stream) {

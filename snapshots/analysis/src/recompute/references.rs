@@ -13,7 +13,7 @@ use super::calls::Call;
 use super::members::modules;
 
 /// Nodes of the graph that save one allocation, on average, at most.
-const MOST_SAVES_OF_AN_ALLOCATION: usize = 16;
+const MAX_SAVES_OF_AN_ALLOCATION: usize = 16;
 
 /// The references of a device. A position is a number of allocations since the recording began.
 #[derive(Clone, Debug)]
@@ -168,7 +168,7 @@ impl References {
         let inputs = self.inputs.iter().filter(|((position, _), _)| is_inside(position));
         let inputs: Vec<((u64, ScopeId), Vec<BlockId>)> = inputs.map(|(key, blocks)| (*key, blocks.clone())).collect();
         // As many as a program can have, whatever a file says.
-        let most = MOST_SAVES_OF_AN_ALLOCATION * self.allocs.len();
+        let most = MAX_SAVES_OF_AN_ALLOCATION * self.allocs.len();
         for window in equal {
             if self.saves.len() + saves.len() > most {
                 return Vec::new();

@@ -11,7 +11,7 @@ use highwater_snapshots::{Error, Result};
 use super::{Kind, Source, Watch};
 
 /// Rows of the summaries whose events are read at a time.
-const MOST_ROWS: usize = 64;
+const MAX_ROWS: usize = 64;
 
 /// Which step is to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +167,8 @@ impl Finder<'_, '_> {
     ) -> Result<Option<(u64, u32)>> {
         let mut next = rows.start;
         while let Some(first) = (next..rows.end).find(|row| may_begin(self, *row)) {
-            let end = (first + 1..rows.end.min(first + MOST_ROWS)).find(|row| !may_begin(self, *row));
-            next = end.unwrap_or(rows.end.min(first + MOST_ROWS));
+            let end = (first + 1..rows.end.min(first + MAX_ROWS)).find(|row| !may_begin(self, *row));
+            next = end.unwrap_or(rows.end.min(first + MAX_ROWS));
             let mut found = None;
             let mut take = |event, step: Option<u32>| {
                 found = step.filter(|step| is_sought(event, *step)).map(|step| (event, step));

@@ -8,9 +8,9 @@ use super::build::{Chain, Level, NO_CODE};
 use super::{NodeId, Part, Tree, TreeKey};
 
 /// Maximum number of values in one term; more would be unreadable.
-const MOST_VALUES: usize = 16;
+const MAX_VALUES: usize = 16;
 /// Maximum number of stack lines in one condition.
-const MOST_LINES: usize = 4;
+const MAX_LINES: usize = 4;
 
 impl Tree {
     /// The condition that selects exactly the blocks of `id` among this tree's, if `--where` can express it in readable
@@ -66,7 +66,7 @@ impl Tree {
                 let steps: Vec<String> = others.iter().map(|chain| chain.code.to_string()).collect();
                 // Without a step, no number matches and each is negated.
                 let listed = if steps.is_empty() { u32::MAX.to_string() } else { steps.join(",") };
-                (steps.len() <= MOST_VALUES).then(|| format!("step!={listed}"))
+                (steps.len() <= MAX_VALUES).then(|| format!("step!={listed}"))
             }
             Part::Scope(_) => scope_term(trace, members, others),
             Part::Line(_) if level.key == TreeKey::By(GroupKey::Frame) => self.frame_term(trace, level, members),
@@ -94,7 +94,7 @@ impl Tree {
         denied.dedup();
         let own = || level.line_of.iter().filter(|(_, of)| **of == code).map(|(stack, _)| *stack);
         let is_own = |denied: &u32| own().any(|stack| self.lines.has_line(tables, stack, *denied));
-        if denied.len() > MOST_LINES || denied.iter().any(is_own) {
+        if denied.len() > MAX_LINES || denied.iter().any(is_own) {
             return None;
         }
         let term = format!("frame={}", quoted(self.lines.text(line))?);
@@ -126,7 +126,7 @@ impl Tree {
             if terms.is_empty() || left.len() < before {
                 terms.push(format!("frame={}", quoted(self.lines.text(line))?));
             }
-            if left.is_empty() || terms.len() == MOST_LINES {
+            if left.is_empty() || terms.len() == MAX_LINES {
                 break;
             }
         }
@@ -174,7 +174,7 @@ fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<St
         }
     }
     let listed = wanted.iter().map(|path| quoted(path)).collect::<Option<Vec<String>>>()?;
-    (listed.len() <= MOST_VALUES).then(|| format!("scope={}", listed.join(",")))
+    (listed.len() <= MAX_VALUES).then(|| format!("scope={}", listed.join(",")))
 }
 
 /// The dot-separated parts with which all `paths` begin.

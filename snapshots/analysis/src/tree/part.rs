@@ -7,7 +7,7 @@ use highwater_snapshots::ids::{BlockId, StringId};
 use highwater_snapshots::tables::Tables;
 
 use super::lines::Lines;
-use crate::coder::{exact_size, free_in};
+use crate::key_encoder::{exact_size, free_in};
 use crate::lifetime::Lifetime;
 use crate::origin::Origin;
 use crate::pools::BlockPool;

@@ -8,13 +8,13 @@ use super::super::raw::{Action, RawEvent};
 
 /// Identifies the block of an event: the index of its allocation among the device's allocations or, if [`BASELINE`] is
 /// set, its row among the blocks allocated before the trace begins.
-type Life = u32;
+type BlockRef = u32;
 
 /// Flag for blocks of the baseline.
-const BASELINE: Life = 1 << 31;
+const BASELINE: BlockRef = 1 << 31;
 
 /// The event does not refer to a block, or frees one that cannot exist.
-const NO_LIFE: Life = Life::MAX;
+const NO_LIFE: BlockRef = BlockRef::MAX;
 
 /// Stands for "not a block of the final state".
 pub(super) const NOT_FINAL: u32 = u32::MAX;
@@ -35,7 +35,7 @@ pub(super) struct Baseline {
 
 /// An active block of the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Final {
+pub(super) struct SnapshotBlock {
     /// Its row among the snapshot's blocks.
     pub(super) row: u32,
     pub(super) address: u64,
@@ -67,8 +67,8 @@ enum State {
 
 /// The latest block at an address.
 #[derive(Clone, Copy, Debug)]
-struct Tenant {
-    life: Life,
+struct LatestAtAddress {
+    life: BlockRef,
     state: State,
     is_in_final: bool,
 }
@@ -76,9 +76,9 @@ struct Tenant {
 /// An allocation at an address whose previous block was not freed.
 #[derive(Clone, Copy, Debug)]
 struct Repeated {
-    former: Life,
+    former: BlockRef,
     /// The first of all blocks that share a key.
-    name: Life,
+    name: BlockRef,
 }
 
 /// Differences between the trace's final state and the snapshot, as numbers of blocks.
@@ -94,9 +94,9 @@ pub(super) struct Differences {
 
 /// The blocks of a device.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lives {
+pub(super) struct MatchedBlocks {
     /// The block of each event.
-    of_event: Vec<Life>,
+    of_event: Vec<BlockRef>,
     /// The blocks allocated before the trace begins: those freed in the trace in order of their frees, then those never
     /// freed by descending address.
     pub(super) baseline: Vec<Baseline>,
@@ -104,8 +104,8 @@ pub(super) struct Lives {
     pub(super) known: Vec<(u32, u32)>,
     pub(super) skipped: Skipped,
     pub(super) differences: Differences,
-    tenants: HashMap<u64, Tenant>,
-    repeated: HashMap<Life, Repeated>,
+    tenants: HashMap<u64, LatestAtAddress>,
+    repeated: HashMap<BlockRef, Repeated>,
     allocs: u32,
     active: u64,
     has_requests: bool,
@@ -113,9 +113,9 @@ pub(super) struct Lives {
     unrequested: u64,
 }
 
-impl Lives {
+impl MatchedBlocks {
     /// Matches the events of `trace` to blocks; `finals` are the active blocks of the snapshot, by address.
-    pub(super) fn of(trace: &[RawEvent], finals: &[Final]) -> Self {
+    pub(super) fn of(trace: &[RawEvent], finals: &[SnapshotBlock]) -> Self {
         let mut lives = Self { of_event: Vec::with_capacity(trace.len()), ..Self::default() };
         let completes = |event: &RawEvent| matches!(event.action, Action::FreeCompleted | Action::Free);
         if !trace.iter().any(completes) {
@@ -129,15 +129,15 @@ impl Lives {
             }
         }
         for event in trace {
-            let life = lives.see(event);
+            let life = lives.observe(event);
             lives.of_event.push(life);
         }
-        lives.settle(finals);
+        lives.resolve(finals);
         lives
     }
 
     /// Returns the block of the next event.
-    fn see(&mut self, event: &RawEvent) -> Life {
+    fn observe(&mut self, event: &RawEvent) -> BlockRef {
         match event.action {
             Action::Alloc => self.begin(event.address),
             Action::FreeRequested if self.skipped == Skipped::Completions => self.end(event, true),
@@ -154,10 +154,10 @@ impl Lives {
         }
     }
 
-    fn begin(&mut self, address: u64) -> Life {
+    fn begin(&mut self, address: u64) -> BlockRef {
         let life = self.allocs;
         self.allocs += 1;
-        let former = self.tenants.insert(address, Tenant { life, state: State::Live, is_in_final: false });
+        let former = self.tenants.insert(address, LatestAtAddress { life, state: State::Live, is_in_final: false });
         match former.filter(|former| former.state != State::Free) {
             Some(former) => {
                 // The previous block was freed without an event, which both blocks record by sharing a key.
@@ -169,7 +169,7 @@ impl Lives {
         life
     }
 
-    fn request(&mut self, event: &RawEvent) -> Life {
+    fn request(&mut self, event: &RawEvent) -> BlockRef {
         match self.tenants.entry(event.address) {
             Entry::Occupied(mut entry) => {
                 let tenant = entry.get_mut();
@@ -181,12 +181,12 @@ impl Lives {
             }
             Entry::Vacant(_) => {
                 self.active += 1;
-                self.discover(event, State::Waiting, false)
+                self.add_found(event, State::Waiting, false)
             }
         }
     }
 
-    fn end(&mut self, event: &RawEvent, is_request: bool) -> Life {
+    fn end(&mut self, event: &RawEvent, is_request: bool) -> BlockRef {
         match self.tenants.entry(event.address) {
             Entry::Occupied(mut entry) => {
                 let tenant = entry.get_mut();
@@ -198,12 +198,12 @@ impl Lives {
                 self.active -= 1;
                 tenant.life
             }
-            Entry::Vacant(_) => self.discover(event, State::Free, !is_request),
+            Entry::Vacant(_) => self.add_found(event, State::Free, !is_request),
         }
     }
 
     /// Adds a baseline block for a free at an address without earlier events.
-    fn discover(&mut self, event: &RawEvent, state: State, is_waiting: bool) -> Life {
+    fn add_found(&mut self, event: &RawEvent, state: State, is_waiting: bool) -> BlockRef {
         let life = BASELINE | self.baseline.len() as u32;
         self.baseline.push(Baseline {
             address: event.address,
@@ -213,12 +213,12 @@ impl Lives {
             is_waiting,
             of_final: NOT_FINAL,
         });
-        self.tenants.insert(event.address, Tenant { life, state, is_in_final: false });
+        self.tenants.insert(event.address, LatestAtAddress { life, state, is_in_final: false });
         life
     }
 
     /// Compares with the snapshot's active blocks, takes their sizes, and adds those that the trace never refers to.
-    fn settle(&mut self, finals: &[Final]) {
+    fn resolve(&mut self, finals: &[SnapshotBlock]) {
         if self.unrequested > 0 && !self.has_requests {
             self.skipped = Skipped::Requests;
             for block in &mut self.baseline {
@@ -238,7 +238,7 @@ impl Lives {
                         is_waiting: block.is_waiting,
                         of_final: block.row,
                     });
-                    entry.insert(Tenant { life, state: State::Live, is_in_final: true });
+                    entry.insert(LatestAtAddress { life, state: State::Live, is_in_final: true });
                 }
                 Entry::Occupied(mut entry) => {
                     let tenant = entry.get_mut();
@@ -271,7 +271,7 @@ impl Lives {
         self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.place_of(*life))
     }
 
-    fn place_of(&self, life: Life) -> u64 {
+    fn place_of(&self, life: BlockRef) -> u64 {
         let baseline = self.baseline.len() as u64;
         if life & BASELINE == 0 { baseline + u64::from(life) } else { baseline - 1 - u64::from(life & !BASELINE) }
     }

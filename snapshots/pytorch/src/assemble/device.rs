@@ -1,7 +1,7 @@
 //! Analyzes one device's trace and segments before its events are written.
 
 use super::super::raw::{Action, BlockState, Extras, RawBlock, RawEvent, RawSegment};
-use super::block_matching::{Final, Lives, Skipped};
+use super::block_matching::{MatchedBlocks, Skipped, SnapshotBlock};
 use super::layout_replay::{Layout, Request};
 use super::start::Start;
 use highwater_snapshots::Pool;
@@ -37,7 +37,7 @@ impl Source<'_> {
 pub(super) struct Device {
     pub(super) id: DeviceId,
     pub(super) trace: Vec<RawEvent>,
-    pub(super) lives: Lives,
+    pub(super) lives: MatchedBlocks,
     pub(super) start: Start,
     /// Rounded sizes by place; `None` if sizes are used as recorded.
     sizes: Option<Vec<u64>>,
@@ -53,7 +53,7 @@ impl Device {
     pub(super) fn study(id: DeviceId, trace: Vec<RawEvent>, segments: &[&RawSegment], source: &Source<'_>) -> Self {
         let finals = finals(segments, source.blocks);
         let pool_id = |event: &RawEvent| source.extras(event).pool_id;
-        let lives = Lives::of(&trace, &finals);
+        let lives = MatchedBlocks::of(&trace, &finals);
         let start = Start::of(&trace, segments, source.rules, pool_id);
         let mut device =
             Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new(), note: None };
@@ -94,7 +94,7 @@ impl Device {
             match event.action {
                 Action::Alloc => {
                     if let Some(former) = self.lives.replaced(position) {
-                        layout.release(former, event.address);
+                        layout.free_block(former, event.address);
                     }
                     let is_known = known.next_if(|(alloc, _)| *alloc == allocs);
                     let exact = is_known.and_then(|(_, row)| source.blocks.get(*row as usize)).map(|block| block.size);
@@ -111,11 +111,11 @@ impl Device {
                 Action::FreeRequested | Action::FreeCompleted | Action::Free => {
                     let is_end = event.action != Action::FreeRequested || self.lives.skipped == Skipped::Completions;
                     if let Some(place) = place.filter(|_| is_end) {
-                        layout.release(place, event.address);
+                        layout.free_block(place, event.address);
                     }
                 }
-                Action::SegmentAlloc => layout.obtain(event.address, end),
-                Action::SegmentFree => layout.give_back(event.address, end),
+                Action::SegmentAlloc => layout.reserve(event.address, end),
+                Action::SegmentFree => layout.release(event.address, end),
                 Action::SegmentMap => layout.map(event.address, end),
                 Action::SegmentUnmap => layout.unmap(event.address, end),
                 _ => {}
@@ -270,14 +270,14 @@ impl StatedSum {
 }
 
 /// Returns the active blocks of `segments`, by address.
-fn finals(segments: &[&RawSegment], blocks: &[RawBlock]) -> Vec<Final> {
+fn finals(segments: &[&RawSegment], blocks: &[RawBlock]) -> Vec<SnapshotBlock> {
     let mut finals = Vec::new();
     for segment in segments {
         let rows = blocks.get(segment.blocks.clone()).unwrap_or(&[]);
         for (block, row) in rows.iter().zip(segment.blocks.clone()) {
             let Ok(row) = u32::try_from(row) else { continue };
             if block.state != BlockState::Inactive {
-                finals.push(Final {
+                finals.push(SnapshotBlock {
                     row,
                     address: block.address,
                     requested: block.requested_size,

@@ -74,7 +74,7 @@ impl<'a> Layout<'a> {
             inferred: 0,
         };
         for held in &start.segments {
-            layout.obtain(held.address, held.end());
+            layout.reserve(held.address, held.end());
         }
         for held in &start.mappings {
             layout.map(held.address, held.end());
@@ -85,13 +85,13 @@ impl<'a> Layout<'a> {
         blocks.sort_by_key(|(block, _)| block.address);
         let mut after = blocks.iter().skip(1).map(|(block, _)| block.address).chain([u64::MAX]);
         for (block, place) in &blocks {
-            layout.lay(block, *place, after.next().unwrap_or(u64::MAX));
+            layout.place(block, *place, after.next().unwrap_or(u64::MAX));
         }
         layout
     }
 
     /// Places a block of the baseline; the next block begins at `next`.
-    fn lay(&mut self, block: &Baseline, place: u32, next: u64) {
+    fn place(&mut self, block: &Baseline, place: u32, next: u64) {
         let address = block.address;
         let rounded = self.rules.round(block.requested);
         let mut bytes = block.allocated.unwrap_or(rounded);
@@ -128,14 +128,14 @@ impl<'a> Layout<'a> {
     }
 
     /// Adds a segment that was allocated.
-    pub(super) fn obtain(&mut self, address: u64, end: u64) {
+    pub(super) fn reserve(&mut self, address: u64, end: u64) {
         self.segments += 1;
         self.held.insert(address, (end, self.segments));
         self.free.insert(address, end, self.segments);
     }
 
     /// Removes a segment that was freed.
-    pub(super) fn give_back(&mut self, address: u64, end: u64) {
+    pub(super) fn release(&mut self, address: u64, end: u64) {
         self.held.remove(&address);
         self.free.remove(address, end);
     }
@@ -207,7 +207,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Frees the block at `place`.
-    pub(super) fn release(&mut self, place: u64, address: u64) {
+    pub(super) fn free_block(&mut self, place: u64, address: u64) {
         let row = place as usize;
         let (Some(&bytes), Some(&segment)) = (self.bytes.get(row), self.segment.get(row)) else { return };
         let end = address.saturating_add(bytes);

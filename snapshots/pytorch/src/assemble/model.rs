@@ -174,7 +174,7 @@ impl Model {
         let (number, at) = match best {
             Some((_, _, number, at)) => (number, at),
             None if self.settings.is_expandable => self.map(rounded, stream, is_small),
-            None => self.obtain(rounded, stream, is_small),
+            None => self.reserve(rounded, stream, is_small),
         };
         let rest = self.segments[number].pieces[at].size - rounded;
         let is_split =
@@ -191,7 +191,7 @@ impl Model {
         self.emit("alloc", piece.address, bytes);
     }
 
-    fn obtain(&mut self, rounded: u64, stream: u64, is_small: bool) -> (usize, usize) {
+    fn reserve(&mut self, rounded: u64, stream: u64, is_small: bool) -> (usize, usize) {
         let size = match rounded {
             _ if is_small => 2 * MIB,
             0..0xa0_0000 => 20 * MIB,

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::super::sequences::Sequences;
 use super::names::Names;
-use super::stacks::{MOST_FRAMES, Stacks};
+use super::stacks::{MAX_FRAMES, Stacks};
 use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use highwater_snapshots::tables::{Frame, Op, SourceLine, Tables};
 
@@ -46,8 +46,8 @@ impl Ops {
         for &text in texts.get(list).iter().rev() {
             let rows = self.rows_of(tables, names, text);
             innermost.extend(self.places[rows].iter().rev());
-            if innermost.len() >= MOST_FRAMES {
-                innermost.truncate(MOST_FRAMES);
+            if innermost.len() >= MAX_FRAMES {
+                innermost.truncate(MAX_FRAMES);
                 break;
             }
         }
@@ -160,7 +160,7 @@ mod tests {
         let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
         assert_eq!(ops.id(&mut tables, &mut names, &mut stacks, (&texts, list)), OpId(0));
         let stack = tables.stack_text(tables.ops[0].stack);
-        assert_eq!((stack.len(), stack[0].as_str()), (MOST_FRAMES, "a.py:2999 f"));
+        assert_eq!((stack.len(), stack[0].as_str()), (MAX_FRAMES, "a.py:2999 f"));
     }
 
     #[test]

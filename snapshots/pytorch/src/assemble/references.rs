@@ -83,7 +83,7 @@ impl OfDevice {
 }
 
 /// Allocations within a node of the graph, at most, that are searched for reduced gradients.
-const MOST_REDUCTIONS: u64 = 256;
+const MAX_REDUCTIONS: u64 = 256;
 
 /// The positions of a device's events.
 struct Positions {
@@ -136,7 +136,7 @@ impl Positions {
     /// The position before the last allocations of `reduced` bytes each between two positions: gradients that a node
     /// reduces once it needs nothing more. `None` if there are none.
     fn before_reduction(&self, trace: &Trace, reduced: &str, from: Option<u64>, to: Option<u64>) -> Option<u64> {
-        let (from, mut position) = (from?.max(to?.saturating_sub(MOST_REDUCTIONS)), to?);
+        let (from, mut position) = (from?.max(to?.saturating_sub(MAX_REDUCTIONS)), to?);
         let is_of = |position: u64, bytes: u64| match trace.subject(self.allocs[position as usize - 1]) {
             Subject::Block(block) => trace.blocks.requested[block.0 as usize] == bytes,
             _ => false,

@@ -8,7 +8,7 @@ use highwater_snapshots::ids::{FrameId, ModuleId, StackId, StringId};
 use highwater_snapshots::tables::{Frame, SourceLine, Stack, Tables};
 
 /// Maximum number of frames kept of a stack, innermost first: readers of a trace follow at most 1024.
-pub(super) const MOST_FRAMES: usize = 1023;
+pub(super) const MAX_FRAMES: usize = 1023;
 
 /// Tree nodes of the lists of frames.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ impl Stacks {
                 others.extend(list.iter().copied().filter(|frame| is_own.get(*frame as usize) != Some(&true)));
                 list = &others;
             }
-            let kept = &list[..list.len().min(MOST_FRAMES)];
+            let kept = &list[..list.len().min(MAX_FRAMES)];
             stacks.cut += u64::from(kept.len() < list.len());
             let shared = kept.iter().rev().zip(&path).take_while(|(frame, known)| **frame == known.0).count();
             path.truncate(shared);
@@ -128,7 +128,7 @@ mod tests {
         let mut tables = Tables::default();
         let stacks = Stacks::take(&mut tables, &lists, "");
         let frames: Vec<u32> = tables.stack_frames(stacks.id(0)).map(|frame| frame.0).collect();
-        assert_eq!(frames, deep[..MOST_FRAMES]);
+        assert_eq!(frames, deep[..MAX_FRAMES]);
         assert_eq!(stacks.cut, 1);
     }
 

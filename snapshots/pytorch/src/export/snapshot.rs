@@ -11,7 +11,7 @@ use super::lost::Lost;
 use super::{Exported, regions, settings};
 use crate::digest::EventDigest;
 use crate::embedded;
-use crate::raw::{Action, MOST_EMBEDDED};
+use crate::raw::{Action, MAX_EMBEDDED};
 use highwater_snapshots::category::{Category, Phase, Pool};
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::format::write_trace;
@@ -69,7 +69,7 @@ type AllHoldings = Vec<(DeviceId, FinalState)>;
 /// Embeds the whole recording as a string; returns its size in bytes if it is too large.
 fn embed(document: &mut impl Document, trace: &Trace, digest: u32) -> Result<Option<usize>> {
     let bytes = write_trace(Vec::new(), trace)?;
-    if super::document::base64_length(bytes.len()) > MOST_EMBEDDED {
+    if super::document::base64_length(bytes.len()) > MAX_EMBEDDED {
         return Ok(Some(bytes.len()));
     }
     document.key("highwater")?;

@@ -199,18 +199,18 @@ impl Store {
             Value::Text(id) => format!("the key '{:.60}'", self.intake.string(id)),
             key => format!("a key that is {}", key.kind()),
         };
-        self.intake.strange(format!("{name} in {of}, which this program does not know"));
+        self.intake.count_unexpected(format!("{name} in {of}, which this program does not know"));
     }
 
     #[cold]
     fn misplaced(&mut self, key: Key, of: &str) {
-        self.intake.strange(format!("the key '{}' in {of}, where it means nothing", key.name()));
+        self.intake.count_unexpected(format!("the key '{}' in {of}, where it means nothing", key.name()));
     }
 
     #[cold]
     fn wrong(&mut self, key: Key, value: Value, expected: &str) {
         let kind = value.kind();
-        self.intake.strange(format!("'{}' is {kind} where {expected} must be: taken as nothing", key.name()));
+        self.intake.count_unexpected(format!("'{}' is {kind} where {expected} must be: taken as nothing", key.name()));
     }
 
     #[inline]
@@ -274,7 +274,7 @@ impl Store {
         let is_first = text == first;
         if !is_first && text != second && !text.is_empty() {
             let what = format!("'{}' is '{text:.60}', not '{first}' or '{second}': taken as '{second}'", key.name());
-            self.intake.strange(what);
+            self.intake.count_unexpected(what);
         }
         is_first
     }
@@ -285,7 +285,7 @@ impl Store {
         let state = BlockState::from_name(text);
         if state.is_none() && !text.is_empty() {
             let what = format!("the block state '{text:.60}', taken as inactive");
-            self.intake.strange(what);
+            self.intake.count_unexpected(what);
         }
         state.unwrap_or(BlockState::Inactive)
     }

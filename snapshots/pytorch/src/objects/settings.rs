@@ -6,10 +6,10 @@ use super::store::{Dict, List, Store};
 use super::value::Value;
 
 /// Maximum number of settings kept.
-const MOST_SETTINGS: usize = 4096;
+const MAX_SETTINGS: usize = 4096;
 
 /// Maximum nesting depth of settings.
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Maximum length of a setting's name in bytes, including the names of the enclosing dicts.
 const LONGEST_NAME: usize = 256;
@@ -31,7 +31,9 @@ impl Store {
         match dict {
             Value::None => {}
             Value::Dict(_) => self.flatten(String::new(), dict, 0, &mut settings),
-            other => self.intake.strange(format!("'allocator_settings' is {}, not a dict: left out", other.kind())),
+            other => {
+                self.intake.count_unexpected(format!("'allocator_settings' is {}, not a dict: left out", other.kind()))
+            }
         }
         for (name, value) in settings.rows {
             self.intake.setting(name, value);
@@ -40,9 +42,9 @@ impl Store {
 
     /// Adds the setting `name`, or those in it.
     fn flatten(&mut self, name: String, value: Value, depth: usize, into: &mut Settings) {
-        if name.len() > LONGEST_NAME || depth > MOST_DEPTH {
+        if name.len() > LONGEST_NAME || depth > MAX_DEPTH {
             let what = format!("the allocator setting '{name:.60}', whose name is too long: left out");
-            self.intake.strange(what);
+            self.intake.count_unexpected(what);
         } else if let Value::Dict(row) = value {
             let Some(&Dict::Open(open)) = self.dicts.get(row as usize) else { return };
             // The items are taken out, so that the recursion ends even if dicts contain each other.
@@ -57,11 +59,11 @@ impl Store {
             }
         } else if let Some(&row) = into.by_name.get(&name) {
             into.rows[row].1 = self.printed(value, 0);
-        } else if into.rows.len() < MOST_SETTINGS {
+        } else if into.rows.len() < MAX_SETTINGS {
             into.by_name.insert(name.clone(), into.rows.len());
             into.rows.push((name, self.printed(value, 0)));
         } else {
-            self.intake.strange("an allocator setting beyond the first 4096: left out");
+            self.intake.count_unexpected("an allocator setting beyond the first 4096: left out");
         }
     }
 
@@ -73,7 +75,7 @@ impl Store {
         let mut text = "[".to_owned();
         if let Some(List::Open(open)) = self.lists.get(row as usize).map(|slot| slot.list) {
             for (at, &item) in self.open_lists[open as usize].iter().enumerate() {
-                if text.len() > LONGEST_LIST || depth > MOST_DEPTH {
+                if text.len() > LONGEST_LIST || depth > MAX_DEPTH {
                     text += ", …";
                     break;
                 }

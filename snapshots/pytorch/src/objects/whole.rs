@@ -12,7 +12,7 @@ use highwater_snapshots::format::SNAPSHOT;
 const KEYS_NAMED: usize = 4;
 
 /// Maximum number of devices with traces.
-const MOST_DEVICES: usize = 256;
+const MAX_DEVICES: usize = 256;
 
 /// A result whose error has no offset, since the whole file was already read.
 type Taken<T> = std::result::Result<T, &'static str>;
@@ -132,12 +132,12 @@ impl Store {
             return Ok(());
         }
         let Some(lists) = self.take_items(traces) else { return Err("'device_traces' is not a list") };
-        if lists.len() > MOST_DEVICES {
-            let what = format!("{} devices have traces: those from {MOST_DEVICES} up are left out", lists.len());
+        if lists.len() > MAX_DEVICES {
+            let what = format!("{} devices have traces: those from {MAX_DEVICES} up are left out", lists.len());
             self.intake.problem(Problem::new(what));
         }
         // Last device first, so that the events of a single device are moved instead of copied.
-        for (device, &list) in lists.iter().enumerate().take(MOST_DEVICES).rev() {
+        for (device, &list) in lists.iter().enumerate().take(MAX_DEVICES).rev() {
             let events = self.take_events(list)?;
             if !events.is_empty() {
                 self.intake.trace(device, events);
@@ -173,7 +173,7 @@ impl Store {
         for item in self.take_items(list).unwrap_or_default() {
             match self.dict(item)? {
                 Some(Dict::Event(row)) => events.extend(self.events.get(row as usize)),
-                _ => self.intake.strange("an entry of a trace that is not an event: ignored"),
+                _ => self.intake.count_unexpected("an entry of a trace that is not an event: ignored"),
             }
         }
         Ok(events)
@@ -188,7 +188,7 @@ impl Store {
         };
         for item in items {
             let Some(Dict::Segment(row)) = self.dict(item)? else {
-                self.intake.strange("an entry of 'segments' that is not a segment: ignored");
+                self.intake.count_unexpected("an entry of 'segments' that is not a segment: ignored");
                 continue;
             };
             let OpenSegment { segment, blocks } = self.segments[row as usize].clone();
@@ -216,7 +216,7 @@ impl Store {
         for item in self.take_items(list).unwrap_or_default() {
             match self.dict(item)? {
                 Some(Dict::Block(row)) => blocks.extend(self.blocks.get(row as usize)),
-                _ => self.intake.strange("an entry of 'blocks' that is not a block: ignored"),
+                _ => self.intake.count_unexpected("an entry of 'blocks' that is not a block: ignored"),
             }
         }
         Ok(blocks)
@@ -230,7 +230,9 @@ impl Store {
                         self.intake.annotation(annotation);
                     }
                 }
-                _ => self.intake.strange("an entry of 'external_annotations' that is not an annotation: ignored"),
+                _ => self
+                    .intake
+                    .count_unexpected("an entry of 'external_annotations' that is not an annotation: ignored"),
             }
         }
         Ok(())
@@ -242,7 +244,7 @@ impl Store {
             if value == Value::None {
                 return;
             }
-            self.intake.strange(format!("'highwater_run' is {}, not a dict: left out", value.kind()));
+            self.intake.count_unexpected(format!("'highwater_run' is {}, not a dict: left out", value.kind()));
             return;
         };
         for (key, value) in std::mem::take(&mut self.open_dicts[open as usize]) {
@@ -267,7 +269,9 @@ impl Store {
                     let time_us = further.first().and_then(|value| value.unsigned()).unwrap_or(0);
                     self.intake.run_tensor(RawTensor { address, bytes, time_us, category, name });
                 }
-                _ => self.intake.strange("an entry of 'tensors' that is not address, bytes, category, name: left out"),
+                _ => self
+                    .intake
+                    .count_unexpected("an entry of 'tensors' that is not address, bytes, category, name: left out"),
             }
         }
     }

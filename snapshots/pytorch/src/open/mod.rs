@@ -9,7 +9,7 @@
 //!
 //! Files are mapped and streams are read once; only a `.snap` that is compressed or comes through a pipe is loaded into
 //! memory as a whole. The expanded size of a compressed file is never trusted: snapshots keep only their rows, and a
-//! `.snap` may expand to at most [`FREE_EXPANSION`] bytes plus [`MOST_EXPANSION`] times its compressed size.
+//! `.snap` may expand to at most [`FREE_EXPANSION`] bytes plus [`MAX_EXPANSION`] times its compressed size.
 
 mod file_format;
 mod watch;
@@ -49,13 +49,13 @@ pub const FREE_EXPANSION: u64 = 64 << 20;
 
 /// Beyond [`FREE_EXPANSION`], maximum ratio of the expanded size of a compressed `.snap` to its file's size. The
 /// sections of a `.snap` are already compressed, so genuine files hardly expand at all.
-pub const MOST_EXPANSION: u64 = 64;
+pub const MAX_EXPANSION: u64 = 64;
 
 /// Size of the read buffer for streams, in bytes.
 const BUFFER: usize = 256 << 10;
 
 /// Maximum number of bytes of gzip data expanded after a snapshot's end, in order to verify the checksum.
-const MOST_AFTER: u64 = 1 << 20;
+const MAX_AFTER: u64 = 1 << 20;
 
 /// Opens the recording at `path`, reporting to `watch` as [`open_bytes`] does. The path may be that of a recording in
 /// several files, as [`Windows::find_rotated`] finds them.
@@ -266,10 +266,10 @@ fn read_snap(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resul
                 other => return Err(other),
             },
         }
-        let most = watch.bytes_read().saturating_mul(MOST_EXPANSION).saturating_add(FREE_EXPANSION);
+        let most = watch.bytes_read().saturating_mul(MAX_EXPANSION).saturating_add(FREE_EXPANSION);
         if is_gzipped && bytes.len() as u64 > most {
             let what =
-                format!("the gzip data expands to more than {MOST_EXPANSION} times its size, as no recording does");
+                format!("the gzip data expands to more than {MAX_EXPANSION} times its size, as no recording does");
             return Err(Error::Damaged { offset: watch.bytes_read(), what });
         }
     }
@@ -280,7 +280,7 @@ fn read_snap(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resul
 
 /// Expands the rest of the gzip data in order to verify its checksum; returns what is wrong with it.
 fn check_rest(input: &mut impl Read) -> Option<Problem> {
-    let rest = std::io::copy(&mut input.take(MOST_AFTER), &mut std::io::sink());
+    let rest = std::io::copy(&mut input.take(MAX_AFTER), &mut std::io::sink());
     match Error::from_input(rest.err()?) {
         Error::Damaged { offset, what } => Some(Problem::at(offset, format!("after the snapshot: {what}"))),
         other => Some(Problem::new(format!("after the snapshot: {other}"))),

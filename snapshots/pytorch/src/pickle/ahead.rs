@@ -15,10 +15,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::events::{Beginning, EventReader, MOST};
-use super::known::{Known, News};
+use super::known::{MemoDelta, MemoSnapshot};
 use super::machine::{Machine, Next};
 use super::memo::Memo;
-use super::portion::{ExtrasOf, NO_EXTRAS, Portion, Row, StackOf, StepKind, Stored, TextOf};
+use super::portion::{Chunk, ExtrasOf, NO_EXTRAS, Row, StackOf, StepKind, Stored, TextOf};
 use super::source::{InMemory, Source};
 use crate::Sequences;
 use crate::objects::{Dict, List, Value};
@@ -49,17 +49,17 @@ impl Division {
 }
 
 /// Portions ahead of the machine.
-pub(super) struct Ahead<'a> {
+pub(super) struct ParallelDecoder<'a> {
     bytes: &'a [u8],
     division: Division,
-    known: Option<Known>,
-    news: News,
+    known: Option<MemoSnapshot>,
+    news: MemoDelta,
     /// Numbers of the memo below this are in `known` as far as they matter.
     memos: usize,
     /// Where to look for events again.
     next_try: usize,
-    decoded: Vec<Portion>,
-    spare: Vec<Portion>,
+    decoded: Vec<Chunk>,
+    spare: Vec<Chunk>,
     lookup: Lookup,
 }
 
@@ -84,13 +84,13 @@ enum Taken {
     End(Value),
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> ParallelDecoder<'a> {
     pub(super) fn new(bytes: &'a [u8], division: Division) -> Self {
         Self {
             bytes,
             division,
             known: None,
-            news: News::default(),
+            news: MemoDelta::default(),
             memos: 0,
             next_try: 0,
             decoded: Vec::new(),
@@ -114,7 +114,7 @@ impl<'a> Ahead<'a> {
             return Ok(None);
         }
         let Some(beginning) = Beginning::of(machine.source.ahead()) else { return Ok(None) };
-        let known = self.known.get_or_insert_with(|| Known::new(&machine.memos, &machine.store));
+        let known = self.known.get_or_insert_with(|| MemoSnapshot::new(&machine.memos, &machine.store));
         if self.memos > 0 {
             self.news.take_memos(self.memos, &machine.memos, &machine.store);
             known.update(&mut self.news);
@@ -137,7 +137,7 @@ impl<'a> Ahead<'a> {
                 }
                 Ok(Taken::All)
             };
-            let decode = |portion: &mut Portion| EventReader::new(bytes, known, &beginning, portion).read();
+            let decode = |portion: &mut Chunk| EventReader::new(bytes, known, &beginning, portion).read();
             let taken: Result<Taken> = match division.portions {
                 1 => {
                     spare.iter_mut().for_each(decode);
@@ -170,13 +170,13 @@ fn divide(
     mut start: usize,
     beginning: &Beginning,
     division: Division,
-    portions: &mut Vec<Portion>,
+    portions: &mut Vec<Chunk>,
 ) -> usize {
     let mut count = 0;
     while count < division.portions && start < bytes.len() {
         let Some(end) = end_of(bytes, start, beginning, division) else { break };
         if count == portions.len() {
-            portions.push(Portion::default());
+            portions.push(Chunk::default());
         }
         portions[count].begin(start..end);
         count += 1;
@@ -218,7 +218,7 @@ impl Machine<InMemory<'_>> {
     }
 
     /// Takes a portion that was decoded.
-    fn take(&mut self, portion: &Portion, news: &mut News, lookup: &mut Lookup) -> Result<Taken> {
+    fn take(&mut self, portion: &Chunk, news: &mut MemoDelta, lookup: &mut Lookup) -> Result<Taken> {
         if self.source.position() as usize != portion.range.start {
             return Ok(Taken::Part);
         }
@@ -277,10 +277,10 @@ impl Machine<InMemory<'_>> {
     /// Takes events until one refers to something that is not a stack. Returns how many were taken.
     fn take_events(
         &mut self,
-        portion: &Portion,
+        portion: &Chunk,
         rows: &[Row],
         stored: &mut &[Stored],
-        news: &mut News,
+        news: &mut MemoDelta,
         lookup: &mut Lookup,
     ) -> usize {
         for (count, row) in rows.iter().enumerate() {
@@ -313,9 +313,9 @@ impl Machine<InMemory<'_>> {
 
     /// Looks up a stack.
     #[inline]
-    fn stack_of(&mut self, stack: StackOf, portion: &Portion, news: &mut News, lookup: &mut Lookup) -> Option<u32> {
+    fn stack_of(&mut self, stack: StackOf, portion: &Chunk, news: &mut MemoDelta, lookup: &mut Lookup) -> Option<u32> {
         match stack {
-            StackOf::Known(stack) => Some(stack),
+            StackOf::MemoSnapshot(stack) => Some(stack),
             StackOf::Run(row) => match lookup.runs[row as usize] {
                 Some(stack) => Some(stack),
                 None => self.new_stack(row, portion, news, lookup),
@@ -338,7 +338,7 @@ impl Machine<InMemory<'_>> {
     }
 
     #[cold]
-    fn new_stack(&mut self, row: u32, portion: &Portion, news: &mut News, lookup: &mut Lookup) -> Option<u32> {
+    fn new_stack(&mut self, row: u32, portion: &Chunk, news: &mut MemoDelta, lookup: &mut Lookup) -> Option<u32> {
         let run = portion.run(row);
         lookup.frames.clear();
         for number in super::runs::numbers(run) {
@@ -385,7 +385,7 @@ impl Machine<InMemory<'_>> {
 }
 
 impl Lookup {
-    fn begin(&mut self, portion: &Portion) {
+    fn begin(&mut self, portion: &Chunk) {
         self.runs.clear();
         self.runs.resize(portion.run_count(), None);
         self.texts.clear();
@@ -396,13 +396,13 @@ impl Lookup {
 
     /// Looks up a string.
     #[inline]
-    fn text(&mut self, row: u32, portion: &Portion, machine: &mut Machine<InMemory<'_>>) -> StringId {
+    fn text(&mut self, row: u32, portion: &Chunk, machine: &mut Machine<InMemory<'_>>) -> StringId {
         *self.texts[row as usize].get_or_insert_with(|| machine.store.intake.text(portion.text(row)))
     }
 
     /// Looks up the rare fields of an event, whose strings were looked up before.
     #[inline]
-    fn extras(&mut self, row: u32, portion: &Portion, machine: &mut Machine<InMemory<'_>>) -> u32 {
+    fn extras(&mut self, row: u32, portion: &Chunk, machine: &mut Machine<InMemory<'_>>) -> u32 {
         if let Some(extras) = self.extras[row as usize] {
             return extras;
         }
@@ -410,7 +410,7 @@ impl Lookup {
             portion.extras[row as usize];
         let mut text = |text| match text {
             TextOf::None => StringId::NONE,
-            TextOf::Known(id) => id,
+            TextOf::MemoSnapshot(id) => id,
             TextOf::New(row) => self.text(row, portion, machine),
         };
         let extras = Extras {

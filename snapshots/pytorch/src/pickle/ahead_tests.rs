@@ -340,7 +340,7 @@ fn most_events_are_decoded_ahead() {
         let style = Style { protocol, is_memoized: true, batch: 1000, has_repeats: false, seed: 1 };
         let bytes = Writer::new(style).snapshot(&[5000]);
         let mut machine = Machine::new(InMemory::new(&bytes));
-        let mut ahead = Ahead::new(&bytes, Division { portion: 2000, portions: 4 });
+        let mut ahead = ParallelDecoder::new(&bytes, Division { portion: 2000, portions: 4 });
         let mut executed = 0;
         while let Next::Executed(code) = machine.next().unwrap() {
             executed += usize::from(code == opcode::SETITEMS);

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use highwater_snapshots::ids::StringId;
 
-use super::known::Known;
+use super::known::MemoSnapshot;
 use super::opcode as op;
-use super::portion::{ExtrasOf, NO_EXTRAS, Portion, Row, StackOf, Step, StepKind, Stored, TextOf};
+use super::portion::{Chunk, ExtrasOf, NO_EXTRAS, Row, StackOf, Step, StepKind, Stored, TextOf};
 use crate::Sequences;
 use crate::objects::Key;
 use crate::raw::Action;
@@ -78,14 +78,14 @@ pub(super) const MOST: u32 = 1 << 28;
 #[derive(Debug)]
 pub(super) struct EventReader<'a> {
     bytes: &'a [u8],
-    known: &'a Known,
+    known: &'a MemoSnapshot,
     beginning: &'a Beginning,
-    portion: &'a mut Portion,
+    portion: &'a mut Chunk,
     /// Whether nothing follows the portion.
     is_last: bool,
     at: usize,
     /// The number under which the first value of the current step is stored, if the file says it, and the row of that
-    /// value in [`Portion::stored`].
+    /// value in [`Chunk::stored`].
     number: Option<usize>,
     first_stored: usize,
     /// Bytes of a run that is interrupted by the start of a frame of the file.
@@ -94,7 +94,12 @@ pub(super) struct EventReader<'a> {
 
 impl<'a> EventReader<'a> {
     /// Creates a reader of the range of `portion`.
-    pub(super) fn new(bytes: &'a [u8], known: &'a Known, beginning: &'a Beginning, portion: &'a mut Portion) -> Self {
+    pub(super) fn new(
+        bytes: &'a [u8],
+        known: &'a MemoSnapshot,
+        beginning: &'a Beginning,
+        portion: &'a mut Chunk,
+    ) -> Self {
         let (at, end) = (portion.range.start, portion.range.end);
         let is_last = end >= bytes.len();
         // Nothing beyond the portion is read, so that the time is that of its bytes whatever lengths it claims.
@@ -178,7 +183,7 @@ impl<'a> EventReader<'a> {
             size: 0,
             time_us: 0,
             stream: 0,
-            stack: StackOf::Known(Sequences::NONE),
+            stack: StackOf::MemoSnapshot(Sequences::NONE),
             extras: NO_EXTRAS,
             start: (start - self.portion.range.start) as u32,
             action: Action::Unknown,
@@ -337,7 +342,7 @@ impl<'a> EventReader<'a> {
             _ => {
                 let number = self.looked_up(code)?;
                 let id = self.known.text(number)?;
-                return Some(if id == StringId::NONE { TextOf::None } else { TextOf::Known(id) });
+                return Some(if id == StringId::NONE { TextOf::None } else { TextOf::MemoSnapshot(id) });
             }
         };
         let bytes = self.bytes.get(self.at..self.at.checked_add(length)?)?;
@@ -371,14 +376,14 @@ impl<'a> EventReader<'a> {
         let code = self.code()?;
         match code {
             op::EMPTY_LIST => {}
-            op::NONE => return Some(StackOf::Known(Sequences::NONE)),
+            op::NONE => return Some(StackOf::MemoSnapshot(Sequences::NONE)),
             _ => {
                 let number = u32::try_from(self.looked_up(code)?).ok()?;
                 return Some(StackOf::Memo(number));
             }
         }
         let row = self.portion.stored.len();
-        let is_stored = self.store(Stored::Stack(StackOf::Known(Sequences::NONE)))?;
+        let is_stored = self.store(Stored::Stack(StackOf::MemoSnapshot(Sequences::NONE)))?;
         let before = self.at;
         let stack = match self.code()? {
             op::MARK => self.run(op::APPENDS)?,
@@ -387,13 +392,13 @@ impl<'a> EventReader<'a> {
                 // Python appends a single item to the list as a lookup or as the next key: only the former ends here.
                 let length = lookup_length(self.bytes.get(self.at..)?)?;
                 if self.bytes.get(self.at + length) != Some(&op::APPEND) {
-                    return Some(StackOf::Known(Sequences::NONE));
+                    return Some(StackOf::MemoSnapshot(Sequences::NONE));
                 }
                 self.run(op::APPEND)?
             }
             _ => {
                 self.at = before;
-                return Some(StackOf::Known(Sequences::NONE));
+                return Some(StackOf::MemoSnapshot(Sequences::NONE));
             }
         };
         if is_stored {
@@ -441,7 +446,7 @@ impl<'a> EventReader<'a> {
     #[inline]
     fn stack(&mut self, run: &[u8]) -> Option<StackOf> {
         match self.known.runs.get(run) {
-            Some(stack) if stack < MOST => Some(StackOf::Known(stack)),
+            Some(stack) if stack < MOST => Some(StackOf::MemoSnapshot(stack)),
             Some(_) => None,
             None => Some(StackOf::Run(self.portion.run_row(run))),
         }

@@ -16,7 +16,7 @@ enum Fact {
 
 /// Strings, pairs and stacks by how the file refers to them. All of it stays true: no number was stored twice.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct MemoSnapshot {
     keys: Keys,
     memos: Memos,
     pairs: Vec<(u64, u64)>,
@@ -25,16 +25,16 @@ pub(super) struct Known {
     pub(super) runs: Runs,
 }
 
-/// What was learned since [`Known`] was made or last updated.
+/// What was learned since [`MemoSnapshot`] was made or last updated.
 #[derive(Clone, Debug, Default)]
-pub(super) struct News {
+pub(super) struct MemoDelta {
     facts: Vec<(usize, Fact)>,
     /// Bytes of runs, concatenated, with the end of each and its stack.
     bytes: Vec<u8>,
     runs: Vec<(usize, u32)>,
 }
 
-impl Known {
+impl MemoSnapshot {
     /// Creates a copy of the memo.
     pub(super) fn new(memos: &Memos, store: &Store) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Known {
     }
 
     /// Adds what was learned.
-    pub(super) fn update(&mut self, news: &mut News) {
+    pub(super) fn update(&mut self, news: &mut MemoDelta) {
         self.later.extend(news.facts.drain(..));
         let mut first = 0;
         for (end, stack) in news.runs.drain(..) {
@@ -99,7 +99,7 @@ impl Known {
     }
 }
 
-impl News {
+impl MemoDelta {
     /// Takes note of the values stored under the numbers from `first`.
     pub(super) fn take_memos(&mut self, first: usize, memos: &Memos, store: &Store) {
         for number in first..memos.len() {

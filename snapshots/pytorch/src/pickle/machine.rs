@@ -5,14 +5,14 @@ use super::opcode as op;
 use super::runs::{Runs, run_length};
 use super::source::Source;
 use crate::objects::{Refusal, Store, Value};
-use crate::raw::{EMBEDDED_MARKER, MOST_EMBEDDED};
+use crate::raw::{EMBEDDED_MARKER, MAX_EMBEDDED};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::units::format_bytes;
 
 /// Maximum length of a string, except for an embedded recording: names and paths are far shorter.
-const MOST_TEXT_BYTES: u64 = 64 << 20;
+const MAX_TEXT_BYTES: u64 = 64 << 20;
 /// Maximum length of an integer: addresses and sizes have 9 bytes at most.
-const MOST_INTEGER_BYTES: u64 = 1 << 16;
+const MAX_INTEGER_BYTES: u64 = 1 << 16;
 
 /// The virtual machine of the pickle format: a stack with marks, and a memo.
 pub(super) struct Machine<S> {
@@ -401,7 +401,7 @@ impl<S: Source> Machine<S> {
     /// Pushes the next `length` bytes as a string.
     #[inline]
     fn text(&mut self, length: u64) -> Step {
-        if length > MOST_TEXT_BYTES {
+        if length > MAX_TEXT_BYTES {
             self.check_long_text(length)?;
         }
         let length = usize::try_from(length).map_err(|_| Stop::End)?;
@@ -411,7 +411,7 @@ impl<S: Source> Machine<S> {
             Err(_) => {
                 let text = String::from_utf8_lossy(bytes);
                 let id = self.store.intake.text(&text);
-                self.store.intake.strange("a string that is not UTF-8: invalid bytes are shown as \u{fffd}");
+                self.store.intake.count_unexpected("a string that is not UTF-8: invalid bytes are shown as \u{fffd}");
                 id
             }
         };
@@ -424,7 +424,7 @@ impl<S: Source> Machine<S> {
     #[cold]
     fn check_long_text(&mut self, length: u64) -> Step {
         let is_recording = self.source.begins_with(EMBEDDED_MARKER.as_bytes());
-        let most = if is_recording { MOST_EMBEDDED as u64 + 100 } else { MOST_TEXT_BYTES };
+        let most = if is_recording { MAX_EMBEDDED as u64 + 100 } else { MAX_TEXT_BYTES };
         if length <= most {
             return Ok(());
         }
@@ -435,7 +435,7 @@ impl<S: Source> Machine<S> {
     /// Pushes the next `length` bytes as a little-endian two's complement integer.
     #[inline]
     fn long(&mut self, length: u64) -> Step {
-        if length > MOST_INTEGER_BYTES {
+        if length > MAX_INTEGER_BYTES {
             return Err(Stop::TooLong(format!(
                 "an integer of {}; no number in a snapshot is as long",
                 format_bytes(length)

@@ -3,7 +3,7 @@
 //! ```text
 //!   Source ──bytes──►  Machine ──values──►  Store ──rows──►  Intake
 //!   memory, stream     stack, marks, memo   objects
-//!      └──►  Ahead ──events──┘
+//!      └──►  ParallelDecoder ──events──┘
 //!            several threads
 //! ```
 //!
@@ -32,7 +32,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 
 use super::RawSnapshot;
-use ahead::{Ahead, Division};
+use ahead::{Division, ParallelDecoder};
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::format::Progress;
 use machine::{Machine, Next};
@@ -42,7 +42,7 @@ use source::{InMemory, Source, Stream};
 const INSTRUCTIONS_A_LOOK: u32 = 1 << 16;
 
 /// Number of instructions executed in search of the end of an event.
-const MOST_TO_EVENT: u32 = 1 << 12;
+const MAX_TO_EVENT: u32 = 1 << 12;
 
 /// Called with the progress; stops reading by returning [`ControlFlow::Break`].
 type Watch<'w> = &'w mut dyn FnMut(Progress) -> ControlFlow<()>;
@@ -61,7 +61,7 @@ pub fn read_pickle(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
 /// Like [`read_pickle`]; events are decoded ahead after every `look` instructions, divided as given.
 fn read_divided(bytes: &[u8], division: Division, look: u32, watch: Watch<'_>) -> Result<RawSnapshot> {
     let mut machine = Machine::new(InMemory::new(bytes));
-    let mut ahead = Ahead::new(bytes, division);
+    let mut ahead = ParallelDecoder::new(bytes, division);
     let length = Some(bytes.len() as u64);
     let root = 'read: loop {
         for _ in 0..look {
@@ -70,7 +70,7 @@ fn read_divided(bytes: &[u8], division: Division, look: u32, watch: Watch<'_>) -
             }
         }
         report(&mut machine, length, watch)?;
-        for _ in 0..MOST_TO_EVENT {
+        for _ in 0..MAX_TO_EVENT {
             match machine.next()? {
                 Next::End(root) => break 'read root,
                 Next::Executed(opcode::SETITEMS) => {

@@ -16,7 +16,7 @@ pub(super) struct Row {
     pub(super) time_us: u64,
     pub(super) stream: u64,
     pub(super) stack: StackOf,
-    /// Row of [`Portion::extras`], or [`NO_EXTRAS`].
+    /// Row of [`Chunk::extras`], or [`NO_EXTRAS`].
     pub(super) extras: u32,
     /// Where the event begins, counted from the portion's first byte.
     pub(super) start: u32,
@@ -31,8 +31,8 @@ pub(super) const NO_EXTRAS: u32 = u32::MAX;
 /// A stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackOf {
-    Known(u32),
-    /// That of a run of memo lookups: row of [`Portion::runs`].
+    MemoSnapshot(u32),
+    /// That of a run of memo lookups: row of [`Chunk::runs`].
     Run(u32),
     /// That of the list under a number of the memo.
     Memo(u32),
@@ -47,7 +47,7 @@ pub(super) enum Stored {
     Stack(StackOf),
     /// Row of the portion's strings.
     Text(u32),
-    /// Row of [`Portion::pairs`].
+    /// Row of [`Chunk::pairs`].
     Pair(u32),
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Stored {
 pub(super) enum TextOf {
     #[default]
     None,
-    Known(StringId),
+    MemoSnapshot(StringId),
     /// Row of the portion's strings.
     New(u32),
 }
@@ -91,7 +91,7 @@ pub(super) enum StepKind {
 
 /// A part of the file, decoded. Its buffers are reused for one part after the other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Portion {
+pub(super) struct Chunk {
     /// The part of the file. The decoded steps may end earlier.
     pub(super) range: Range<usize>,
     pub(super) steps: Vec<Step>,
@@ -118,7 +118,7 @@ struct Texts {
     last: u32,
 }
 
-impl Portion {
+impl Chunk {
     /// Begins another part of the file.
     pub(super) fn begin(&mut self, range: Range<usize>) {
         self.range = range;

@@ -8,7 +8,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::opcode as op;
 
 /// Maximum number of bytes cached. The cache is cleared when full, so that distinct stacks do not use more memory.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Maps runs of memo lookups to stacks.
 #[derive(Clone, Debug, Default)]
@@ -63,9 +63,9 @@ impl Runs {
 
     /// Adds the stack of a run.
     pub(super) fn insert(&mut self, run: &[u8], stack: u32) {
-        if self.bytes.len() + run.len() > MOST_BYTES {
+        if self.bytes.len() + run.len() > MAX_BYTES {
             self.clear();
-            if run.len() > MOST_BYTES {
+            if run.len() > MAX_BYTES {
                 return;
             }
         }

@@ -5,7 +5,7 @@ use crate::format::checkpoint::Checkpoint;
 use crate::format::index::IndexRow;
 use crate::format::kind::SectionKind;
 use crate::format::section::{HEADER_BYTES, Label, Packer, Section, SectionHeader, Unpacker};
-use crate::format::summary::{Death, Summarizer, Summary};
+use crate::format::summary::{EndedBlock, Summarizer, Summary};
 use crate::format::tables_codec::{put_row, row_from_bytes};
 use crate::format::windows::files::{Boundary, Files, live_of};
 use crate::ids::DeviceId;
@@ -87,7 +87,7 @@ impl Checkpoints {
     }
 
     /// Adds a checkpoint of what `summarizer` has now.
-    pub(super) fn add(&mut self, summarizer: &Summarizer, deaths: &[Death], packer: &mut Packer) -> Result<()> {
+    pub(super) fn add(&mut self, summarizer: &Summarizer, deaths: &[EndedBlock], packer: &mut Packer) -> Result<()> {
         let (mut parts, mut raw) = (Vec::new(), Vec::new());
         for part in Checkpoint::of(summarizer, deaths) {
             raw.clear();

@@ -27,7 +27,7 @@ use crate::tables::Op;
 use crate::trace::Trace;
 
 /// Events at the start of a file that repeat the step and the phase, at most.
-const MOST_REPEATED: u32 = 2;
+const MAX_REPEATED: u32 = 2;
 
 /// The files, in order.
 #[derive(Debug)]
@@ -285,7 +285,7 @@ fn repeated(part: &FilePart) -> Result<Vec<Event>> {
     let Some(first) = part.sections.of_kind(SectionKind::Events).next() else { return Ok(Vec::new()) };
     let count = part.sections.header(first.offset)?.count;
     let mut found = Vec::new();
-    if count > MOST_REPEATED {
+    if count > MAX_REPEATED {
         return Ok(found);
     }
     let mut take = |_: u64, run: &[Event]| {

@@ -31,7 +31,7 @@ use crate::format::parallel;
 use crate::format::reader::Progress;
 use crate::format::section::Unpacker;
 use crate::format::step_activity::StepActivityRow;
-use crate::format::summary::{Death, DeviceSummary, Summarizer, Summary};
+use crate::format::summary::{DeviceSummary, EndedBlock, Summarizer, Summary};
 use crate::format::tables_codec::rows_from_bytes;
 use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
@@ -59,7 +59,7 @@ pub struct Windows {
     summaries: Vec<Summary>,
     checkpoints: Checkpoints,
     /// The deaths that all checkpoints name, by device and key, in order; read when many are needed.
-    deaths: OnceLock<Vec<Death>>,
+    deaths: OnceLock<Vec<EndedBlock>>,
     /// What is live after the last event.
     end: Vec<(DeviceId, LiveState)>,
     device_uses: Vec<DeviceUse>,

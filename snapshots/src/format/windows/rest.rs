@@ -9,7 +9,7 @@ use crate::format::reader::Progress;
 use crate::format::section::Packer;
 use crate::format::summary::Summarizer;
 use crate::format::windows::computed::{Computed, ComputedStore};
-use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
+use crate::format::writer::{CHECKPOINT_EVENTS, MIN_BYTES_A_BLOCK};
 
 impl Windows {
     /// Completes summaries and checkpoints: with those that `store` has for the events after the last checkpoint, or else
@@ -88,7 +88,7 @@ impl Windows {
             let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
             let share = share as u64;
             // As a writer does, so that checkpoints take little beside the file.
-            if done >= next && share - end >= summarizer.live_blocks() * LEAST_BYTES_A_BLOCK {
+            if done >= next && share - end >= summarizer.live_blocks() * MIN_BYTES_A_BLOCK {
                 (next, end) = (done + CHECKPOINT_EVENTS, share);
                 let (rows, deaths) = summarizer.end_part();
                 summaries.extend(rows);

@@ -10,13 +10,13 @@ use crate::builder::{StartingState, TraceBuilder};
 use crate::error::Result;
 use crate::event::{BlockKey, Event, What};
 use crate::format::parallel;
-use crate::format::summary::{Death, Summarizer};
+use crate::format::summary::{EndedBlock, Summarizer};
 use crate::ids::{BlockId, DeviceId};
 use crate::stage::{Outside, Stage};
 use crate::trace::{DeviceStart, Start, Trace};
 
 /// Events that room is made for in advance, at most: a hostile file may claim to have any number.
-const MOST_ROOM: u64 = 1 << 21;
+const MAX_ROOM: u64 = 1 << 21;
 
 /// Blocks that are live at the end of a window, by device and key.
 type Open = HashMap<(DeviceId, BlockKey), BlockId>;
@@ -173,8 +173,8 @@ impl Windows {
     }
 
     /// The deaths that a checkpoint names, by device and key, in order.
-    fn deaths_at(&self, number: usize) -> Result<Cow<'_, [Death]>> {
-        let mut deaths: Vec<Death> = if self.checkpoints.names_no_deaths(&self.files, number) {
+    fn deaths_at(&self, number: usize) -> Result<Cow<'_, [EndedBlock]>> {
+        let mut deaths: Vec<EndedBlock> = if self.checkpoints.names_no_deaths(&self.files, number) {
             self.deaths_before(number)?
         } else {
             let parts = self.checkpoints.parts(&self.files, number, || self.at_start())?;
@@ -185,20 +185,20 @@ impl Windows {
     }
 
     /// The deaths between a checkpoint and the one before it, from the events.
-    fn deaths_before(&self, number: usize) -> Result<Vec<Death>> {
+    fn deaths_before(&self, number: usize) -> Result<Vec<EndedBlock>> {
         let mut summarizer = self.checkpoints.restore(&self.files, number - 1, || self.at_start())?;
         self.files.summarize(&mut summarizer, self.checkpoints.events(number).unwrap_or(self.files.count))?;
         Ok(summarizer.end_part().1)
     }
 
     /// The deaths that all checkpoints name, in the same order.
-    fn all_deaths(&self) -> Result<Cow<'_, [Death]>> {
+    fn all_deaths(&self) -> Result<Cow<'_, [EndedBlock]>> {
         if let Some(deaths) = self.deaths.get() {
             return Ok(deaths.into());
         }
         let numbers: Vec<usize> = (0..self.checkpoints.count()).collect();
         let read = parallel::map(&numbers, || (), |(), number| self.deaths_at(*number).map(Cow::into_owned));
-        let mut all: Vec<Death> = read.into_iter().collect::<Result<Vec<_>>>()?.concat();
+        let mut all: Vec<EndedBlock> = read.into_iter().collect::<Result<Vec<_>>>()?.concat();
         all.sort_unstable_by_key(|death| (death.device, death.block, death.at.event));
         Ok(self.deaths.get_or_init(|| all).into())
     }
@@ -219,7 +219,7 @@ impl Window {
             return;
         }
         let base = &windows.base;
-        let mut builder = TraceBuilder::with_capacity((range.end - range.start).min(MOST_ROOM) as usize);
+        let mut builder = TraceBuilder::with_capacity((range.end - range.start).min(MAX_ROOM) as usize);
         builder.set_header(base.header.clone());
         base.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = base.tables.clone();

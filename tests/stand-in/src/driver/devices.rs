@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use super::put;
 use crate::failure::{Code, answer, fail, last_words};
 use crate::machine::{current, current_context, machine, set_current, start};
-use crate::programs::MOST_THREADS;
+use crate::programs::MAX_THREADS;
 
 /// Multiprocessors of a device: few, so that the loops of kernels go round.
 const PROCESSORS: c_int = 4;
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribut
         let capability = machine.settings.capability;
         let known = match attribute {
             // Threads of a block, in all and along x and y; along z.
-            1..=3 => MOST_THREADS as c_int,
+            1..=3 => MAX_THREADS as c_int,
             4 => 64,
             // Blocks along x; y and z.
             5 => c_int::MAX,

@@ -8,10 +8,10 @@ use super::put;
 use crate::failure::{Code, answer, fail};
 use crate::image::object_in;
 use crate::machine::{current, machine};
-use crate::programs::{MOST_THREADS, Shape};
+use crate::programs::{MAX_THREADS, Shape};
 
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
-const MOST_SHARED_BYTES: c_uint = 8;
+const MAX_SHARED_BYTES: c_uint = 8;
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuModuleLoadData(module: *mut u64, image: *const c_void) -> i32 {
@@ -56,7 +56,7 @@ pub(crate) extern "C" fn cuFuncSetAttribute(function: u64, attribute: c_uint, va
         let mut machine = machine()?;
         let most = most_shared_bytes(machine.settings.capability);
         let function = machine.programs.function(function)?;
-        if attribute != MOST_SHARED_BYTES || !(0..=most).contains(&value) {
+        if attribute != MAX_SHARED_BYTES || !(0..=most).contains(&value) {
             return fail(Code::InvalidValue, format!("attribute {attribute} = {value}; shared memory goes to {most}"));
         }
         function.allow_shared(value as u32);
@@ -70,8 +70,8 @@ pub(crate) unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute:
         let mut machine = machine()?;
         let function = machine.programs.function(function)?;
         let known = match attribute {
-            0 => MOST_THREADS as c_int,
-            MOST_SHARED_BYTES => function.most_shared_bytes() as c_int,
+            0 => MAX_THREADS as c_int,
+            MAX_SHARED_BYTES => function.most_shared_bytes() as c_int,
             unknown => return fail(Code::InvalidValue, format!("the stand-in does not know attribute {unknown}")),
         };
         // SAFETY: the caller's place.

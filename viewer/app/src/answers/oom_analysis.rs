@@ -1,7 +1,7 @@
 //! Analysis of a failed request: the largest users of the device, and what would have let it succeed, tested by replay.
 
-use highwater_analysis::addresses::{FailedRequest, Home, Verdict, WayOut};
-use highwater_analysis::holders::Holders;
+use highwater_analysis::addresses::{EvictionSet, FailedRequest, PoolAndStream, Verdict};
+use highwater_analysis::live_groups::LiveGroups;
 use highwater_analysis::{GroupKey, LiveIndex, Metric};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
@@ -22,7 +22,7 @@ pub enum Remedy {
     /// The allocator first waits for the streams that use freed blocks.
     Synchronize,
     /// The request is served from free ranges of this pool and stream.
-    AskFrom(Home),
+    AskFrom(PoolAndStream),
     /// Other allocator settings, applied to the recorded ones.
     Settings(String),
     /// The recorded settings without this one.
@@ -115,9 +115,9 @@ pub struct OomAnalysis {
     /// Its phase.
     pub phase: Phase,
     /// The groups of live blocks with the most bytes.
-    pub holders: Holders,
+    pub holders: LiveGroups,
     /// The fewest bytes of live blocks to free, grouped by the same keys.
-    pub way_out: Option<Holders>,
+    pub way_out: Option<LiveGroups>,
     /// The results of the replays, or why there are none.
     pub trials: Result<Trials, String>,
     /// Whether PyTorch made the recording, so that settings belong to its environment variable.
@@ -132,13 +132,13 @@ impl OomAnalysis {
         trace: &Trace,
         (device, live): (DeviceId, &LiveIndex),
         request: FailedRequest,
-        test: impl FnOnce(&FailedRequest, &Holders) -> Result<Trials, String>,
+        test: impl FnOnce(&FailedRequest, &LiveGroups) -> Result<Trials, String>,
     ) -> Self {
         let row = request.event.0 as usize;
         let blocks = live.before_position(trace, Metric::Allocated, row);
         let keys = holder_keys(trace, &blocks);
-        let holders = Holders::of(trace, &blocks, &keys, TOP_HOLDERS);
-        let way_out = request.way_out().map(|way_out| Holders::of(trace, way_out.blocks(), &keys, TOP_WAY_OUT));
+        let holders = LiveGroups::of(trace, &blocks, &keys, TOP_HOLDERS);
+        let way_out = request.way_out().map(|way_out| LiveGroups::of(trace, way_out.blocks(), &keys, TOP_WAY_OUT));
         let (step, phase) = trace.spans.at(request.event).map_or((None, Phase::Setup), |span| (span.step, span.phase));
         let trials = test(&request, &holders);
         let is_pytorch = trace.header.recorder.starts_with("PyTorch");
@@ -316,11 +316,11 @@ impl OomAnalysis {
         let (blocks, them) =
             if count == 1 { (String::new(), "it") } else { (format!(" in {} blocks", format_count(count)), "them") };
         let freed = match way_out {
-            WayOut::Range(_) => format!("{} becomes free", way_out.freed()),
-            WayOut::Segments(release) if release.segments + release.pages == 1 => {
+            EvictionSet::Range(_) => format!("{} becomes free", way_out.freed()),
+            EvictionSet::Segments(release) if release.segments + release.pages == 1 => {
                 format!("{} goes back to the driver", way_out.freed())
             }
-            WayOut::Segments(_) => format!("{} go back to the driver", way_out.freed()),
+            EvictionSet::Segments(_) => format!("{} go back to the driver", way_out.freed()),
         };
         Some(format!("{what}: {}{blocks}. Without {them}, {freed}{tested}.", format_bytes(way_out.bytes())))
     }

@@ -45,23 +45,23 @@ impl Standing {
 }
 
 /// An outlier is further from the median than this many median absolute deviations …
-const LEAST_DEVIATIONS: u64 = 5;
+const MIN_DEVIATIONS: u64 = 5;
 /// … and than a twentieth of the median …
-const LEAST_SHARE: u64 = 20;
+const MIN_SHARE: u64 = 20;
 /// … and than this many bytes.
-const LEAST_BYTES: u64 = 64 << 20;
+const MIN_BYTES: u64 = 64 << 20;
 /// With fewer peaks, there are no outliers.
-const LEAST_PEAKS: usize = 3;
+const MIN_PEAKS: usize = 3;
 
 /// Compares each peak with those of the same kind, given kind (such as the device's capacity) and bytes of each.
 pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     let middles = middles(peaks);
     let standing = |(&(_, bytes), middle): (&(u64, u64), &Middle)| {
         let by = i128::from(bytes) - i128::from(middle.median_bytes);
-        let deviations = middle.deviation_bytes.saturating_mul(LEAST_DEVIATIONS);
-        let least = LEAST_BYTES.max(middle.median_bytes / LEAST_SHARE).max(deviations);
+        let deviations = middle.deviation_bytes.saturating_mul(MIN_DEVIATIONS);
+        let least = MIN_BYTES.max(middle.median_bytes / MIN_SHARE).max(deviations);
         match i64::try_from(by) {
-            Ok(by) if by.unsigned_abs() > least && middle.of >= LEAST_PEAKS => Standing::Out { by, of: middle.of },
+            Ok(by) if by.unsigned_abs() > least && middle.of >= MIN_PEAKS => Standing::Out { by, of: middle.of },
             _ => Standing::Usual,
         }
     };

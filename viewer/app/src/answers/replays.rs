@@ -15,7 +15,7 @@ use std::convert::Infallible;
 use highwater_allocator::AccountingDriver;
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    Answers, BlockOverride, Death, Plan, Share, Target, TieBreak, recorded_config, replay,
+    DeviceModel, BlockOverride, FailedReplayRequest, Plan, Share, Target, TieBreak, recorded_config, replay,
 };
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::{Doubt, LastUses, LiveIndex, Metric, Source};
@@ -119,9 +119,9 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
     let doubt = Doubt::of_replay(source, device)?;
     let replays = Replays::new(source)?;
-    let (unchanged, tie_break, emptied) = replay_unchanged(&replays, device, &config, strange)?;
+    let (unchanged, tie_break, cache_flushes) = replay_unchanged(&replays, device, &config, strange)?;
     let recorded_capacity = Bound::recorded(source, device)?.bytes;
-    let base = Base { trace, device, recorded: &config, tie_break, emptied: &emptied, recorded_capacity };
+    let base = Base { trace, device, recorded: &config, tie_break, cache_flushes: &cache_flushes, recorded_capacity };
     let whole = Predicting { base, replays, ends_in_oom, doubt };
     let (changed, tried) = if !change.checkpoint.is_empty() {
         (Some(whole.replay_recomputed(change, &changed_config)?), Vec::new())
@@ -184,7 +184,8 @@ fn replay_unchanged(
     };
     let end = |replayed: &Replayed| replayed.divergence.map(|divergence| divergence.event);
     let (chosen, tie_break) = follow_longest(run, end)?;
-    let Replayed { figures, divergence, largest_difference, placed_elsewhere, mut assumptions, emptied, .. } = chosen;
+    let Replayed { figures, divergence, largest_difference, placed_elsewhere, mut assumptions, cache_flushes, .. } =
+        chosen;
     assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
     let divergence = divergence.map(|divergence| Deviation {
         event: divergence.event,
@@ -194,7 +195,7 @@ fn replay_unchanged(
     });
     let causes = if divergence.is_some() { causes(trace, strange) } else { strange };
     let takes_lowest_address = tie_break == TieBreak::LowestAddress;
-    Ok((Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, emptied))
+    Ok((Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, cache_flushes))
 }
 
 /// Returns the known reasons why a replay may differ from `trace`.
@@ -212,7 +213,7 @@ struct Base<'a> {
     device: DeviceId,
     recorded: &'a AllocConfig,
     tie_break: TieBreak,
-    emptied: &'a [u64],
+    cache_flushes: &'a [u64],
     recorded_capacity: Option<u64>,
 }
 
@@ -227,10 +228,10 @@ impl Base<'_> {
             device: self.device,
             config: config.clone(),
             recorded: self.recorded.clone(),
-            answers: Answers::Modelled(capacity),
+            answers: DeviceModel::Modelled(capacity),
             tie_break: self.tie_break,
             overrides,
-            emptied: self.emptied,
+            cache_flushes: self.cache_flushes,
             recorded_capacity: self.recorded_capacity,
             device_total: recorded_total(self.trace, self.device),
             addresses: None,
@@ -262,9 +263,9 @@ impl Predicting<'_> {
         let (recomputed, recomputation) = recompute(trace, device, &change.checkpoint)?;
         let recorded = |event: u64| recomputed.source.get(event as usize).map_or(event, |event| trace.number(*event));
         let place = |event: &u64| u64::from(recomputed.place(EventId::from_index(*event as usize)).0);
-        let emptied: Vec<u64> = self.base.emptied.iter().map(place).collect();
+        let cache_flushes: Vec<u64> = self.base.cache_flushes.iter().map(place).collect();
         let source = Source::in_memory(&recomputed.trace);
-        let base = Base { trace: &recomputed.trace, emptied: &emptied, ..self.base };
+        let base = Base { trace: &recomputed.trace, cache_flushes: &cache_flushes, ..self.base };
         let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
         let last_uses = LastUses::of(&recomputed.trace, device);
         let bound = Bound::of(self.replays.source, change)?;
@@ -328,7 +329,7 @@ impl Predicting<'_> {
             smallest_that_fits(too_small, enough, |bytes| Ok(within(Some(bytes))?.death.is_none()))
         };
         let suffices = smallest()?.map(|bytes| bytes.saturating_add(bound.outside));
-        let failed = |death: Death<u64>| {
+        let failed = |death: FailedReplayRequest<u64>| {
             let event = Some(death.event).filter(|event| source.events().contains(event));
             let moment = source.moment(device, Metric::Reserved, event)?;
             Ok(Failed {

@@ -18,7 +18,7 @@ pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the replay takes 
      because this reproduces the recorded addresses.";
 
 /// Maximum number of settings that are named after the best.
-const MOST_OTHERS: usize = 2;
+const MAX_OTHERS: usize = 2;
 
 /// Names the tried settings that help: those that get past the request with which the recording ends, or else those
 /// that lower the peak of reserved memory.
@@ -56,7 +56,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
     };
     let less = format_bytes(recorded - reserved(best));
     let other = |one: &&Tried| format!("; {} by {}", name(one), format_bytes(recorded - reserved(one)));
-    let also: String = others.iter().take(MOST_OTHERS).map(other).collect();
+    let also: String = others.iter().take(MAX_OTHERS).map(other).collect();
     format!(
         "{} lowers the peak of reserved memory by {less}, from {} to {}{also}.",
         name(best),

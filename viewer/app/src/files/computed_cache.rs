@@ -11,10 +11,10 @@ use flate2::Crc;
 use highwater_snapshots::format::ComputedStore;
 
 /// The recordings whose summaries are kept, at most.
-const MOST_ENTRIES: usize = 64;
+const MAX_ENTRIES: usize = 64;
 
 /// The bytes of all entries, at most.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// The bytes at the end of a recording that are compared.
 const COMPARED_BYTES: u64 = 1 << 16;
@@ -70,7 +70,7 @@ impl ComputedCache {
         file.write_all(&self.head)?;
         file.write_all(computed)?;
         file.persist(&self.entry)?;
-        keep_to(folder, MOST_ENTRIES, MOST_BYTES)
+        keep_to(folder, MAX_ENTRIES, MAX_BYTES)
     }
 }
 

@@ -5,7 +5,7 @@ use highwater_snapshots::live_bytes::LiveBytes;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 /// Points kept: when there are more, neighbours become one, so that a point always stands for about as many events.
-const MOST_POINTS: usize = 512;
+const MAX_POINTS: usize = 512;
 
 /// A run of events and how much memory lived in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Preview {
                 self.last = 1;
             }
         }
-        if self.points.len() > MOST_POINTS {
+        if self.points.len() > MAX_POINTS {
             let join = |pair: &[Point]| Point {
                 end: pair[pair.len() - 1].end,
                 levels: pair.iter().fold(pair[0].levels, |all, point| all.union(point.levels)),
@@ -108,9 +108,9 @@ mod tests {
         let mut preview = Preview::default();
         for n in 1..=5000 {
             preview.take(progress(n, 0, if n == 3333 { 999 } else { 10 }));
-            assert!(preview.points.len() <= MOST_POINTS + 1);
+            assert!(preview.points.len() <= MAX_POINTS + 1);
         }
-        assert!(preview.points.len() > MOST_POINTS / 2, "{}", preview.points.len());
+        assert!(preview.points.len() > MAX_POINTS / 2, "{}", preview.points.len());
         assert_eq!((preview.peak(), preview.events, preview.whole()), (999, 5000, 10_000));
         assert_eq!(preview.points.last().unwrap().end, 5000);
         let width = |pair: &[Point]| pair[1].end - pair[0].end;

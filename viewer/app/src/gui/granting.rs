@@ -60,7 +60,7 @@ impl OpenFile {
                     settings.bottom = Some(Bottom::Segments);
                 }
             }
-            Action::Tell(text) => self.notice = Some(text),
+            Action::ShowMessage(text) => self.notice = Some(text),
         }
         self.note(is_movement, seconds);
     }

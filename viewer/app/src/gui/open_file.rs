@@ -23,7 +23,7 @@ use crate::gui::views::plan::PlanView;
 use crate::gui::views::run::RunView;
 use crate::gui::views::segments::{SegmentsView, Under};
 use crate::gui::views::statistics::StatisticsView;
-use crate::gui::views::timeline::{Timeline, TimelineLook};
+use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::views::whatif::{Predicted, WhatIfView};
 use crate::gui::widgets::choice::tabs_ui;
 use crate::gui::widgets::layout::{Bottom, Side};
@@ -32,7 +32,7 @@ use crate::gui::widgets::legend::{Asked, Shares};
 use crate::gui::widgets::query::{Computed as _, computed};
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme;
-use crate::gui::window::file_look::FileLook;
+use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::gui::window::status;
 use crate::gui::window::top_bar::{self, BarChange, Shown};
@@ -96,7 +96,7 @@ computed!(
 
 impl OpenFile {
     /// Opens a view of everything, or the view settings of `look`.
-    pub fn new(recording: Recording, look: Option<&FileLook>) -> Self {
+    pub fn new(recording: Recording, look: Option<&FileStyle>) -> Self {
         let recording = Arc::new(recording);
         let mut selection = Selection::new(&recording);
         if let Some(look) = look {
@@ -281,7 +281,7 @@ impl OpenFile {
                 return;
             }
             self.legend_ui(ui);
-            let look = TimelineLook {
+            let look = TimelineStyle {
                 colour_by: settings.colour_by,
                 stacking: settings.stacking,
                 has_lines: settings.has_lines,
@@ -312,7 +312,7 @@ impl OpenFile {
         let Self { recording, selection, timeline, search, segments, .. } = self;
         let shows_failure = segments.shows_failure(&scene_of(recording, selection, timeline, search, now));
         let shows_failure = shows_failure && bottom == Bottom::Segments;
-        let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::LEAST_TIMELINE };
+        let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::MIN_TIMELINE };
         let most = (ui.available_height() - least_timeline).max(120.0);
         // An explanation needs more room than a list, so each view has its own height.
         let (id, height) = match bottom {
@@ -364,7 +364,7 @@ impl OpenFile {
                 let choices = if recording.trace.is_state() { &mut self.state_choices } else { &mut settings.choices };
                 self.panel.choices = *choices;
                 let show = |ui: &mut Ui| self.panel.moment_ui(ui, &context, selection.range());
-                let actions = least_height_ui(ui, "moment", theme::MOMENT_LEAST, show);
+                let actions = least_height_ui(ui, "moment", theme::MOMENT_MIN, show);
                 *choices = self.panel.choices;
                 actions
             }
@@ -380,7 +380,7 @@ impl OpenFile {
             },
             Side::Statistics => {
                 let show = |ui: &mut Ui| self.statistics.statistics_ui(ui, &context);
-                least_height_ui(ui, "statistics", theme::STATISTICS_LEAST, show)
+                least_height_ui(ui, "statistics", theme::STATISTICS_MIN, show)
             }
         }
     }
@@ -438,7 +438,7 @@ impl OpenFile {
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
         // A low timeline needs the room itself.
-        if ui.available_height() >= theme::LEAST_WITH_TOTALS {
+        if ui.available_height() >= theme::MIN_WITH_TOTALS {
             legend::lines_ui(ui, &totals, &index.summary, is_sampled);
         }
         ui.add_space(2.0);

@@ -69,5 +69,5 @@ pub enum Action {
     /// Show a failed request of this device in Segments: at the pinned moment, else the first.
     Oom,
     /// Show this message to the user: what was done, or why not.
-    Tell(String),
+    ShowMessage(String),
 }

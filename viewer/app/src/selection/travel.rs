@@ -5,13 +5,13 @@ use std::ops::Range;
 use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
-use super::{Axis, FLATTEST, HEADROOM, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
+use super::{Axis, FLATTEST, HEADROOM, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::session::Recording;
 
 /// Moments are close to the peak if the total is at most one part in this many below it.
 const PEAK_PART: u64 = 50;
 /// The least distance from the peak, in moments, that counts as close to it.
-const LEAST_AROUND_PEAK: usize = 8;
+const MIN_AROUND_PEAK: usize = 8;
 /// The view extends this many times as far on each side as the moments close to the peak.
 const PEAK_ROOM: usize = 4;
 
@@ -64,7 +64,7 @@ impl Selection {
             let total = index.series.before_position(&recording.trace, position).get(self.metric);
             !index.moments.contains(&position) || total < bytes - bytes / PEAK_PART
         };
-        let mut distance = LEAST_AROUND_PEAK;
+        let mut distance = MIN_AROUND_PEAK;
         while distance < index.moments.len()
             && !(peak.checked_sub(distance).is_none_or(is_lower) && is_lower(peak + distance))
         {
@@ -82,7 +82,7 @@ impl Selection {
         // A free that was requested before the recording has no event.
         let freed = if trace.was_waiting_at_start(block) { row.free_completed } else { row.free_requested };
         let end = freed.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
-        let room = ((end - first) * 0.1).max(LEAST_ROOM);
+        let room = ((end - first) * 0.1).max(MIN_ROOM);
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
@@ -96,7 +96,7 @@ impl Selection {
     pub fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
         let trace = &recording.trace;
         let (first, end) = (self.x_of(trace, shown.start), self.x_of(trace, shown.end + 1));
-        let room = ((end - first) * 0.05).max(LEAST_ROOM);
+        let room = ((end - first) * 0.05).max(MIN_ROOM);
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 
 use self::absent::Absent;
 use self::regions::Regions;
-use self::run::{MOST_EVENTS, Run};
+use self::run::{MAX_EVENTS, Run};
 
 /// A recording in the app: immutable, shared between the window and the threads that draw.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Recording {
         // Its file may grow meanwhile.
         let windows = run.windows();
         let end = windows.events();
-        Self::read(run, &windows, end.saturating_sub(length.min(MOST_EVENTS))..end)
+        Self::read(run, &windows, end.saturating_sub(length.min(MAX_EVENTS))..end)
     }
 
     fn read(run: &Arc<Run>, windows: &Windows, events: Range<u64>) -> Result<Self, String> {

@@ -6,7 +6,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{DeviceId, StringId, Trace};
 
 /// Maximum number of rows: regions nested more deeply are counted, not shown.
-const MOST_ROWS: usize = 3;
+const MAX_ROWS: usize = 3;
 
 /// A named range of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Regions {
             let region = Region { name: annotation.name, events };
             match regions.rows.get_mut(row) {
                 Some(row) => row.push(region),
-                None if row < MOST_ROWS => regions.rows.push(vec![region]),
+                None if row < MAX_ROWS => regions.rows.push(vec![region]),
                 None => regions.left_out += 1,
             }
         }

@@ -15,7 +15,7 @@ pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 pub const FIRST_EVENTS: u64 = 1 << 19;
 
 /// Events of a part, at most.
-pub const MOST_EVENTS: u64 = 4 << 20;
+pub const MAX_EVENTS: u64 = 4 << 20;
 
 /// A long recording. Its file may grow; parts that were read stay as they are.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Run {
     /// The part of the length of `wanted`, or of the longest that can be shown, moved into the recording.
     pub fn within(&self, wanted: Range<u64>) -> Range<u64> {
         let events = self.events();
-        let length = (wanted.end - wanted.start).clamp(1, MOST_EVENTS).min(events);
+        let length = (wanted.end - wanted.start).clamp(1, MAX_EVENTS).min(events);
         let middle = wanted.start + (wanted.end - wanted.start) / 2;
         let start = middle.saturating_sub(length / 2).min(events - length);
         start..start + length
@@ -132,14 +132,14 @@ impl Run {
 
     /// The number of events that are shown instead of all once these are too many: those in view, with what is around.
     pub fn length_around(view: &Range<u64>) -> u64 {
-        view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MOST_EVENTS)
+        view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MAX_EVENTS)
     }
 
     /// The part of about `length` events with all of `step` in its middle, or with as much of its beginning as can be
     /// shown.
     pub fn around_step(&self, step: &Range<u64>, length: u64) -> Range<u64> {
-        let needed = step.end.saturating_sub(step.start).min(MOST_EVENTS);
-        let length = length.clamp(needed, MOST_EVENTS);
+        let needed = step.end.saturating_sub(step.start).min(MAX_EVENTS);
+        let length = length.clamp(needed, MAX_EVENTS);
         let start = step.start.saturating_sub((length - needed) / 2);
         self.within(start..start.saturating_add(length))
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use highwater_analysis::GroupKey;
 use highwater_analysis::budget::Differences;
 use highwater_app::figures::moment::count_of;
-use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, shown};
+use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, shown};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use crate::cli::check::{CheckReport, at_moment, headroom, named};
@@ -107,13 +107,13 @@ fn name_of(file: &Path) -> String {
 /// Formats a name as code, in a table or outside. Names come from files: characters that would end the cell, the code
 /// or the line are removed.
 fn code(name: &str) -> String {
-    format!("`{}`", shown(name, MOST_IN_TABLE).replace('`', "'").replace('|', "\\|"))
+    format!("`{}`", shown(name, MAX_IN_TABLE).replace('`', "'").replace('|', "\\|"))
 }
 
 /// Escapes a sentence that contains names as code, so that its other characters have no meaning in Markdown.
 fn escaped(text: &str) -> String {
     let part = |(position, part): (usize, &str)| match position % 2 {
-        0 => shown(part, MOST_SHOWN).replace('<', "&lt;"),
+        0 => shown(part, MAX_SHOWN).replace('<', "&lt;"),
         _ => code(part),
     };
     text.split('`').enumerate().map(part).collect()

@@ -6,7 +6,7 @@ use highwater_app::report;
 use serde::Serialize;
 
 use highwater_snapshots::line_text::shorten_line;
-use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, is_hidden, shown};
+use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, is_hidden, shown};
 
 use crate::cli::output::table::Table;
 use crate::cli::output::terminal::columns;
@@ -21,7 +21,7 @@ pub struct Page<'a> {
 }
 
 /// Minimum characters of a wrapped line.
-const LEAST_WIDTH: usize = 40;
+const MIN_WIDTH: usize = 40;
 
 /// The version of the keys of all JSON objects: it rises when one is removed or changes its meaning, not when one comes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -95,7 +95,7 @@ impl<'a> Page<'a> {
 
     /// Wraps `text` to the page, each line after `indent` spaces.
     pub fn broken(&self, indent: usize, text: &str) -> Vec<String> {
-        let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
+        let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_WIDTH));
         wrapped(text, width).into_iter().map(|line| " ".repeat(indent) + &line).collect()
     }
 
@@ -119,7 +119,7 @@ impl<'a> Page<'a> {
 
     /// Prints a source line after `indent` spaces, shortened if it is wider than the page.
     pub fn source_line(&mut self, indent: usize, text: &str) -> io::Result<()> {
-        let room = self.width.map_or(MOST_IN_TABLE, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
+        let room = self.width.map_or(MAX_IN_TABLE, |width| width.saturating_sub(indent).max(MIN_WIDTH));
         let line = " ".repeat(indent) + &shorten_line(text, room);
         self.styled("", &line)
     }
@@ -168,7 +168,7 @@ impl<'a> Page<'a> {
 
     /// Writes one line: names in it come from files, and must not move the cursor or fill the disk.
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
-        let text = shown(text, MOST_SHOWN);
+        let text = shown(text, MAX_SHOWN);
         if self.is_coloured && !style.is_empty() {
             writeln!(self.out, "{style}{text}{PLAIN}")
         } else {

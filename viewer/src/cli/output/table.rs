@@ -4,7 +4,7 @@ use std::io;
 
 use highwater_app::report::{self, Fit};
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
-use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, printable, shown};
+use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, printable, shown};
 use highwater_snapshots::units::format_bytes;
 
 use crate::cli::output::wrap::wrapped;
@@ -77,9 +77,9 @@ impl Column {
     /// Returns the text of a cell as it is shown: of limited length, and on one line unless the column has lines.
     fn cleaned(&self, cell: &str) -> String {
         let short = |line: &str| match self.fit {
-            Fit::SourceLine => shorten_line(&printable(line), MOST_IN_TABLE).into_owned(),
-            Fit::Wrap => shown(line, MOST_SHOWN).into_owned(),
-            _ => shown(line, MOST_IN_TABLE).into_owned(),
+            Fit::SourceLine => shorten_line(&printable(line), MAX_IN_TABLE).into_owned(),
+            Fit::Wrap => shown(line, MAX_SHOWN).into_owned(),
+            _ => shown(line, MAX_IN_TABLE).into_owned(),
         };
         if self.has_lines { cell.lines().map(short).collect::<Vec<_>>().join("\n") } else { short(cell) }
     }
@@ -404,7 +404,7 @@ mod tests {
         table.push(row());
         let lines = table.lines(None);
         assert!(lines.len() == 2 && lines[1].contains("a\u{fffd}b\u{fffd}"), "{}", lines.len());
-        assert!(lines[1].contains("model.py:7") && length(&lines[1]) < MOST_IN_TABLE + 20, "{}", lines[1]);
+        assert!(lines[1].contains("model.py:7") && length(&lines[1]) < MAX_IN_TABLE + 20, "{}", lines[1]);
     }
 
     #[test]

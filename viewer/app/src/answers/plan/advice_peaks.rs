@@ -15,7 +15,7 @@ use super::step::{TrainingStep, Trial};
 
 /// Recordings of more events are not replayed: the peak of recomputed modules is then that of their linear program, which
 /// is the same, and costs one pass over the events instead of several.
-const MOST_EVENTS: usize = 100_000;
+const MAX_EVENTS: usize = 100_000;
 /// Work of each search for the lowest peak, so that advice takes no longer than the rest of an explanation.
 const MAX_WORK: u64 = 200_000;
 
@@ -46,7 +46,7 @@ impl AdvicePeaks {
         if trace.is_state() {
             return Self::default();
         }
-        let replayed = (trace.events.len() <= MOST_EVENTS).then(|| Self::replayed(trace, device)).flatten();
+        let replayed = (trace.events.len() <= MAX_EVENTS).then(|| Self::replayed(trace, device)).flatten();
         replayed.unwrap_or_else(|| Self::predicted(trace, device))
     }
 

@@ -26,7 +26,7 @@ const MARGIN: &str = "the program may free blocks of forward in another order th
 const AGAIN: &str = ", or record again with `highwater.record_memory_history` in Python, which follows references";
 
 /// Maximum number of events of which a replay is quick.
-const MOST_QUICK_EVENTS: usize = 500_000;
+const MAX_QUICK_EVENTS: usize = 500_000;
 /// Requested bytes of the counter of steps of one parameter.
 const COUNTER_BYTES: u64 = 4;
 /// Bytes of the buffer of a normalization in which PyTorch counts batches.
@@ -361,7 +361,7 @@ impl TrainingStep for Recorded {
     }
 
     fn is_quick(&self) -> bool {
-        self.trace.events.len() <= MOST_QUICK_EVENTS
+        self.trace.events.len() <= MAX_QUICK_EVENTS
     }
 
     fn evidence(&self) -> Option<Evidence> {

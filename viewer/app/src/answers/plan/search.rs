@@ -15,7 +15,7 @@ use super::step::{Model, Reach, TrainingStep, Trial, Work};
 /// Settings that need less reserved memory for the same blocks.
 const EXPANDABLE: &str = "expandable_segments:True";
 /// Maximum number of plans.
-const MOST_PLANS: usize = 12;
+const MAX_PLANS: usize = 12;
 /// Maximum number of sets of modules that are tried in the order of their costs.
 const MAX_SETS: usize = 64;
 /// Number of steps from there to the lowest peak.
@@ -251,7 +251,7 @@ fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
         least = least.min(plan.trial.requested);
         is_lower
     });
-    plans.truncate(MOST_PLANS);
+    plans.truncate(MAX_PLANS);
     plans
 }
 

@@ -13,7 +13,7 @@ use crate::answers::request_failure::RequestFailure;
 /// Resolution of [`smallest_that_fits`] in bytes: the granularity of segments.
 const STEP: u64 = 2 << 20;
 /// Maximum number of replays in [`smallest_that_fits`].
-const MOST_REPLAYS: u32 = 16;
+const MAX_REPLAYS: u32 = 16;
 
 /// Bytes that the allocator may reserve.
 pub(super) struct Bound {
@@ -121,7 +121,7 @@ pub(super) fn smallest_that_fits<E>(
     if !fits(high)? {
         return Ok(None);
     }
-    for _ in 0..MOST_REPLAYS {
+    for _ in 0..MAX_REPLAYS {
         // Halving an even number of MiB gives multiples of the step as long as possible.
         let middle = (low + (high - low) / 2) / STEP * STEP;
         if middle <= low || middle >= high {

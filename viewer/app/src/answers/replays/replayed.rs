@@ -4,7 +4,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_allocator::replay::{Death, Divergence, Plan, Stream, StreamStart, Streamed, addresses_end, replay};
+use highwater_allocator::replay::{
+    Divergence, FailedReplayRequest, Plan, Stream, StreamStart, Streamed, addresses_end, replay,
+};
 use highwater_analysis::Source;
 use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::event::Event;
@@ -27,9 +29,9 @@ pub(super) struct Replayed {
     pub(super) divergence: Option<Divergence<u64>>,
     pub(super) largest_difference: u64,
     pub(super) placed_elsewhere: u64,
-    pub(super) death: Option<Death<u64>>,
+    pub(super) death: Option<FailedReplayRequest<u64>>,
     pub(super) rescued: Vec<u64>,
-    pub(super) emptied: Vec<u64>,
+    pub(super) cache_flushes: Vec<u64>,
     pub(super) assumptions: Vec<String>,
 }
 
@@ -72,12 +74,8 @@ impl Replayed {
         add_note(&mut replayed.header, note);
         let figures = Figures::of_trace(&replayed, plan.device);
         let of = |Divergence { event, difference }: Divergence| Divergence { event: trace.number(event), difference };
-        let death = replay.death.map(|Death { event, requested, reserved, allocated, report }| Death {
-            event: trace.number(event),
-            requested,
-            reserved,
-            allocated,
-            report,
+        let death = replay.death.map(|FailedReplayRequest { event, requested, reserved, allocated, report }| {
+            FailedReplayRequest { event: trace.number(event), requested, reserved, allocated, report }
         });
         Self {
             recording: Source::in_memory(replayed),
@@ -88,7 +86,7 @@ impl Replayed {
             placed_elsewhere: replay.placed_elsewhere,
             death,
             rescued: replay.rescued.into_iter().map(|event| trace.number(event)).collect(),
-            emptied: replay.emptied,
+            cache_flushes: replay.cache_flushes,
             assumptions: replay.assumptions,
         }
     }
@@ -125,8 +123,16 @@ impl Replayed {
         let written = writer.finish(&EndFacts { trust: windows.base().trust.clone(), problems: Vec::new() })?;
         let replayed = Windows::open(readable(written), &mut |_| ControlFlow::Continue(()))?;
         let recording = Source::in_windows(replayed)?;
-        let Streamed { divergence, largest_difference, placed_elsewhere, death, rescued, emptied, assumptions, .. } =
-            stream.finish();
+        let Streamed {
+            divergence,
+            largest_difference,
+            placed_elsewhere,
+            death,
+            rescued,
+            cache_flushes,
+            assumptions,
+            ..
+        } = stream.finish();
         Ok(Self {
             figures: Figures::of(&recording, plan.device)?,
             recording,
@@ -136,7 +142,7 @@ impl Replayed {
             placed_elsewhere,
             death,
             rescued,
-            emptied,
+            cache_flushes,
             assumptions,
         })
     }

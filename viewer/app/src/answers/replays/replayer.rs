@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
+use highwater_allocator::replay::{DeviceModel, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_analysis::Source;
 use highwater_analysis::recompute::{Addition, Effect, Recomputed, apply, with_additions};
 use highwater_snapshots::alloc_rules::AddressOrder;
@@ -19,7 +19,7 @@ pub struct Replayer {
     config: AllocConfig,
     tie_break: TieBreak,
     /// Releases of cached memory that the program requested.
-    emptied: Vec<u64>,
+    cache_flushes: Vec<u64>,
     recorded_capacity: Option<u64>,
     /// Reserved before the recording.
     baseline_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Edited {
     /// The recorded event that each of its events comes from; `None` if its events are the recorded ones.
     source: Option<Arc<Vec<EventId>>>,
     /// Its events at which the program releases cached memory.
-    emptied: Vec<u64>,
+    cache_flushes: Vec<u64>,
 }
 
 impl Edited {
@@ -46,9 +46,9 @@ impl Edited {
     /// Applies a further change, which gave `trace`, whose events come from the events `source` of this one.
     fn then(&self, trace: Trace, source: &[EventId]) -> Self {
         let place = |event: &u64| source.partition_point(|other| u64::from(other.0) < *event) as u64;
-        let emptied = self.emptied.iter().map(place).collect();
+        let cache_flushes = self.cache_flushes.iter().map(place).collect();
         let source = source.iter().map(|event| self.recorded(*event)).collect();
-        Self { trace: Arc::new(trace), source: Some(Arc::new(source)), emptied }
+        Self { trace: Arc::new(trace), source: Some(Arc::new(source)), cache_flushes }
     }
 }
 
@@ -65,12 +65,12 @@ impl Replayer {
         }
         check_events(trace)?;
         let (config, _) = recorded_config(facts);
-        let (Replay { emptied, .. }, tie_break) = follow(trace, device, &config, None);
+        let (Replay { cache_flushes, .. }, tie_break) = follow(trace, device, &config, None);
         let source = Source::in_memory(trace);
         // What is in memory is read without errors.
         let recorded_capacity = Bound::recorded(&source, device).ok().and_then(|bound| bound.bytes);
         let baseline_bytes = source.index(device).series.baseline().reserved;
-        Ok(Self { device, config, tie_break, emptied, recorded_capacity, baseline_bytes })
+        Ok(Self { device, config, tie_break, cache_flushes, recorded_capacity, baseline_bytes })
     }
 
     /// Returns the recorded settings; nothing for the defaults.
@@ -80,7 +80,7 @@ impl Replayer {
 
     /// Returns `trace`, from which this was made, without changes.
     pub fn unchanged(&self, trace: Arc<Trace>) -> Edited {
-        Edited { trace, source: None, emptied: self.emptied.clone() }
+        Edited { trace, source: None, cache_flushes: self.cache_flushes.clone() }
     }
 
     /// Returns `recording` with modules recomputed by `effects`.
@@ -97,7 +97,7 @@ impl Replayer {
     fn rebuilt(&self, recording: &Edited, rebuilt: Recomputed) -> Edited {
         let Recomputed { trace, source, places } = rebuilt;
         let place = |event: &u64| places.get(*event as usize).map_or(u64::MAX, |event| u64::from(event.0));
-        Edited { emptied: recording.emptied.iter().map(place).collect(), ..recording.then(trace, &source) }
+        Edited { cache_flushes: recording.cache_flushes.iter().map(place).collect(), ..recording.then(trace, &source) }
     }
 
     /// Returns `recording` without the blocks for which `is_removed` is true.
@@ -116,8 +116,8 @@ impl Replayer {
         let starts_anew = config != self.config || capacity.is_some_and(|capacity| self.baseline_bytes > capacity);
         Plan {
             config,
-            answers: Answers::Modelled(capacity),
-            emptied: &recording.emptied,
+            answers: DeviceModel::Modelled(capacity),
+            cache_flushes: &recording.cache_flushes,
             recorded_capacity: self.recorded_capacity,
             device_total: capacity,
             starts_anew,

@@ -9,9 +9,9 @@ use highwater_snapshots::{DeviceId, Result, Trace};
 
 const MIB: u64 = 1 << 20;
 /// The smallest size that is tried as the limit of splitting: above the segments that requests share.
-const LEAST_LIMIT: u64 = 32 * MIB;
+const MIN_LIMIT: u64 = 32 * MIB;
 /// Maximum number of limits that are powers of two, and of others.
-const MOST_LIMITS: [usize; 2] = [6, 2];
+const MAX_LIMITS: [usize; 2] = [6, 2];
 /// Numbers of divisions between powers of two, the one that changes least first.
 const DIVISIONS: [u64; 3] = [16, 8, 4];
 
@@ -45,18 +45,18 @@ fn large_sizes(trace: &Trace, device: DeviceId) -> BTreeSet<u64> {
 /// larger size.
 fn limits(sizes: &BTreeSet<u64>) -> Vec<u64> {
     let (mut powers, mut others) = (Vec::new(), Vec::new());
-    for (smaller, larger) in sizes.iter().zip(sizes.iter().skip(1)).filter(|(_, larger)| **larger >= LEAST_LIMIT) {
+    for (smaller, larger) in sizes.iter().zip(sizes.iter().skip(1)).filter(|(_, larger)| **larger >= MIN_LIMIT) {
         let power = 1 << larger.ilog2();
-        if power > *smaller && power >= LEAST_LIMIT {
+        if power > *smaller && power >= MIN_LIMIT {
             powers.push(power);
         } else if larger / MIB * MIB > *smaller {
             others.push((larger * 100 / smaller, larger / MIB * MIB));
         }
     }
     powers.reverse();
-    powers.truncate(MOST_LIMITS[0]);
+    powers.truncate(MAX_LIMITS[0]);
     others.sort_unstable_by(|one, other| other.cmp(one));
-    powers.extend(others.into_iter().take(MOST_LIMITS[1]).map(|(_, limit)| limit));
+    powers.extend(others.into_iter().take(MAX_LIMITS[1]).map(|(_, limit)| limit));
     powers.sort_unstable_by(|one, other| other.cmp(one));
     powers
 }

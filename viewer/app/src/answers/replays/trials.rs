@@ -1,9 +1,9 @@
 //! Replays up to a failed request, each with one remedy, to decide why it failed.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, Before, BlockOverride, Plan, Replay, Target, recorded_config, replay};
+use highwater_allocator::replay::{DeviceModel, Before, BlockOverride, Plan, Replay, Target, recorded_config, replay};
 use highwater_analysis::addresses::FailedRequest;
-use highwater_analysis::holders::Holders;
+use highwater_analysis::live_groups::LiveGroups;
 use highwater_analysis::{Metric, Series, Source};
 use highwater_snapshots::trace::{Allocator, Subject};
 use highwater_snapshots::{BlockId, DeviceId, EventId, StreamId, Trace};
@@ -23,11 +23,11 @@ const KEYS: [&str; 5] = [
     "per_process_memory_fraction",
 ];
 /// Maximum number of other pools and streams that are tried.
-const MOST_HOMES: usize = 4;
-/// Capacities are searched to this many bytes, unless that takes more than [`MOST_SIZES`] replays.
+const MAX_HOMES: usize = 4;
+/// Capacities are searched to this many bytes, unless that takes more than [`MAX_SIZES`] replays.
 const CAPACITY_STEP: u64 = 2 << 20;
 /// Maximum number of capacities that are tried after the first.
-const MOST_SIZES: u32 = 8;
+const MAX_SIZES: u32 = 8;
 
 /// Replays every remedy for `request`, which failed on `device`.
 ///
@@ -38,7 +38,7 @@ pub(super) fn test(
     trace: &Trace,
     device: DeviceId,
     request: &FailedRequest,
-    holders: &Holders,
+    holders: &LiveGroups,
 ) -> Result<Trials, String> {
     let has_segments = trace.events.ids().any(|event| {
         trace.events.device[event.0 as usize] == device && matches!(trace.subject(event), Subject::Segment(_))
@@ -63,7 +63,7 @@ pub(super) fn test(
         device,
         recorded: &config,
         tie_break,
-        emptied: &unchanged.emptied,
+        cache_flushes: &unchanged.cache_flushes,
         recorded_capacity: Some(capacity),
     };
     let mut bench = Bench { base, request, target, bound: capacity };
@@ -134,7 +134,7 @@ impl Bench<'_> {
         let mut streams: Vec<StreamId> = self.request.homes.iter().map(|home| home.stream).collect();
         streams.insert(0, StreamId(0));
         let asked_from = self.target.stream;
-        for stream in streams.into_iter().take(MOST_HOMES + 1).filter(|stream| *stream != asked_from) {
+        for stream in streams.into_iter().take(MAX_HOMES + 1).filter(|stream| *stream != asked_from) {
             self.target.stream = stream;
             if self.run(&Try::default()) == Outcome::Fails {
                 return Ok(Vec::new());
@@ -152,7 +152,7 @@ impl Bench<'_> {
     }
 
     /// Returns all remedies except more memory, each with its changes.
-    fn remedies(&self, holders: &Holders) -> Vec<(Remedy, Try)> {
+    fn remedies(&self, holders: &LiveGroups) -> Vec<(Remedy, Try)> {
         let recorded = self.base.recorded;
         let mut list: Vec<(Remedy, Try)> = Vec::new();
         for key in KEYS {
@@ -177,7 +177,7 @@ impl Bench<'_> {
         }
         let asked_from = (self.target.stream, None);
         let others = self.request.homes.iter().filter(|home| home.pool == self.request.pool);
-        for home in others.filter(|home| (home.stream, home.private) != asked_from).take(MOST_HOMES) {
+        for home in others.filter(|home| (home.stream, home.private) != asked_from).take(MAX_HOMES) {
             let of_home = Try { home: Some((home.stream, home.private)), ..Try::default() };
             list.push((Remedy::AskFrom(*home), of_home));
         }
@@ -211,7 +211,7 @@ impl Bench<'_> {
         if !is_met(met) {
             return None;
         }
-        for _ in 0..MOST_SIZES {
+        for _ in 0..MAX_SIZES {
             let middle = up(fails + met.saturating_sub(fails) / 2)?;
             if middle <= fails || middle >= met {
                 break;
@@ -243,7 +243,7 @@ impl Bench<'_> {
         let plan =
             Plan { target: Some(target), device_total: total, ..self.base.plan(config, bound, overrides.as_deref()) };
         debug_assert!(
-            matches!(plan.answers, Answers::Modelled(_)),
+            matches!(plan.answers, DeviceModel::Modelled(_)),
             "a device that answers as recorded changes nothing"
         );
         replay(self.base.trace, &plan)

@@ -76,7 +76,7 @@ pub struct DeviceLook {
 }
 
 /// Maximum number of problems that are kept of a recording.
-const MOST_PROBLEMS: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 
 /// Number of samples of a curve.
 const SAMPLES: usize = 64;
@@ -106,7 +106,7 @@ impl Rank {
             events: source.count_events(),
             trust: trace.trust.clone(),
             trust_sentences: trace.trust_sentences(),
-            problems: trace.problems.iter().take(MOST_PROBLEMS).map(ToString::to_string).collect(),
+            problems: trace.problems.iter().take(MAX_PROBLEMS).map(ToString::to_string).collect(),
             problem_count: trace.problems.len(),
             failure: RequestFailure::last(source, main)?,
             main: ids.iter().position(|device| *device == main).unwrap_or(0),

@@ -6,11 +6,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Reading a recording keeps several processors busy by itself; more at once would only take more memory.
-const MOST_WORKERS: usize = 4;
+const MAX_WORKERS: usize = 4;
 
 /// How many work at once.
 pub fn worker_count() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(MOST_WORKERS)
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }
 
 /// Lets `work` do `0..count`, a few at a time, and gives what it gives, in order; less than that where it stopped the

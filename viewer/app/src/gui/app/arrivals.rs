@@ -144,7 +144,7 @@ impl App {
 
     /// Passes the next bytes of the recording `name` to the file that follows it; the first ones open it.
     fn feed(&mut self, ctx: &egui::Context, name: PathBuf, bytes: Vec<u8>) {
-        if self.no_longer_fed.contains(&name) {
+        if self.ended_inputs.contains(&name) {
             return;
         }
         let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
@@ -184,7 +184,7 @@ impl App {
                     self.failures.push((following.path().to_owned(), why));
                 }
                 Some(Followed::Lost(why)) => {
-                    self.no_longer_fed.insert(following.path().to_owned());
+                    self.ended_inputs.insert(following.path().to_owned());
                     self.failures.push((following.path().to_owned(), why));
                 }
             }
@@ -216,7 +216,7 @@ impl App {
                 Some(Followed::Lost(why)) => {
                     file.following = None;
                     if let Some(path) = &file.recording.path {
-                        self.no_longer_fed.insert(path.clone());
+                        self.ended_inputs.insert(path.clone());
                         self.failures.push((path.clone(), why));
                     }
                 }

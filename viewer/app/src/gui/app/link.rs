@@ -14,7 +14,7 @@ use crate::gui::open_file::OpenFile;
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::layout::{Bottom, Side};
-use crate::gui::window::file_look::FileLook;
+use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::selection::{Axis, Pin};
 
@@ -22,7 +22,7 @@ use crate::selection::{Axis, Pin};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The recording, and its view settings.
-    look: FileLook,
+    look: FileStyle,
     pin: Option<Pin>,
     side: Side,
     bottom: Option<Bottom>,
@@ -33,14 +33,14 @@ pub(super) struct Link {
 impl Link {
     /// What is looked at in `file`; `None` if it cannot be opened again.
     fn of(file: &OpenFile, settings: &Settings) -> Option<Self> {
-        let look = FileLook::of(&file.recording, &file.selection, settings.colour_by, settings.stacking)?;
+        let look = FileStyle::of(&file.recording, &file.selection, settings.colour_by, settings.stacking)?;
         let search = file.search.text().to_owned();
         Some(Self { look, pin: file.selection.pin, side: settings.side, bottom: settings.bottom, search })
     }
 
     /// As `name=value` pairs; what is at its default is left out.
     fn to_text(&self) -> String {
-        let FileLook { path, device, metric, axis, colours, events, x, y } = &self.look;
+        let FileStyle { path, device, metric, axis, colours, events, x, y } = &self.look;
         let mut text = Serializer::new(String::new());
         let mut put = |name: &str, value: String| {
             text.append_pair(name, &value);
@@ -75,11 +75,11 @@ impl Link {
 
     /// The link in `text`; `None` if it names no recording. Unknown names and values are passed over.
     fn from_text(text: &str) -> Option<Self> {
-        let mut look = FileLook::default();
+        let mut look = FileStyle::default();
         let (mut moment, mut block) = (None, None);
         let (mut by, mut stacking) = (None, Stacking::Age);
         let mut link =
-            Self { look: FileLook::default(), pin: None, side: Side::Moment, bottom: None, search: String::new() };
+            Self { look: FileStyle::default(), pin: None, side: Side::Moment, bottom: None, search: String::new() };
         for (name, value) in parse(text.trim_start_matches('#').as_bytes()) {
             match &*name {
                 "recording" => look.path = PathBuf::from(value.into_owned()),

@@ -32,7 +32,7 @@ use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
 use crate::gui::window::dialog::{Ask, Asking, Dialogs};
-use crate::gui::window::file_look::FileLook;
+use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::help::Help;
 use crate::gui::window::palette::Palette;
 use crate::gui::window::path_field::PathField;
@@ -101,7 +101,7 @@ pub struct App {
     /// Whether the requested file is to be compared with the file in front.
     compares_next: bool,
     /// Recordings whose further bytes are ignored: their tabs were closed, or they cannot be read.
-    no_longer_fed: HashSet<PathBuf>,
+    ended_inputs: HashSet<PathBuf>,
     /// Whether the first two files are to be compared once all are open.
     compares_first: bool,
     /// What is to be shown of a file once it is open.
@@ -244,7 +244,7 @@ impl App {
             return;
         }
         let file = self.files.remove(row);
-        self.no_longer_fed.extend(file.following.as_ref().map(|following| following.path().to_owned()));
+        self.ended_inputs.extend(file.following.as_ref().map(|following| following.path().to_owned()));
         self.keep_look(&file);
         self.compare_closed(row);
         // Millions of rows are freed on another thread, so that the window does not freeze.
@@ -258,7 +258,7 @@ impl App {
     /// Saves the view settings of `file`.
     fn keep_look(&mut self, file: &OpenFile) {
         let Settings { colour_by, stacking, .. } = self.settings;
-        if let Some(look) = FileLook::of(&file.recording, &file.selection, colour_by, stacking) {
+        if let Some(look) = FileStyle::of(&file.recording, &file.selection, colour_by, stacking) {
             self.settings.keep_look(look);
         }
     }

@@ -9,7 +9,7 @@ use crate::files::destination::io_error;
 use crate::files::output::write_whole;
 use crate::gui::open_file::OpenFile;
 use crate::gui::surface::{Paper, Sheet, SheetView, png, save_view};
-use crate::gui::views::timeline::TimelineLook;
+use crate::gui::views::timeline::TimelineStyle;
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::saving::Task;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl App {
     /// Draws the timeline and the view below it on paper of the window's size.
     pub(super) fn save_picture(&mut self, ctx: &egui::Context) {
         let Some(file) = self.files.get(self.current) else { return };
-        let look = TimelineLook {
+        let look = TimelineStyle {
             colour_by: self.settings.colour_by,
             stacking: self.settings.stacking,
             has_lines: self.settings.has_lines,

@@ -11,11 +11,11 @@ pub fn is(key: &str, text: &str) -> Option<String> {
 }
 
 /// Maximum number of values in one condition; more would be unreadable.
-const MOST_VALUES: usize = 16;
+const MAX_VALUES: usize = 16;
 
 /// The condition that `key` equals one of `texts`; `None` if they cannot be written, or are too many.
 pub fn is_any<'a>(key: &str, texts: impl ExactSizeIterator<Item = &'a str>) -> Option<String> {
-    let texts = Some(texts).filter(|texts| texts.len() <= MOST_VALUES)?;
+    let texts = Some(texts).filter(|texts| texts.len() <= MAX_VALUES)?;
     let quoted = texts.map(|text| (!text.contains('"')).then(|| format!("\"{text}\"")));
     Some(format!("{key}={}", quoted.collect::<Option<Vec<String>>>()?.join(",")))
 }

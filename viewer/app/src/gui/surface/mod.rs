@@ -39,11 +39,11 @@ pub struct Surface {
 }
 
 /// Most frames for a complete drawing to settle its layout.
-const MOST_FRAMES: u32 = 8;
+const MAX_FRAMES: u32 = 8;
 /// Pause between two frames of a drawing that is not complete and does not change.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Most such pauses: half a minute.
-const MOST_PAUSES: u32 = 15_000;
+const MAX_PAUSES: u32 = 15_000;
 /// Most pixels of a texture's side.
 const TEXTURE_SIDE: usize = 8192;
 
@@ -71,12 +71,12 @@ impl Surface {
             let has_changed = self.frame(|ui| is_complete = draw(ui));
             if is_complete {
                 complete_frames += 1;
-                if !has_changed || complete_frames == MOST_FRAMES {
+                if !has_changed || complete_frames == MAX_FRAMES {
                     return true;
                 }
             } else if !has_changed {
                 pauses += 1;
-                if pauses == MOST_PAUSES {
+                if pauses == MAX_PAUSES {
                     return false;
                 }
                 background::pause(PAUSE);

@@ -3,9 +3,9 @@
 use eframe::egui::{Theme, Vec2, vec2};
 
 /// Most pixels of a picture's longer side.
-const MOST_SIDE: u32 = 16_384;
+const MAX_SIDE: u32 = 16_384;
 /// Most pixels of a picture.
-const MOST_PIXELS: u64 = 200_000_000;
+const MAX_PIXELS: u64 = 200_000_000;
 /// Smallest readable size, in points.
 const LEAST: Vec2 = vec2(640.0, 400.0);
 /// Least and most pixels per point.
@@ -28,10 +28,10 @@ impl Paper {
     /// Fails with a message if the size or the scale is out of range.
     pub fn new([width, height]: [u32; 2], scale: f32, theme: Theme) -> Result<Self, String> {
         let pixels = u64::from(width) * u64::from(height);
-        if width.max(height) > MOST_SIDE || pixels > MOST_PIXELS {
-            let most = MOST_PIXELS / 1_000_000;
+        if width.max(height) > MAX_SIDE || pixels > MAX_PIXELS {
+            let most = MAX_PIXELS / 1_000_000;
             return Err(format!(
-                "{width}x{height} is too large: use at most {MOST_SIDE} pixels a side and {most} million in all"
+                "{width}x{height} is too large: use at most {MAX_SIDE} pixels a side and {most} million in all"
             ));
         }
         if !SCALES.contains(&scale) {
@@ -54,11 +54,11 @@ impl Paper {
     /// Paper for a view of `room` points in a window of that scale and theme; larger if it would be unreadable,
     /// coarser if it would be too large.
     pub fn fitting(room: Vec2, scale: f32, theme: Theme) -> Self {
-        let side = |room: f32, least: f32| if room.is_finite() { room.clamp(least, MOST_SIDE as f32) } else { least };
+        let side = |room: f32, least: f32| if room.is_finite() { room.clamp(least, MAX_SIDE as f32) } else { least };
         let room = vec2(side(room.x, LEAST.x), side(room.y, LEAST.y));
-        let finest = (MOST_SIDE as f32 / room.x.max(room.y)).min((MOST_PIXELS as f32 / (room.x * room.y)).sqrt());
+        let finest = (MAX_SIDE as f32 / room.x.max(room.y)).min((MAX_PIXELS as f32 / (room.x * room.y)).sqrt());
         let scale = if scale.is_finite() { scale.clamp(*SCALES.start(), *SCALES.end()) } else { 1.0 }.min(finest);
-        let size = [room.x, room.y].map(|side| ((side * scale).round() as u32).min(MOST_SIDE));
+        let size = [room.x, room.y].map(|side| ((side * scale).round() as u32).min(MAX_SIDE));
         Self { size, scale, theme }
     }
 
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(fitting(vec2(800.0, 500.0), 1.5).size(), [1200, 750]);
         assert_eq!(fitting(vec2(30.0, f32::NAN), f32::NAN).size(), [640, 400]);
         let huge = fitting(vec2(1e9, 1e9), 8.0);
-        assert!(huge.size()[0] <= MOST_SIDE && u64::from(huge.size()[0]).pow(2) <= MOST_PIXELS + 100_000, "{huge:?}");
+        assert!(huge.size()[0] <= MAX_SIDE && u64::from(huge.size()[0]).pow(2) <= MAX_PIXELS + 100_000, "{huge:?}");
         let paper = Paper::new([1600, 900], 2.0, Theme::Dark).unwrap();
         assert_eq!((paper.points(), paper.size()), (vec2(800.0, 450.0), [1600, 900]));
     }

@@ -16,7 +16,7 @@ use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::plan::PlanView;
 use crate::gui::views::run_chart::RunChart;
 use crate::gui::views::segments::SegmentsView;
-use crate::gui::views::timeline::{Stacking, Timeline, TimelineLook, drawn_metric};
+use crate::gui::views::timeline::{Stacking, Timeline, TimelineStyle, drawn_metric};
 use crate::gui::widgets::legend;
 use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::theme::Shades;
@@ -29,7 +29,7 @@ use crate::session::Recording;
 pub struct Sheet {
     pub(super) recording: Arc<Recording>,
     pub(super) selection: Selection,
-    pub(super) look: TimelineLook,
+    pub(super) look: TimelineStyle,
     /// The search conditions, as typed; blocks that do not match are grey. Empty if there are none.
     conditions: String,
     pub(super) filter: Filter,
@@ -46,7 +46,7 @@ pub struct Sheet {
 
 impl Sheet {
     /// A sheet of `recording`. `conditions` are those of the filter in `look`, as typed.
-    pub fn new(recording: Arc<Recording>, selection: Selection, look: TimelineLook, conditions: &str) -> Self {
+    pub fn new(recording: Arc<Recording>, selection: Selection, look: TimelineStyle, conditions: &str) -> Self {
         Self {
             recording,
             selection,

@@ -211,8 +211,8 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>
 fn most_important(weights: &[Weight]) -> Vec<usize> {
     let mut ranked: Vec<usize> = (0..weights.len()).filter(|code| weights[*code].blocks > 0).collect();
     ranked.sort_by_key(|code| (std::cmp::Reverse((weights[*code].at_peak, weights[*code].in_all)), *code));
-    if ranked.len() > theme::MOST_ENTRIES {
-        ranked.truncate(theme::MOST_ENTRIES - 1);
+    if ranked.len() > theme::MAX_ENTRIES {
+        ranked.truncate(theme::MAX_ENTRIES - 1);
     }
     ranked.sort_by_key(|code| weights[*code].first);
     ranked
@@ -475,9 +475,9 @@ mod tests {
         let text: String = (0..100).map(|n| format!("alloc b{n} {} #op{n}\n", n + 1)).collect();
         let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
         let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Arc::default());
-        assert_eq!(colouring.entries.len(), theme::MOST_ENTRIES);
+        assert_eq!(colouring.entries.len(), theme::MAX_ENTRIES);
         assert_eq!(colouring.entries.last().unwrap().name, "(all others)");
         assert_eq!(colouring.entries[0].name, "op69");
-        assert_eq!(colouring.entry(BlockId(3)), theme::MOST_ENTRIES - 1);
+        assert_eq!(colouring.entry(BlockId(3)), theme::MAX_ENTRIES - 1);
     }
 }

@@ -46,7 +46,7 @@ const COLUMNS: [Column; 12] = [
 /// Columns that are dropped first in narrow windows, in this order.
 const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
 /// Least width of the last column, in points.
-const LEAST_STANDING: f32 = 340.0;
+const MIN_STANDING: f32 = 340.0;
 /// Largest share of the height for notes if the table needs more room.
 const NOTES_SHARE: f32 = 0.3;
 
@@ -147,7 +147,7 @@ impl FleetView {
         };
         let mut shown: Vec<usize> = (0..COLUMNS.len()).filter(|column| !is_empty(*column)).collect();
         let needed = |shown: &[usize]| -> f32 {
-            let least = |column: &Column| if column.width == 0.0 { LEAST_STANDING } else { column.width };
+            let least = |column: &Column| if column.width == 0.0 { MIN_STANDING } else { column.width };
             shown.iter().map(|column| least(&COLUMNS[*column])).sum()
         };
         for column in GIVING_WAY {

@@ -6,11 +6,11 @@ use crate::gui::widgets::choice::ChoiceEntry;
 use crate::session::absent::Absent;
 
 /// Most depths of module paths that are offered.
-const MOST_DEPTHS: usize = 8;
+const MAX_DEPTHS: usize = 8;
 
 /// Every key for recordings whose longest module path has `deepest` parts: after the whole path each depth below it.
 pub fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
-    let depths = 1..deepest.min(MOST_DEPTHS + 1);
+    let depths = 1..deepest.min(MAX_DEPTHS + 1);
     GroupKey::ALL.iter().copied().flat_map(move |key| {
         let depths = if key == GroupKey::Scope { depths.clone() } else { 0..0 };
         std::iter::once(key).chain(depths.map(|depth| GroupKey::ScopeTo(depth as u8)))
@@ -70,7 +70,7 @@ mod tests {
         let scopes = |deepest| group_keys(deepest).filter(|key| key.name() == "scope").collect::<Vec<_>>();
         assert_eq!(scopes(0), [GroupKey::Scope]);
         assert_eq!(scopes(3), [GroupKey::Scope, GroupKey::ScopeTo(1), GroupKey::ScopeTo(2)]);
-        assert_eq!(scopes(200).len(), 1 + MOST_DEPTHS);
+        assert_eq!(scopes(200).len(), 1 + MAX_DEPTHS);
         assert_eq!(group_keys(3).count(), GroupKey::ALL.len() + 2);
         assert_eq!(tree_keys(0).collect::<Vec<_>>(), TreeKey::all().collect::<Vec<_>>());
     }

@@ -11,7 +11,7 @@ use crate::gui::widgets::query::{Query, computed};
 use crate::session::Recording;
 
 /// Least prominence of a local peak, as a share of the highest.
-const LEAST_FALL: u64 = 50;
+const MIN_FALL: u64 = 50;
 
 /// The total, device and recording of the peaks.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Default for Peaks {
             let recording = key.recording.get()?;
             let index = &recording.devices[key.device];
             let highest = index.peak(&recording.trace, key.metric).bytes;
-            let found = peaks(&recording.trace, &index.series, key.metric, highest / LEAST_FALL);
+            let found = peaks(&recording.trace, &index.series, key.metric, highest / MIN_FALL);
             Some(found.iter().map(|peak| peak.moment).collect())
         });
         Self { query, wanted: None }

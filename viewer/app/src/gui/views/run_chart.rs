@@ -17,7 +17,7 @@ use crate::selection::{Axis, HEADROOM, View};
 use crate::session::run::{Run, RunColumn};
 
 /// Most columns of a chart.
-const MOST_COLUMNS: usize = 8192;
+const MAX_COLUMNS: usize = 8192;
 /// Distance between the labels of steps, in points.
 const STEP_DISTANCE: f32 = 110.0;
 
@@ -66,9 +66,9 @@ impl RunChart {
         let shades = Shades::in_ui(ui);
         let lane = ui.allocate_space(vec2(ui.available_width(), theme::LANE_HEIGHT)).1;
         let beneath = ui.painter().add(Shape::Noop);
-        let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::LEAST_PLOT);
+        let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::MIN_PLOT);
         let width = self.room.map_or(ui.available_width() - theme::AXIS_WIDTH, |room| room.width());
-        let count = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MOST_COLUMNS);
+        let count = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MAX_COLUMNS);
         self.count(count);
         let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
         let highest = columns.iter().filter(|(metric, _)| *metric != Metric::DeviceUsed || *metric == self.peak.metric);

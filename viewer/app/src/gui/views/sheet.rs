@@ -109,7 +109,7 @@ impl Sheet {
 
     /// The columns that fit into `width` points, at least the first two.
     pub fn shown_columns(&self, width: f32) -> &[Column] {
-        let least = |column: &Column| if column.width == 0.0 { theme::LEAST_FIRST_COLUMN } else { column.width };
+        let least = |column: &Column| if column.width == 0.0 { theme::MIN_FIRST_COLUMN } else { column.width };
         let mut used = 0.0;
         let count = self.columns.iter().take_while(|column| {
             used += least(column);

@@ -8,9 +8,9 @@ use std::time::UNIX_EPOCH;
 /// Number of lines shown before and after the relevant one.
 const CONTEXT: u32 = 2;
 /// Most bytes read to reach the line: longer files are not hand-written source code.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 /// Most characters shown of a line.
-const MOST_SIGNS: usize = 240;
+const MAX_SIGNS: usize = 240;
 
 /// An excerpt of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     let file = File::open(path).ok()?;
     let facts = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let changed = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let mut reader = BufReader::new(file.take(MOST_BYTES));
+    let mut reader = BufReader::new(file.take(MAX_BYTES));
     let first = line.saturating_sub(CONTEXT).max(1);
     for _ in 1..first {
         if reader.skip_until(b'\n').ok()? == 0 {
@@ -51,7 +51,7 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     for _ in first..=line.saturating_add(CONTEXT) {
         bytes.clear();
         // Limits reading of a line without an end.
-        let most = 4 * MOST_SIGNS as u64;
+        let most = 4 * MAX_SIGNS as u64;
         if (&mut reader).take(most).read_until(b'\n', &mut bytes).ok()? == 0 {
             break;
         }
@@ -77,7 +77,7 @@ fn is_local(path: &str) -> bool {
 /// A line as shown: tabs as spaces, no other control characters, truncated if very long.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).trim_end().replace('\t', "    ");
-    text.chars().filter(|sign| !sign.is_control()).take(MOST_SIGNS).collect()
+    text.chars().filter(|sign| !sign.is_control()).take(MAX_SIGNS).collect()
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
         text.extend_from_slice(b"\nnext\x07\xff\n");
         let (_folder, path) = file(&text);
         let found = excerpt(&path, 2).unwrap();
-        assert_eq!(found.lines[0].len(), MOST_SIGNS);
+        assert_eq!(found.lines[0].len(), MAX_SIGNS);
         assert_eq!(found.lines[1], "next\u{fffd}");
     }
 

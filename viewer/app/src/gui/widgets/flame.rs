@@ -2,7 +2,7 @@
 
 use eframe::egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::theme::{FLAME_ROW, LEAST_BAR};
+use super::theme::{FLAME_ROW, MIN_BAR};
 
 /// A bar: its horizontal extent in points, its row, and what it shows.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub fn bars<N, T>(
         return out;
     }
     let scale = f64::from(width) / size as f64;
-    let least = f64::from(LEAST_BAR) / scale;
+    let least = f64::from(MIN_BAR) / scale;
     let mut row = vec![(focus, 0.0_f64)];
     for depth in out.len().. {
         let mut next = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eframe::egui::{
     Color32, Context, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
 };
-use highwater_analysis::beside::beside_blocks;
+use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
@@ -46,7 +46,7 @@ impl Asked {
         let blocks = &trace.blocks;
         let sizes = if self.metric == Metric::Requested { &blocks.requested } else { &blocks.allocated };
         let index = &self.recording.devices[self.device];
-        let (is_split, beside) = beside_blocks(trace, (&index.series, &index.live), self.metric, self.moment);
+        let (is_split, beside) = non_block_bytes(trace, (&index.series, &index.live), self.metric, self.moment);
         let mut entries: Vec<(Entry, u64)> = self.colouring.entries.iter().map(|entry| (entry.clone(), 0)).collect();
         for block in index.live.before_position(trace, self.metric, self.moment).into_iter().filter(|_| is_split) {
             if let Some((_, sum)) = entries.get_mut(self.colouring.entry(block)) {

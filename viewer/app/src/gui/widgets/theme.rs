@@ -29,13 +29,13 @@ pub const ROW_HEIGHT: f32 = 19.0;
 /// Height of the name of the horizontal axis below the ticks, in points.
 pub const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Least height of the timeline's plot, in points.
-pub const LEAST_PLOT: f32 = 60.0;
+pub const MIN_PLOT: f32 = 60.0;
 /// Least height of the timeline's plot with its axis and the overview below, in points.
-pub const LEAST_WITH_OVERVIEW: f32 = 130.0;
+pub const MIN_WITH_OVERVIEW: f32 = 130.0;
 /// Largest part of the room for legend and timeline that the legend takes.
 pub const LEGEND_PART: f32 = 0.2;
 /// Least height of the timeline with the totals above it, in points.
-pub const LEAST_WITH_TOTALS: f32 = 240.0;
+pub const MIN_WITH_TOTALS: f32 = 240.0;
 /// Width of the search box, in points.
 pub const SEARCH_WIDTH: f32 = 260.0;
 /// Width of the list of completions, in points.
@@ -43,9 +43,9 @@ pub const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Initial height of the difference between two recordings, in points.
 pub const DIFFERENCE_HEIGHT: f32 = 300.0;
 /// Least height of two timelines beside the view below them, in points.
-pub const LEAST_PAIR: f32 = 345.0;
+pub const MIN_PAIR: f32 = 345.0;
 /// Least height of the difference, in points: headline, tabs and a few rows.
-pub const LEAST_DIFFERENCE: f32 = 150.0;
+pub const MIN_DIFFERENCE: f32 = 150.0;
 /// Least height of one of two timelines with a legend, in points.
 pub const LEGEND_FROM: f32 = 205.0;
 /// Initial height of the view below the timeline, in points.
@@ -55,31 +55,31 @@ pub const EXPLAIN_HEIGHT: f32 = 420.0;
 /// Least width at which the explanation has two columns, in points.
 pub const EXPLAIN_WIDE: f32 = 1000.0;
 /// Least height of the explanation in two columns, in points; in less room it scrolls.
-pub const EXPLAIN_LEAST: f32 = 340.0;
+pub const EXPLAIN_MIN: f32 = 340.0;
 /// Initial height of the what-if view below the timeline, in points.
 pub const WHATIF_HEIGHT: f32 = 440.0;
 /// Least width with the form beside the results, in points.
 pub const WHATIF_WIDE: f32 = 860.0;
 /// Least height of the what-if view in two columns, in points; in less room it scrolls.
-pub const WHATIF_LEAST: f32 = 360.0;
+pub const WHATIF_MIN: f32 = 360.0;
 /// Width of the form, in points.
 pub const FORM_WIDTHS: [f32; 2] = [350.0, 390.0];
 /// Width of the names of the form's fields, in points.
 pub const FORM_LABELS: f32 = 112.0;
 /// Least height of the predicted curve, in points.
-pub const CURVE_LEAST: f32 = 150.0;
+pub const CURVE_MIN: f32 = 150.0;
 /// Height of the bar of the peak's parts, in points.
 pub const PIECES_HEIGHT: f32 = 24.0;
 /// Least height of the timeline beside the view below it, in points.
-pub const LEAST_TIMELINE: f32 = 215.0;
+pub const MIN_TIMELINE: f32 = 215.0;
 /// Width of a window below which the view below the timeline takes the full width, in points.
 pub const NARROW_WINDOW: f32 = 1240.0;
 /// Width of a table's scroll bar, in points.
 pub const SCROLL_WIDTH: f32 = 11.0;
 /// Least width of a table's column that takes the remaining width, in points.
-pub const LEAST_OPEN_COLUMN: f32 = 90.0;
+pub const MIN_OPEN_COLUMN: f32 = 90.0;
 /// Least width of the row names of statistics, in points.
-pub const LEAST_FIRST_COLUMN: f32 = 140.0;
+pub const MIN_FIRST_COLUMN: f32 = 140.0;
 /// Height of a row of the address map, in points.
 pub const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
@@ -87,11 +87,11 @@ pub const MAP_ROW_GAP: f32 = 4.0;
 /// Least size in pixels at which a piece of memory is drawn distinctly from its neighbours.
 pub const TALL_BAND: usize = 5;
 /// Least and largest height of the address lanes, in points.
-pub const LANES_LEAST: f32 = 90.0;
-/// See [`LANES_LEAST`].
-pub const LANES_MOST: f32 = 260.0;
+pub const LANES_MIN: f32 = 90.0;
+/// See [`LANES_MIN`].
+pub const LANES_MAX: f32 = 260.0;
 /// Least height at which the analysis of a failed request and the map share a view, in points.
-pub const FAILURE_LEAST: f32 = 170.0;
+pub const FAILURE_MIN: f32 = 170.0;
 /// Least height of the timeline above the analysis of a failed request, in points.
 pub const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
 /// Least height at which the sums of the segments are above the analysis of a failed request, in points.
@@ -103,19 +103,19 @@ pub const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
 /// Least heights of the moment and of the statistics at the side, in points; in less room they scroll.
-pub const MOMENT_LEAST: f32 = 300.0;
-/// See [`MOMENT_LEAST`].
-pub const STATISTICS_LEAST: f32 = 150.0;
+pub const MOMENT_MIN: f32 = 300.0;
+/// See [`MOMENT_MIN`].
+pub const STATISTICS_MIN: f32 = 150.0;
 /// Least height of the segments view, in points; in less room it scrolls.
-pub const SEGMENTS_LEAST: f32 = 320.0;
+pub const SEGMENTS_MIN: f32 = 320.0;
 /// Width of the segments view below which its headline is smaller and its tools are in a menu, in points.
 pub const SEGMENTS_WIDE: f32 = 1000.0;
 /// Least height of the address map below lanes, in points.
-pub const MAP_LEAST: f32 = 90.0;
+pub const MAP_MIN: f32 = 90.0;
 /// Height of a chart of bars with its labels, in points.
 pub const CHART_HEIGHT: f32 = 130.0;
 /// Least height at which statistics have a chart above their table, in points.
-pub const LEAST_WITH_CHART: f32 = 270.0;
+pub const MIN_WITH_CHART: f32 = 270.0;
 /// Largest width of a bar of a chart, in points.
 pub const WIDEST_BAR: f32 = 110.0;
 /// Height of the hints below the table of the moment, in points.
@@ -129,15 +129,15 @@ pub const DETAILS_HEIGHT: f32 = 260.0;
 /// Height of the heading of a treemap's tile, in points.
 pub const TILE_HEADER: f32 = 16.0;
 /// Least area of a treemap's tile, in square points: smaller ones are merged.
-pub const LEAST_TILE: f64 = 40.0;
+pub const MIN_TILE: f64 = 40.0;
 /// Least width of a flame graph's bar, in points: narrower ones are merged.
-pub const LEAST_BAR: f32 = 3.0;
+pub const MIN_BAR: f32 = 3.0;
 /// Height of a flame graph's row, in points.
 pub const FLAME_ROW: f32 = 18.0;
 /// Least width of a label, in points; in less room it is left out.
-pub const LEAST_LABEL: f32 = 22.0;
+pub const MIN_LABEL: f32 = 22.0;
 /// Most entries of a legend; all smaller ones share one.
-pub const MOST_ENTRIES: usize = 32;
+pub const MAX_ENTRIES: usize = 32;
 /// Width of the list of keys, in points.
 pub const HELP_WIDTH: f32 = 760.0;
 /// Largest width of a tooltip's wrapped text, in points.

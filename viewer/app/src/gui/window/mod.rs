@@ -3,7 +3,7 @@
 pub mod step_field;
 pub mod palette;
 pub mod help;
-pub mod file_look;
+pub mod file_style;
 pub mod settings;
 pub mod status;
 pub mod preview;

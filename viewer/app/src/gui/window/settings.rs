@@ -10,12 +10,12 @@ use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::moment::Choices;
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::layout::{Bottom, Side};
-use crate::gui::window::file_look::FileLook;
+use crate::gui::window::file_style::FileStyle;
 
 /// Most recent files in the list.
-const MOST_RECENT: usize = 10;
+const MAX_RECENT: usize = 10;
 /// Most files whose view settings are kept.
-const MOST_LOOKS: usize = 50;
+const MAX_LOOKS: usize = 50;
 
 /// Settings that outlive a recording. Stored as JSON, of which each part is read separately: a part written differently
 /// by another version is ignored without affecting the others.
@@ -40,7 +40,7 @@ pub struct Settings {
     /// The view below the timeline.
     pub bottom: Option<Bottom>,
     /// View settings of files, the latest first.
-    looks: Vec<FileLook>,
+    looks: Vec<FileStyle>,
 }
 
 impl Default for Settings {
@@ -65,7 +65,7 @@ impl Settings {
     pub fn remember(&mut self, path: &Path) {
         self.forget(path);
         self.recent.insert(0, path.to_owned());
-        self.recent.truncate(MOST_RECENT);
+        self.recent.truncate(MAX_RECENT);
     }
 
     /// Removes `path` from the list of recent files.
@@ -74,15 +74,15 @@ impl Settings {
     }
 
     /// The view settings of the file at `path` when it was last closed.
-    pub fn look(&self, path: &Path) -> Option<&FileLook> {
+    pub fn look(&self, path: &Path) -> Option<&FileStyle> {
         self.looks.iter().find(|look| look.path == path)
     }
 
     /// Saves the view settings of a file.
-    pub fn keep_look(&mut self, look: FileLook) {
+    pub fn keep_look(&mut self, look: FileStyle) {
         self.looks.retain(|known| known.path != look.path);
         self.looks.insert(0, look);
-        self.looks.truncate(MOST_LOOKS);
+        self.looks.truncate(MAX_LOOKS);
     }
 
     fn to_json(&self) -> String {
@@ -120,8 +120,8 @@ impl Settings {
         let mut looks: Vec<Value> = Vec::new();
         take(&mut parts, "looks", &mut looks);
         settings.looks = looks.into_iter().filter_map(|look| serde_json::from_value(look).ok()).collect();
-        settings.recent.truncate(MOST_RECENT);
-        settings.looks.truncate(MOST_LOOKS);
+        settings.recent.truncate(MAX_RECENT);
+        settings.looks.truncate(MAX_LOOKS);
         settings
     }
 }
@@ -160,13 +160,13 @@ mod tests {
         for number in 0..20 {
             settings.remember(Path::new(&number.to_string()));
         }
-        assert_eq!(settings.recent.len(), MOST_RECENT);
+        assert_eq!(settings.recent.len(), MAX_RECENT);
         settings.forget(Path::new("19"));
         assert_eq!(settings.recent[0], Path::new("18"));
     }
 
-    fn look(name: &str) -> FileLook {
-        FileLook { path: PathBuf::from(name), device: 3, ..FileLook::default() }
+    fn look(name: &str) -> FileStyle {
+        FileStyle { path: PathBuf::from(name), device: 3, ..FileStyle::default() }
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
             settings.keep_look(look(&number.to_string()));
         }
         settings.keep_look(look("30"));
-        assert_eq!(settings.looks.len(), MOST_LOOKS);
+        assert_eq!(settings.looks.len(), MAX_LOOKS);
         assert!(settings.look(Path::new("9")).is_none());
         let stored = serde_json::to_string(&settings).unwrap();
         let back: Settings = serde_json::from_str(&stored).unwrap();

@@ -4,7 +4,7 @@ use highwater_analysis::Lifetime;
 use highwater_analysis::Metric;
 use highwater_analysis::frames::{leading_frame, user_line};
 use highwater_snapshots::references::readable;
-use highwater_snapshots::shown::{MOST_SHOWN, shown};
+use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -219,13 +219,13 @@ fn attributes(trace: &Trace, id: BlockId, block: &Block) -> impl Iterator<Item =
     let facts = trace.attributes_of(owner).iter();
     let facts = facts.flat_map(move |attribute| readable(text(attribute.name), text(attribute.value)));
     facts.map(|(name, value)| {
-        let lines: Vec<_> = value.lines().take(MOST_LINES).map(|line| shown(line, MOST_SHOWN)).collect();
+        let lines: Vec<_> = value.lines().take(MAX_LINES).map(|line| shown(line, MAX_SHOWN)).collect();
         (name, lines.join("\n"))
     })
 }
 
 /// Lines of a value that are shown.
-const MOST_LINES: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// The origins of a block, each with the search condition for it.
 fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {

@@ -24,8 +24,8 @@ type Counts = Vec<(String, (u64, u64))>;
 /// Width of the names of facts, in points.
 const FACT_NAMES: f32 = 130.0;
 /// Most source locations read for one block, and most cached for all.
-const MOST_PLACES: usize = 64;
-const MOST_KNOWN: usize = 4096;
+const MAX_PLACES: usize = 64;
+const MAX_KNOWN: usize = 4096;
 
 /// State kept from block to block.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl BlockPanel {
         if !is_of {
             self.counts.clear();
         }
-        if self.sources.len() > MOST_KNOWN || !is_of {
+        if self.sources.len() > MAX_KNOWN || !is_of {
             self.sources.clear();
         }
         let trace = &context.recording.trace;
@@ -168,7 +168,7 @@ impl BlockPanel {
             self.counter.ask(ui.ctx(), &(of.clone(), conditions));
         }
         let places = stacks.iter().flat_map(StackRows::places).filter(|place| !self.sources.contains_key(*place));
-        let mut places: Vec<Place> = places.take(MOST_PLACES).cloned().collect();
+        let mut places: Vec<Place> = places.take(MAX_PLACES).cloned().collect();
         places.sort_unstable();
         places.dedup();
         if !places.is_empty() {

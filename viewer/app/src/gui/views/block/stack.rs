@@ -107,7 +107,7 @@ impl StackRows {
         for (number, run) in runs.enumerate() {
             let is_machinery = has_program && run.iter().all(|(line, _)| !line.is_program);
             // Frames of allocator and framework matter less than the caller, so they are folded.
-            if is_machinery && (number == 0 || run.len() >= LEAST_FOLDED) {
+            if is_machinery && (number == 0 || run.len() >= MIN_FOLDED) {
                 let of = if number == 0 { "allocator and framework" } else { "framework" };
                 let plural = if run.len() == 1 { "" } else { "s" };
                 let title = RichText::new(format!("{} line{plural} of {of}", run.len())).size(12.0);
@@ -121,7 +121,7 @@ impl StackRows {
 }
 
 /// Fewest internal frames that are folded between frames of the program.
-const LEAST_FOLDED: usize = 3;
+const MIN_FOLDED: usize = 3;
 /// One line of a stack: file, number and function, and below them the folder of the file.
 fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
     ui.scope(|ui| {

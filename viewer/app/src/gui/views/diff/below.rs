@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Ui, UiBuilder};
-use highwater_analysis::diff::Likeness;
+use highwater_analysis::diff::MatchKind;
 use highwater_snapshots::units::format_count;
 
 use super::choices::DiffLook;
@@ -59,7 +59,7 @@ impl Below {
         }
         self.flame.reset();
         self.chosen = None;
-        let loosely = answer.comparison.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count();
+        let loosely = answer.comparison.diff.groups.iter().filter(|group| group.likeness == MatchKind::Alike).count();
         self.likeness = (loosely > 0).then(|| {
             let plural = if loosely == 1 { " was" } else { "s were" };
             format!("{} group{plural} matched loosely.", format_count(loosely as u64))

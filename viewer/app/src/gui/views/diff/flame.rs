@@ -236,7 +236,7 @@ fn legend_ui(ui: &mut Ui) {
 #[cfg(test)]
 mod tests {
     use highwater_analysis::GroupKey;
-    use highwater_analysis::diff::{DiffGroup, Likeness, StackText};
+    use highwater_analysis::diff::{DiffGroup, MatchKind, StackText};
     use highwater_snapshots::tables::Tables;
 
     use super::*;
@@ -251,7 +251,7 @@ mod tests {
             b_bytes: bytes[1],
             a_blocks: 1,
             b_blocks: 1,
-            likeness: Likeness::Equal,
+            likeness: MatchKind::Equal,
             members: Vec::new(),
         };
         let groups = [group("a", [600, 100]), group("b", [100, 390]), group("c", [6, 2]), group("d", [4, 4])];

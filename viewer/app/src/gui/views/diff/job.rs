@@ -13,7 +13,7 @@ use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
 /// Most groups listed; the others are added up in one row, and all are in the flame graph.
-const MOST_GROUPS: usize = 5_000;
+const MAX_GROUPS: usize = 5_000;
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +85,7 @@ impl Answer {
         let tables = recordings.each_ref().map(|recording| &recording.trace.tables);
         let text = StackText { tables, hides_internals: question.hides_internals };
         let tree = DiffTree::of(&comparison.diff.groups, &question.keys, &text);
-        comparison.diff.list(MOST_GROUPS);
+        comparison.diff.list(MAX_GROUPS);
         let mut stacks = Vec::new();
         if question.keys.contains(&GroupKey::Stack) {
             stacks.extend(comparison.diff.groups.iter().map(|group| text.lines(group).join(" < ")));

@@ -196,14 +196,14 @@ impl DiffView {
         self.light.receive();
     }
 
-    fn looks(&self, paint: &Paint) -> [timeline::TimelineLook; 2] {
+    fn looks(&self, paint: &Paint) -> [timeline::TimelineStyle; 2] {
         [0, 1].map(|side| {
             let lit = self.light.current();
             let matches = match lit {
                 Some(lit) => &lit[side],
                 None => self.pair.sides[side].search.matches(),
             };
-            timeline::TimelineLook {
+            timeline::TimelineStyle {
                 colour_by: paint.colour_by,
                 stacking: paint.stacking,
                 has_lines: paint.has_lines,
@@ -234,10 +234,9 @@ impl DiffView {
             action = self.sides_ui(ui, recordings, files);
             self.tools_ui(ui, recordings, moments.clone().ok(), paint);
         });
-        let most = (ui.available_height() - theme::LEAST_PAIR).max(theme::LEAST_DIFFERENCE);
-        let panel = Panel::bottom("difference")
-            .default_size(theme::DIFFERENCE_HEIGHT)
-            .size_range(theme::LEAST_DIFFERENCE..=most);
+        let most = (ui.available_height() - theme::MIN_PAIR).max(theme::MIN_DIFFERENCE);
+        let panel =
+            Panel::bottom("difference").default_size(theme::DIFFERENCE_HEIGHT).size_range(theme::MIN_DIFFERENCE..=most);
         let found = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
             ui.set_min_size(ui.available_size());
             self.below_ui(ui, recordings, &moments)

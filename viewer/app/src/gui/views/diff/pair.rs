@@ -10,12 +10,12 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use super::alignment::Alignment;
 use crate::gui::filter::search::Search;
 use crate::gui::identity::Identity;
-use crate::gui::views::timeline::{Timeline, TimelineLook};
+use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::widgets::legend::{Asked, Shares};
 use crate::gui::widgets::query::computed;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::when;
-use crate::selection::{FLATTEST, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
+use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::session::Recording;
 
 /// One of the two recordings.
@@ -157,7 +157,7 @@ impl Pair {
             });
             x = x.start.min(around.start).min(middle)..x.end.max(around.end).max(middle);
         }
-        let room = ((x.end - x.start) * 0.1).max(LEAST_ROOM);
+        let room = ((x.end - x.start) * 0.1).max(MIN_ROOM);
         let y = self.whole(shown).y;
         self.show(shown, &View { x: x.start - room..x.end + room, y });
     }
@@ -236,7 +236,7 @@ impl Pair {
     }
 
     /// Shows both and handles input on either.
-    pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[TimelineLook; 2]) {
+    pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[TimelineStyle; 2]) {
         self.sides.iter_mut().for_each(|side| side.timeline.receive(ui.ctx()));
         let room = ui.available_rect_before_wrap();
         let height = (room.height() - self.reading) / 2.0;

@@ -1,7 +1,7 @@
 //! Groups, phases, totals and settings of both sides as tables.
 
 use eframe::egui::Color32;
-use highwater_analysis::diff::{Change, Comparison, DiffGroup, Likeness, PhasePair};
+use highwater_analysis::diff::{Change, Comparison, DiffGroup, MatchKind, PhasePair};
 use highwater_analysis::{Diff, GroupKey};
 use highwater_snapshots::units::format_count;
 
@@ -34,7 +34,7 @@ fn colour_of_change(name: &str) -> Option<Color32> {
 /// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if
 /// stacks are a key.
 pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sheet {
-    let has_loose = diff.groups.iter().any(|group| group.likeness != Likeness::Equal);
+    let has_loose = diff.groups.iter().any(|group| group.likeness != MatchKind::Equal);
     let mut columns: Vec<KindOf> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
     columns.extend([STATE, A, B, DELTA]);
     columns.extend(has_loose.then_some(text("matched", 108.0)));
@@ -47,7 +47,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sh
         let mut cells: Vec<Value> = keys.iter().zip(&group.key).map(name).collect();
         cells.push(group.change().name().into());
         cells.extend([group.a_bytes.into(), group.b_bytes.into(), group.delta().into()]);
-        let matched = if group.likeness == Likeness::Equal { "" } else { group.likeness.name() };
+        let matched = if group.likeness == MatchKind::Equal { "" } else { group.likeness.name() };
         cells.extend(has_loose.then(|| Value::Text(matched.to_owned())));
         cells
     };

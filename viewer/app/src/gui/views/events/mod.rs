@@ -63,7 +63,7 @@ fn shown_columns(recording: &Recording) -> Vec<usize> {
 /// Number of events exported at once.
 const EVENTS_AT_ONCE: usize = 1 << 16;
 /// Number of call sites cached for visible rows.
-const MOST_SITES: usize = 20_000;
+const MAX_SITES: usize = 20_000;
 
 /// A list of events of a recording.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl EventsView {
             (self.at, self.in_view) = (None, None);
             self.sites.clear();
         }
-        if self.sites.len() > MOST_SITES {
+        if self.sites.len() > MAX_SITES {
             self.sites.clear();
         }
         let matches = if self.has_all_blocks { Arc::default() } else { Arc::clone(context.matches) };

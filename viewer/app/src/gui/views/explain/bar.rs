@@ -3,7 +3,7 @@
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
 };
-use highwater_analysis::explain::{Cause, Composition, PeakPiece};
+use highwater_analysis::explain::{CategoryAndPhase, Composition, PeakPiece};
 use highwater_analysis::{Filter, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -14,7 +14,7 @@ use crate::gui::widgets::legend::{Chip, share};
 use crate::gui::widgets::theme::{self, Shades};
 
 /// Pieces below this share of the whole, in thousandths, share one legend entry.
-const LEAST_ENTRY: u64 = 4;
+const MIN_ENTRY: u64 = 4;
 /// Distance between the lines of a pattern, in points.
 const PERIOD: f32 = 5.0;
 
@@ -62,7 +62,7 @@ pub(super) fn bar_ui(
         }
         hint(response, &label, condition.is_some());
     }
-    let is_entry = |bytes: u64| u128::from(bytes) * 1000 >= u128::from(composition.bytes) * u128::from(LEAST_ENTRY);
+    let is_entry = |bytes: u64| u128::from(bytes) * 1000 >= u128::from(composition.bytes) * u128::from(MIN_ENTRY);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         for (piece, bytes, colour) in looks.iter().filter(|(_, bytes, _)| is_entry(*bytes)) {
@@ -141,7 +141,7 @@ fn is_in_force(condition: &str, filter: &Filter) -> bool {
 fn looks(composition: &Composition, shades: &Shades) -> Vec<(PeakPiece, u64, Color32)> {
     let (mut last, mut colour) = (None, theme::NEUTRAL);
     let look = |(piece, bytes): &(PeakPiece, u64)| {
-        let PeakPiece::Blocks(Cause { category, .. }) = piece else { return (*piece, *bytes, shades.bar) };
+        let PeakPiece::Blocks(CategoryAndPhase { category, .. }) = piece else { return (*piece, *bytes, shades.bar) };
         colour = if last == Some(*category) { theme::edge(colour) } else { theme::category(*category) };
         last = Some(*category);
         (*piece, *bytes, colour)
@@ -188,7 +188,7 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), s
 fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) {
     const MARGIN: f32 = 4.0;
     let room = place.width() - 2.0 * MARGIN;
-    if room < 2.0 * theme::LEAST_LABEL {
+    if room < 2.0 * theme::MIN_LABEL {
         return;
     }
     let ink = theme::ink(colour);

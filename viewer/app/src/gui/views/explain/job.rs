@@ -23,7 +23,7 @@ use crate::session::absent::Absent;
 use crate::session::run::Run;
 
 /// Most groups listed; the others are added up.
-const MOST_GROUPS: usize = 10_000;
+const MAX_GROUPS: usize = 10_000;
 
 /// A recording that is being written is explained anew once it has grown by one part of this many.
 const GROWTH: u64 = 8;
@@ -188,7 +188,7 @@ impl Explained {
     fn explain(source: &Source<'_>, key: &Key, watch: Watch<'_>) -> Result<Self, Error> {
         let (device, keys) = (key.device, key.keys.list());
         let siblings = Siblings::Merged;
-        let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter, siblings };
+        let query = ExplainQuery { metric: key.metric, keys: &keys, top: MAX_GROUPS, filter: &key.filter, siblings };
         let mut explanation = explain(source, device, &query, watch)?;
         let composition = {
             let at = source.window_at(explanation.peak.number())?;

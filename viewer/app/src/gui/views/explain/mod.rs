@@ -106,7 +106,7 @@ impl ExplainView {
             self.columns_ui(ui, context, &explained)
         } else if is_wide {
             let show = |ui: &mut Ui| self.columns_ui(ui, context, &explained);
-            least_height_ui(ui, "explanation", theme::EXPLAIN_LEAST, show)
+            least_height_ui(ui, "explanation", theme::EXPLAIN_MIN, show)
         } else {
             let scroll = ScrollArea::vertical().id_salt("explanation").auto_shrink([false, false]);
             scroll.show(ui, |ui| self.column_ui(ui, context, &explained)).inner

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use highwater_analysis::beside::beside_blocks;
+use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::between::{Balance, Question, blocks_between, bytes_of};
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_analysis::{Matches, Metric, Siblings, Tree, TreeQuery};
@@ -193,7 +193,7 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
         When::Moment(position) => {
             let mut blocks = index.live.before_position(trace, source.metric, position);
             if source.matches.is_all() {
-                let (is_split, bytes) = beside_blocks(trace, (&index.series, &index.live), source.metric, position);
+                let (is_split, bytes) = non_block_bytes(trace, (&index.series, &index.live), source.metric, position);
                 beside = bytes;
                 if !is_split {
                     blocks.clear();

@@ -290,7 +290,8 @@ impl MomentPanel {
             Act::Filter(id) => {
                 match answer.tree.condition_of(&answer.request.source.recording.trace, answer.nodes(&id)) {
                     Some(condition) => actions.push(Action::Where(condition)),
-                    None => actions.push(Action::Tell("No search condition selects exactly these blocks.".to_owned())),
+                    None => actions
+                        .push(Action::ShowMessage("No search condition selects exactly these blocks.".to_owned())),
                 }
             }
         }

@@ -218,7 +218,7 @@ fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
 /// Paints one row of text at `top`, shortened to the rectangle's width; `None` if it does not fit.
 fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
     let room = rect.width() - 2.0 * MARGIN;
-    if room < theme::LEAST_LABEL {
+    if room < theme::MIN_LABEL {
         return None;
     }
     let format = TextFormat::simple(FontId::proportional(12.0), ink);

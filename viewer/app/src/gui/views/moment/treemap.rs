@@ -47,7 +47,7 @@ pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
 }
 
 /// Largest nesting depth of tiles: enough to see `encoder`, `layers`, `3` under a category.
-const MOST_DEPTH: u8 = 3;
+const MAX_DEPTH: u8 = 3;
 
 /// The tiles of `focus` in `rect`, outer before inner ones; tiles of each depth fill their parent.
 pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
@@ -57,10 +57,10 @@ pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     while let Some(Tile { rect, item, depth, part_of, .. }) = out.get(row).cloned() {
         let mut inner = rect.shrink(2.0);
         inner.min.y += theme::TILE_HEADER;
-        let has_room = inner.width() > 2.0 * theme::LEAST_LABEL && inner.height() > theme::TILE_HEADER;
+        let has_room = inner.width() > 2.0 * theme::MIN_LABEL && inner.height() > theme::TILE_HEADER;
         if let What::Node(id) = item.what
             && has_room
-            && depth < MOST_DEPTH
+            && depth < MAX_DEPTH
             && !tree.node(id).is_leaf()
         {
             out[row].is_filled = true;
@@ -75,7 +75,7 @@ pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
 fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, out: &mut Vec<Tile>) {
     let area = f64::from(rect.width() * rect.height());
     let node = tree.node(id);
-    let least = theme::LEAST_TILE * node.bytes as f64 / area.max(1.0);
+    let least = theme::MIN_TILE * node.bytes as f64 / area.max(1.0);
     let mut items = tile::items(tree, id, least);
     if node.is_leaf() && node.bytes > 0 {
         items.push(Item { what: What::Node(id), bytes: node.bytes, blocks: u64::from(node.blocks) });

@@ -156,7 +156,7 @@ impl PlanView {
             let width = (ui.available_width() * CHANGES_SHARE).clamp(CHANGES_WIDTHS[0], CHANGES_WIDTHS[1]);
             let changes_ui = |ui: &mut Ui, view: &mut Self| view.changes_ui(ui, context);
             let curve_ui = |ui: &mut Ui, view: &mut Self| view.curve_ui(ui, context);
-            let least = theme::CURVE_LEAST + 3.0 * theme::ROW_HEIGHT;
+            let least = theme::CURVE_MIN + 3.0 * theme::ROW_HEIGHT;
             let ((), action) = split_ui(ui, "plan", (width, least), self, changes_ui, curve_ui);
             return action.into_iter().collect();
         }
@@ -165,7 +165,7 @@ impl PlanView {
             self.answer_ui(ui, context);
             self.budget_ui(ui, context);
             self.switches_ui(ui, context);
-            let height = theme::CURVE_LEAST + 3.0 * theme::ROW_HEIGHT;
+            let height = theme::CURVE_MIN + 3.0 * theme::ROW_HEIGHT;
             let action = exact_height_ui(ui, height, |ui| self.curve_ui(ui, context));
             self.details_ui(ui, context);
             action

@@ -14,7 +14,7 @@ const ROOM_FOR_PLACE: f32 = 560.0;
 /// Share of the width that the names take, and their least width in points.
 const NAME_SHARE: f32 = 0.28;
 /// See [`NAME_SHARE`].
-const NAME_LEAST: f32 = 112.0;
+const NAME_MIN: f32 = 112.0;
 
 /// The changes, each on or off.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +139,7 @@ impl Switches {
 
 /// Width of the column of names, in points: names of many modules are long, and wrap.
 pub(super) fn name_width(ui: &Ui) -> f32 {
-    (ui.available_width() * NAME_SHARE).max(NAME_LEAST)
+    (ui.available_width() * NAME_SHARE).max(NAME_MIN)
 }
 
 /// Shows a cell of `width` points, in which a long name wraps.

@@ -30,7 +30,7 @@ const HEADROOM: f64 = 1.1;
 /// Largest ratio of the limit to the peaks at which it is drawn: a higher one would flatten the curves.
 const LIMIT_WITHIN: f64 = 1.6;
 /// Most columns requested.
-const MOST_COLUMNS: usize = 4096;
+const MAX_COLUMNS: usize = 4096;
 /// Length of a dash, in points.
 const DASH: f32 = 6.0;
 
@@ -88,7 +88,7 @@ impl CurveView {
         self.ask(ui, context, run, look);
         let shades = Shades::in_ui(ui);
         legend_ui(ui, context, run, look, &shades);
-        let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::CURVE_LEAST - theme::ROW_HEIGHT);
+        let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::CURVE_MIN - theme::ROW_HEIGHT);
         let top = look.top.unwrap_or_else(|| top(context, run, look));
         let view = View { x: context.selection.view().x.clone(), y: 0.0..top };
         let room = self.frame.as_ref().map_or(vec2(600.0, 200.0), |frame| frame.rect.size());
@@ -119,7 +119,7 @@ impl CurveView {
     fn ask(&mut self, ui: &Ui, context: &ViewContext<'_>, run: &Arc<PredictedRun>, look: &CurveLook) {
         let known = self.frame.as_ref().map(|frame| frame.rect.width());
         let width = known.unwrap_or_else(|| ui.available_width() - theme::AXIS_WIDTH);
-        let columns = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MOST_COLUMNS);
+        let columns = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MAX_COLUMNS);
         let selection = context.selection;
         let (recording, of) = (Identity::of(context.recording), Identity::of(run));
         let key = Key { recording, run: of, drawn: look.drawn, selection: selection.clone(), columns };

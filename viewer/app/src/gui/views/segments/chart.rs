@@ -12,7 +12,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::facts::{piece_lines, segment_lines, tooltip_ui};
 use super::known::State;
-use super::layout::{Layout, MOST_ZOOM, Strip};
+use super::layout::{Layout, MAX_ZOOM, Strip};
 use super::look::{PERIOD, Paint, is_same};
 use crate::gui::view_context::Action;
 use crate::gui::views::colouring::Colouring;
@@ -270,7 +270,7 @@ impl Chart {
         ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
         let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i64;
         self.zoom = (i64::from(self.zoom) + pressed(Key::Plus) + pressed(Key::Equals) - pressed(Key::Minus))
-            .clamp(0, i64::from(MOST_ZOOM)) as u32;
+            .clamp(0, i64::from(MAX_ZOOM)) as u32;
         let by_piece = pressed(Key::ArrowRight) - pressed(Key::ArrowLeft);
         let by_segment = pressed(Key::ArrowDown) - pressed(Key::ArrowUp);
         let now = self.cursor.and_then(|address| map.segment_at(address));

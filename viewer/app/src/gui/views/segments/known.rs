@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use highwater_analysis::addresses::fit::driver_free;
-use highwater_analysis::addresses::{AddressIndex, AddressMap, FailedRequest, LaneAxis, Room, rooms};
+use highwater_analysis::addresses::{AddressIndex, AddressMap, FailedRequest, LaneAxis, PoolFit, rooms};
 use highwater_snapshots::EventId;
 use highwater_snapshots::alloc_rules::AllocRules;
 
@@ -53,7 +53,7 @@ pub(super) struct Question {
 pub(super) struct State {
     pub(super) map: AddressMap,
     /// Free memory by pool and stream.
-    pub(super) rooms: Vec<Room>,
+    pub(super) rooms: Vec<PoolFit>,
     /// Segments in the order of list and layout: by pool and stream, then by address.
     pub(super) order: Vec<usize>,
     /// The device's failed requests.

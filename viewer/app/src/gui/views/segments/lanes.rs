@@ -8,7 +8,7 @@ use eframe::egui::{
     WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::addresses::lanes::raster;
-use highwater_analysis::addresses::{Content, Home, LaneRaster, LaneWindow};
+use highwater_analysis::addresses::{Content, PoolAndStream, LaneRaster, LaneWindow};
 use highwater_analysis::bands::Across;
 use highwater_snapshots::units::format_bytes;
 
@@ -262,7 +262,7 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
     let paint = Paint { trace, colouring: Some(&request.colouring), shades, scale: request.scale };
     let image = image_of(&spots, &paint);
     let mut homes: Vec<(String, Range<u64>)> = Vec::new();
-    let mut former: Option<Option<Home>> = None;
+    let mut former: Option<Option<PoolAndStream>> = None;
     for lane in axis.lanes() {
         match homes.last_mut().filter(|_| former == Some(lane.home)) {
             Some((_, all)) => all.end = lane.place().end,

@@ -57,7 +57,7 @@ pub(super) struct Layout {
 }
 
 /// The highest zoom level of a map.
-pub(super) const MOST_ZOOM: u32 = 12;
+pub(super) const MAX_ZOOM: u32 = 12;
 
 impl Layout {
     /// One row per segment, each at full width.
@@ -76,7 +76,7 @@ impl Layout {
             addresses.end - addresses.start
         };
         let all: u64 = order.iter().map(|segment| span(*segment)).fold(0, u64::saturating_add);
-        let rows = rows.max(1) << zoom.min(MOST_ZOOM);
+        let rows = rows.max(1) << zoom.min(MAX_ZOOM);
         let mut row_bytes = (all / rows as u64).max(1);
         loop {
             let layout = Self::with_rows_of(map, order, row_bytes);

@@ -13,7 +13,7 @@ mod oom;
 use std::sync::Arc;
 
 use eframe::egui::{self, RichText, Ui, vec2};
-use highwater_analysis::addresses::{HeldSegment, Home, Room};
+use highwater_analysis::addresses::{HeldSegment, PoolAndStream, PoolFit};
 use highwater_snapshots::EventId;
 use highwater_snapshots::units::format_bytes;
 
@@ -33,7 +33,7 @@ use list::List;
 use look::{Legend, Paint};
 
 /// Least height of the table of segments below the map, in points.
-const LEAST_TABLE: f32 = 4.0 * theme::ROW_HEIGHT;
+const MIN_TABLE: f32 = 4.0 * theme::ROW_HEIGHT;
 /// Largest share of the view's height for the analysis of a failed request.
 const OOM_SHARE: f32 = 0.6;
 
@@ -106,10 +106,10 @@ impl SegmentsView {
         let is_failure = self.shows_failure(context);
         let mut show = |ui: &mut Ui| self.whole_ui(ui, context, (under, visible));
         // The analysis of a failed request scrolls on its own, and the map stays below it.
-        if is_failure && visible >= theme::FAILURE_LEAST {
+        if is_failure && visible >= theme::FAILURE_MIN {
             return show(ui);
         }
-        least_height_ui(ui, "segments", theme::SEGMENTS_LEAST, show)
+        least_height_ui(ui, "segments", theme::SEGMENTS_MIN, show)
     }
 
     /// Whether the analysis of a failed request is shown.
@@ -156,7 +156,7 @@ impl SegmentsView {
             let analysis = self.tested.current().map(|analysis| &**analysis);
             // The map stays visible below it.
             let used = ui.next_widget_position().y - top;
-            let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_LEAST);
+            let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_MIN);
             let asked = oom::failed_ui(ui, failed, analysis, &paint, (self.is_picture, most));
             actions.extend(asked.action);
             if asked.show_eviction_window
@@ -166,12 +166,12 @@ impl SegmentsView {
             }
         }
         let room = ui.available_height().min(visible - (ui.next_widget_position().y - top));
-        if let Some(under) = under.filter(|_| room >= theme::LANES_LEAST + theme::MAP_LEAST) {
+        if let Some(under) = under.filter(|_| room >= theme::LANES_MIN + theme::MAP_MIN) {
             let only = self.chosen.filter(|_| self.is_alone).and_then(|address| {
                 let row = state.map.segment_at(address)?;
                 state.map.segments.get(row).map(|segment| segment.addresses.clone())
             });
-            let height = (room * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
+            let height = (room * 0.3).clamp(theme::LANES_MIN, theme::LANES_MAX);
             actions.extend(self.lanes.lanes_ui(ui, context, (&known, under), only, height));
             ui.add_space(4.0);
         }
@@ -192,10 +192,10 @@ impl SegmentsView {
             ui.weak(nothing_held(state));
             return;
         }
-        let room = ui.available_size().max(vec2(200.0, theme::MAP_LEAST));
+        let room = ui.available_size().max(vec2(200.0, theme::MAP_MIN));
         let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
         // Half of a small space has room for neither map nor table.
-        let has_table = is_wide || room.y * 0.45 >= LEAST_TABLE;
+        let has_table = is_wide || room.y * 0.45 >= MIN_TABLE;
         let sizes = match is_wide {
             true => {
                 [vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y), vec2(theme::SEGMENTS_TABLE_WIDTH, room.y)]
@@ -270,7 +270,7 @@ impl SegmentsView {
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
         let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
         if ui.small_button("Larger").on_hover_text(tooltip).clicked() {
-            self.chart.zoom = (self.chart.zoom + 1).min(layout::MOST_ZOOM);
+            self.chart.zoom = (self.chart.zoom + 1).min(layout::MAX_ZOOM);
         }
         if ui
             .small_button("Smaller")
@@ -286,7 +286,7 @@ impl SegmentsView {
         let copied = ui.small_button("Copy table").on_hover_text("Copy the table of segments as CSV.");
         if copied.clicked() {
             ui.ctx().copy_text(self.list.csv(state));
-            actions.push(Action::Tell(format!("Copied {} segments as CSV.", state.order.len())));
+            actions.push(Action::ShowMessage(format!("Copied {} segments as CSV.", state.order.len())));
         }
     }
 
@@ -361,7 +361,7 @@ fn headline(state: &State) -> String {
     let common = || state.rooms.iter().filter(|room| room.home.private.is_none());
     let streams = common().map(|room| room.home.stream).collect::<std::collections::BTreeSet<_>>().len();
     let largest = common().max_by_key(|room| room.fits).filter(|room| room.fits > 0);
-    let of_stream = |home: &Home| if streams > 1 { format!(" (stream {})", home.stream.0) } else { String::new() };
+    let of_stream = |home: &PoolAndStream| if streams > 1 { format!(" (stream {})", home.stream.0) } else { String::new() };
     let fits = match largest {
         Some(room) => {
             format!("largest request that fits: {} from the cache{}", bytes(room.fits), of_stream(&room.home))
@@ -401,7 +401,7 @@ fn nothing_held(state: &State) -> String {
     }
 }
 
-fn room_text(room: &Room) -> String {
+fn room_text(room: &PoolFit) -> String {
     let usage = &room.usage;
     let with =
         room.fits_with_driver.map_or_else(String::new, |most| format!(", with the driver {}", format_bytes(most)));

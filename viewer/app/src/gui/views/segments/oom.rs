@@ -4,8 +4,8 @@ use eframe::egui::{
     Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
     WidgetInfo, pos2, vec2,
 };
-use highwater_analysis::addresses::{FailedRequest, WayOut};
-use highwater_analysis::holders::Holders;
+use highwater_analysis::addresses::{EvictionSet, FailedRequest};
+use highwater_analysis::live_groups::LiveGroups;
 use highwater_snapshots::Category;
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
@@ -164,7 +164,9 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
             return;
         }
         let tooltip = "Show the range that becomes free in the map.";
-        if matches!(way_out, WayOut::Range(_)) && ui.small_button("Show in the map").on_hover_text(tooltip).clicked() {
+        if matches!(way_out, EvictionSet::Range(_))
+            && ui.small_button("Show in the map").on_hover_text(tooltip).clicked()
+        {
             asked.show_eviction_window = true;
         }
         if let Some(block) = way_out.blocks().first()
@@ -179,7 +181,7 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
 }
 
 /// Groups of blocks, one per line.
-fn holders_ui(ui: &mut Ui, holders: &Holders) {
+fn holders_ui(ui: &mut Ui, holders: &LiveGroups) {
     for group in &holders.groups {
         let named: Vec<&str> = group.key.iter().map(String::as_str).filter(|part| *part != "(none)").collect();
         let blocks = count_of(group.blocks.len() as u64, "block");

@@ -71,7 +71,7 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
         let middle = place.x(row) + place.bar() / 2.0;
         let left = (middle - galley.size().x / 2.0).max(plot.left());
         // Moved further, it would be under another bar.
-        let is_under_bar = left + galley.size().x / 2.0 - middle <= MOST_MOVED.max(place.bar());
+        let is_under_bar = left + galley.size().x / 2.0 - middle <= MAX_MOVED.max(place.bar());
         if is_under_bar && left >= free_from && left + galley.size().x <= plot.right() {
             free_from = left + galley.size().x + LABEL_GAP;
             ui.painter().galley(pos2(left, plot.bottom() + 1.0), galley, shades.faint);
@@ -85,7 +85,7 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
 }
 
 /// How far a label at the left edge may be from the middle of its bar, in points.
-const MOST_MOVED: f32 = 20.0;
+const MAX_MOVED: f32 = 20.0;
 /// Least distance between two labels, in points.
 const LABEL_GAP: f32 = 8.0;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use eframe::egui::Color32;
 use highwater_analysis::frames::stack_lines;
 use highwater_analysis::growth::{Leaks, StepWindow};
-use highwater_analysis::holders::Holders;
 use highwater_analysis::lifetime::Lifetime;
+use highwater_analysis::live_groups::LiveGroups;
 use highwater_analysis::{GroupKey, LiveIndex, Matches, Metric};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{BlockId, Category, StackId, Trace};
@@ -76,7 +76,7 @@ fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BT
         found.clone()
     };
     let mut groups: BTreeMap<String, Vec<BlockId>> = BTreeMap::new();
-    for group in Holders::of(trace, blocks, &[key], usize::MAX).groups {
+    for group in LiveGroups::of(trace, blocks, &[key], usize::MAX).groups {
         let name = group.key.join("");
         let is_line_without_leak = key == GroupKey::Frame && !leaking.contains(name.as_str());
         for id in group.blocks {

@@ -139,7 +139,7 @@ impl StatisticsView {
         let default = sheet.measure.filter(|measure| measures.contains(measure));
         let measure = page.measure.filter(|measure| measures.contains(measure)).or(default);
         // In little space, only the table is shown.
-        if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::LEAST_WITH_CHART) {
+        if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::MIN_WITH_CHART) {
             measure_ui(ui, sheet, &measures, &mut measure);
             page.measure = Some(measure);
             if let Some(row) = bars::bars_ui(ui, sheet, measure, chosen)

@@ -16,7 +16,7 @@ pub(super) struct Tick {
 }
 
 /// The smallest step between labels, in their unit: three decimals keep neighbours distinct.
-const LEAST_STEP: f64 = 0.002;
+const MIN_STEP: f64 = 0.002;
 
 /// Most ticks of an axis, as a guard against a step that is far too small.
 const MOST: usize = 1000;
@@ -32,7 +32,7 @@ pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
 fn byte_label(bytes: f64, top: f64, step: f64) -> String {
     const UNITS: [(&str, f64); 4] =
         [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
-    let unit = UNITS.into_iter().find(|(_, unit)| top >= *unit && step / unit >= LEAST_STEP);
+    let unit = UNITS.into_iter().find(|(_, unit)| top >= *unit && step / unit >= MIN_STEP);
     let Some((name, unit)) = unit else {
         return format!("{} B", format_count(bytes as u64));
     };

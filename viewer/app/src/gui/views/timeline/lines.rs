@@ -4,7 +4,7 @@ use eframe::egui::Stroke;
 use egui_plot::{Line, PlotPoints};
 use highwater_analysis::Metric;
 
-use super::{Shown, Timeline, TimelineLook, drawn_metric};
+use super::{Shown, Timeline, TimelineStyle, drawn_metric};
 use crate::gui::widgets::theme::Shades;
 use crate::selection::{Selection, View};
 use crate::session::Recording;
@@ -18,7 +18,7 @@ impl Timeline {
         &self,
         recording: &Recording,
         selection: &Selection,
-        look: &TimelineLook,
+        look: &TimelineStyle,
         shades: &Shades,
     ) -> Vec<Line<'static>> {
         let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else {

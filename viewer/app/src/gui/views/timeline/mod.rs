@@ -38,7 +38,7 @@ use picture::{Painter, Part, Request};
 
 /// How the bands look.
 #[derive(Clone, Debug)]
-pub struct TimelineLook {
+pub struct TimelineStyle {
     /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
@@ -206,7 +206,7 @@ impl Timeline {
         ui: &mut Ui,
         recording: &Arc<Recording>,
         selection: &mut Selection,
-        look: &TimelineLook,
+        look: &TimelineStyle,
     ) {
         if !self.of.is(recording) {
             self.renew(recording);
@@ -221,9 +221,9 @@ impl Timeline {
         let background = ui.painter().add(Shape::Noop);
         // A low window has room for the plot alone.
         let has_overview =
-            look.has_overview && ui.available_height() >= theme::LEAST_WITH_OVERVIEW + theme::OVERVIEW_HEIGHT;
+            look.has_overview && ui.available_height() >= theme::MIN_WITH_OVERVIEW + theme::OVERVIEW_HEIGHT;
         let overview = if has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { theme::AXIS_NAME_HEIGHT };
-        let height = (ui.available_height() - overview).max(theme::LEAST_PLOT);
+        let height = (ui.available_height() - overview).max(theme::MIN_PLOT);
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
         let frame = PlotFrame { rect, view: selection.view().clone() };
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
@@ -377,7 +377,7 @@ impl Timeline {
         frame: &PlotFrame,
         recording: &Arc<Recording>,
         selection: &Selection,
-        look: &TimelineLook,
+        look: &TimelineStyle,
     ) {
         if ctx.will_discard() {
             return;

@@ -141,7 +141,7 @@ computed!(Painter: queries);
 
 impl Default for Painter {
     fn default() -> Self {
-        let studio = Arc::new(Mutex::new(Studio::default()));
+        let studio = Arc::new(Mutex::new(PictureCache::default()));
         let query = |part| {
             let studio = Arc::clone(&studio);
             let draw = move |request: &Request, _: &Cancel| {
@@ -176,13 +176,13 @@ struct Drawn {
 
 /// What is kept between pictures.
 #[derive(Default)]
-struct Studio {
+struct PictureCache {
     colouring: Option<(Request, Arc<Colouring>)>,
     bands: Option<(Request, Arc<Bands>)>,
     rasters: [Option<(Request, Drawn)>; 2],
 }
 
-impl Studio {
+impl PictureCache {
     fn draw(&mut self, part: Part, request: Request) -> Picture {
         let colouring = self.colouring(&request);
         let bands = self.bands(&request, &colouring);

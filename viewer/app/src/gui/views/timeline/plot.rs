@@ -7,7 +7,7 @@ use egui_plot::{AxisHints, GridMark, Plot};
 
 use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
-use super::{Timeline, TimelineLook, drawn_metric, lanes};
+use super::{Timeline, TimelineStyle, drawn_metric, lanes};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
@@ -22,7 +22,7 @@ impl Timeline {
         ui: &mut Ui,
         recording: &Recording,
         selection: &Selection,
-        look: &TimelineLook,
+        look: &TimelineStyle,
         height: f32,
     ) -> (egui::Response, Rect) {
         let View { x, y } = selection.view().clone();

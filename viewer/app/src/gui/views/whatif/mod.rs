@@ -113,7 +113,7 @@ impl WhatIfView {
             actions.extend(view.details_ui(ui, context));
             actions
         };
-        let (mut actions, others) = split_ui(ui, "what if", (width, theme::WHATIF_LEAST), self, form_ui, outcome_ui);
+        let (mut actions, others) = split_ui(ui, "what if", (width, theme::WHATIF_MIN), self, form_ui, outcome_ui);
         actions.extend(others);
         actions
     }
@@ -128,7 +128,7 @@ impl WhatIfView {
         ui.separator();
         actions.extend(self.form_ui(ui, context));
         ui.separator();
-        let room = vec2(ui.available_width(), theme::CURVE_LEAST + 2.0 * theme::ROW_HEIGHT);
+        let room = vec2(ui.available_width(), theme::CURVE_MIN + 2.0 * theme::ROW_HEIGHT);
         ui.scope(|ui| {
             ui.set_max_height(room.y);
             if self.former_input().is_some() {

@@ -197,7 +197,7 @@ pub fn table_with_tips_ui(
 fn widths(columns: &[Column], room: f32) -> Vec<f32> {
     let fixed: f32 = columns.iter().map(|column| column.width).sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;
-    let share = ((room - fixed) / open).max(theme::LEAST_OPEN_COLUMN);
+    let share = ((room - fixed) / open).max(theme::MIN_OPEN_COLUMN);
     let mut edges = vec![0.0];
     let mut edge = 0.0;
     for column in columns {

@@ -14,7 +14,7 @@ use crate::session::Recording;
 /// The view settings of one file. Settings that are not stored have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FileLook {
+pub struct FileStyle {
     /// The file.
     pub path: PathBuf,
     /// The ordinal of the device.
@@ -33,7 +33,7 @@ pub struct FileLook {
     pub y: Option<[f64; 2]>,
 }
 
-impl FileLook {
+impl FileStyle {
     /// The view settings of `recording`; `None` if it has no file to be opened again.
     pub fn of(recording: &Recording, selection: &Selection, colour_by: ColourBy, stacking: Stacking) -> Option<Self> {
         let (view, whole) = (selection.view(), selection.whole(recording));
@@ -92,13 +92,13 @@ mod tests {
         Recording::new("a.snap", Some(PathBuf::from("/a.snap")), trace_from_text(text).unwrap())
     }
 
-    fn look(recording: &Recording) -> (Selection, FileLook) {
+    fn look(recording: &Recording) -> (Selection, FileStyle) {
         let mut selection = Selection::new(recording);
         selection.set_device(recording, 1);
         selection.set_metric(recording, Metric::Allocated);
         selection.set_axis(recording, Axis::Time);
         selection.zoom(recording, [0.5, 0.5], [2000.0, 10.0]);
-        let look = FileLook::of(recording, &selection, ColourBy::Op, Stacking::Colour).unwrap();
+        let look = FileStyle::of(recording, &selection, ColourBy::Op, Stacking::Colour).unwrap();
         (selection, look)
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let recording = recording(TEXT);
         let (left, look) = look(&recording);
         let stored = serde_json::to_string(&look).unwrap();
-        let look: FileLook = serde_json::from_str(&stored).unwrap();
+        let look: FileStyle = serde_json::from_str(&stored).unwrap();
         let mut selection = Selection::new(&recording);
         look.apply(&recording, &mut selection);
         assert_eq!((selection.device, selection.metric, selection.axis()), (1, Metric::Allocated, Axis::Time));
@@ -135,10 +135,10 @@ mod tests {
         let mut selection = Selection::new(&recording);
         let whole = selection.view().clone();
         let events = recording.trace.events.len();
-        let strange = FileLook { events, x: Some([5.0, 1.0]), y: Some([f64::NAN, 2.0]), ..FileLook::default() };
+        let strange = FileStyle { events, x: Some([5.0, 1.0]), y: Some([f64::NAN, 2.0]), ..FileStyle::default() };
         strange.apply(&recording, &mut selection);
         assert_eq!(*selection.view(), whole);
         let without = Recording::new("made", None, trace_from_text(TEXT).unwrap());
-        assert_eq!(FileLook::of(&without, &Selection::new(&without), ColourBy::Op, Stacking::Age), None);
+        assert_eq!(FileStyle::of(&without, &Selection::new(&without), ColourBy::Op, Stacking::Age), None);
     }
 }

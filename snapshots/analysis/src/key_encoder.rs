@@ -7,7 +7,7 @@ use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_exact_bytes;
 
-use super::alike::{AlikeLines, AlikeOps, AlikeScopes, AlikeStacks};
+use super::alike::{AlikeLines, AlikeOps, AlikeScopes, StackEquivalence};
 use super::beside::{Beside, SegmentKind};
 use super::counterfactual::{Grouped, NO_GROUP};
 use super::frames::{LeadingFrame, leading_frame};
@@ -91,7 +91,7 @@ fn frame_of_code(code: Code) -> LeadingFrame {
 }
 
 /// Encodes a block's value of a key as a number, and decodes such a number to text. Fastest in the order of blocks.
-pub(super) struct Coder<'a> {
+pub(super) struct KeyEncoder<'a> {
     trace: &'a Trace,
     pools: Pools,
     origins: Origins<'a>,
@@ -99,12 +99,12 @@ pub(super) struct Coder<'a> {
     line_of: HashMap<StackId, Code>,
     /// What reads the same, found when a value of such a key is first encoded.
     lines: Option<AlikeLines>,
-    stacks: Option<AlikeStacks>,
+    stacks: Option<StackEquivalence>,
     scopes: Option<AlikeScopes>,
     ops: Option<AlikeOps>,
 }
 
-impl<'a> Coder<'a> {
+impl<'a> KeyEncoder<'a> {
     /// Creates a coder for the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
         let (pools, origins) = (Pools::of(trace), Origins::new(trace));
@@ -157,7 +157,7 @@ impl<'a> Coder<'a> {
     fn code_of_stack(&mut self, stack: StackId) -> Code {
         let tables = &self.trace.tables;
         let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
-        let stacks = self.stacks.get_or_insert_with(|| AlikeStacks::of(tables, lines));
+        let stacks = self.stacks.get_or_insert_with(|| StackEquivalence::of(tables, lines));
         Code::from(stacks.first(stack).0)
     }
 
@@ -234,7 +234,7 @@ pub(super) struct Groups {
 impl Groups {
     /// Groups the blocks of `device` for which `is_counted` is true by `keys`.
     pub(super) fn of(trace: &Trace, device: DeviceId, keys: &[GroupKey], is_counted: impl Fn(BlockId) -> bool) -> Self {
-        let mut coder = Coder::new(trace);
+        let mut coder = KeyEncoder::new(trace);
         let mut number_of: hashbrown::HashMap<Vec<Code>, u32> = hashbrown::HashMap::new();
         let mut codes: Vec<Vec<Code>> = Vec::new();
         let mut code = vec![0; keys.len()];

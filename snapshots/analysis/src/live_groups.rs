@@ -6,12 +6,12 @@ use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::trace::Trace;
 
-use super::coder::{Code, Coder};
 use super::group_key::{GroupKey, layer_pattern};
+use super::key_encoder::{Code, KeyEncoder};
 
 /// Blocks that share the values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LiveGroup {
     /// The key values, in the order of the keys.
     pub key: Vec<String>,
     /// Bytes of the blocks, including the allocator's rounding.
@@ -22,11 +22,11 @@ pub struct Holder {
 
 /// The groups of a set of blocks, largest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holders {
+pub struct LiveGroups {
     /// The keys of the groups.
     pub keys: Vec<GroupKey>,
     /// The listed groups.
-    pub groups: Vec<Holder>,
+    pub groups: Vec<LiveGroup>,
     /// Bytes of all groups.
     pub total: u64,
     /// Number of groups that are not listed.
@@ -61,10 +61,10 @@ struct Sum {
     blocks: Vec<BlockId>,
 }
 
-impl Holders {
+impl LiveGroups {
     /// Groups `blocks` by `keys` and lists the `top` largest groups. Modules of all layers are one: `blocks.*.mlp`.
     pub fn of(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], top: usize) -> Self {
-        let mut coder = Coder::new(trace);
+        let mut coder = KeyEncoder::new(trace);
         let mut layers = Layers::default();
         let mut sums: HashMap<Vec<Code>, Sum> = HashMap::new();
         for &id in blocks {
@@ -88,7 +88,7 @@ impl Holders {
                 GroupKey::Scope => layers.names.rows()[code as usize].clone(),
                 key => coder.label(*key, code),
             };
-            Holder { key: keys.iter().zip(code).map(label).collect(), bytes, blocks }
+            LiveGroup { key: keys.iter().zip(code).map(label).collect(), bytes, blocks }
         };
         Self {
             keys: keys.to_vec(),
@@ -110,7 +110,7 @@ mod tests {
         let text = "alloc a 100/512 activation\nalloc b 600/1024 gradient\nalloc c 512 activation\nalloc d 1 input";
         let trace = trace_from_text(text).unwrap();
         let blocks: Vec<BlockId> = trace.blocks.ids().collect();
-        let holders = Holders::of(&trace, &blocks, &[GroupKey::Category], 2);
+        let holders = LiveGroups::of(&trace, &blocks, &[GroupKey::Category], 2);
         let listed: Vec<_> =
             holders.groups.iter().map(|one| (one.key[0].as_str(), one.bytes, one.blocks.clone())).collect();
         let both = vec![BlockId(0), BlockId(2)];

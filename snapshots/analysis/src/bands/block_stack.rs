@@ -7,43 +7,43 @@ const CHUNK: usize = 64;
 
 /// Blocks in stacking order. Blocks are added on top, in order of allocation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pile {
-    chunks: Vec<Vec<Piled>>,
+pub(super) struct BlockStack {
+    chunks: Vec<Vec<StackedBlock>>,
     /// The sum of each chunk's blocks.
     sums: Vec<u64>,
     /// For each chunk, the first event that ends one of its blocks.
-    soonest: Vec<u32>,
+    earliest_end: Vec<u32>,
     blocks: usize,
     bytes: u64,
     /// Number of bytes from the bottom that are unchanged since the pile was last painted.
-    steady: u64,
+    unchanged_bytes: u64,
     /// The total bytes at that time.
     painted: u64,
 }
 
 /// A block in a pile.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piled {
+pub(super) struct StackedBlock {
     pub(super) row: u32,
     /// The event that ends it; `u32::MAX` if none does.
     pub(super) end: u32,
     pub(super) bytes: u64,
 }
 
-impl Pile {
+impl BlockStack {
     /// Adds a block on top.
-    pub(super) fn push(&mut self, block: Piled) {
+    pub(super) fn push(&mut self, block: StackedBlock) {
         self.blocks += 1;
         self.bytes += block.bytes;
-        match (self.chunks.last_mut(), self.sums.last_mut(), self.soonest.last_mut()) {
-            (Some(chunk), Some(sum), Some(soonest)) if chunk.len() < CHUNK => {
+        match (self.chunks.last_mut(), self.sums.last_mut(), self.earliest_end.last_mut()) {
+            (Some(chunk), Some(sum), Some(earliest_end)) if chunk.len() < CHUNK => {
                 *sum += block.bytes;
-                *soonest = block.end.min(*soonest);
+                *earliest_end = block.end.min(*earliest_end);
                 chunk.push(block);
             }
             _ => {
                 self.sums.push(block.bytes);
-                self.soonest.push(block.end);
+                self.earliest_end.push(block.end);
                 self.chunks.push(Vec::with_capacity(CHUNK));
                 self.chunks.last_mut().into_iter().for_each(|chunk| chunk.push(block));
             }
@@ -53,18 +53,18 @@ impl Pile {
     /// Removes the blocks that have ended by `moment`. Returns the number of values read.
     pub(super) fn drop_ended(&mut self, moment: u32) -> u64 {
         let mut looked_at = self.chunks.len();
-        let heads = self.chunks.iter_mut().zip(&mut self.sums).zip(&mut self.soonest).enumerate();
+        let heads = self.chunks.iter_mut().zip(&mut self.sums).zip(&mut self.earliest_end).enumerate();
         let mut first = None;
-        for (index, ((chunk, sum), soonest)) in heads.filter(|(_, (_, soonest))| **soonest < moment) {
+        for (index, ((chunk, sum), earliest_end)) in heads.filter(|(_, (_, earliest_end))| **earliest_end < moment) {
             first.get_or_insert(index);
             let before = (chunk.len(), *sum);
             looked_at += chunk.len();
-            (*sum, *soonest) = (0, u32::MAX);
+            (*sum, *earliest_end) = (0, u32::MAX);
             chunk.retain(|block| {
                 let is_alive = block.end >= moment;
                 if is_alive {
                     *sum += block.bytes;
-                    *soonest = block.end.min(*soonest);
+                    *earliest_end = block.end.min(*earliest_end);
                 }
                 is_alive
             });
@@ -72,14 +72,14 @@ impl Pile {
             self.bytes -= before.1 - *sum;
         }
         if let Some(first) = first {
-            self.steady = self.steady.min(self.sums[..first].iter().sum());
+            self.unchanged_bytes = self.unchanged_bytes.min(self.sums[..first].iter().sum());
         }
         // Sparse chunks are merged once there are four times as many as the blocks need.
         if self.chunks.len() > 8 + 4 * self.blocks / CHUNK {
             looked_at += self.blocks;
             let sparse = std::mem::take(self);
             sparse.chunks.iter().flatten().for_each(|block| self.push(*block));
-            (self.steady, self.painted) = (sparse.steady, sparse.painted);
+            (self.unchanged_bytes, self.painted) = (sparse.unchanged_bytes, sparse.painted);
         }
         looked_at as u64
     }
@@ -92,13 +92,13 @@ impl Pile {
     /// The number of bytes from the bottom that are unchanged since the last call, and whether the whole pile is
     /// unchanged.
     pub(super) fn take_steady(&mut self) -> (u64, bool) {
-        let steady = std::mem::replace(&mut self.steady, self.bytes);
+        let unchanged_bytes = std::mem::replace(&mut self.unchanged_bytes, self.bytes);
         let painted = std::mem::replace(&mut self.painted, self.bytes);
-        (steady, steady == painted && painted == self.bytes)
+        (unchanged_bytes, unchanged_bytes == painted && painted == self.bytes)
     }
 
     /// Paints its pixels. Returns the number of values read.
-    pub(super) fn paint(&self, brush: &mut Brush<'_>) -> u64 {
+    pub(super) fn paint(&self, brush: &mut ColumnPainter<'_>) -> u64 {
         if brush.is_above(self.bytes) {
             return 1;
         }
@@ -119,7 +119,7 @@ impl Pile {
 }
 
 /// Fills a column from the bottom up.
-pub(super) struct Brush<'a> {
+pub(super) struct ColumnPainter<'a> {
     /// The byte at the centre of each pixel, from the bottom up.
     bytes_at: &'a [u64],
     pixels: &'a mut [BlockId],
@@ -129,7 +129,7 @@ pub(super) struct Brush<'a> {
     start: u64,
 }
 
-impl<'a> Brush<'a> {
+impl<'a> ColumnPainter<'a> {
     /// A brush at pixel `y` of `pixels`, whose centres are at `bytes_at`; the pixels before it are already painted.
     pub(super) fn new(bytes_at: &'a [u64], pixels: &'a mut [BlockId], y: usize) -> Self {
         Self { bytes_at, pixels, y, start: 0 }
@@ -147,7 +147,7 @@ impl<'a> Brush<'a> {
     }
 
     #[inline]
-    fn paint(&mut self, block: &Piled) {
+    fn paint(&mut self, block: &StackedBlock) {
         self.start += block.bytes;
         while self.bytes_at.get(self.y).is_some_and(|byte| *byte < self.start) {
             self.pixels[self.y] = BlockId(block.row);
@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn a_pile_holds_what_has_not_ended_however_it_was_thinned() {
-        let mut pile = Pile::default();
+        let mut pile = BlockStack::default();
         let end = |row: u32| 1000 + row * 7919 % 1000;
-        let blocks = |row: u32| Piled { row, end: end(row), bytes: u64::from(row % 5 + 1) };
+        let blocks = |row: u32| StackedBlock { row, end: end(row), bytes: u64::from(row % 5 + 1) };
         (0..1000).for_each(|row| pile.push(blocks(row)));
         for moment in [0, 1001, 1500, 1900, 1990, 1999, 2000] {
             pile.drop_ended(moment);
@@ -178,7 +178,7 @@ mod tests {
             assert_eq!(pile.bytes(), expected.len() as u64);
             let bytes_at: Vec<u64> = (0..expected.len() as u64 + 1).collect();
             let mut pixels = vec![BlockId::NONE; bytes_at.len()];
-            pile.paint(&mut Brush::new(&bytes_at, &mut pixels, 0));
+            pile.paint(&mut ColumnPainter::new(&bytes_at, &mut pixels, 0));
             assert_eq!(pixels.pop(), Some(BlockId::NONE), "nothing lies above the total");
             assert_eq!(pixels, expected);
             assert!(pile.chunks.len() <= 8 + 4 * alive.len() / CHUNK);
@@ -187,10 +187,10 @@ mod tests {
 
     #[test]
     fn what_lies_between_two_pixels_is_passed_over() {
-        let mut pile = Pile::default();
-        (0..100_000).for_each(|row| pile.push(Piled { row, end: u32::MAX, bytes: 10 }));
+        let mut pile = BlockStack::default();
+        (0..100_000).for_each(|row| pile.push(StackedBlock { row, end: u32::MAX, bytes: 10 }));
         let mut pixels = [BlockId::NONE; 2];
-        let looked_at = pile.paint(&mut Brush::new(&[5, 777_775], &mut pixels, 0));
+        let looked_at = pile.paint(&mut ColumnPainter::new(&[5, 777_775], &mut pixels, 0));
         assert_eq!(pixels, [BlockId(0), BlockId(77_777)]);
         assert!(looked_at < (100_000 / CHUNK + 3 * CHUNK) as u64, "{looked_at}");
     }

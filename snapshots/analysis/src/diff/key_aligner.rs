@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
-use super::Likeness;
+use super::MatchKind;
 use super::function::bare_name;
 use super::pairs::pair_stacks;
 use crate::beside::Beside;
-use crate::coder::{Code, Coder, code_beside};
 use crate::frames::leading_frame;
 use crate::group_key::GroupKey;
+use crate::key_encoder::{Code, KeyEncoder, code_beside};
 
 /// A program line of one side.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -49,20 +49,20 @@ struct Values {
 #[derive(Clone, Default)]
 struct Value {
     texts: [Option<String>; 2],
-    likeness: Likeness,
+    likeness: MatchKind,
 }
 
 /// Shared codes of two recordings.
-pub(super) struct Unite<'a> {
+pub(super) struct KeyAligner<'a> {
     traces: [&'a Trace; 2],
-    coders: [Coder<'a>; 2],
+    coders: [KeyEncoder<'a>; 2],
     values: Vec<Values>,
 }
 
-impl<'a> Unite<'a> {
+impl<'a> KeyAligner<'a> {
     /// Prepares the codes for these blocks of two recordings.
     pub(super) fn of(traces: [&'a Trace; 2], blocks: [&[BlockId]; 2], keys: &[GroupKey]) -> Self {
-        let coders = traces.map(Coder::new);
+        let coders = traces.map(KeyEncoder::new);
         let values = keys.iter().map(|&key| Values::new(key)).collect();
         let mut unite = Self { traces, coders, values };
         for row in 0..unite.values.len() {
@@ -98,9 +98,9 @@ impl<'a> Unite<'a> {
 
     /// The key values of a group in B, or in A if B has none; those in A, if both sides have blocks and the values
     /// differ; and the likeness of the sides.
-    pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, Likeness) {
+    pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, MatchKind) {
         let is_in_both = blocks.iter().all(|blocks| *blocks > 0);
-        let mut likeness = Likeness::Equal;
+        let mut likeness = MatchKind::Equal;
         let (mut names, mut former) = (Vec::with_capacity(code.len()), Vec::with_capacity(code.len()));
         for (values, &number) in self.values.iter().zip(code) {
             let value = &values.rows[number as usize];
@@ -141,11 +141,11 @@ impl<'a> Unite<'a> {
     fn unite_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let [mut left_a, mut left_b] = [0, 1].map(|side| self.own_lines(side, blocks[side]));
         let are_alike = has_mostly_the_same(left_a.iter().map(OwnLine::place), left_b.iter().map(OwnLine::place));
-        let passes: [(Identity, bool, Likeness); 4] = [
-            (|line| vec![&line.text], true, Likeness::Equal),
-            (|line| vec![&line.function, &line.file, &line.folder], true, Likeness::Moved),
-            (|line| vec![&line.function, &line.file], are_alike, Likeness::Moved),
-            (|line| vec![&line.function], are_alike, Likeness::Moved),
+        let passes: [(Identity, bool, MatchKind); 4] = [
+            (|line| vec![&line.text], true, MatchKind::Equal),
+            (|line| vec![&line.function, &line.file, &line.folder], true, MatchKind::Moved),
+            (|line| vec![&line.function, &line.file], are_alike, MatchKind::Moved),
+            (|line| vec![&line.function], are_alike, MatchKind::Moved),
         ];
         for (identity, _, likeness) in passes.into_iter().filter(|(_, applies, _)| *applies) {
             for [a, b] in take_pairs(&mut left_a, &mut left_b, identity) {
