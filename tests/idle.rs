@@ -106,7 +106,7 @@ fn uses(device: &Device, other: &Device) -> Vec<String> {
 }
 
 #[test]
-fn a_primitive_tells_of_each_block_once_and_copies_and_looks_of_the_host_tell_of_theirs() {
+fn a_primitive_reports_each_block_once_and_copies_and_reads_of_the_host_report_theirs() {
     let accounting = || Device::accounting(1 << 30);
     let expected = [
         "alloc b0", "used b0", "alloc b1", "used b1", "used b0", "alloc b2", "used b2", "used b1", "alloc b3",

@@ -337,3 +337,17 @@ fn the_reader_of_module_names_sees_groups_and_paths() {
     assert_eq!(declared_modules("pub mod a;\nmod b;\n// mod c;\npub mod d { }"), ["a", "b"]);
     assert_eq!(unsafe_count("// unsafe {\nunsafe { f() }\nlet unsafe_count = 1;\n#[unsafe(naked)]"), 2);
 }
+
+#[test]
+fn limits_are_called_max_and_min() {
+    let words = |line: &str| {
+        line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_limit = |word: &String| {
+        word.chars().all(|c| !c.is_ascii_lowercase()) && word.split('_').any(|part| matches!(part, "MOST" | "LEAST"))
+    };
+    for (path, text) in rust_sources() {
+        let found: Vec<String> = code_lines(&text).flat_map(words).filter(is_limit).collect();
+        assert!(found.is_empty() || path.ends_with("tests/layering.rs"), "{path}: {found:?}: rename to MAX and MIN");
+    }
+}

@@ -155,7 +155,7 @@ fn the_network_keeps_each_convolutions_result_once_and_only_a_quarter_of_those_b
 }
 
 #[test]
-fn a_small_network_learns_to_tell_pixels_apart() {
+fn a_small_network_learns_to_distinguish_pixels() {
     let device = Device::cpu();
     let model = Fcn::new(&mut Init::new(&device, DType::F32, 3), FcnSize { divisor: 32, ..FcnSize::SMALL }).unwrap();
     // Four bright squares, each its own class.

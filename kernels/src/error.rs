@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn captured_streams_and_full_devices_are_told_in_our_words() {
+    fn captured_streams_and_full_devices_are_reported_in_our_words() {
         let context =
             |code| Err::<(), _>(DriverError(code)).context("cuMemAlloc").expect_err("it is an error").to_string();
         let captured = context(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

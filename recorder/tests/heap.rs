@@ -82,7 +82,7 @@ fn what_was_there_before_is_not_counted_when_it_goes_and_addresses_may_come_agai
 }
 
 #[test]
-fn what_a_vector_is_for_can_be_said_after_it_was_made() {
+fn what_a_vector_is_for_can_be_stated_after_it_was_made() {
     let _turn = turn();
     let trace = trace_of(HistoryOptions::in_memory().level(Level::Events), || {
         let _scope = scope::scope("tagged");

@@ -359,7 +359,7 @@ fn the_child_fills_its_disk() {
 }
 
 #[test]
-fn on_a_full_disk_the_file_ends_whole_that_is_said_once_and_training_goes_on() {
+fn on_a_full_disk_the_file_ends_whole_that_is_stated_once_and_training_goes_on() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let path = folder.path().join("full.snap");
     let program = std::env::current_exe().expect("the test binary");
@@ -385,7 +385,7 @@ fn on_a_full_disk_the_file_ends_whole_that_is_said_once_and_training_goes_on() {
 }
 
 #[test]
-fn a_ring_for_which_the_disk_has_no_room_leaves_no_file_and_that_is_said() {
+fn a_ring_for_which_the_disk_has_no_room_leaves_no_file_and_that_is_stated() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let program = std::env::current_exe().expect("the test binary");
     let limited = format!(

@@ -175,7 +175,7 @@ fn the_first_step_by_the_optimizer_begins_with_a_forward_where_one_is_annotated(
 }
 
 #[test]
-fn what_the_program_said_outweighs_what_was_guessed() {
+fn what_the_program_stated_outweighs_what_was_guessed() {
     let text = "
         begin ProfilerStep#9 guessed
         begin forward
@@ -207,7 +207,7 @@ fn a_guess_that_no_span_rests_on_limits_no_trust() {
 }
 
 #[test]
-fn guessed_steps_serve_where_the_program_said_none() {
+fn guessed_steps_serve_where_the_program_stated_none() {
     let trace = trace("1\nbegin ProfilerStep#2 guessed\n1\nend ProfilerStep#2");
     assert_eq!(told(&trace), ["- setup 0..1", "2 other 1..2"]);
     assert!(trace.phases_are_guessed());

@@ -3,7 +3,7 @@
 mod library;
 mod program;
 mod signals;
-mod told;
+mod report;
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -39,7 +39,7 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
     let ended =
         signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
-    told::tell(&program, &file, claims.path());
+    report::report(&program, &file, claims.path());
     Ok(Status::Program(code(ended)))
 }
 

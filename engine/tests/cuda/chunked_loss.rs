@@ -49,7 +49,7 @@ fn rows_become_their_gradient_and_their_loss_is_added() {
 }
 
 #[test]
-fn a_target_that_is_no_class_is_told_when_the_device_is_waited_for() {
+fn a_target_that_is_no_class_is_reported_when_the_device_is_waited_for() {
     on_both(|both| {
         let (logits, targets) = (both.normal([2, 3], DType::F32, 1), both.indices(2, &[1, 3]));
         let (loss, count) = (both.full((), 0.0, DType::F32), both.full(2, 2.0, DType::F32));

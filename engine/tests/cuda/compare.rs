@@ -39,7 +39,7 @@ fn numbers_of_every_type_and_layout_compare() {
 }
 
 #[test]
-fn what_is_no_number_only_differs_and_large_whole_numbers_are_told_apart() {
+fn what_is_no_number_only_differs_and_large_whole_numbers_are_distinguished() {
     on_both(|both| {
         let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, 0.1];
         let column = both.pair(Tensor::from_slice(&special, [7, 1], &both.cpu).expect("they fill it"));

@@ -27,7 +27,7 @@ fn assert_told<T: std::fmt::Debug>(how: &str, outcome: Result<T>) {
 }
 
 #[test]
-fn an_index_outside_of_its_table_is_told_by_the_next_that_waits() {
+fn an_index_outside_of_its_table_is_reported_by_the_next_that_waits() {
     Setup::new().lazy().run(|| {
         let device = cuda();
         type Wait<'a> = &'a dyn Fn(Tensor) -> Result<()>;

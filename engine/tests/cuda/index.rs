@@ -82,7 +82,7 @@ fn assert_added(both: &Both, table: &Pair, added: &Pair, indices: &Pair) {
 }
 
 #[test]
-fn an_index_outside_of_the_table_is_told_and_its_row_left_alone() {
+fn an_index_outside_of_the_table_is_reported_and_its_row_left_alone() {
     on_both(|both| {
         for wrong in [5, -1, i64::MAX, i64::MIN] {
             let table = both.normal([5, 3], DType::F32, 1).cuda;

@@ -83,7 +83,7 @@ fn gradients_of_logits_are_those_of_the_processor() {
 }
 
 #[test]
-fn a_target_that_is_no_class_is_told_when_the_device_is_waited_for() {
+fn a_target_that_is_no_class_is_reported_when_the_device_is_waited_for() {
     on_both(|both| {
         for (shape, target) in [([2, 3, 1], 3), ([2, 3, 1], -1), ([1, 3, 2], 5)] {
             let logits = both.normal(shape, DType::F32, 1);

@@ -66,7 +66,7 @@ fn a_full_device_gives_back_its_cache_and_then_says_who_has_the_memory() {
 }
 
 #[test]
-fn memory_that_others_have_is_told_apart() {
+fn memory_that_others_have_is_distinguished() {
     Setup::new().memory_bytes(100 * MIB).only_on_stand_in().run(|| {
         let device = open("");
         let other = Gpu::open(0).expect("the same device");

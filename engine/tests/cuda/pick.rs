@@ -87,7 +87,7 @@ fn assert_added((to, added, places): (&Pair, &Pair, &Pair), axis: usize) {
 }
 
 #[test]
-fn a_place_outside_of_the_axis_is_told_and_nothing_done_for_it() {
+fn a_place_outside_of_the_axis_is_reported_and_nothing_done_for_it() {
     on_both(|both| {
         for (wrong, length) in [(4, 3), (-2, 3), (4, 40), (i64::MIN, 40)] {
             let mut numbers = vec![0; length];

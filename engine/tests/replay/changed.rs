@@ -86,7 +86,7 @@ fn a_replay_keeps_steps_and_phases_and_says_which_event_is_which() {
 }
 
 #[test]
-fn a_device_that_is_too_small_is_told_by_the_request_that_fails() {
+fn a_device_that_is_too_small_is_reported_by_the_request_that_fails() {
     let text = STEP.replace("alloc b 8388608", "segment_alloc 0x20000000 18874368 large\nalloc b 18874368");
     let recorded = trace(&text);
     let bounded =
@@ -189,7 +189,7 @@ free b
 }
 
 #[test]
-fn a_difference_is_told_with_its_event_and_size() {
+fn a_difference_is_reported_with_its_event_and_size() {
     let text = STEP.replace("0x10000000 20971520", "0x10000000 33554432");
     let recorded = trace(&text);
     let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default()));

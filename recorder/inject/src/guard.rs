@@ -1,5 +1,5 @@
 //! Decides which calls are not recorded: nested calls, and calls in a forked child of a recording process.
-#![expect(unsafe_code, reason = "asks the C library to tell of forks")]
+#![expect(unsafe_code, reason = "asks the C library to send of forks")]
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -50,7 +50,7 @@ extern "C" fn in_child() {
 
 /// Turns recording off in forked children of this process, in which neither the driver nor the collector thread exists:
 /// they would write to their parent's file. A child that executes another program starts anew.
-pub(crate) fn be_told_of_forks() {
+pub(crate) fn register_fork_handlers() {
     // SAFETY: `in_child` is an `extern "C"` function without arguments that only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }

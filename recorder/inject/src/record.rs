@@ -55,7 +55,7 @@ fn quietly<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).ok()
 }
 
-fn tell(change: Change) {
+fn send(change: Change) {
     match change {
         Change::Begins(held) => {
             let _scope = scope::enter_scope_id(held.scope);
@@ -136,8 +136,8 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
             let stream = ledger.streams.number(request.stream, guard::thread());
             let new = New { device: device.id(), bytes: request.bytes, stream, scope, context };
             match got {
-                Got::Block(name) => ledger.add(name, new, &mut tell),
-                Got::Pages(handle) => ledger.create(handle, new, &mut tell),
+                Got::Block(name) => ledger.add(name, new, &mut send),
+                Got::Pages(handle) => ledger.create(handle, new, &mut send),
             }
         }
         sample(driver);
@@ -146,7 +146,7 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
 
 /// Records that memory is about to be freed. Returns the allocation, to undo this if the driver refuses.
 pub(crate) fn gives_back(name: Name) -> Option<Held> {
-    quietly(|| lock().take(name, &mut tell))?
+    quietly(|| lock().take(name, &mut send))?
 }
 
 /// Records the result of a call that frees memory.
@@ -156,14 +156,14 @@ pub(crate) fn gave_back(answered: Answered, name: Name, taken: Option<Held>) {
         if answered.answer == SUCCESS {
             sample(Driver::of(answered.function));
         } else {
-            lock().put_back(name, held, &mut tell);
+            lock().put_back(name, held, &mut send);
         }
     });
 }
 
 /// Records that a handle of memory is about to be released.
 pub(crate) fn releases(handle: u64) -> Option<Released> {
-    quietly(|| lock().release(handle, &mut tell))?
+    quietly(|| lock().release(handle, &mut send))?
 }
 
 /// Records the result of releasing a handle.
@@ -173,7 +173,7 @@ pub(crate) fn released(answered: Answered, released: Option<Released>) {
         if answered.answer == SUCCESS {
             sample(Driver::of(answered.function));
         } else {
-            lock().undo_release(released, &mut tell);
+            lock().undo_release(released, &mut send);
         }
     });
 }
@@ -190,17 +190,17 @@ pub(crate) fn done(answered: Answered, change: impl FnOnce(&mut Ledger)) {
 
 /// Records that memory was mapped to addresses.
 pub(crate) fn mapped(answered: Answered, address: u64, bytes: u64, handle: u64) {
-    done(answered, |ledger| ledger.map(address, bytes, handle, &mut tell));
+    done(answered, |ledger| ledger.map(address, bytes, handle, &mut send));
 }
 
 /// Records that memory was unmapped from addresses.
 pub(crate) fn unmapped(answered: Answered, address: u64, bytes: u64) {
-    done(answered, |ledger| ledger.unmap(address, bytes, &mut tell));
+    done(answered, |ledger| ledger.unmap(address, bytes, &mut send));
 }
 
 /// Records that a context was destroyed.
 pub(crate) fn context_ended(context: u64) {
-    quietly(|| lock().end_context(context, &mut tell));
+    quietly(|| lock().end_context(context, &mut send));
 }
 
 /// Samples the memory in use on the device of the thread's context, if allocations on it were seen and a sample is due.

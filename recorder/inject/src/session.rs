@@ -44,7 +44,7 @@ pub(crate) fn is_asked_for() -> bool {
 /// Begins the recording, at the first call that allocates or frees memory.
 pub(crate) fn begin_once() {
     BEGUN.call_once(|| {
-        guard::be_told_of_forks();
+        guard::register_fork_handlers();
         let Some(file) = variable(FILE).map(PathBuf::from) else { return };
         match begin(&file) {
             Ok(recording) => {

@@ -351,7 +351,7 @@ def test_recording_can_be_switched_off(run, marker, option):
     assert FakeRecording.calls == []
 
 
-def test_a_test_that_records_memory_itself_is_told_how(run):
+def test_a_test_that_records_memory_itself_gets_instructions(run):
     own = "        import highwater\n        with highwater.record_memory_history('own.snap'): pass\n"
     text = LIMITED + own
     result = run(text.format(limit=1000, size=10))

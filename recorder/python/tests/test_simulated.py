@@ -194,7 +194,7 @@ def test_large_tensors_of_the_host_are_not_initialized_unless_asked_for(simulate
     assert simulate(source, "--gpu", "a100", "--keep-init").answer["uninitialized_host_bytes"] == 0
 
 
-def test_bounds_tell_lines_that_decide_about_memory_from_those_that_do_not(simulate):
+def test_bounds_distinguish_lines_that_decide_about_memory_from_those_that_do_not(simulate):
     source = """
 import torch
 x = torch.randn(1000, 1000, device="cuda")

@@ -31,7 +31,7 @@ static LISTENER: OnceLock<Listener> = OnceLock::new();
 /// Notes made before there was a listener.
 static EARLY: Mutex<Vec<(Kind, String)>> = Mutex::new(Vec::new());
 
-fn tell(listener: Listener, kind: Kind, name: &str) {
+fn notify(listener: Listener, kind: Kind, name: &str) {
     if let Ok(name) = CString::new(name) {
         listener(kind as c_int, name.as_ptr());
     }
@@ -40,7 +40,7 @@ fn tell(listener: Listener, kind: Kind, name: &str) {
 /// Reports that function `name` was called.
 pub(crate) fn note(kind: Kind, name: &str) {
     match LISTENER.get() {
-        Some(listener) => tell(*listener, kind, name),
+        Some(listener) => notify(*listener, kind, name),
         None => EARLY.lock().expect("no thread panics with the lock").push((kind, name.to_owned())),
     }
 }
@@ -55,7 +55,7 @@ functions! {
     fn highwater_simulate_listen(listener: Listener) {
         if LISTENER.set(listener).is_ok() {
             let early = std::mem::take(&mut *EARLY.lock().expect("no thread panics with the lock"));
-            early.iter().for_each(|(kind, name)| tell(listener, *kind, name));
+            early.iter().for_each(|(kind, name)| notify(listener, *kind, name));
         }
         crate::abi::SUCCESS
     }

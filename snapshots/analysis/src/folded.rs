@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_exceeds_the_baseline_the_baseline_is_told() {
+    fn where_nothing_exceeds_the_baseline_the_baseline_is_reported() {
         let (lines, lost) = folded("baseline w 100 < load\nbaseline v 50 waiting\nfree w");
         assert_eq!(lines, "load 100\n");
         assert!(lost.contains("before the first event"));

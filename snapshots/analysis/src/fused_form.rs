@@ -45,7 +45,7 @@ mod tests {
     use highwater_snapshots::text::trace_from_text;
 
     #[test]
-    fn the_file_of_an_optimizer_tells_whether_it_has_a_fused_form() {
+    fn the_file_of_an_optimizer_shows_whether_it_has_a_fused_form() {
         let form = |stack: &str| {
             let trace = trace_from_text(&format!("alloc a 100 temporary < {stack}")).expect("the text is a trace");
             fused_form(&trace.tables, trace.blocks.stack[0])

@@ -186,7 +186,7 @@ fn phases_have_start_peak_and_end_and_say_what_the_peak_was_made_of() {
 }
 
 #[test]
-fn a_peak_that_every_step_reaches_is_that_of_the_second_and_the_others_are_told() {
+fn a_peak_that_every_step_reaches_is_that_of_the_second_and_the_others_are_reported() {
     let step = |n| format!("step {n}\nphase optimizer\nalloc t{n} 3000\nfree t{n}\n");
     let peak = |text: &str| {
         let trace = trace_from_text(text).expect("the text is right");
@@ -205,7 +205,7 @@ fn a_peak_that_every_step_reaches_is_that_of_the_second_and_the_others_are_told(
 }
 
 #[test]
-fn lifetimes_tell_where_a_block_ends() {
+fn lifetimes_show_where_a_block_ends() {
     let trace = two_steps();
     let lifetimes: Vec<&str> =
         trace.blocks.ids().map(|id| Lifetime::of(&trace, &trace.blocks.get(id)).name()).collect();

@@ -50,7 +50,7 @@ impl<'a> Teller<'a> {
         Self { problems, what, count: 0 }
     }
 
-    fn tell(&mut self, text: impl FnOnce() -> String) {
+    fn report(&mut self, text: impl FnOnce() -> String) {
         self.count += 1;
         if self.count <= TOLD {
             self.problems.push(Problem::new(text()));
@@ -73,7 +73,7 @@ fn check_times(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>)
         if pair[1] < pair[0] && device == trace.events.device[index + 1] && devices.contains(&device) {
             let on = on(device, devices);
             let earlier = pair[0] - pair[1];
-            teller.tell(|| format!("{on}event {} is {earlier} ns earlier than the event before it", index + 1));
+            teller.report(|| format!("{on}event {} is {earlier} ns earlier than the event before it", index + 1));
         }
     }
 }
@@ -85,7 +85,7 @@ fn check_sizes(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>)
         let device = trace.blocks.device[row];
         if allocated < requested && devices.contains(&device) {
             let on = on(device, devices);
-            teller.tell(|| format!("{on}block {row} has {allocated} bytes, but {requested} were requested"));
+            teller.report(|| format!("{on}block {row} has {allocated} bytes, but {requested} were requested"));
         }
     }
 }
@@ -95,13 +95,13 @@ fn check_handles(trace: &Trace, problems: &mut Vec<Problem>) {
     let tables = &trace.tables;
     let stacks = trace.events.stack.iter().chain(&trace.blocks.stack);
     for stack in stacks.filter(|stack| stack.index().is_some_and(|index| index >= tables.stacks.len())) {
-        teller.tell(|| format!("{stack:?} is out of range: the stack table has {} rows", tables.stacks.len()));
+        teller.report(|| format!("{stack:?} is out of range: the stack table has {} rows", tables.stacks.len()));
     }
     for op in trace.blocks.op.iter().filter(|op| op.index().is_some_and(|index| index >= tables.ops.len())) {
-        teller.tell(|| format!("{op:?} is out of range: the op table has {} rows", tables.ops.len()));
+        teller.report(|| format!("{op:?} is out of range: the op table has {} rows", tables.ops.len()));
     }
     for scope in trace.blocks.scope.iter().filter(|id| id.index().is_some_and(|index| index >= tables.scopes.len())) {
-        teller.tell(|| format!("{scope:?} is out of range: the scope table has {} rows", tables.scopes.len()));
+        teller.report(|| format!("{scope:?} is out of range: the scope table has {} rows", tables.scopes.len()));
     }
 }
 
@@ -118,7 +118,7 @@ fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec
                 && trace.blocks.address[other].saturating_add(trace.blocks.allocated[other]) > start
                 && end > start
             {
-                teller.tell(|| format!("{on}blocks {other} and {row} overlap at address {start:#x}"));
+                teller.report(|| format!("{on}blocks {other} and {row} overlap at address {start:#x}"));
             }
             active.insert(start, row);
         }

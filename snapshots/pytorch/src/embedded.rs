@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_snapshot_and_a_damaged_text_are_told_apart() {
+    fn an_edited_snapshot_and_a_damaged_text_are_distinguished() {
         let why = |change: &dyn Fn(&mut RawSnapshot)| {
             let mut raw = snapshot();
             change(&mut raw);

@@ -255,7 +255,7 @@ fn a_path_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn reading_stops_when_it_is_told_to() {
+fn reading_stops_on_request() {
     let bytes = write_step(true);
     let mut calls = 0;
     let stopped = read_bytes_with(&bytes, &mut |progress| {

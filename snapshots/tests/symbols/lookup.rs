@@ -111,7 +111,7 @@ fn a_binary_that_was_rebuilt_is_refused_and_a_copy_of_the_old_one_is_not() {
 }
 
 #[test]
-fn a_binary_without_a_build_id_is_used_where_it_was_and_said_to_be_uncertain() {
+fn a_binary_without_a_build_id_is_used_where_it_was_and_stated_to_be_uncertain() {
     let library = Library::new();
     build(&library.path, &[]);
     let bytes = recording_of(&library.path, &[], library.address, Ending::Finished);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_told_with_its_file_and_its_size() {
+    fn what_was_recorded_is_reported_with_its_file_and_its_size() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("chosen.snap");
         let run = |name: &str, to: &Path| std::fs::write(to, name).map_err(|why| why.to_string());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_told() {
+    fn what_goes_wrong_is_reported() {
         let (_, outcome) = wait(|_, _| Err("the disk is full".to_owned()), None);
         assert_eq!(outcome, Err("the disk is full".to_owned()));
     }

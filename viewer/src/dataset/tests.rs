@@ -183,7 +183,7 @@ fn the_blocks_that_a_query_finds_live_at_an_event_sum_to_its_totals() {
 }
 
 #[test]
-fn names_stacks_and_lives_are_told_in_words() {
+fn names_stacks_and_lives_are_reported_in_words() {
     let mut trace = trace_from_text(TEXT).unwrap();
     trace.header.started_unix_us = 1_000_000;
     let [events, blocks] = tables(&trace);
@@ -224,7 +224,7 @@ fn more_rows_than_a_group_has_come_back_in_order() {
 }
 
 #[test]
-fn what_the_tables_do_not_have_is_said() {
+fn what_the_tables_do_not_have_is_stated() {
     assert!(lost(&trace_from_text("alloc a 1").unwrap()).is_empty());
     let lost = lost(&trace_from_text(TEXT).unwrap());
     assert!(lost.len() == 1 && lost[0].contains("segments reserved at the start"), "{lost:?}");

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_tells_who_loads_its_libraries() {
+    fn a_program_shows_who_loads_its_libraries() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         if cfg!(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))) {
             assert_eq!(loaded_by(&own), Some(Loader::Usual));

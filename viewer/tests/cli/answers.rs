@@ -266,7 +266,7 @@ fn guessed_phases_limit_trust_and_annotations_are_counted() {
 }
 
 #[test]
-fn verify_tells_sound_from_not_sound() {
+fn verify_distinguishes_sound_recordings_from_others() {
     check(
         "verify step.snap",
         &expect![[r#"
@@ -291,7 +291,7 @@ fn verify_tells_sound_from_not_sound() {
 }
 
 #[test]
-fn doubts_are_told_with_every_answer() {
+fn doubts_are_reported_with_every_answer() {
     let mut doubtful = trace();
     doubtful.trust.unfinished = true;
     doubtful.problems.push(Problem::at(4096, "the file ends within a section"));

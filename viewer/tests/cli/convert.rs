@@ -40,7 +40,7 @@ fn a_recording_becomes_what_the_ending_says() {
 }
 
 #[test]
-fn people_are_told_what_was_written_and_what_to_do_with_it() {
+fn the_answer_shows_what_was_written_and_what_to_do_with_it() {
     let (folder, _) = folder();
     let told = |words: &str| {
         let text = stdout(&highwater(folder.path(), words));

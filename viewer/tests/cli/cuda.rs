@@ -46,7 +46,7 @@ fn object(output: &Output) -> Value {
 }
 
 #[test]
-fn what_is_missing_is_told_in_a_line_with_what_to_do() {
+fn what_is_missing_is_reported_in_a_line_with_what_to_do() {
     let words = &format!("{SMALL} --device cuda");
     // A machine that has the real ones finds them all the same.
     if !Path::new("/proc/driver/nvidia").exists() {

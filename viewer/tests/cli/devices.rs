@@ -99,7 +99,7 @@ fn a_budget_is_checked_on_every_device_and_its_cause_names_the_device() {
 }
 
 #[test]
-fn a_device_on_which_a_budget_cannot_be_measured_is_not_said_to_meet_it() {
+fn a_device_on_which_a_budget_cannot_be_measured_is_not_stated_to_meet_it() {
     let mut text = "alloc w 10\nalloc v 10 device=1\n".to_owned();
     for step in 0..4 {
         text += &format!("step {step}\nphase forward\nalloc a{step} 50\nfree a{step}\n");

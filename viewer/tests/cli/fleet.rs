@@ -55,7 +55,7 @@ fn object(folder: &Path, words: &str) -> Value {
 }
 
 #[test]
-fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() {
+fn a_folder_shows_which_rank_stands_out_which_is_missing_and_what_is_not_read() {
     let folder = folder();
     expect![[r#"
         Rank 2 peaks highest: 900 MiB allocated, at event 3, step 0, forward.
@@ -226,7 +226,7 @@ fn what_cannot_be_asked_of_folders_is_refused() {
 }
 
 #[test]
-fn without_a_display_a_folder_is_told_of_in_place_of_the_app() {
+fn without_a_display_a_folder_is_summarized_instead_of_opened() {
     let folder = folder();
     let output = highwater(folder.path(), "./ranks");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -86,7 +86,7 @@ fn check_compares_with_a_baseline() {
 }
 
 #[test]
-fn what_check_tells_programs_has_the_promised_keys() {
+fn what_check_shows_programs_has_the_promised_keys() {
     let told = json(trace(), "check step.snap --json --baseline wide.snap --max-growth 0 --max-peak 1GiB");
     assert_eq!((&told["passed"], told["rules"].as_array().unwrap().len()), (&false.into(), 2));
     let broken = told["broken"].as_array().unwrap();
@@ -299,7 +299,7 @@ fn growth_of_a_single_step_is_no_leak() {
 }
 
 #[test]
-fn what_growth_tells_programs_adds_up() {
+fn what_growth_shows_programs_adds_up() {
     for options in ["", "--from-step 0 --to-step 4", "--by stack --top 0", "--metric allocated --where scope~cache"] {
         let told = json(leaky(), &format!("growth leaky.snap --json {options}"));
         let bytes = |value: &Value| value["bytes"].as_i64().unwrap();

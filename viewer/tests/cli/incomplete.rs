@@ -172,7 +172,7 @@ fn what_a_recording_without_events_lacks_is_why_no_budget_is_confirmed() {
 }
 
 #[test]
-fn a_damaged_recording_is_not_said_to_be_cut_off() {
+fn a_damaged_recording_is_not_stated_to_be_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let whole = write_trace(Vec::new(), &trace()).unwrap();
     let with_flipped_bit = |at: usize| {

@@ -51,7 +51,7 @@ fn two_recordings_become_one_with_a_device_for_each() {
 }
 
 #[test]
-fn people_are_told_which_device_is_which_and_what_is_left_out() {
+fn the_answer_shows_which_device_is_which_and_what_is_left_out() {
     let folder = both();
     let output = highwater(folder.path(), "join step.snap driver.snap --out both.snap --offset 3600");
     // The size of a file depends on the compressor, and with it the width of columns.

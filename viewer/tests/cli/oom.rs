@@ -333,7 +333,7 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
 }
 
 #[test]
-fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
+fn oom_shows_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
     let told = json(crowded(), "oom crowded.snap --json --event 18");
     let ooms = told["ooms"].as_array().unwrap();
     assert_eq!((ooms.len(), &ooms[0]["event"], &ooms[0]["verdict"]), (1, &18.into(), &"fragmentation".into()));

@@ -81,7 +81,7 @@ fn every_command_says_first_that_a_recording_was_cut_off_and_refuses_one_without
 }
 
 #[test]
-fn a_cut_pickle_and_cut_gzip_data_are_refused_or_said_to_be_incomplete_by_every_command() {
+fn a_cut_pickle_and_cut_gzip_data_are_refused_or_stated_to_be_incomplete_by_every_command() {
     let (folder, _) = folder();
     for name in ["whole.pickle", "whole.pickle.gz", "whole.snap.gz"] {
         if name == "whole.snap.gz" {

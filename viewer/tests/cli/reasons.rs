@@ -77,7 +77,7 @@ fn explain_of_a_recording_that_ends_in_an_oom_reaches_up_to_the_failed_request_a
 }
 
 #[test]
-fn explain_tells_what_would_be_left_without_chosen_blocks() {
+fn explain_shows_what_would_be_left_without_chosen_blocks() {
     check(
         "explain step.snap --by scope --where 'category=gradient,temporary'",
         &expect![[r#"
@@ -112,7 +112,7 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
 }
 
 #[test]
-fn explain_tells_what_is_held_but_not_used_again_where_that_was_recorded() {
+fn explain_shows_what_is_held_but_not_used_again_where_that_was_recorded() {
     let text = "alloc w 4096 parameter @fc\nused w\nstep 0\nphase forward\nalloc a 1024 activation @fc\nused w\n\
                 used a\nalloc logits 2048 temporary @head\nused a\nused logits\nphase backward\n\
                 alloc g 4096 gradient @fc\nused a\nused g\nfree logits\nfree a";

@@ -14,7 +14,7 @@ fn drawn(folder: &Path, words: &str) -> Value {
 }
 
 #[test]
-fn a_picture_is_drawn_and_told() {
+fn a_picture_is_drawn_and_reported() {
     let (folder, _) = folder();
     let told = drawn(folder.path(), "render step.snap --out a.png --size 800x500 --json");
     let length = std::fs::metadata(folder.path().join("a.png")).unwrap().len();

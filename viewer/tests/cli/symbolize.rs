@@ -185,7 +185,7 @@ fn on_another_machine_a_folder_with_the_binary_or_its_debug_file_is_named() {
 }
 
 #[test]
-fn a_binary_that_was_rebuilt_is_told_and_not_used() {
+fn a_binary_that_was_rebuilt_is_reported_and_not_used() {
     let folder = folder();
     build(folder.path(), "ffff");
     let figures = json_with(folder.path(), "symbolize step.snap --json", 1);

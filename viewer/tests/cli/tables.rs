@@ -71,7 +71,7 @@ fn one_table_of_one_recording_is_a_file() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_others_are_written() {
+fn what_cannot_be_read_is_reported_and_the_others_are_written() {
     let (folder, bytes) = folder();
     add_ranks(folder.path());
     fs::write(folder.path().join("ranks/cut.snap"), &bytes[..20]).unwrap();

@@ -62,7 +62,7 @@ fn other_settings_are_predicted_as_a_run_with_them_measures() {
 }
 
 #[test]
-fn a_device_that_is_too_small_is_told_with_the_request_that_fails_and_what_would_do() {
+fn a_device_that_is_too_small_is_reported_with_the_request_that_fails_and_what_would_do() {
     let folder = recorded();
     let answer = object(folder.path(), "whatif run.snap --capacity 8MiB --json");
     let oom = &answer["oom"];
@@ -87,7 +87,7 @@ fn size_after<'a>(text: &'a str, before: &str) -> &'a str {
 }
 
 #[test]
-fn a_size_that_is_said_to_be_large_enough_is() {
+fn a_size_that_is_stated_to_be_large_enough_is() {
     // 1 GiB and 14 MiB: two decimals of GiB round it down.
     let mib = 1_u64 << 20;
     let text = format!("alloc a {}\nalloc b {}\nfree a\nfree b\n", 1024 * mib, 14 * mib);

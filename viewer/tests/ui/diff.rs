@@ -102,7 +102,7 @@ fn the_headline_says_how_far_both_are_apart_and_the_groups_add_up_to_it() {
 }
 
 #[test]
-fn stacks_into_which_a_function_was_put_are_matched_and_said_to_be_matched_loosely() {
+fn stacks_into_which_a_function_was_put_are_matched_and_stated_to_be_matched_loosely() {
     let mut harness = compared();
     harness.state_mut().comparison_mut().unwrap().choices.keys = vec![GroupKey::Stack];
     settle(&mut harness);

@@ -37,15 +37,15 @@ pub(crate) fn effect(command: Command) -> Effect {
     use Command as C;
     use Stage::{File, One, Part, Ranks, Searched, Three, Unfinished};
     match command {
-        C::Open => Effect(One, &[], |_, is| is.tells("Open a recording") && is.is_typing),
-        C::OpenFolder => Effect(One, &[], |_, is| is.tells("Open a folder of recordings") && is.is_typing),
-        C::SavePicture => Effect(One, &[], |_, is| is.tells("Save a picture") && is.is_typing),
-        C::ShowKeys => Effect(One, &[], |was, is| !was.tells("Every command") && is.tells("keys move, Enter opens")),
-        C::About => Effect(One, &[], |_, is| is.tells("Licence: ")),
+        C::Open => Effect(One, &[], |_, is| is.shows("Open a recording") && is.is_typing),
+        C::OpenFolder => Effect(One, &[], |_, is| is.shows("Open a folder of recordings") && is.is_typing),
+        C::SavePicture => Effect(One, &[], |_, is| is.shows("Save a picture") && is.is_typing),
+        C::ShowKeys => Effect(One, &[], |was, is| !was.shows("Every command") && is.shows("keys move, Enter opens")),
+        C::About => Effect(One, &[], |_, is| is.shows("Licence: ")),
         C::Reload => Effect(File, &[], |was, is| is.recording != was.recording && is.file == was.file),
-        C::Close => Effect(One, &[], |_, is| is.file.is_none() && is.tells("Open a recording")),
+        C::Close => Effect(One, &[], |_, is| is.file.is_none() && is.shows("Open a recording")),
         C::Quit => Effect(One, &[], |_, is| is.asks("Close")),
-        C::Palette => Effect(One, &[], |_, is| is.is_typing && is.tells("Find a command")),
+        C::Palette => Effect(One, &[], |_, is| is.is_typing && is.shows("Find a command")),
         C::GoToPeak => Effect(One, &[], |was, is| {
             (is.left() + is.right() - 2.0 * is.peak as f64 - 1.0).abs() < 1e-9 && is.width() < was.width()
         }),
@@ -62,13 +62,13 @@ pub(crate) fn effect(command: Command) -> Effect {
         }
         C::PreviousStep => Effect(One, &[C::NextStep, C::NextStep], |was, is| is.right() == was.left()),
         C::NextStep => Effect(One, &[C::PreviousStep], |was, is| is.left() == was.right()),
-        C::GoToStep => Effect(One, &[], |_, is| is.tells("Go to step") && is.is_typing),
-        C::PreviousPart => Effect(Part, &[], |_, is| is.tells("events 0 to 9 of 30 are shown")),
-        C::NextPart => Effect(Part, &[], |_, is| is.tells("events 20 to 29 of 30 are shown")),
-        C::PreviousPeak => Effect(One, &[], |was, is| is.moment < was.moment && is.tells(PINNED)),
+        C::GoToStep => Effect(One, &[], |_, is| is.shows("Go to step") && is.is_typing),
+        C::PreviousPart => Effect(Part, &[], |_, is| is.shows("events 0 to 9 of 30 are shown")),
+        C::NextPart => Effect(Part, &[], |_, is| is.shows("events 20 to 29 of 30 are shown")),
+        C::PreviousPeak => Effect(One, &[], |was, is| is.moment < was.moment && is.shows(PINNED)),
         C::NextPeak => Effect(One, &[C::PreviousPeak], |was, is| is.moment > was.moment && is.moment == is.peak),
         C::PreviousOom => Effect(One, &[C::NextOom, C::NextOom], |_, is| is.moment == FIRST_OOM),
-        C::NextOom => Effect(One, &[], |_, is| is.moment == FIRST_OOM && is.tells(PINNED)),
+        C::NextOom => Effect(One, &[], |_, is| is.moment == FIRST_OOM && is.shows(PINNED)),
         C::PreviousEvent => Effect(One, &[], |was, is| is.moment + 1 == was.moment),
         C::NextEvent => Effect(One, &[], |was, is| is.moment == was.moment + 1),
         C::Undo => Effect(One, &[C::GoToPeak], |_, is| (is.left(), is.right()) == (0.0, LENGTH)),
@@ -90,7 +90,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ToggleFit => Effect(One, &[], |was, is| fits(is) != fits(was)),
         C::ToggleAxis => Effect(One, &[], |_, is| selection(is).axis() == Axis::Time && is.right() > 1000.0),
         C::NextMetric => {
-            Effect(One, &[], |_, is| selection(is).metric == Metric::Allocated && is.tells("Total allocated"))
+            Effect(One, &[], |_, is| selection(is).metric == Metric::Allocated && is.shows("Total allocated"))
         }
         C::NextDevice => Effect(One, &[], |was, is| selection(is).device != selection(was).device),
         C::ColourByCategory => Effect(One, &[C::ColourByOp], |_, is| coloured(is, ColourBy::Category, "parameter 27%")),
@@ -105,44 +105,44 @@ pub(crate) fn effect(command: Command) -> Effect {
             Effect(One, &[C::ColourByScope, C::DeeperScope], |_, is| coloured(is, ColourBy::Scope(1), "net 100%"))
         }
         C::ToggleStacking => {
-            Effect(One, &[], |_, is| is.settings.stacking == Stacking::Colour && is.tells("Stack by colour"))
+            Effect(One, &[], |_, is| is.settings.stacking == Stacking::Colour && is.shows("Stack by colour"))
         }
         C::ToggleLines => Effect(One, &[], |was, is| !is.settings.has_lines && is.shapes < was.shapes),
         C::Search => Effect(One, &[], |was, is| is.is_typing && !was.is_typing),
         C::ClearSearch => Effect(Searched, &[], |was, is| !was.search.is_empty() && is.search.is_empty()),
         C::ToggleHide => Effect(Searched, &[], |was, is| is.settings.is_hiding && !was.settings.is_hiding),
         C::ShowMoment => {
-            Effect(One, &[C::ShowStatistics], |_, is| is.settings.side == Side::Moment && is.tells("At the peak"))
+            Effect(One, &[C::ShowStatistics], |_, is| is.settings.side == Side::Moment && is.shows("At the peak"))
         }
         C::NextLook => Effect(One, &[], |was, is| {
             was.settings.choices.look == MomentLook::Table
                 && is.settings.choices.look == MomentLook::Treemap
-                && is.tells("Treemap")
+                && is.shows("Treemap")
         }),
         C::NextKey => Effect(One, &[], |was, is| is.settings.choices.first != was.settings.choices.first),
-        C::ShowBlock => Effect(One, &[], |_, is| is.settings.side == Side::Block && is.tells("Click a band")),
+        C::ShowBlock => Effect(One, &[], |_, is| is.settings.side == Side::Block && is.shows("Click a band")),
         C::ShowStatistics => {
-            Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.tells("Steps: 2 rows"))
+            Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.shows("Steps: 2 rows"))
         }
-        C::ShowKept => Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.tells("Kept: 2 rows")),
+        C::ShowKept => Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.shows("Kept: 2 rows")),
         C::ShowSegments => {
-            Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Segments) && is.tells("No segments are known"))
+            Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Segments) && is.shows("No segments are known"))
         }
-        C::ShowEvents => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Events) && is.tells("Events: ")),
+        C::ShowEvents => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Events) && is.shows("Events: ")),
         C::ShowExplain => Effect(One, &[], |_, is| {
-            is.settings.bottom == Some(Bottom::Explain) && is.tells("Go to the explained peak")
+            is.settings.bottom == Some(Bottom::Explain) && is.shows("Go to the explained peak")
         }),
         C::ShowWhatIf => {
-            Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::WhatIf) && is.tells("Replay with the change"))
+            Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::WhatIf) && is.shows("Replay with the change"))
         }
-        C::ShowPlan => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Plan) && is.tells("Suggested: ")),
+        C::ShowPlan => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Plan) && is.shows("Suggested: ")),
         C::ShowRanks => Effect(Ranks, &[], |was, is| {
-            was.tells("Timeline of") && is.tells("Ranks of the folder: 3 rows") && !is.tells("Timeline of")
+            was.shows("Timeline of") && is.shows("Ranks of the folder: 3 rows") && !is.shows("Timeline of")
         }),
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
         C::Compare => Effect(Three, &[], |was, is| {
-            !was.tells("first : third") && is.tells("first : third") && is.tells("Groups: ")
+            !was.shows("first : third") && is.shows("first : third") && is.shows("Groups: ")
         }),
         C::ToggleFollow => {
             Effect(Unfinished, &[], |was, is| was.told.contains("following") && !is.told.contains("following"))
@@ -154,8 +154,8 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ToggleTheme => Effect(One, &[], |was, is| is.is_dark != was.is_dark),
         C::CopyTable => Effect(One, &[], |_, is| is.asks("\"total\"") && is.asks("optimizer_state")),
         // To write a file, the system's dialog asks for the path.
-        C::SaveTable => Effect(One, &[C::ShowBlock], |_, is| is.tells("Block has no table")),
-        C::SaveBelow => Effect(One, &[], |_, is| is.tells("There is no view below the timeline")),
+        C::SaveTable => Effect(One, &[C::ShowBlock], |_, is| is.shows("Block has no table")),
+        C::SaveBelow => Effect(One, &[], |_, is| is.shows("There is no view below the timeline")),
         C::Screenshot => Effect(One, &[], |_, is| is.asks("Screenshot")),
     }
 }

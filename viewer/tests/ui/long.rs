@@ -121,7 +121,7 @@ fn a_step_is_gone_to_by_its_number_over_the_whole_recording() {
 }
 
 #[test]
-fn blocks_from_before_a_part_are_not_said_to_be_from_before_the_recording() {
+fn blocks_from_before_a_part_are_not_stated_to_be_from_before_the_recording() {
     let mut harness = part(25..55);
     harness.get_by_label_contains("2.15 KiB live before this part");
     let file = harness.state_mut().current_mut().unwrap();

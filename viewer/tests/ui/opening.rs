@@ -90,7 +90,7 @@ fn several_devices_can_be_chosen_and_keep_apart() {
 }
 
 #[test]
-fn what_limits_trust_is_said_in_words() {
+fn what_limits_trust_is_stated_in_words() {
     let harness = harness(Some(trace_from_text("alloc a 10\nfree_requested z").unwrap()));
     harness.get_by_label_contains("of blocks whose allocation was not recorded");
 }

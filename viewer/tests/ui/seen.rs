@@ -101,7 +101,7 @@ impl Seen {
     }
 
     /// Whether the accessibility tree has a text that contains `text`.
-    pub(crate) fn tells(&self, text: &str) -> bool {
+    pub(crate) fn shows(&self, text: &str) -> bool {
         self.told.iter().any(|told| told.contains(text))
     }
 

@@ -247,21 +247,21 @@ impl<'a> Run<'a> {
     }
 
     /// Adds the driver calls of a request to the output.
-    pub(super) fn tell(&mut self, request: &Request, block: &Block) {
+    pub(super) fn report(&mut self, request: &Request, block: &Block) {
         let home =
             PoolAndStream { stream: block.stream(), pool: block.pool(), private: self.pools.private(request.pool) };
-        self.tell_calls(request.event, home);
+        self.report_calls(request.event, home);
     }
 
-    pub(super) fn tell_failed(&mut self, request: &Request) {
+    pub(super) fn report_failed(&mut self, request: &Request) {
         let pool = self.plan.config.pool(request.bytes);
         let home = PoolAndStream { stream: request.stream, pool, private: self.pools.private(request.pool) };
-        self.tell_calls(request.event, home);
+        self.report_calls(request.event, home);
     }
 
     /// Adds the logged driver calls to the output. Calls that are also in the recording are placed at their recorded
     /// events.
-    pub(super) fn tell_calls(&mut self, event: At, home: PoolAndStream) {
+    pub(super) fn report_calls(&mut self, event: At, home: PoolAndStream) {
         self.driver.take_log(&mut self.log);
         let follows = self.follows();
         let mut recorded = self.pending.iter().filter(|_| follows);

@@ -123,7 +123,7 @@ impl Run<'_> {
             self.diverge(event, misfit.into());
         }
         let home = PoolAndStream { stream: StreamId(0), pool: self.plan.config.pool(1), private: None };
-        self.tell_calls(event, home);
+        self.report_calls(event, home);
     }
 
     /// Serves a request that succeeded in the recording.

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_not_understood_is_told_and_hides_no_other() {
+    fn a_setting_that_is_not_understood_is_reported_and_hides_no_other() {
         let (config, strange) =
             of(&[("PYTORCH_CUDA_ALLOC_CONF", "roundup_bypass_threshold_mb:64,max_split_size_mb:64")]);
         assert_eq!(config.max_split_bytes(), Some(64 << 20));

@@ -274,13 +274,13 @@ impl Run<'_> {
     fn ask(&mut self, recorded: (&Alloc, StackId), request: &Request) {
         match self.serve(request) {
             Ok(block) => {
-                self.tell(request, &block);
+                self.report(request, &block);
                 self.output.alloc(request.event, recorded, &block, self.pools.private(request.pool));
                 self.compare(request.event, recorded.0, &block);
                 self.handles.put(recorded.0.block, block, request.pool);
             }
             Err(AllocError::OutOfMemory(report)) => {
-                self.tell_failed(request);
+                self.report_failed(request);
                 self.die_of(request, *report);
             }
             Err(AllocError::TooLarge { .. }) => self.replay.impossible += 1,
@@ -307,13 +307,13 @@ impl Run<'_> {
         let served = self.serve_failed(&request);
         match served {
             Ok(block) => {
-                self.tell(&request, &block);
+                self.report(&request, &block);
                 self.output.passing(&request, &block);
                 self.pools.get(request.pool).free(block);
                 self.replay.rescued.push(event.number);
             }
             Err(AllocError::OutOfMemory(report)) => {
-                self.tell_failed(&request);
+                self.report_failed(&request);
                 let goes_on = target.is_some_and(|target| event.number < u64::from(target.event.0));
                 if self.follows() || goes_on {
                     self.output.copy(event, device, What::Oom(*oom));
@@ -336,7 +336,7 @@ impl Run<'_> {
                 Before::Synchronize => drop(pool.synchronize_events()),
             }
         }
-        self.tell_failed(request);
+        self.report_failed(request);
     }
 
     /// Makes the block of the last requested free wait for another stream, since its completion did not follow
@@ -392,7 +392,7 @@ impl Run<'_> {
             drop(pool.process_events());
         }
         let home = PoolAndStream { stream: self.last_stream(), pool: self.plan.config.pool(1), private: None };
-        self.tell_calls(event, home);
+        self.report_calls(event, home);
         true
     }
 

@@ -96,7 +96,7 @@ fn settings_read_as_in_pytorch_and_print_in_one_form() {
 }
 
 #[test]
-fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
+fn what_is_wrong_with_settings_is_stated_with_the_key_and_what_is_allowed() {
     let texts = [
         "expandable:True",
         "expandable_segments:true",

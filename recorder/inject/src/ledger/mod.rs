@@ -77,7 +77,7 @@ pub(crate) enum Change {
 }
 
 /// Callback that changes are reported to.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(Change);
+pub(crate) type SendChange<'a> = &'a mut dyn FnMut(Change);
 
 /// A new allocation.
 #[derive(Clone, Copy, Debug)]
@@ -131,9 +131,9 @@ impl Ledger {
     }
 
     /// Adds an allocation.
-    pub(crate) fn add(&mut self, name: Name, new: New, tell: Tell<'_>) {
+    pub(crate) fn add(&mut self, name: Name, new: New, send: SendChange<'_>) {
         // An older entry was freed without being seen, since the driver has reused its address.
-        self.take(name, tell);
+        self.take(name, send);
         let New { device, bytes, stream, scope, context } = new;
         let address = match name {
             Name::Address(address) => address,
@@ -142,46 +142,46 @@ impl Ledger {
         let block = self.counters.block();
         let held = Held { device, block, address, bytes, stream, scope, context, is_pages: false };
         self.held.insert(name, held);
-        tell(Change::Begins(held));
+        send(Change::Begins(held));
     }
 
     /// Removes an allocation that is freed; `None` if the ledger does not contain it.
-    pub(crate) fn take(&mut self, name: Name, tell: Tell<'_>) -> Option<Held> {
+    pub(crate) fn take(&mut self, name: Name, send: SendChange<'_>) -> Option<Held> {
         let held = self.held.remove(&name)?;
-        tell(Change::Ends(held));
+        send(Change::Ends(held));
         Some(held)
     }
 
     /// Restores an allocation that the driver refused to free.
-    pub(crate) fn put_back(&mut self, name: Name, held: Held, tell: Tell<'_>) {
+    pub(crate) fn put_back(&mut self, name: Name, held: Held, send: SendChange<'_>) {
         let again = Held { block: self.counters.block(), ..held };
         self.held.insert(name, again);
-        tell(Change::Begins(again));
+        send(Change::Begins(again));
     }
 
     /// Removes all allocations of a destroyed context, oldest first.
-    pub(crate) fn end_context(&mut self, context: u64, tell: Tell<'_>) {
+    pub(crate) fn end_context(&mut self, context: u64, send: SendChange<'_>) {
         let of_context = |(name, held): (&Name, &Held)| (held.context == context).then_some((held.block, *name));
         let mut gone: Vec<(u64, Name)> = self.held.iter().filter_map(of_context).collect();
         gone.sort_unstable_by_key(|&(block, _)| block);
         for (_, name) in gone {
-            self.take(name, tell);
+            self.take(name, send);
         }
     }
 
     /// Adds an allocation without addresses.
-    pub(crate) fn create(&mut self, handle: u64, new: New, tell: Tell<'_>) {
-        self.pages.create(&mut self.counters, handle, new, tell);
+    pub(crate) fn create(&mut self, handle: u64, new: New, send: SendChange<'_>) {
+        self.pages.create(&mut self.counters, handle, new, send);
     }
 
     /// Releases a handle; `None` if the ledger does not contain it.
-    pub(crate) fn release(&mut self, handle: u64, tell: Tell<'_>) -> Option<Released> {
-        self.pages.release(handle, tell)
+    pub(crate) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
+        self.pages.release(handle, send)
     }
 
     /// Restores a handle that the driver refused to release.
-    pub(crate) fn undo_release(&mut self, released: Released, tell: Tell<'_>) {
-        self.pages.undo_release(&mut self.counters, released, tell);
+    pub(crate) fn undo_release(&mut self, released: Released, send: SendChange<'_>) {
+        self.pages.undo_release(&mut self.counters, released, send);
     }
 
     /// Adds another handle of the memory mapped at an address.
@@ -190,13 +190,13 @@ impl Ledger {
     }
 
     /// Maps memory to addresses.
-    pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: u64, tell: Tell<'_>) {
-        self.pages.map(&mut self.counters, address, bytes, handle, tell);
+    pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: u64, send: SendChange<'_>) {
+        self.pages.map(&mut self.counters, address, bytes, handle, send);
     }
 
     /// Unmaps memory from addresses.
-    pub(crate) fn unmap(&mut self, address: u64, bytes: u64, tell: Tell<'_>) {
-        self.pages.unmap(&mut self.counters, address, bytes, tell);
+    pub(crate) fn unmap(&mut self, address: u64, bytes: u64, send: SendChange<'_>) {
+        self.pages.unmap(&mut self.counters, address, bytes, send);
     }
 
     /// Returns the live allocations of a device, sorted by block key.

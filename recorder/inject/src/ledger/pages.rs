@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, Counters, Held, New, Tell};
+use super::{Change, Counters, Held, New, SendChange};
 
 /// A physical allocation.
 #[derive(Clone, Debug)]
@@ -41,12 +41,12 @@ pub(crate) struct Pages {
 
 impl Physical {
     /// Ends the block at its current address, and begins another at `place`, or at an artificial address if `None`.
-    fn move_to(&mut self, counters: &mut Counters, place: Option<u64>, tell: Tell<'_>) {
-        tell(Change::Ends(self.held));
+    fn move_to(&mut self, counters: &mut Counters, place: Option<u64>, send: SendChange<'_>) {
+        send(Change::Ends(self.held));
         self.is_placed = place.is_some();
         let address = place.unwrap_or_else(|| counters.apart(self.held.bytes));
         self.held = Held { address, block: counters.block(), ..self.held };
-        tell(Change::Begins(self.held));
+        send(Change::Begins(self.held));
     }
 
     /// Returns an address at which all of it is mapped.
@@ -61,31 +61,31 @@ impl Pages {
         Self { pieces: BTreeMap::new(), handles: BTreeMap::new(), mappings: BTreeMap::new(), next: 0 }
     }
 
-    pub(super) fn create(&mut self, counters: &mut Counters, handle: u64, new: New, tell: Tell<'_>) {
+    pub(super) fn create(&mut self, counters: &mut Counters, handle: u64, new: New, send: SendChange<'_>) {
         let New { device, bytes, stream, scope, context } = new;
         let (address, block) = (counters.apart(bytes), counters.block());
         let held = Held { device, block, address, bytes, stream, scope, context, is_pages: true };
         self.next += 1;
         self.handles.insert(handle, self.next);
         self.pieces.insert(self.next, Physical { held, handles: 1, mapped: Vec::new(), is_placed: false });
-        tell(Change::Begins(held));
+        send(Change::Begins(held));
     }
 
-    pub(super) fn release(&mut self, handle: u64, tell: Tell<'_>) -> Option<Released> {
+    pub(super) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
         let piece = *self.handles.get(&handle)?;
         let physical = self.pieces.get_mut(&piece)?;
         physical.handles = physical.handles.saturating_sub(1);
         if physical.handles == 0 {
             self.handles.retain(|_, other| *other != piece);
         }
-        Some(Released { handle, piece, ended: self.end_if_unused(piece, tell) })
+        Some(Released { handle, piece, ended: self.end_if_unused(piece, send) })
     }
 
-    pub(super) fn undo_release(&mut self, counters: &mut Counters, released: Released, tell: Tell<'_>) {
+    pub(super) fn undo_release(&mut self, counters: &mut Counters, released: Released, send: SendChange<'_>) {
         let Released { handle, piece, ended } = released;
         if let Some(mut physical) = ended {
             physical.held.block = counters.block();
-            tell(Change::Begins(physical.held));
+            send(Change::Begins(physical.held));
             self.pieces.insert(piece, physical);
         }
         if let Some(physical) = self.pieces.get_mut(&piece) {
@@ -103,18 +103,18 @@ impl Pages {
         }
     }
 
-    pub(super) fn map(&mut self, counters: &mut Counters, address: u64, bytes: u64, handle: u64, tell: Tell<'_>) {
+    pub(super) fn map(&mut self, counters: &mut Counters, address: u64, bytes: u64, handle: u64, send: SendChange<'_>) {
         // Memory from elsewhere, such as another process, is not counted.
         let Some(&piece) = self.handles.get(&handle) else { return };
         let Some(physical) = self.pieces.get_mut(&piece) else { return };
         physical.mapped.push((address, bytes));
         self.mappings.insert(address, piece);
         if !physical.is_placed && bytes == physical.held.bytes {
-            physical.move_to(counters, Some(address), tell);
+            physical.move_to(counters, Some(address), send);
         }
     }
 
-    pub(super) fn unmap(&mut self, counters: &mut Counters, address: u64, bytes: u64, tell: Tell<'_>) {
+    pub(super) fn unmap(&mut self, counters: &mut Counters, address: u64, bytes: u64, send: SendChange<'_>) {
         let gone: Vec<(u64, u64)> =
             self.mappings.range(address..address.saturating_add(bytes)).map(|(&at, &piece)| (at, piece)).collect();
         for (at, piece) in gone {
@@ -124,17 +124,17 @@ impl Pages {
             let is_unused = physical.handles == 0 && physical.mapped.is_empty();
             if physical.is_placed && physical.held.address == at && !is_unused {
                 let place = physical.whole();
-                physical.move_to(counters, place, tell);
+                physical.move_to(counters, place, send);
             }
-            self.end_if_unused(piece, tell);
+            self.end_if_unused(piece, send);
         }
     }
 
-    fn end_if_unused(&mut self, piece: u64, tell: Tell<'_>) -> Option<Physical> {
+    fn end_if_unused(&mut self, piece: u64, send: SendChange<'_>) -> Option<Physical> {
         let is_unused = |physical: &Physical| physical.handles == 0 && physical.mapped.is_empty();
         self.pieces.get(&piece).filter(|physical| is_unused(physical))?;
         let physical = self.pieces.remove(&piece)?;
-        tell(Change::Ends(physical.held));
+        send(Change::Ends(physical.held));
         Some(physical)
     }
 

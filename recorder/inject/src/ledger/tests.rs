@@ -65,14 +65,14 @@ impl Recorded {
 fn memory_is_held_from_the_call_that_obtains_it_to_the_one_that_gives_it_back() {
     let mut told = Recorded::new();
     let name = Name::Address(0x1000);
-    told.with(|ledger, tell| ledger.add(name, new(512), tell));
-    told.with(|ledger, tell| ledger.add(Name::Array(0x1000), new(64), tell));
+    told.with(|ledger, send| ledger.add(name, new(512), send));
+    told.with(|ledger, send| ledger.add(Name::Array(0x1000), new(64), send));
     assert_eq!(told.places(), [(0, 64), (0x1000, 512)], "an array is no address");
-    let taken = told.with(|ledger, tell| ledger.take(name, tell)).expect("it is held");
-    assert_eq!(told.with(|ledger, tell| ledger.take(name, tell)), None);
-    told.with(|ledger, tell| ledger.put_back(name, taken, tell));
+    let taken = told.with(|ledger, send| ledger.take(name, send)).expect("it is held");
+    assert_eq!(told.with(|ledger, send| ledger.take(name, send)), None);
+    told.with(|ledger, send| ledger.put_back(name, taken, send));
     assert_eq!(told.places(), [(0, 64), (0x1000, 512)]);
-    told.with(|ledger, tell| ledger.add(name, new(256), tell));
+    told.with(|ledger, send| ledger.add(name, new(256), send));
     assert_eq!(told.places(), [(0, 64), (0x1000, 256)], "handed out again, it was given back unseen");
 }
 
@@ -80,10 +80,10 @@ fn memory_is_held_from_the_call_that_obtains_it_to_the_one_that_gives_it_back() 
 fn with_a_context_goes_what_was_obtained_in_it() {
     let mut told = Recorded::new();
     for (address, context) in [(0x1000, 7), (0x2000, 8), (0x3000, 7)] {
-        told.with(|ledger, tell| ledger.add(Name::Address(address), New { context, ..new(16) }, tell));
+        told.with(|ledger, send| ledger.add(Name::Address(address), New { context, ..new(16) }, send));
     }
-    told.with(|ledger, tell| ledger.create(1, new(MIB), tell));
-    told.with(|ledger, tell| ledger.end_context(7, tell));
+    told.with(|ledger, send| ledger.create(1, new(MIB), send));
+    told.with(|ledger, send| ledger.end_context(7, send));
     assert_eq!(told.places(), [(0, MIB), (0x2000, 16)], "memory without addresses belongs to no context");
 }
 
@@ -92,35 +92,35 @@ fn pages_count_once_in_whatever_order_they_are_mapped_and_given_back() {
     // Create, map, release, unmap, as allocators with expandable segments do; and create, map, unmap, release.
     for release_first in [true, false] {
         let mut told = Recorded::new();
-        told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
+        told.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
         assert_eq!(told.places(), [(0, 2 * MIB)]);
-        told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
+        told.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
         assert_eq!(told.places(), [(0x20_0000, 2 * MIB)]);
         if release_first {
-            told.with(|ledger, tell| ledger.release(1, tell));
+            told.with(|ledger, send| ledger.release(1, send));
             assert_eq!(told.places(), [(0x20_0000, 2 * MIB)], "the mapping holds it");
         }
-        told.with(|ledger, tell| ledger.unmap(0x20_0000, 2 * MIB, tell));
+        told.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
         if !release_first {
             assert_eq!(told.places(), [(0, 2 * MIB)], "the handle holds it");
-            told.with(|ledger, tell| ledger.release(1, tell));
+            told.with(|ledger, send| ledger.release(1, send));
         }
         assert_eq!(told.places(), []);
-        assert!(told.with(|ledger, tell| ledger.release(1, tell)).is_none(), "it is not known any more");
+        assert!(told.with(|ledger, send| ledger.release(1, send)).is_none(), "it is not known any more");
     }
 }
 
 #[test]
 fn pages_mapped_twice_count_once_and_stand_where_they_are_still_mapped() {
     let mut told = Recorded::new();
-    told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
-    told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
-    told.with(|ledger, tell| ledger.map(0x80_0000, 2 * MIB, 1, tell));
+    told.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
+    told.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
+    told.with(|ledger, send| ledger.map(0x80_0000, 2 * MIB, 1, send));
     assert_eq!(told.places(), [(0x20_0000, 2 * MIB)]);
-    told.with(|ledger, tell| ledger.unmap(0x20_0000, 2 * MIB, tell));
+    told.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
     assert_eq!(told.places(), [(0x80_0000, 2 * MIB)]);
-    told.with(|ledger, tell| ledger.release(1, tell));
-    told.with(|ledger, tell| ledger.unmap(0x80_0000, 2 * MIB, tell));
+    told.with(|ledger, send| ledger.release(1, send));
+    told.with(|ledger, send| ledger.unmap(0x80_0000, 2 * MIB, send));
     assert_eq!(told.places(), []);
 }
 
@@ -128,37 +128,37 @@ fn pages_mapped_twice_count_once_and_stand_where_they_are_still_mapped() {
 fn one_call_takes_several_mappings_away_and_a_part_stands_nowhere() {
     let mut told = Recorded::new();
     for (handle, address) in [(1, 0x20_0000), (2, 0x40_0000), (3, 0x60_0000)] {
-        told.with(|ledger, tell| ledger.create(handle, new(2 * MIB), tell));
-        told.with(|ledger, tell| ledger.map(address, 2 * MIB, handle, tell));
-        told.with(|ledger, tell| ledger.release(handle, tell));
+        told.with(|ledger, send| ledger.create(handle, new(2 * MIB), send));
+        told.with(|ledger, send| ledger.map(address, 2 * MIB, handle, send));
+        told.with(|ledger, send| ledger.release(handle, send));
     }
-    told.with(|ledger, tell| ledger.create(4, new(4 * MIB), tell));
-    told.with(|ledger, tell| ledger.map(0x100_0000, 2 * MIB, 4, tell));
-    told.with(|ledger, tell| ledger.unmap(0x20_0000, 4 * MIB, tell));
+    told.with(|ledger, send| ledger.create(4, new(4 * MIB), send));
+    told.with(|ledger, send| ledger.map(0x100_0000, 2 * MIB, 4, send));
+    told.with(|ledger, send| ledger.unmap(0x20_0000, 4 * MIB, send));
     assert_eq!(told.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
-    told.with(|ledger, tell| ledger.unmap(0x100_0000, 2 * MIB, tell));
+    told.with(|ledger, send| ledger.unmap(0x100_0000, 2 * MIB, send));
     assert_eq!(told.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
 }
 
 #[test]
 fn a_handle_that_was_given_again_must_be_given_back_again() {
     let mut told = Recorded::new();
-    told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
-    told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
-    told.with(|ledger, tell| ledger.release(1, tell));
+    told.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
+    told.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
+    told.with(|ledger, send| ledger.release(1, send));
     // The first handle is reused while its memory is mapped.
-    told.with(|ledger, tell| ledger.create(1, new(4 * MIB), tell));
+    told.with(|ledger, send| ledger.create(1, new(4 * MIB), send));
     told.with(|ledger, _| ledger.retain(0x20_0000 + MIB, 5));
     told.with(|ledger, _| ledger.retain(0x60_0000, 6));
-    told.with(|ledger, tell| ledger.unmap(0x20_0000, 2 * MIB, tell));
+    told.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
     assert_eq!(told.places(), [(0, 2 * MIB), (0, 4 * MIB)]);
-    told.with(|ledger, tell| ledger.release(5, tell));
+    told.with(|ledger, send| ledger.release(5, send));
     assert_eq!(told.places(), [(0, 4 * MIB)]);
-    assert!(told.with(|ledger, tell| ledger.release(6, tell)).is_none(), "nothing was behind that address");
-    let released = told.with(|ledger, tell| ledger.release(1, tell)).expect("it is known");
+    assert!(told.with(|ledger, send| ledger.release(6, send)).is_none(), "nothing was behind that address");
+    let released = told.with(|ledger, send| ledger.release(1, send)).expect("it is known");
     assert_eq!(told.places(), []);
-    told.with(|ledger, tell| ledger.undo_release(released, tell));
+    told.with(|ledger, send| ledger.undo_release(released, send));
     assert_eq!(told.places(), [(0, 4 * MIB)]);
-    assert!(told.with(|ledger, tell| ledger.release(1, tell)).is_some(), "it can be given back again");
+    assert!(told.with(|ledger, send| ledger.release(1, send)).is_some(), "it can be given back again");
     assert_eq!(told.places(), []);
 }

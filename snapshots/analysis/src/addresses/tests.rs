@@ -191,7 +191,7 @@ fn random_trace(seed: u64) -> Trace {
 }
 
 #[test]
-fn every_byte_of_random_recordings_is_told_as_it_was() {
+fn every_byte_of_random_recordings_is_reported_as_it_was() {
     for seed in 0..12 {
         let asked = Asked::new(random_trace(seed));
         for moment in 0..=asked.trace.events.len() {
@@ -307,7 +307,7 @@ fn recordings_without_segments_have_maps_of_strays_and_lanes_of_blocks() {
 }
 
 #[test]
-fn the_largest_request_that_fits_is_told_by_pool_and_stream() {
+fn the_largest_request_that_fits_is_reported_by_pool_and_stream() {
     const MIB: u64 = 1 << 20;
     let text = "segment_alloc 0x0 2097152 small\nalloc a 1024 small\nsegment_alloc 0x10000000 20971520\nalloc b 10485760\n\
                 segment_alloc 0x20000000 4194304 stream=7\nsegment_alloc 0x30000000 900000 stream=8";
@@ -374,7 +374,7 @@ fn crowded(freed: &str, oom: &str) -> Asked {
 }
 
 #[test]
-fn free_bytes_in_too_short_pieces_are_told_as_fragmentation_with_the_cheapest_way_out() {
+fn free_bytes_in_too_short_pieces_are_reported_as_fragmentation_with_the_cheapest_way_out() {
     let asked = crowded("adg", "oom 20971520 free=6291456 #matmul @net.fc");
     let failed = asked.failed();
     assert_eq!(
@@ -390,7 +390,7 @@ fn free_bytes_in_too_short_pieces_are_told_as_fragmentation_with_the_cheapest_wa
 }
 
 #[test]
-fn a_request_beyond_all_free_bytes_is_told_as_capacity() {
+fn a_request_beyond_all_free_bytes_is_reported_as_capacity() {
     let asked = crowded("a", "oom 20971520 free=4194304");
     assert_eq!(asked.failed().suspected, Verdict::Capacity);
     let asked = crowded("ab", "oom 104857600 free=4194304");
@@ -400,14 +400,14 @@ fn a_request_beyond_all_free_bytes_is_told_as_capacity() {
 }
 
 #[test]
-fn a_request_that_waiting_blocks_would_make_fit_is_told_as_waiting() {
+fn a_request_that_waiting_blocks_would_make_fit_is_reported_as_waiting() {
     let asked = crowded("a", "free_requested b\nfree_requested c\noom 20971520 free=0");
     let failed = asked.failed();
     assert_eq!((failed.suspected, failed.waiting, failed.eviction_window), (Verdict::Waiting, 16 * MIB, None));
 }
 
 #[test]
-fn room_that_another_stream_or_pool_holds_is_told_as_elsewhere() {
+fn room_that_another_stream_or_pool_holds_is_reported_as_elsewhere() {
     let before = "segment_alloc 0x10000000 33554432 stream=7\n";
     let asked = crowded("a", "oom 20971520 free=0");
     assert_eq!(asked.failed().suspected, Verdict::Capacity);
@@ -418,7 +418,7 @@ fn room_that_another_stream_or_pool_holds_is_told_as_elsewhere() {
 }
 
 #[test]
-fn room_that_was_there_after_all_and_limits_are_told_apart() {
+fn room_that_was_there_after_all_and_limits_are_distinguished() {
     let now = crowded("abc", "oom 20971520 free=0");
     let small =
         format!("segment_alloc 0x10000000 2097152 small\n{}", highwater_snapshots::text::text_from_trace(&now.trace));

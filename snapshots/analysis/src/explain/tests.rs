@@ -233,7 +233,7 @@ const USED: &str = "
 ";
 
 #[test]
-fn what_is_held_but_not_used_again_is_told_with_the_peak_without_it() {
+fn what_is_held_but_not_used_again_is_reported_with_the_peak_without_it() {
     let (trace, explanation) = explain(USED, &[GroupKey::Category], "");
     assert_eq!((explanation.peak.bytes, explanation.peak.phase), (2980, Phase::Backward));
     let idle = explanation.idle.expect("the recording says when blocks are used");
@@ -370,7 +370,7 @@ fn checkpointing_repeats_a_share_of_all_operations_only_where_all_are_recorded()
 }
 
 #[test]
-fn activations_that_no_backward_uses_are_told_to_be_avoidable() {
+fn activations_that_no_backward_uses_are_reported_to_be_avoidable() {
     let forward = "phase forward\nalloc a 600 activation < attention < main\nalloc b 250 activation < mlp < main\n";
     let told = |text: &str| {
         let (_, explanation) = explain(text, &[GroupKey::Category], "");
@@ -383,7 +383,7 @@ fn activations_that_no_backward_uses_are_told_to_be_avoidable() {
 }
 
 #[test]
-fn what_an_exception_frees_is_not_told_to_be_unused() {
+fn what_an_exception_frees_is_not_reported_as_unused() {
     let step = "alloc w 1000 parameter\nused w\nstep 0\nphase forward\nalloc a 400 activation\nused a\nused w\n\
                 alloc b 600 activation\nused b\n";
     let idle = |text: &str| explain(text, &[GroupKey::Category], "").1.idle.expect("it says").bytes();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_not_there_are_told_with_those_that_are() {
+    fn steps_that_are_not_there_are_reported_with_those_that_are() {
         let why = |from, to| of(&text(&["forward"; 3]), StepRange { from, to }).unwrap_err();
         let missing = why(Some(3), None);
         assert!(missing.step == Some(Bound::From(3)) && missing.why.contains("the recording has steps 10 to 12"));

@@ -316,7 +316,7 @@ mod tests {
     use crate::frames::is_python;
 
     #[test]
-    fn frames_of_pytorch_and_of_programs_are_told_apart() {
+    fn frames_of_pytorch_and_of_programs_are_distinguished() {
         let site = "/usr/lib/python3/site-packages/";
         let cases = [
             ("_multi_tensor_adam", "torch/optim/adam.py", FrameSense::Optimizer),

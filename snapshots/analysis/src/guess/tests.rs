@@ -168,7 +168,7 @@ fn guessing_twice_and_on_a_copy_gives_the_same() {
 }
 
 #[test]
-fn stacks_of_frees_tell_zero_grad_from_the_optimizer_without_the_lives_of_blocks() {
+fn stacks_of_frees_distinguish_zero_grad_from_the_optimizer_without_the_lives_of_blocks() {
     let lines = "alloc w 100 < S\nalloc h 5 < F\nalloc g 100\nalloc d 9 < A\nfree d < A\nfree g < Z\nfree h < M\n";
     let mut trace = training(lines);
     guess(&mut trace, &Rules::default());
@@ -187,7 +187,7 @@ fn without_an_optimizer_no_step_is_guessed() {
 }
 
 #[test]
-fn a_recording_that_stops_within_backward_tells_gradients_by_the_sizes_of_parameters() {
+fn a_recording_that_stops_within_backward_shows_gradients_by_the_sizes_of_parameters() {
     let lines = "alloc w 100 < S\nalloc h 50 < F\nalloc dh 50\nalloc dw 100\nalloc late 77\n";
     assert_eq!(categories(lines), ["parameter", "activation", "unknown", "gradient", "unknown"]);
 }

@@ -104,7 +104,7 @@ fn every_sum_adds_up_to_all_blocks_for_every_total_and_filter() {
 }
 
 #[test]
-fn steps_tell_what_they_did_and_what_they_keep() {
+fn steps_show_what_they_did_and_what_they_keep() {
     let (trace, statistics) = told(LEAKING, Metric::Requested, "");
     let steps = &statistics.steps;
     assert_eq!(steps.iter().map(|row| row.step).collect::<Vec<_>>(), [None, Some(0), Some(1), Some(2), Some(3)]);
@@ -204,7 +204,7 @@ fn the_allocator_is_counted_whatever_the_filter() {
 }
 
 #[test]
-fn every_fact_that_limits_trust_is_told_with_what_it_means() {
+fn every_fact_that_limits_trust_is_reported_with_what_it_means() {
     let mut trace = Trace::default();
     trace.trust = Trust {
         events_lost: 1,

@@ -138,7 +138,7 @@ fn recordings_that_do_not_overlap_are_joined_with_a_warning_that_an_offset_answe
 }
 
 #[test]
-fn a_recording_without_a_time_of_day_is_laid_at_the_beginning_and_said_to_be() {
+fn a_recording_without_a_time_of_day_is_laid_at_the_beginning_and_stated_to_be() {
     let (first, second) = (recording(ALLOCATOR, 1_000_000, "a"), recording(DRIVER, 0, "b"));
     let joined = joined(&[("b", &second, 0), ("a", &first, 0)]);
     assert!(joined.warnings[0].starts_with("b has no start time"), "{:?}", joined.warnings);

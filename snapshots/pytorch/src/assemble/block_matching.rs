@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_freed_twice_is_counted_and_told() {
+    fn a_block_freed_twice_is_counted_and_reported() {
         let mut sample = Sample::of(&[
             ("alloc", 0x1000, 100),
             ("free_requested", 0x1000, 100),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_leads_elsewhere_than_the_snapshot_is_told() {
+    fn a_trace_that_leads_elsewhere_than_the_snapshot_is_reported() {
         let mut sample = Sample::of(&[
             ("alloc", 0x1000, 100),
             ("alloc", 0x1200, 100),

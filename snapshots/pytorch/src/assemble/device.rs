@@ -57,8 +57,8 @@ impl Device {
         let start = Start::of(&trace, segments, source.rules, pool_id);
         let mut device =
             Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new(), note: None };
-        device.tell_differences(source.has_segments);
-        device.tell_sums(segments, source.blocks);
+        device.report_differences(source.has_segments);
+        device.report_sums(segments, source.blocks);
         device
     }
 
@@ -165,7 +165,7 @@ impl Device {
     }
 
     /// Reports totals of the file that are not the sums of its blocks, and blocks that contradict their segments.
-    fn tell_sums(&mut self, segments: &[&RawSegment], blocks: &[RawBlock]) {
+    fn report_sums(&mut self, segments: &[&RawSegment], blocks: &[RawBlock]) {
         let size_if = |block: &RawBlock, counts: bool| if counts { block.size } else { 0 };
         let names = ["total_size", "allocated_size", "active_size", "requested_size"];
         let mut sums = names.map(|name| (name, StatedSum::default()));
@@ -214,7 +214,7 @@ impl Device {
         }
     }
 
-    fn tell_differences(&mut self, has_segments: bool) {
+    fn report_differences(&mut self, has_segments: bool) {
         match self.lives.skipped {
             Skipped::Neither => {}
             Skipped::Completions => {

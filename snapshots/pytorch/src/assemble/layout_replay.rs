@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_block_that_was_there_before_the_neighbours_tell_the_size() {
+    fn of_a_block_that_was_there_before_the_neighbours_show_the_size() {
         // Before a block that stays, at the end of a segment, and before free memory that is used later.
         let (one, two, three) = (BASE, BASE + 20 * MIB, BASE + 40 * MIB);
         let request = 4 * MIB;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_the_last_state_win_and_differences_are_told() {
+    fn sizes_of_the_last_state_win_and_differences_are_reported() {
         let mut sample = Sample::of(&[("segment_alloc", BASE, 2 * MIB), ("alloc", BASE, 100)]);
         sample.segment(BASE, &[(4096, 100, Allocated), (2 * MIB - 4096, 0, Inactive)]);
         let trace = sample.assemble();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_where_no_free_memory_begins_is_rounded_and_told() {
+    fn a_block_where_no_free_memory_begins_is_rounded_and_reported() {
         let mut sample = Sample::of(&[
             ("segment_alloc", BASE, 2 * MIB),
             ("alloc", BASE + 0x1000, 100),

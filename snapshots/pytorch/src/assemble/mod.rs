@@ -87,7 +87,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     for problem in problems {
         builder.add_problem(problem);
     }
-    parts.tell_refused(&mut builder);
+    parts.report_refused(&mut builder);
 
     let tables = builder.tables();
     tables.strings = strings;
@@ -179,7 +179,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     let of_devices: Vec<&[RawEvent]> = devices.iter().map(|device| device.trace.as_slice()).collect();
     let write = |writer: &mut Writer<'_>| {
         merge(&of_devices, |next, event| {
-            writer.tell(&devices[next.trace], next.position, event, next.time_us);
+            writer.write(&devices[next.trace], next.position, event, next.time_us);
         })
     };
     let backwards = match layout {
@@ -251,7 +251,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn tell_refused(&self, builder: &mut TraceBuilder) {
+    fn report_refused(&self, builder: &mut TraceBuilder) {
         let (events, segments) = (self.refused_events, self.refused_segments);
         if events + segments > 0 {
             builder.trust().events_lost += events;

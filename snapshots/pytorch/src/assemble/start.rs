@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_cannot_be_reconciled_are_told() {
+    fn bytes_that_cannot_be_reconciled_are_reported() {
         let mut sample =
             Sample::of(&[("segment_alloc", 0x1000_0000, 2 * MIB), ("segment_alloc", 0x1000_0000, 2 * MIB)]);
         sample.segment(0x1000_0000, &[(2 * MIB, 0, Inactive)]);

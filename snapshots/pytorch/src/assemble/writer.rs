@@ -111,7 +111,7 @@ impl Writer<'_> {
     }
 
     /// Writes the event at `position` of a device's trace.
-    pub(super) fn tell(&mut self, device: &Device, position: usize, event: &RawEvent, time_us: u64) {
+    pub(super) fn write(&mut self, device: &Device, position: usize, event: &RawEvent, time_us: u64) {
         let mut extras = if event.extras == 0 { Extras::default() } else { self.source.extras(event) };
         let id = EventId::from_index(self.builder.event_count());
         let tag = self.tag(&extras, self.time_ns(time_us));
@@ -165,7 +165,7 @@ impl Writer<'_> {
         if let Some((name, is_start)) = self.user_defined(event, stack) {
             self.marks.push(Mark { name, is_start, device: i64::from(device.id.0), time_ns, event: id });
         }
-        self.tell_beside(event, &extras, id, what);
+        self.write_extras(event, &extras, id, what);
     }
 
     /// Takes the annotations whose names are tags out of `marks`.
@@ -215,7 +215,7 @@ impl Writer<'_> {
     }
 
     /// Writes the attributes of an event that have no column.
-    fn tell_beside(&mut self, event: &RawEvent, extras: &Extras, id: EventId, what: What) {
+    fn write_extras(&mut self, event: &RawEvent, extras: &Extras, id: EventId, what: What) {
         let owner = Owner::Event(id);
         let is_mark = matches!(what, What::Mark(_));
         let is_renamed = matches!(what, What::FreeCompleted(_)) && event.action != Action::FreeCompleted;

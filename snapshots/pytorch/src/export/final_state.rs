@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_outside_all_segments_get_segments_that_are_told_as_made_up() {
+    fn blocks_outside_all_segments_get_segments_that_are_reported_as_made_up() {
         let (segments, holdings) = described("segment_alloc 0x64 100\nalloc a 50\nalloc b 100\nalloc c 100\nfree c");
         assert_eq!(segments, ["made up 0..100 0..2", "segment 100..200 2..2", "made up 200..250 2..2"]);
         assert_eq!((holdings.made_up, holdings.made_up_bytes, holdings.cut), (2, 150, 1));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_said_is_kept_and_what_was_guessed_is_not() {
+    fn what_the_program_stated_is_kept_and_what_was_guessed_is_not() {
         let mut trace = trace_from_text("alloc a 1\nmark load\nmark ProfilerStep#0\nstep 0\nalloc b 1").unwrap();
         let annotation = |name, start_ns, end_ns, is_guessed| {
             let (first, end, device) = (EventId(0), EventId(1), DeviceId(0));

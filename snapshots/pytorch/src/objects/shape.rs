@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_by_their_texts_and_tell_the_dict() {
+    fn keys_are_found_by_their_texts_and_show_the_dict() {
         let mut intake = Intake::default();
         let before = intake.text("elsewhere");
         let keys = Keys::new(&mut intake);

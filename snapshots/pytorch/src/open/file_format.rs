@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_by_their_first_bytes() {
+    fn formats_are_detected_by_the_first_bytes() {
         let cases: [(&[u8], Start); 18] = [
             (b"\x89HWS\r\n\x1a\n\x01\0", Start::Kind(FileKind::Snap)),
             (b"\x80\x02}", Start::Kind(FileKind::Pickle)),

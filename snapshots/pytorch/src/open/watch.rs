@@ -26,7 +26,7 @@ struct State<'a> {
 const BYTES_BETWEEN: u64 = 1 << 20;
 
 impl State<'_> {
-    fn tell(&mut self) -> ControlFlow<()> {
+    fn notify(&mut self) -> ControlFlow<()> {
         if !self.is_stopped {
             self.told = self.now.bytes_read;
             self.is_stopped = (self.listener)(self.now).is_break();
@@ -48,14 +48,14 @@ impl<'a> Watch<'a> {
     pub(super) fn pass_events(&self, progress: Progress) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         (state.now.events, state.now.levels) = (progress.events, progress.levels);
-        state.tell()
+        state.notify()
     }
 
     /// Passes on a reader's progress as a whole.
     pub(super) fn pass(&self, progress: Progress) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         state.now = progress;
-        state.tell()
+        state.notify()
     }
 
     /// Returns the number of bytes of the file read so far.
@@ -72,7 +72,7 @@ impl<'a> Watch<'a> {
         let mut state = self.state.borrow_mut();
         state.now.bytes_read = state.now.bytes_read.saturating_add(bytes);
         let is_due = state.is_stopped || state.now.bytes_read - state.told >= BYTES_BETWEEN;
-        if is_due && state.tell().is_break() { Err(std::io::Error::other(Error::Cancelled)) } else { Ok(()) }
+        if is_due && state.notify().is_break() { Err(std::io::Error::other(Error::Cancelled)) } else { Ok(()) }
     }
 }
 

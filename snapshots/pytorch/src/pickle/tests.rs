@@ -86,7 +86,7 @@ fn an_event_becomes_a_row_with_what_it_says() {
 }
 
 #[test]
-fn addresses_in_the_upper_half_and_numbers_that_fit_nowhere_are_told_apart() {
+fn addresses_in_the_upper_half_and_numbers_that_fit_nowhere_are_distinguished() {
     let high = |p: Pickle| {
         p.dict(&[
             ("action", &|p| p.text("alloc")),
@@ -239,7 +239,7 @@ fn unknown_keys_and_actions_are_counted_and_the_rest_is_read() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_said_to_be_none() {
+fn what_is_no_snapshot_is_stated_to_be_none() {
     let error = read(&Pickle::new().dict(&[("lr", &|p| p.int(1))]).op(opcode::STOP).0).unwrap_err().to_string();
     assert!(error.contains("a pickled dict with the keys 'lr'"), "{error}");
     let error = read(&[opcode::PROTO, 6]).unwrap_err().to_string();

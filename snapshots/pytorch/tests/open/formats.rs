@@ -192,7 +192,7 @@ impl Read for Failing<'_> {
 }
 
 #[test]
-fn a_source_that_fails_is_told_as_it_is_and_never_taken_for_an_end() {
+fn a_source_that_fails_is_reported_as_it_is_and_never_taken_for_an_end() {
     for (name, bytes) in files() {
         for length in [0, 1, 5, 100, bytes.len() / 2] {
             let error = open_stream(Failing(&bytes[..length]), &mut go).unwrap_err();
@@ -226,7 +226,7 @@ fn gzip_data_that_is_cut_says_so() {
 }
 
 #[test]
-fn gzip_data_whose_checksum_does_not_fit_is_told() {
+fn gzip_data_whose_checksum_does_not_fit_is_reported() {
     for (name, mut bytes) in files().into_iter().filter(|(name, _)| name.ends_with("gzip")) {
         let end = bytes.len();
         bytes[end - 8] ^= 1;

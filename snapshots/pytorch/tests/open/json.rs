@@ -192,7 +192,7 @@ fn something_else_where_a_list_or_dict_must_be_is_damage_with_its_place() {
 }
 
 #[test]
-fn json_of_something_else_is_told_by_its_keys() {
+fn json_of_something_else_is_recognized_by_its_keys() {
     let error = read(r#"{"schemaVersion": 1, "traceEvents": [{"ph": "X"}]}"#).unwrap_err();
     assert!(error.contains("a JSON dict with the keys 'schemaVersion', 'traceEvents'"), "{error}");
     assert!(

@@ -47,7 +47,7 @@ fn the_list_may_be_handed_over_at_once_and_the_text_may_be_broken_or_escaped() {
 }
 
 #[test]
-fn the_first_snapshot_of_a_page_is_read_and_the_others_are_told() {
+fn the_first_snapshot_of_a_page_is_read_and_the_others_are_reported() {
     let (bytes, text) = (pickle(&snapshot(), 4), snapshot().to_string());
     let trace = open(&page(&[("notes.txt", b"Dear all"), ("a", text.as_bytes()), ("b", &bytes), ("c", b"")])).unwrap();
     assert!(!trace.events.is_empty());

@@ -151,7 +151,7 @@ fn threads_of_a_block_wait_for_one_another() {
 }
 
 #[test]
-fn lanes_tell_one_another_what_cuda_says_they_do() {
+fn lanes_exchange_what_cuda_says_they_do() {
     let mut trial = Trial::new(MEETINGS);
     for seed in [0, 3] {
         trial.seed = seed;

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_far_from_the_median_stands_out_and_is_told_in_words() {
+    fn a_peak_far_from_the_median_stands_out_and_is_reported_in_words() {
         let found = of(&[2000, 2000, 2812, 2000, 1500, 2010, 1990, 2000]);
         assert_eq!(found[2].words("ranks").as_deref(), Some("812 MiB above the median of 8 ranks"));
         assert_eq!(found[4].words("ranks").as_deref(), Some("500 MiB below the median of 8 ranks"));

@@ -15,7 +15,7 @@ use std::convert::Infallible;
 use highwater_allocator::AccountingDriver;
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    DeviceModel, BlockOverride, FailedReplayRequest, Plan, Share, Target, TieBreak, recorded_config, replay,
+    BlockOverride, DeviceModel, FailedReplayRequest, Plan, Share, Target, TieBreak, recorded_config, replay,
 };
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::{Doubt, LastUses, LiveIndex, Metric, Source};

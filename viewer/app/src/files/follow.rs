@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_is_brought_as_it_grows_and_its_end_is_told() {
+    fn a_file_that_grows_is_brought_as_it_grows_and_its_end_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.snap");
         let mut slowly = Slowly::start(&path, TEXT);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_written_anew_replaced_or_deleted_is_told_as_such() {
+    fn a_file_that_is_cut_written_anew_replaced_or_deleted_is_reported_as_such() {
         let cut = told_after(|path| File::options().write(true).open(path).unwrap().set_len(20).unwrap());
         assert!(cut.contains("the file was truncated to 20 of"), "{cut}");
         let anew = told_after(|path| {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_view_leaves_the_recording_or_becomes_too_narrow_to_tell_anything() {
+    fn no_view_leaves_the_recording_or_becomes_too_narrow_to_show_anything() {
         let recording = recording();
         let mut selection = Selection::new(&recording);
         let whole = selection.view().clone();

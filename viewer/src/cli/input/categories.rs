@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_a_rules_file_is_told_with_its_file_and_line() {
+    fn a_mistake_in_a_rules_file_is_reported_with_its_file_and_line() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rules.txt");
         std::fs::write(&file, "\nweights if size>1\n").unwrap();

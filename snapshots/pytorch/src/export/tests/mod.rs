@@ -148,7 +148,7 @@ fn what_pytorch_does_not_record_stays_out_of_the_history_that_its_viewer_shows()
 }
 
 #[test]
-fn the_final_state_is_told_segment_by_segment_without_gaps() {
+fn the_final_state_is_reported_segment_by_segment_without_gaps() {
     let (value, _) = as_json(&step());
     let blocks = |segment: usize| -> Vec<String> {
         let text = |block: &Value| {
@@ -412,7 +412,7 @@ fn facts_that_a_snapshot_brought_along_are_given_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn what_does_not_fit_is_reported() {
     let text = "alloc a 100\nalloc a 50\nfree a\nfree_requested gone\nalloc b 10";
     let (value, exported) = as_json(&trace_from_text(text).unwrap());
     let actions: Vec<&str> =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{DeviceModel, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
+use highwater_allocator::replay::{BlockOverride, DeviceModel, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_analysis::Source;
 use highwater_analysis::recompute::{Addition, Effect, Recomputed, apply, with_additions};
 use highwater_snapshots::alloc_rules::AddressOrder;

@@ -1,7 +1,7 @@
 //! Replays up to a failed request, each with one remedy, to decide why it failed.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{DeviceModel, Before, BlockOverride, Plan, Replay, Target, recorded_config, replay};
+use highwater_allocator::replay::{Before, BlockOverride, DeviceModel, Plan, Replay, Target, recorded_config, replay};
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::live_groups::LiveGroups;
 use highwater_analysis::{Metric, Series, Source};

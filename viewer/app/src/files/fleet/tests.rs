@@ -77,7 +77,7 @@ fn a_recorded_rank_goes_before_that_of_a_file_name() {
 }
 
 #[test]
-fn what_is_no_recording_is_counted_and_what_is_damaged_is_told() {
+fn what_is_no_recording_is_counted_and_what_is_damaged_is_reported() {
     let whole = recording(Some(0), None, 100);
     let fleet = fleet_of(&[
         ("a.snap", whole.clone()),

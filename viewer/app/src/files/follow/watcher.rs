@@ -58,7 +58,7 @@ impl Watcher<'_> {
         let mut start = Vec::new();
         if self.run.is_none() {
             let Some(run) = self.watch_whole(&mut file, &mut start)? else { return Ok(()) };
-            self.tell(Followed::Long(Arc::clone(&run)))?;
+            self.notify(Followed::Long(Arc::clone(&run)))?;
             self.run = Some(run);
         }
         match self.run.clone() {
@@ -91,12 +91,12 @@ impl Watcher<'_> {
             let is_finished = follower.is_whole()
                 || follower.is_finished() && finished_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
             if is_finished {
-                self.tell(Followed::Finished(Box::new(recording(self.path, &follower))))?;
+                self.notify(Followed::Finished(Box::new(recording(self.path, &follower))))?;
                 return Ok(None);
             }
             if follower.events() > self.known {
                 self.known = follower.events();
-                self.tell(Followed::Grown(Box::new(recording(self.path, &follower))))?;
+                self.notify(Followed::Grown(Box::new(recording(self.path, &follower))))?;
             }
             self.rest(LOOK.max(begun.elapsed() * REST))?;
         }
@@ -124,14 +124,14 @@ impl Watcher<'_> {
                 finished_since = is_finished.then(Instant::now);
                 run.extend(windows).map_err(|why| self.lost(&why.to_string()))?;
                 if is_whole {
-                    return self.tell(Followed::Completed);
+                    return self.notify(Followed::Completed);
                 }
                 if run.events() > before {
-                    self.tell(Followed::Lengthened)?;
+                    self.notify(Followed::Lengthened)?;
                 }
             }
             if finished_since.is_some_and(|since| since.elapsed() >= PATIENCE) {
-                return self.tell(Followed::Completed);
+                return self.notify(Followed::Completed);
             }
             self.rest(LOOK_AT_LONG.max(begun.elapsed() * REST))?;
         }
@@ -204,7 +204,7 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    fn tell(&self, news: Followed) -> Result<(), Stop> {
+    fn notify(&self, news: Followed) -> Result<(), Stop> {
         self.outbox.send(news).map_err(|_| Stop::Unwanted)?;
         (self.wake)();
         Ok(())

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn several_keys_make_one_condition_and_what_cannot_be_said_makes_none() {
+    fn several_keys_make_one_condition_and_what_cannot_be_stated_makes_none() {
         let of = |keys: &[GroupKey], values: &[&str]| {
             condition_of(keys, &values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>())
         };

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_edges_it_goes_on_as_it_is_told() {
+    fn beyond_the_edges_it_continues_as_requested() {
         let across = |options: TextureOptions| {
             let texture = texture(options);
             [-1.5, -0.5, 0.5, 1.5, 2.5, 3.5].map(|x| grey(&texture, [x, 0.5], TextureFilter::Nearest))

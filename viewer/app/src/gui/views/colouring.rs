@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_leak_are_told_apart_from_others_of_their_category() {
+    fn blocks_that_leak_are_distinguished_from_others_of_their_category() {
         let step =
             |n: u32| format!("step {n}\nalloc kept{n} 10 < cache < main\nalloc t{n} 50 < forward < main\nfree t{n}\n");
         let text: String = (0..5).map(step).collect();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_keeps_its_end_where_that_tells_most() {
+    fn other_text_keeps_its_end_where_that_shows_most() {
         let path = "encoder.layers.3.mlp.fc1";
         let found = left(path, true, &[1000.0, 80.0, 1.0]);
         assert_eq!(found[0].as_deref(), Some(path));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_there_tell_their_size_and_age_and_others_that_they_are_gone() {
+    fn files_that_are_there_show_their_size_and_age_and_others_that_they_are_gone() {
         let folder = tempfile::tempdir().unwrap();
         let (there, gone) = (folder.path().join("a.snap"), folder.path().join("b.snap"));
         std::fs::write(&there, [0; 2048]).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_told_in_the_largest_unit_that_fits() {
+    fn ages_are_reported_in_the_largest_unit_that_fits() {
         let now = SystemTime::now();
         let ages = [0, 59, 60, 3600, 90_000, 200_000, 6_000_000, 70_000_000].map(Duration::from_secs);
         let told = ages.map(|age_of| age(now - age_of, now));

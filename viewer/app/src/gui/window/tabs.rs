@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_names_are_told_apart_by_as_few_folders_as_suffice() {
+    fn equal_names_are_distinguished_by_as_few_folders_as_suffice() {
         let tabs = [tab("/a/x/step.snap"), tab("/b/x/step.snap"), tab("/b/y/step.snap"), tab("/c/other.snap")];
         let expected = ["a/x/step.snap", "b/x/step.snap", "y/step.snap", "other.snap"];
         assert_eq!(distinct_names(&tabs), expected.map(|name| name.replace('/', std::path::MAIN_SEPARATOR_STR)));

@@ -76,7 +76,7 @@ fn csv(harness: &Harness<'_, Play>) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_headline_tells_the_peak_and_leads_to_it() {
+fn the_headline_shows_the_peak_and_leads_to_it() {
     let mut harness = harness(STEP);
     harness.get_by_label("Peak 7.82 KiB");
     harness.get_by_label("requested, step 0, optimizer, event 18");
@@ -202,7 +202,7 @@ fn removals_go_down_one_after_another_and_lead_to_the_peaks_that_are_left() {
 }
 
 #[test]
-fn a_group_tells_what_would_be_left_without_it_and_a_click_on_where_goes_there() {
+fn a_group_shows_what_would_be_left_without_it_and_a_click_on_where_goes_there() {
     let mut harness = harness(STEP);
     let told = rows(&harness);
     let gradients = "gradient · backward · 1.95 KiB · 25% · 2 · 5.87 KiB · 1.95 KiB · step 0, optimizer, event 18";
@@ -254,7 +254,7 @@ fn other_keys_make_other_groups_and_numbers_are_sorted_as_numbers() {
 }
 
 #[test]
-fn conditions_narrow_the_groups_and_tell_the_peak_without_all_their_blocks() {
+fn conditions_narrow_the_groups_and_show_the_peak_without_all_their_blocks() {
     let mut harness = harness(STEP);
     harness.state_mut().narrow("category=optimizer_state,temporary scope=blocks.0");
     settle(&mut harness);
@@ -306,7 +306,7 @@ fn what_is_asked_while_another_question_is_open_gets_the_only_answer() {
 }
 
 #[test]
-fn a_recording_that_is_let_go_of_is_not_kept_and_nothing_is_said_of_it() {
+fn a_recording_that_is_let_go_of_is_not_kept_and_nothing_is_stated_of_it() {
     let mut harness = harness(STEP);
     let former = Arc::downgrade(&harness.state().recording);
     let next = ViewHarness::new("alloc a 1", ());

@@ -204,7 +204,7 @@ fn the_treemap_goes_in_and_out_by_click_and_by_keys() {
 }
 
 #[test]
-fn the_flame_graph_tells_whose_lines_are_whose_and_zooms() {
+fn the_flame_graph_shows_whose_lines_are_whose_and_zooms() {
     let mut harness = Bench::new(NET).by(MomentLook::Flame, GroupKey::Stack, None).shown();
     harness.get_by_label_contains("all: 15.6");
     harness.get_by_label("main: 9.77 KiB");
@@ -327,7 +327,7 @@ fn tiles_and_bars_that_are_too_small_are_merged_with_exact_sums() {
 }
 
 #[test]
-fn stacks_with_one_innermost_line_are_told_apart_by_the_first_caller_that_differs() {
+fn stacks_with_one_innermost_line_are_distinguished_by_the_first_caller_that_differs() {
     let text = "
         alloc a 1000 < alloc (t.py:1) < one (m.py:10) < main (m.py:30)
         alloc b 900 < alloc (t.py:1) < two (m.py:20) < main (m.py:30)

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_stands_out_is_told_in_words() {
+    fn a_rank_that_stands_out_is_reported_in_words() {
         let files: Vec<_> = (0..8).map(|rank| recording(rank, if rank == 5 { 1812 } else { 1000 })).collect();
         let mut ranks = Ranks::default();
         ranks.refresh(ShownCell::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);

@@ -8,7 +8,7 @@ use eframe::egui::{
     WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::addresses::lanes::raster;
-use highwater_analysis::addresses::{Content, PoolAndStream, LaneRaster, LaneWindow};
+use highwater_analysis::addresses::{Content, LaneRaster, LaneWindow, PoolAndStream};
 use highwater_analysis::bands::Across;
 use highwater_snapshots::units::format_bytes;
 

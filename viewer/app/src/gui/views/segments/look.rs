@@ -164,7 +164,7 @@ mod tests {
     use eframe::egui::Theme;
 
     #[test]
-    fn patterns_can_be_told_apart_in_black_and_white() {
+    fn patterns_can_be_distinguished_in_black_and_white() {
         let trace = Trace::default();
         for theme in [Theme::Dark, Theme::Light] {
             let paint = Paint { trace: &trace, colouring: None, shades: Shades::of(theme), scale: 1 };

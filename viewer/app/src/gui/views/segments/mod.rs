@@ -361,7 +361,8 @@ fn headline(state: &State) -> String {
     let common = || state.rooms.iter().filter(|room| room.home.private.is_none());
     let streams = common().map(|room| room.home.stream).collect::<std::collections::BTreeSet<_>>().len();
     let largest = common().max_by_key(|room| room.fits).filter(|room| room.fits > 0);
-    let of_stream = |home: &PoolAndStream| if streams > 1 { format!(" (stream {})", home.stream.0) } else { String::new() };
+    let of_stream =
+        |home: &PoolAndStream| if streams > 1 { format!(" (stream {})", home.stream.0) } else { String::new() };
     let fits = match largest {
         Some(room) => {
             format!("largest request that fits: {} from the cache{}", bytes(room.fits), of_stream(&room.home))

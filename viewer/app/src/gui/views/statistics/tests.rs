@@ -60,7 +60,7 @@ fn csv(harness: &Harness<'_, Play>) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn steps_are_told_with_their_peaks_and_what_they_keep() {
+fn steps_are_reported_with_their_peaks_and_what_they_keep() {
     let mut harness = harness(LEAKING);
     harness.get_by_label("Steps: 3 rows");
     harness.get_by_label("Steps, Peak: 3 bars, the largest at 2: 3.36 KiB (3,440 B)");
@@ -100,7 +100,7 @@ fn what_grows_with_every_step_comes_first_and_can_be_looked_for() {
 }
 
 #[test]
-fn what_is_kept_is_told_by_line_where_there_are_stacks() {
+fn what_is_kept_is_reported_by_line_where_there_are_stacks() {
     let leaking: String = (0..4).map(|step| format!("step {step}\nalloc k{step} 10/512 < grow\n")).collect();
     let mut harness = harness(&leaking);
     show(&mut harness, "Kept");
@@ -125,7 +125,7 @@ fn what_is_kept_is_told_by_line_where_there_are_stacks() {
 }
 
 #[test]
-fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_tells() {
+fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_shows() {
     for sheet in ["Sizes", "Freed when", "Kept"] {
         for metric in [Metric::Requested, Metric::Active] {
             let mut harness = harness(LEAKING);
@@ -187,7 +187,7 @@ fn conditions_narrow_what_is_counted() {
 }
 
 #[test]
-fn trust_is_told_in_words_and_settings_as_facts() {
+fn trust_is_reported_in_words_and_settings_as_facts() {
     let mut harness = harness(LEAKING);
     show(&mut harness, "Recording");
     harness.get_by_label_contains("1 free of blocks whose allocation was not recorded");

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_too_thin_to_be_told_apart_are_one_even_area() {
+    fn bands_too_thin_to_be_distinguished_are_one_even_area() {
         let text: String = (0..8).map(|block| format!("alloc b{block} 10 activation\n")).collect();
         let recording = Recording::new("thin", None, trace_from_text(&text).unwrap());
         let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Arc::default());

@@ -248,9 +248,9 @@ impl Form {
             let problem = no_uses.filter(|_| field == Field::UntilLastUse);
             ui.horizontal(|ui| act = self.field_ui(ui, field, problem.is_none()).or(act));
             if let Some(problem) = problem {
-                told_ui(ui, problem, Shades::in_ui(ui).faint);
+                message_ui(ui, problem, Shades::in_ui(ui).faint);
             } else if let Some(why) = &self.mistakes[field as usize] {
-                told_ui(ui, why, Shades::in_ui(ui).warning);
+                message_ui(ui, why, Shades::in_ui(ui).warning);
             }
         }
         ui.horizontal(|ui| {
@@ -324,7 +324,7 @@ impl Form {
 }
 
 /// Shows a sentence below a field.
-fn told_ui(ui: &mut Ui, text: &str, colour: eframe::egui::Color32) {
+fn message_ui(ui: &mut Ui, text: &str, colour: eframe::egui::Color32) {
     ui.horizontal(|ui| {
         ui.add_space(theme::FORM_LABELS + ui.spacing().item_spacing.x);
         ui.add(Label::new(RichText::new(text).size(12.0).color(colour)).wrap());

@@ -318,7 +318,7 @@ fn a_narrow_view_shows_all_of_it_one_below_the_other() {
 }
 
 #[test]
-fn another_recording_is_replayed_with_the_same_change_and_nothing_is_said_of_the_former() {
+fn another_recording_is_replayed_with_the_same_change_and_nothing_is_stated_of_the_former() {
     let mut harness = harness(STEP);
     enter(&mut harness, "Without", "category=gradient");
     let former = Arc::downgrade(&harness.state().recording);
@@ -333,7 +333,7 @@ fn another_recording_is_replayed_with_the_same_change_and_nothing_is_said_of_the
 }
 
 #[test]
-fn a_result_of_a_former_input_is_said_to_be_one() {
+fn a_result_of_a_former_input_is_stated_to_be_one() {
     let mut harness = harness(STEP);
     enter(&mut harness, "Device size", "1GiB");
     assert!(harness.query_by_label_contains("Result for ").is_none());

@@ -183,7 +183,7 @@ fn what_covers_a_row_keeps_the_pointer_and_the_wheel_from_it() {
 }
 
 #[test]
-fn a_cell_that_is_cut_off_tells_all_of_itself_and_others_what_there_is_to_tell() {
+fn a_cell_that_is_cut_off_shows_all_of_itself_and_others_what_there_is_to_show() {
     let mut harness = harness(50);
     let y = harness.get_by_label_contains("row number 4 of").rect().center().y;
     let tells = |harness: &mut Harness<'_, Many>, x: f32, text: &str| {

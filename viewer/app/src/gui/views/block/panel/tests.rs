@@ -54,7 +54,7 @@ fn fact(harness: &Harness<'_, Play>, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_block_tells_when_where_and_how_long_it_lived() {
+fn a_block_shows_when_where_and_how_long_it_lived() {
     let harness = harness(STEPS, 1);
     harness.get_by_label_contains("300 B activation of linear, ");
     let top = |label: &str| harness.get_by_label(label).rect().top();
@@ -77,7 +77,7 @@ fn a_block_tells_when_where_and_how_long_it_lived() {
 }
 
 #[test]
-fn a_block_tells_when_it_was_used_for_the_last_time() {
+fn a_block_shows_when_it_was_used_for_the_last_time() {
     let text = "alloc a 10\nalloc b 10\nused b\nused a\nalloc c 5\nfree b";
     let told = |block| fact(&harness(text, block), "Last used at").unwrap();
     assert_eq!(told(0), "event 3, 4.0 µs; live to the end");
@@ -86,7 +86,7 @@ fn a_block_tells_when_it_was_used_for_the_last_time() {
 }
 
 #[test]
-fn what_is_not_known_is_said_to_be_so() {
+fn what_is_not_known_is_stated_to_be_so() {
     assert_eq!(fact(&harness(STEPS, 1), "Last used at").unwrap(), "not recorded");
     let harness = harness(STEPS, 0);
     assert_eq!(fact(&harness, "Allocated at").unwrap(), "before the recording");

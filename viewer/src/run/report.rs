@@ -20,13 +20,13 @@ use crate::cli::output::table::{Column, Table, percent};
 const MAX_FILES: usize = 16;
 
 /// Prints what was recorded, or why nothing was. Errors here do not change the program's exit status.
-pub(super) fn tell(program: &Program, file: &Path, claims: &Path) {
+pub(super) fn report(program: &Program, file: &Path, claims: &Path) {
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);
     // If standard error is closed, nobody reads it.
     let _ = match files_of_run(file, claims).as_slice() {
-        [] => tell_of_nothing(program, page),
-        files => tell_of(program, files, page),
+        [] => report_nothing(program, page),
+        files => report_files(program, files, page),
     };
 }
 
@@ -39,7 +39,7 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn tell_of_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
+fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
     page.headline("highwater: nothing was recorded: no memory allocation by the CUDA driver was seen.")?;
     if let Some(why) = program.resists() {
         return page.line(&format!("  {why}."));
@@ -51,13 +51,13 @@ fn tell_of_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
     )
 }
 
-fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
+fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
     let mut first = None;
     for file in files.iter().take(MAX_FILES) {
         let read = Input::open(file, &CategoryChoice::default());
         match read.and_then(|input| Ok((input.ask(summarize)?, input))) {
             Ok((summaries, input)) => {
-                tell_of_one(program, file, (&input, &summaries), page)?;
+                report_file(program, file, (&input, &summaries), page)?;
                 first.get_or_insert(file);
             }
             Err(why) => page.warning(&format!("highwater: {why}"))?,
@@ -70,7 +70,7 @@ fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Res
     page.hint(&next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that allocated memory"))
 }
 
-fn tell_of_one(
+fn report_file(
     program: &Program,
     file: &Path,
     (input, summaries): (&Input, &[DeviceSummary]),
