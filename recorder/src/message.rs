@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_message_is_read_as_it_was_reported_and_none_is_longer_than_its_kind() {
+    fn every_kind_of_message_is_read_as_it_was_sent_and_none_is_longer_than_its_kind() {
         let alloc = Alloc {
             block: u64::MAX,
             address: 0x7f00_0000_0000,

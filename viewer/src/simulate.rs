@@ -104,7 +104,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     let capacity = gpu.memory_bytes.saturating_sub(arguments.reserve);
     let recorded = found::read_all(&files.recordings(), &out, capacity)?;
     if recorded.is_empty() {
-        return Err(Failure::Record(nothing_recorded(&program, status)));
+        return Err(Failure::Record(nothing_recorded(&program, status, files.has_begun())));
     }
     let mut simulated = Simulated {
         gpu,
@@ -199,8 +199,14 @@ fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, Stri
 }
 
 /// Explains why there is no recording.
-fn nothing_recorded(program: &Program, status: u8) -> String {
-    let what = if status == 0 {
+fn nothing_recorded(program: &Program, status: u8, has_begun: bool) -> String {
+    let what = if has_begun {
+        format!(
+            "{} ended with status {status} without Python's own end, by a signal or another program in its place, so that \
+             its recording is lost",
+            program.name()
+        )
+    } else if status == 0 {
         "the program has not used CUDA through PyTorch: does it choose device=\"cuda\", and does `python -c 'import torch; \
          print(torch.version.cuda)'` print a version?"
             .to_owned()

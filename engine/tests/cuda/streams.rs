@@ -58,7 +58,7 @@ fn memory_that_another_stream_uses_unsaid_is_handed_out_too_early() {
 }
 
 #[test]
-fn memory_that_is_stated_to_be_used_by_another_stream_waits_for_it() {
+fn memory_that_is_recorded_as_used_by_another_stream_waits_for_it() {
     Setup::new().lazy().run(|| {
         let device = cuda();
         let side = device.new_stream().expect("a stream");

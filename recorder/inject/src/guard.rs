@@ -1,5 +1,5 @@
 //! Decides which calls are not recorded: nested calls, and calls in a forked child of a recording process.
-#![expect(unsafe_code, reason = "asks the C library to send of forks")]
+#![expect(unsafe_code, reason = "registers handlers of forks with the C library")]
 
 use std::cell::Cell;
 use std::marker::PhantomData;

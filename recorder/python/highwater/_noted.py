@@ -10,6 +10,7 @@ import sys
 MISSING, UNKNOWN_WORKSPACE, UNKNOWN_VALUE, TIME, MISSING_DEVICE = range(5)
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
 class Noted:
@@ -60,6 +61,8 @@ class Noted:
             "cudnn": _cudnn_version(torch),
             "endless": simulation.endless,
             "is_stopped": simulation.is_over(),
+            "outlives_failures": simulation.outlives_failures,
+            "waiting_optimizers": simulation.waiting_optimizers(),
             "missing": self.rows(MISSING),
             "missing_devices": self.rows(MISSING_DEVICE),
             "autotuned": self.rows(TIME),
@@ -88,9 +91,11 @@ def place():
         file = frame.f_code.co_filename
         if not file.startswith(others) and f"{os.sep}torch{os.sep}" not in file:
             found = (file, frame.f_lineno, frame.f_code.co_name)
-            if "site-packages" not in file and "dist-packages" not in file:
+            is_installed = "site-packages" in file or "dist-packages" in file
+            if not is_installed and not file.startswith(_STANDARD_LIBRARY):
                 return found
-            fallback = fallback or found
+            if is_installed:
+                fallback = fallback or found
         frame = frame.f_back
     return fallback
 

@@ -12,12 +12,14 @@ import collections
 import contextlib
 import ctypes
 import functools
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
 import random
 import sys
+import threading
 
 from ._groups import note_groups, replace_function
 from ._noted import MISSING, TIME, UNKNOWN_VALUE, Noted, is_autotuning, place
@@ -150,6 +152,8 @@ class _Simulation:
         self._step, self._reads, self.endless = None, collections.Counter(), None
         # Bytes of the host that were not initialized.
         self.skipped_bytes = 0
+        # Whether no failed request has ended the process.
+        self.outlives_failures = False
         # The rank and how many there are, of a process that is one of several ranks, without the others.
         self.rank = None
 
@@ -302,6 +306,10 @@ class _Simulation:
         self._recording = record_memory_history(path, steps=range(steps) if steps else None, max_entries=_MAX_EVENTS)
         self._recording._on_over = self._stop
         atexit.register(self._finish)
+        self._finish_before_exit()
+        # Without a recording, this tells that CUDA was used.
+        with open(os.path.join(os.environ[_FOLDER], f".{os.getpid()}.begun"), "w", encoding="ascii"):
+            pass
         self._recording.__enter__()
         if os.environ.get(_LINES):
             from ._applied import Applied
@@ -319,20 +327,60 @@ class _Simulation:
         steps, session = int(os.environ.get(_STEPS) or 0), self._recording and _session()
         return bool(steps and session) and session.step_number() >= steps
 
+    def waiting_optimizers(self):
+        """Returns how many optimizers of PyTorch exist and have made no step when the wanted steps are over."""
+        session = self.is_over() and _session()
+        if not session:
+            return 0
+        import torch
+
+        stepped = session._tracker.optimizers()
+        made = [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+        # Wrappers of optimizers, such as those of accelerate, only call the step of another.
+        made = [one for one in made if getattr(type(one).step, "hooked", False) and one.param_groups]
+        return sum(all(one is not other for other in stepped) for one in made)
+
     def _stop(self):
         """Ends the program after its last step that is recorded."""
         self._is_stopped = True
-        raise _Stop
+        if threading.current_thread() is threading.main_thread():
+            raise _Stop
+        # An exception would end this thread alone, for which the others may wait.
+        os._exit(0)
+
+    def _finish_before_exit(self):
+        """Has `os._exit`, which runs nothing else, write the recording too."""
+        process, leave = os.getpid(), os._exit
+
+        @functools.wraps(leave)
+        def _exit(status):
+            if os.getpid() == process:
+                with contextlib.suppress(Exception):
+                    self._finish()
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+            leave(status)
+
+        os._exit = _exit
 
     def _finish(self):
         recording, self._recording = self._recording, None
         if recording is not None:
             kind = None if self._is_stopped else getattr(sys, "last_type", None)
             torch = sys.modules["torch"]
+            self.outlives_failures = self._is_stopped or not _ends_out_of_memory(torch)
             if kind is torch.cuda.OutOfMemoryError and torch.cuda.memory_stats()["num_ooms"] > 1:
                 # What was written at the first failed request, which the program has handled, lacks the last.
                 kind = RuntimeError
             recording.__exit__(kind, None, None)
+
+
+def _ends_out_of_memory(torch):
+    """Returns whether the exception that ends the program is, or follows from, a failed request."""
+    error = getattr(sys, "last_value", None)
+    while error is not None and not isinstance(error, torch.cuda.OutOfMemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _session():

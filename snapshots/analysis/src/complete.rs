@@ -19,7 +19,7 @@ pub struct Completion {
 }
 
 /// Maximum number of completions.
-pub const MAX_COMPLETIONS: usize = 12;
+pub(crate) const MAX_COMPLETIONS: usize = 12;
 
 /// The completions at byte `cursor` of `text`, best first.
 pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Completion> {

@@ -13,7 +13,7 @@ use super::metric::Metric;
 use super::replay::{Effect, baseline_effects, effects};
 
 /// Marks a block that belongs to no group.
-pub const NO_GROUP: u32 = u32::MAX;
+pub(crate) const NO_GROUP: u32 = u32::MAX;
 
 /// The group of every row of the trace's blocks, or [`NO_GROUP`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Counterfactual {
 /// `is_gone` is true are left out everywhere.
 ///
 /// A `metric` that is not a sum over blocks counts as `active`.
-pub fn peaks_without(
+pub(crate) fn peaks_without(
     trace: &Trace,
     device: DeviceId,
     metric: Metric,

@@ -110,7 +110,7 @@ pub(super) fn append_spans(spans: &mut Vec<ActiveSpan>, more: Vec<ActiveSpan>) {
 }
 
 /// The step numbers of a device, each once, in order of appearance.
-pub fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
+pub(crate) fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
     let mut seen = std::collections::HashSet::new();
     let steps = device_spans(trace, device).into_iter().filter_map(|span| span.step);
     steps.filter(|step| seen.insert(*step)).collect()

@@ -29,7 +29,7 @@ const ALLOCATORS: &[&str] = &[
 const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/engine/src/alloc/", "/recorder/src/"];
 
 /// Whether `line` belongs to an allocator or to a recorder: how memory was requested, not what for.
-pub fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
+pub(crate) fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
     let function = bare_name(tables.string(line.function));
     ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))
         || ALLOCATOR_FILES.iter().any(|part| tables.string(line.file).contains(part))

@@ -1,7 +1,5 @@
 //! Finds the live blocks at any event without walking the recording from its start.
 
-use std::ops::Range;
-
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 
@@ -49,13 +47,6 @@ impl LiveIndex {
     /// The blocks that count towards `metric` after event `id`, in block order.
     pub fn after(&self, trace: &Trace, metric: Metric, id: EventId) -> Vec<BlockId> {
         self.before_position(trace, metric, id.0 as usize + 1)
-    }
-
-    /// The blocks allocated by `events` that count towards `metric` once all of these have happened, in block order.
-    pub fn born_in(&self, trace: &Trace, metric: Metric, events: Range<usize>) -> Vec<BlockId> {
-        let mut out = Vec::new();
-        self.lasting(trace, metric, Some(events.start), events.end, |row| out.push(BlockId(row as u32)));
-        out
     }
 
     /// Calls `each`, in block order, with the rows of the blocks that count towards `metric` once events `0..position`

@@ -70,7 +70,7 @@ impl Matches {
 }
 
 /// `trace`, in which only the blocks that pass `filter` count: the others have no bytes.
-pub fn counting_only(mut trace: Trace, filter: &Filter) -> Trace {
+pub(crate) fn counting_only(mut trace: Trace, filter: &Filter) -> Trace {
     if filter.is_empty() {
         return trace;
     }

@@ -80,7 +80,7 @@ pub struct StageRow {
 }
 
 /// The runs of events of one step and phase, in order, as `device` sees them.
-pub fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
+pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
     let number = |event: EventId| trace.start.events + u64::from(event.0);
     let mut replay = Replay::new(trace, device);
     let mut held = Held::new(trace, device, metric);
@@ -115,7 +115,7 @@ pub fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageR
 }
 
 /// Adds the rows of the events that follow those of `rows`.
-pub fn append_rows(rows: &mut Vec<StageRow>, more: Vec<StageRow>) {
+pub(crate) fn append_rows(rows: &mut Vec<StageRow>, more: Vec<StageRow>) {
     for next in more {
         match rows.last_mut().filter(|last| last.stage == next.stage) {
             Some(last) => last.join(&next),

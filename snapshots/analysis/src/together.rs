@@ -36,7 +36,7 @@ impl Together {
     }
 
     /// The streams of `device`.
-    pub fn of_streams(trace: &Trace, device: DeviceId) -> Self {
+    pub(crate) fn of_streams(trace: &Trace, device: DeviceId) -> Self {
         Self::of(trace, device, |id| trace.blocks.stream[id.0 as usize].0)
     }
 

@@ -98,6 +98,12 @@ impl Files {
         self.folder.join("recordings")
     }
 
+    /// Whether a process has used CUDA through PyTorch, recorded or not.
+    pub(super) fn has_begun(&self) -> bool {
+        let entries = std::fs::read_dir(self.recordings()).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".begun"))
+    }
+
     /// The folder for what a first run of the program records, which is not used.
     pub(super) fn first_recordings(&self) -> PathBuf {
         self.folder.join("first")

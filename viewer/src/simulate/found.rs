@@ -41,6 +41,10 @@ pub(super) struct Noted {
     pub(super) endless: Option<String>,
     /// Whether the program was ended, as the wanted steps were over.
     pub(super) is_stopped: bool,
+    /// Whether no failed request ended the process.
+    pub(super) outlives_failures: bool,
+    /// Optimizers that the program has made, and that have made no step.
+    pub(super) waiting_optimizers: u32,
     /// Functions that are not simulated.
     pub(super) missing: Vec<Called>,
     /// Devices that were used and are not there.
@@ -176,8 +180,12 @@ impl Simulated {
         if let Some(line) = self.recorded.iter().find_map(|one| one.noted.endless.as_ref()) {
             return Outcome::Unknown(format!("{line} waits for a value of the device, all of which are zeros"));
         }
-        let has_failed = self.recorded.iter().any(|one| one.summary.oom_events > 0);
+        let mut failed = self.recorded.iter().filter(|one| one.summary.oom_events > 0).peekable();
+        let has_failed = failed.peek().is_some();
         match (has_failed, self.status) {
+            (true, status @ 1..) if failed.all(|one| one.noted.outlives_failures) => Outcome::Unknown(format!(
+                "the program ended with status {status}, after it had handled a request that failed"
+            )),
             (true, 1..) => Outcome::DoesNotFit,
             (false, status @ 1..) => {
                 if let Some(Called { name: device, .. }) = self.noted(|noted| &noted.missing_devices).last() {
@@ -193,6 +201,9 @@ impl Simulated {
                 };
                 Outcome::Unknown(format!("the program ended with status {status}{hint}"))
             }
+            (_, 0) if self.recorded.iter().any(|one| one.noted.waiting_optimizers > 0) => Outcome::Unknown(
+                "an optimizer of the program has not made a step yet (--steps N simulates more)".to_owned(),
+            ),
             // A program that handles a failed allocation, such as by a smaller batch, fits.
             (_, 0) if self.recorded.iter().all(|one| one.summary.allocs == 0) => {
                 Outcome::Unknown("the program has allocated nothing on the device".to_owned())

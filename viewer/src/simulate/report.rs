@@ -261,11 +261,19 @@ impl<'a> Report<'a> {
 
 /// Lines of the program, with what is called there.
 fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
-    let line =
-        |called: &Called| format!("  {}  {}  ({})", place_of(called), what(called), count_of(called.count, "time"));
-    let mut lines: Vec<String> = all.iter().take(MAX_LINES).map(line).collect();
-    if all.len() > MAX_LINES {
-        lines.push(format!("  … and {} more", all.len() - MAX_LINES));
+    // What reads alike is one line.
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for called in all {
+        let line = format!("  {}  {}", place_of(called), what(called));
+        match counts.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += called.count,
+            None => counts.push((line, called.count)),
+        }
+    }
+    let line = |(line, count): &(String, u64)| format!("{line}  ({})", count_of(*count, "time"));
+    let mut lines: Vec<String> = counts.iter().take(MAX_LINES).map(line).collect();
+    if counts.len() > MAX_LINES {
+        lines.push(format!("  … and {} more", counts.len() - MAX_LINES));
     }
     lines
 }

@@ -275,11 +275,6 @@ impl FailedRequest {
         range.into_iter().chain(segments).min_by_key(EvictionSet::bytes)
     }
 
-    /// The pools and streams of free ranges and segments that cannot serve the request, each once.
-    pub fn other_homes(&self) -> Vec<PoolAndStream> {
-        self.homes.iter().filter(|home| !self.is_home(home)).copied().collect()
-    }
-
     /// Whether `home` can serve the request.
     fn is_home(&self, home: &PoolAndStream) -> bool {
         let is_stream = self.stream.is_none_or(|stream| home.stream == stream);

@@ -33,7 +33,8 @@ use super::source::Source;
 pub use blocks::{LoneBlock, UnmatchedBlocks};
 pub use comparison::Comparison;
 pub use settings::{Setting, settings};
-pub use steps::{PhasePair, paired_steps, phase_pairs};
+pub use steps::PhasePair;
+use steps::phase_pairs;
 pub use tree::{DiffNode, DiffTree, StackText};
 
 use key_aligner::KeyAligner;

@@ -38,7 +38,7 @@ impl PhasePair {
 
 /// Pairs of steps with the same number, or, if no number is shared, of the last steps. Steps that only one side has are
 /// unpaired.
-pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
+pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
     let in_b: HashSet<u32> = b.iter().copied().collect();
     let last = match (a.last(), b.last()) {
         (Some(&last_a), Some(&last_b)) if !a.iter().any(|step| in_b.contains(step)) => Some((last_a, last_b)),
@@ -64,7 +64,7 @@ pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
 }
 
 /// The phases of both sides by step, in the order of A, then of B; phases outside all steps come first.
-pub fn phase_pairs(a: &[PhaseRow], b: &[PhaseRow]) -> Vec<PhasePair> {
+pub(crate) fn phase_pairs(a: &[PhaseRow], b: &[PhaseRow]) -> Vec<PhasePair> {
     let steps = |rows: &[PhaseRow]| {
         let mut steps: Vec<u32> = rows.iter().filter_map(|row| row.step).collect();
         steps.dedup();

@@ -32,8 +32,10 @@ pub struct Leak {
     pub line: String,
     /// The stack that keeps most; [`StackId::NONE`] if the blocks have no stacks.
     pub stack: StackId,
-    /// Blocks allocated in the window and live at its end.
+    /// Blocks allocated in the window and live at its end. Memory that the line replaces is not counted.
     pub kept: Sum,
+    /// The number of steps that have blocks.
+    pub steps: usize,
     /// Average bytes kept per step that has blocks, rounded up.
     pub bytes_per_step: u64,
 }
@@ -61,7 +63,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether more is kept than freed: memory that each step replaces is neither.
+    /// Whether more is kept than freed. Memory that each step replaces is kept as much as it is freed.
     fn grows(&self) -> bool {
         self.kept.bytes > self.freed_bytes
     }
@@ -175,7 +177,7 @@ impl Leaks {
     /// Finds lines that alternate among `others`, none of which leaks alone, and adds the innermost line of user code
     /// that calls them all.
     fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
-        if !leak_together(others.iter().map(|(_, tally)| tally), window) {
+        if !whole(others.iter().map(|(_, tally)| tally).filter(|tally| tally.grows())).leaks(window) {
             return;
         }
         let mut callers: Vec<Caller> = Vec::new();
@@ -279,7 +281,7 @@ impl Leaks {
         let largest = tallies.iter().max_by_key(|(place, tally)| (tally.kept.bytes, std::cmp::Reverse(place.0)));
         let stack = largest.map_or(StackId::NONE, |((stack, ..), _)| *stack);
         let bytes_per_step = kept.bytes.div_ceil(steps.len().max(1) as u64);
-        self.lines.push(Leak { line, stack, kept, bytes_per_step });
+        self.lines.push(Leak { line, stack, kept, steps: steps.len(), bytes_per_step });
     }
 }
 

@@ -352,7 +352,7 @@ impl SegmentHistory {
         }
         let leak = |(line, (kept, steps, stack)): (String, (Sum, HashSet<u32>, StackId))| {
             let bytes_per_step = kept.bytes.div_ceil(steps.len().max(1) as u64);
-            Leak { line, stack, kept, bytes_per_step }
+            Leak { line, stack, kept, steps: steps.len(), bytes_per_step }
         };
         let is_of_every = |(_, (_, steps, _)): &(String, (Sum, HashSet<u32>, StackId))| window.is_every(steps);
         let mut leaks: Vec<Leak> = lines.into_iter().filter(is_of_every).map(leak).collect();

@@ -26,7 +26,7 @@ fn growth(trace: &Trace, keys: &[GroupKey]) -> Growth {
 fn growth_of_any(text: &str) -> Growth {
     let (trace, device) = (trace_from_text(text).unwrap(), DeviceId(0));
     let source = Source::in_memory(&trace);
-    let window = StepWindow::of_any(&source, device, StepRange::default()).unwrap().unwrap();
+    let window = StepWindow::among_any(Steps::of_device(&source, device).unwrap(), StepRange::default()).unwrap();
     let query = GrowthQuery { metric: Metric::Reserved, keys: &[], top: 9, filter: &Filter::default() };
     Growth::of(&source, device, window, &query).unwrap()
 }

@@ -182,7 +182,8 @@ fn without_steps_the_whole_recording_is_counted_and_no_growth_per_step_is_claime
     assert!(window_of(&fixture, DeviceId(0), StepRange::default()).is_err());
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 9, filter: &filter };
-    let window = StepWindow::of_any(&fixture.source, DeviceId(0), StepRange::default()).unwrap().unwrap();
+    let window =
+        StepWindow::among_any(Steps::of_device(&fixture.source, DeviceId(0)).unwrap(), StepRange::default()).unwrap();
     let growth = Growth::of(&fixture.source, DeviceId(0), window, &query).unwrap();
     assert_eq!((growth.net(), growth.step_count(), growth.leaks.len(), growth.steps_until(1000)), (100, 0, 0, None));
     assert_eq!((growth.start.bytes, growth.end.bytes, growth.last_peak.bytes), (10, 110, 140));

@@ -92,17 +92,8 @@ impl StepWindow {
         Ok(Self::among(Steps::of_device(source, device)?, range))
     }
 
-    /// The requested steps of `device`, or all events if it has no steps and none are requested: what survives them can
-    /// be measured, growth per step cannot. The inner result is as that of [`Self::of`].
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window of the recording cannot be read.
-    pub fn of_any(source: &Source<'_>, device: DeviceId, range: StepRange) -> Result<Result<Self, NoWindow>> {
-        Ok(Self::among_any(Steps::of_device(source, device)?, range))
-    }
-
-    /// The same of `steps`.
+    /// The requested steps among `steps`, or all events if there are none and none are requested: what survives them can be
+    /// measured, growth per step cannot.
     ///
     /// # Errors
     ///
@@ -170,7 +161,7 @@ impl StepWindow {
     /// # Errors
     ///
     /// Fails if a window of the recording cannot be read.
-    pub fn last_two(source: &Source<'_>, device: DeviceId) -> Result<Option<[u32; 2]>> {
+    pub(crate) fn last_two(source: &Source<'_>, device: DeviceId) -> Result<Option<[u32; 2]>> {
         let steps = Steps::of_device(source, device)?;
         let numbers: Vec<u32> = steps.runs.iter().map(|run| run.step).collect();
         let whole = numbers.len() - usize::from(steps.cut().is_some() && numbers.len() > 1);

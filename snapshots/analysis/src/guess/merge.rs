@@ -106,7 +106,7 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
 
 /// The ends of the steps, each one event past its step: after the last optimizer run before the next forward, including
 /// a zero_grad directly after it. Empty if no optimizer ran.
-pub fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
+pub(crate) fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
     let mut ends = Vec::new();
     let mut end = None;
     for (position, stretch) in stretches.iter().enumerate() {

@@ -62,7 +62,7 @@ pub fn guess(trace: &mut Trace, rules: &Rules) {
 }
 
 /// Whether the recording is an imported snapshot of PyTorch.
-pub fn is_by_pytorch(trace: &Trace) -> bool {
+pub(crate) fn is_by_pytorch(trace: &Trace) -> bool {
     trace.header.recorder.starts_with("PyTorch")
 }
 

@@ -26,7 +26,7 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::yielding::tick;
 
 /// Maximum number of allocations between two runs of another phase that count as noise.
-pub const NOISE: u32 = 2;
+pub(crate) const NOISE: u32 = 2;
 
 /// A stretch of one device's events in which one phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Run {
     }
 
     /// One past the last event of the device in this run.
-    pub fn own_end(&self) -> EventId {
+    pub(crate) fn own_end(&self) -> EventId {
         if self.last_event.is_some() { EventId(self.last_event.0 + 1) } else { self.first }
     }
 }
@@ -119,13 +119,8 @@ impl Runs {
         self.rows.partition_point(|run| run.first <= event).checked_sub(1)
     }
 
-    /// The phase at `event`.
-    pub fn phase_at(&self, event: EventId) -> Phase {
-        self.position(event).map_or(Phase::Setup, |position| self.rows[position].phase)
-    }
-
     /// Whether two events are in one stretch of recomputation, uninterrupted by other work of backward.
-    pub fn are_recomputed_together(&self, made: EventId, freed: EventId) -> bool {
+    pub(crate) fn are_recomputed_together(&self, made: EventId, freed: EventId) -> bool {
         let after = self.recomputed.partition_point(|stretch| stretch.start <= made);
         after.checked_sub(1).is_some_and(|position| freed < self.recomputed[position].end)
     }
@@ -395,6 +390,6 @@ fn is_noise(run: &Run, around: Phase) -> bool {
 }
 
 /// The runs of `device`, among those of every device.
-pub fn runs_of(runs: &[Runs], device: DeviceId) -> Option<&Runs> {
+pub(crate) fn runs_of(runs: &[Runs], device: DeviceId) -> Option<&Runs> {
     runs.get(usize::from(device.0))
 }

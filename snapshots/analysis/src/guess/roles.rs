@@ -88,18 +88,18 @@ impl Roles {
 
     /// Whether `stack` is autograd releasing tensors that an operation saved for backward. For the stack of a free,
     /// this means that the block was saved; only C++ frames show it.
-    pub fn releases_saved(&self, stack: StackId) -> bool {
+    pub(crate) fn releases_saved(&self, stack: StackId) -> bool {
         stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
     }
 
     /// Whether a stack of [`Role::Bare`] may be one of autograd's threads: if C++ frames were recorded, they show it
     /// instead.
-    pub fn bare_may_be_backward(&self) -> bool {
+    pub(crate) fn bare_may_be_backward(&self) -> bool {
         !self.has_engine_frames
     }
 
     /// Whether any stack was classified.
-    pub fn says_anything(&self) -> bool {
+    pub(crate) fn says_anything(&self) -> bool {
         self.says_anything
     }
 }

@@ -75,12 +75,12 @@ impl Rules {
     }
 
     /// Whether the built-in rules are also used.
-    pub fn uses_builtin(&self) -> bool {
+    pub(crate) fn uses_builtin(&self) -> bool {
         self.uses_builtin
     }
 
     /// Whether only the built-in rules are used.
-    pub fn is_builtin_alone(&self) -> bool {
+    pub(crate) fn is_builtin_alone(&self) -> bool {
         self.own.is_empty() && self.uses_builtin
     }
 

@@ -187,7 +187,7 @@ fn without_an_optimizer_no_step_is_guessed() {
 }
 
 #[test]
-fn a_recording_that_stops_within_backward_shows_gradients_by_the_sizes_of_parameters() {
+fn a_recording_that_stops_within_backward_recognizes_gradients_by_the_sizes_of_parameters() {
     let lines = "alloc w 100 < S\nalloc h 50 < F\nalloc dh 50\nalloc dw 100\nalloc late 77\n";
     assert_eq!(categories(lines), ["parameter", "activation", "unknown", "gradient", "unknown"]);
 }

@@ -338,7 +338,7 @@ impl<'s> Source<'s> {
     /// # Errors
     ///
     /// As [`Self::window`].
-    pub fn each_within(
+    pub(crate) fn each_within(
         &self,
         range: Range<u64>,
         most: u64,

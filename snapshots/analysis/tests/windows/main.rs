@@ -193,7 +193,7 @@ fn named(peak: &Peak) -> Vec<(Vec<String>, u64, u64)> {
 }
 
 #[test]
-fn a_peak_that_repeats_is_reported_of_the_step_that_the_whole_shows() {
+fn a_peak_that_repeats_is_reported_at_the_step_of_the_whole() {
     // Steps of two phases with these sizes, and the steps' numbers; some work on another device alone.
     let step = |number: u32, sizes: [u64; 2], device: u16| {
         format!(

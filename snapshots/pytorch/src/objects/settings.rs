@@ -32,7 +32,7 @@ impl Store {
             Value::None => {}
             Value::Dict(_) => self.flatten(String::new(), dict, 0, &mut settings),
             other => {
-                self.intake.count_unexpected(format!("'allocator_settings' is {}, not a dict: left out", other.kind()))
+                self.intake.count_unexpected(format!("'allocator_settings' is {}, not a dict: left out", other.kind()));
             }
         }
         for (name, value) in settings.rows {

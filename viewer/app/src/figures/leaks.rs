@@ -11,10 +11,13 @@ const SHOWN_LEAKS: usize = 5;
 
 /// Returns a sentence for each of the largest `leaks` found over `window`, and one for all others.
 pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
-    let steps = count_of(window.steps.len() as u64, "step");
-    let steps = format!("{steps} ({} to {})", window.from(), window.to());
+    let all = count_of(window.steps.len() as u64, "step");
+    let steps = |leak: &Leak| match leak.steps < window.steps.len() {
+        true => format!("{} of {all} ({} to {})", leak.steps, window.from(), window.to()),
+        false => format!("{all} ({} to {})", window.from(), window.to()),
+    };
     let leak = |(line, row): (String, usize)| match leaks.get(row).filter(|_| row < SHOWN_LEAKS) {
-        Some(leak) => format!("{line}: {} from {steps} is still live.", format_bytes(leak.kept.bytes)),
+        Some(leak) => format!("{line}: {} from {} is still live.", format_bytes(leak.kept.bytes), steps(leak)),
         None => format!("{line}."),
     };
     leak_lines(leaks).into_iter().zip(0..).map(leak).collect()

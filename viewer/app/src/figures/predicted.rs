@@ -66,7 +66,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
 }
 
 /// Returns whether figures are of a recording without events.
-pub fn is_of_state(figures: &Figures) -> bool {
+pub(crate) fn is_of_state(figures: &Figures) -> bool {
     figures.summary.peaks.iter().any(|peak| peak.is_state)
 }
 
@@ -267,7 +267,6 @@ pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
     let difference = move |row: usize| difference(both[row].bytes[0], both[row].bytes[1]);
     columns.extend((!failed).then(|| Column::shown_alone("difference", true, difference)));
     columns.push(Column::text("new_peak", "new peak in", of(place)).optional());
-    columns.push(Column::number("event", "", of(|one| one.peak.and_then(|peak| peak.number()).into())).in_files());
     Table::new(rows.len(), columns)
 }
 

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_request_distinguishes_its_size_from_what_was_free() {
+    fn a_failed_request_shows_its_size_and_what_was_free() {
         let trace = trace_from_text("alloc a 1024\noom 4947181568 free=4945084416\noom 4096 free=0\n").unwrap();
         let texts: Vec<String> = RequestFailure::all(&trace, DeviceId(0)).map(|one| failure_text(&one)).collect();
         assert_eq!(

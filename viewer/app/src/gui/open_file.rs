@@ -197,7 +197,7 @@ impl OpenFile {
     }
 
     /// Takes the message of a view.
-    pub fn take_notice(&mut self) -> Option<String> {
+    pub(crate) fn take_notice(&mut self) -> Option<String> {
         self.notice.take()
     }
 
@@ -237,7 +237,7 @@ impl OpenFile {
     }
 
     /// Shows tool bar, views and timeline.
-    pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
+    pub(crate) fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
         let is_state = self.recording.trace.is_state();
         if self.timeline.frame().is_none() && !is_state {
             ui.ctx().request_discard("the sizes of the panels are not known yet");

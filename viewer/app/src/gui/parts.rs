@@ -177,7 +177,7 @@ impl OpenFile {
     }
 
     /// Shows a step by its number: the next one in view or later, else the first.
-    pub fn go_to_step(&mut self, ctx: &Context, number: u32) {
+    pub(crate) fn go_to_step(&mut self, ctx: &Context, number: u32) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
         self.timeline.rest_pointer();

@@ -5,7 +5,6 @@ use std::io;
 use highwater_app::report::{self, Fit};
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
 use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, printable, shown};
-use highwater_snapshots::units::format_bytes;
 
 use crate::cli::output::wrap::wrapped;
 
@@ -344,11 +343,6 @@ pub fn percent(part: u64, whole: u64) -> String {
 
 fn length(text: &str) -> usize {
     text.chars().count()
-}
-
-/// Returns three cells: the bytes, their share of `total`, and a bar of it.
-pub fn bytes_cells(bytes: u64, total: u64) -> [String; 3] {
-    [format_bytes(bytes), percent(bytes, total), bar(bytes, total, 12)]
 }
 
 #[cfg(test)]

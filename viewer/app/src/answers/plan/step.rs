@@ -157,7 +157,7 @@ pub struct Model {
 
 impl Model {
     /// Returns the surcharges of the modules with these `paths`.
-    pub fn surcharge<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
+    pub(crate) fn surcharge<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
         let index = |path: &String| self.modules.iter().position(|module| module == path);
         let of = |path: &String| self.surcharges.get(index(path)?).copied();
         paths.into_iter().filter_map(of).fold(0, u64::saturating_add)
@@ -191,12 +191,8 @@ impl Trial {
     ///
     /// Returns why the step cannot be run.
     pub fn within(step: &dyn TrainingStep, setup: &Setup, capacity: u64) -> Result<Self, String> {
-        let whole = step.trial(setup, None)?;
-        if whole.reserved <= capacity {
-            return Ok(whole);
-        }
         let within = step.trial(setup, Some(capacity))?;
-        Ok(if within.fits { within } else { whole })
+        if within.fits { Ok(within) } else { step.trial(setup, None) }
     }
 }
 

@@ -45,7 +45,7 @@ impl Default for Completions {
 
 impl Completions {
     /// Whether there are completions.
-    pub fn is_offering(&self) -> bool {
+    pub(crate) fn is_offering(&self) -> bool {
         !self.found.is_empty() && !self.is_dismissed
     }
 
@@ -70,7 +70,7 @@ impl Completions {
 
     /// Shows the completions below `field`, which contains `text` with the cursor at character `cursor`, while it has
     /// the keyboard focus. Returns the completed text and the byte position of the cursor after it.
-    pub fn completions_ui(
+    pub(crate) fn completions_ui(
         &mut self,
         ui: &Ui,
         field: &Response,
@@ -128,11 +128,6 @@ impl Completions {
         taken.and_then(|row| self.put(text, row))
     }
 
-    /// Hides the completions until the text changes.
-    pub fn dismiss(&mut self) {
-        self.is_dismissed = true;
-    }
-
     /// `text` completed with row `row`, and the byte position after it.
     fn put(&mut self, text: &str, row: usize) -> Option<(String, usize)> {
         let Completion { range, text: word, .. } = self.found.get(row)?;
@@ -144,7 +139,7 @@ impl Completions {
 }
 
 /// Puts the cursor of `field` at byte `byte` of `text`.
-pub fn put_cursor(ui: &Ui, field: Id, text: &str, byte: usize) {
+pub(crate) fn put_cursor(ui: &Ui, field: Id, text: &str, byte: usize) {
     let character = text.get(..byte).map_or(0, |before| before.chars().count());
     let mut state = TextEditState::load(ui.ctx(), field).unwrap_or_default();
     state.cursor.set_char_range(Some(CCursorRange::one(CCursor::new(character))));

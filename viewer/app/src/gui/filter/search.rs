@@ -190,7 +190,7 @@ impl Search {
 
     /// Shows the box and the number of matches at `place`. Returns the text to search for when it
     /// changes.
-    pub fn search_ui(
+    pub(crate) fn search_ui(
         &mut self,
         ui: &mut Ui,
         recording: &Arc<Recording>,

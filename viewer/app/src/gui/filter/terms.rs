@@ -16,7 +16,7 @@ pub fn condition_of(keys: &[GroupKey], values: &[String]) -> Option<String> {
 }
 
 /// The condition for the blocks of a group of equal modules, or of one: `members` are the values of each of several.
-pub fn condition_of_all(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
+pub(crate) fn condition_of_all(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
     if members.is_empty() {
         return condition_of(keys, values);
     }

@@ -14,7 +14,7 @@ impl OpenFile {
     /// # Errors
     ///
     /// Fails with a message if the view has no table.
-    pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
+    pub(crate) fn side_csv(&mut self, side: Side) -> Result<String, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
         let context = scene_of(recording, selection, timeline, search, now);
@@ -30,7 +30,7 @@ impl OpenFile {
     /// # Errors
     ///
     /// Fails with a message if the table is still being computed.
-    pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
+    pub(crate) fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
         let context = scene_of(recording, selection, timeline, search, now);

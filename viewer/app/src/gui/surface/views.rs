@@ -24,7 +24,7 @@ pub struct SheetView {
 }
 
 /// All views; the first is the default.
-pub const VIEWS: &[SheetView] = &[
+pub(crate) const VIEWS: &[SheetView] = &[
     SheetView { name: "timeline", is_of_moment: false, draw: Sheet::timeline_ui },
     SheetView { name: "segments", is_of_moment: false, draw: Sheet::segments_ui },
     SheetView { name: "flame", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, FLAME) },

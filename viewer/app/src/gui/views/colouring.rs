@@ -132,12 +132,12 @@ impl Colouring {
     }
 
     /// The block's colour where its band can be distinguished from its neighbours'.
-    pub fn instance_colour(&self, block: BlockId) -> Color32 {
+    pub(crate) fn instance_colour(&self, block: BlockId) -> Color32 {
         theme::instance(self.colour(block), block.0 as usize)
     }
 
     /// The legend entry of bytes that belong to no block: that of their stream or pool, if these are coloured.
-    pub fn entry_beside(&self, beside: Beside) -> Option<usize> {
+    pub(crate) fn entry_beside(&self, beside: Beside) -> Option<usize> {
         let Beside::Free(Some(place)) = beside else { return None };
         let name = match self.by {
             ColourBy::Stream => stream_name(place.stream.0),
@@ -381,7 +381,7 @@ fn stream_name(stream: u64) -> String {
 }
 
 /// `folder/file.py:184 function` with the leading folders left out.
-pub fn short_line(text: &str) -> String {
+pub(crate) fn short_line(text: &str) -> String {
     if let Some((address, module)) = text.split_once(" in ").filter(|(address, _)| address.starts_with("0x")) {
         return format!("{address} in {}", LineText { path: module, line: 0, function: "" }.file_name());
     }

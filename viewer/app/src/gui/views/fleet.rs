@@ -77,7 +77,7 @@ impl FleetView {
     }
 
     /// Shows the ranks. Returns the row of the one that the user opens.
-    pub fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
+    pub(crate) fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
         let count = count_of(self.fleet.ranks.len() as u64, "recording");

@@ -9,7 +9,7 @@ use crate::session::absent::Absent;
 const MAX_DEPTHS: usize = 8;
 
 /// Every key for recordings whose longest module path has `deepest` parts: after the whole path each depth below it.
-pub fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
+pub(crate) fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
     let depths = 1..deepest.min(MAX_DEPTHS + 1);
     GroupKey::ALL.iter().copied().flat_map(move |key| {
         let depths = if key == GroupKey::Scope { depths.clone() } else { 0..0 };
@@ -18,12 +18,12 @@ pub fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
 }
 
 /// The same, and every block by itself.
-pub fn tree_keys(deepest: usize) -> impl Iterator<Item = TreeKey> {
+pub(crate) fn tree_keys(deepest: usize) -> impl Iterator<Item = TreeKey> {
     group_keys(deepest).map(TreeKey::By).chain([TreeKey::Block])
 }
 
 /// The name of a key in a table heading, without its depth.
-pub const fn key_name(key: TreeKey) -> &'static str {
+pub(crate) const fn key_name(key: TreeKey) -> &'static str {
     match key {
         TreeKey::By(GroupKey::Frame) => "line (frame)",
         TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)) => "module (scope)",
@@ -32,7 +32,7 @@ pub const fn key_name(key: TreeKey) -> &'static str {
 }
 
 /// The name of a key in menus.
-pub fn key_label(key: TreeKey) -> String {
+pub(crate) fn key_label(key: TreeKey) -> String {
     match key {
         TreeKey::By(GroupKey::ScopeTo(1)) => "module, 1 level (scope:1)".to_owned(),
         TreeKey::By(GroupKey::ScopeTo(depth)) => format!("module, {depth} levels (scope:{depth})"),
@@ -41,7 +41,7 @@ pub fn key_label(key: TreeKey) -> String {
 }
 
 /// Why no block has a value for `key`; `None` if some have.
-pub fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
+pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     match key {
         TreeKey::By(key) => absent.reason(key),
         TreeKey::Block => None,
@@ -49,7 +49,7 @@ pub fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
 }
 
 /// `key` in a menu, greyed out if no block has a value for it.
-pub fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
+pub(crate) fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
     ChoiceEntry { name: key_label(key), problem: absent_reason(absent, key) }
 }
 

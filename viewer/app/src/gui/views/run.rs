@@ -180,7 +180,7 @@ impl RunView {
     }
 
     /// Calls off what was asked for.
-    pub fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         self.part.forget();
     }
 

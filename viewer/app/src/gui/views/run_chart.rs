@@ -62,7 +62,7 @@ impl RunChart {
     }
 
     /// Shows the chart in the available space.
-    pub fn chart_ui(&mut self, ui: &mut Ui) {
+    pub(crate) fn chart_ui(&mut self, ui: &mut Ui) {
         let shades = Shades::in_ui(ui);
         let lane = ui.allocate_space(vec2(ui.available_width(), theme::LANE_HEIGHT)).1;
         let beneath = ui.painter().add(Shape::Noop);

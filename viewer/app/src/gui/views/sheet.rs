@@ -38,7 +38,7 @@ pub const fn coloured((column, kind): KindOf, swatch: fn(&str) -> Option<Color32
 }
 
 /// Keeps the ends of texts, such as module paths.
-pub const fn keeping_end((column, kind): KindOf) -> KindOf {
+pub(crate) const fn keeping_end((column, kind): KindOf) -> KindOf {
     (column, Kind { keeps_end: true, ..kind })
 }
 
@@ -98,17 +98,17 @@ impl Sheet {
     }
 
     /// The same, of which column `measure` is initially shown as bars.
-    pub fn with_bars(self, measure: usize) -> Self {
+    pub(crate) fn with_bars(self, measure: usize) -> Self {
         Self { measure: Some(measure), ..self }
     }
 
     /// The same, with sentences above the rows.
-    pub fn with_lead(self, lead: Vec<String>) -> Self {
+    pub(crate) fn with_lead(self, lead: Vec<String>) -> Self {
         Self { lead, ..self }
     }
 
     /// The columns that fit into `width` points, at least the first two.
-    pub fn shown_columns(&self, width: f32) -> &[Column] {
+    pub(crate) fn shown_columns(&self, width: f32) -> &[Column] {
         let least = |column: &Column| if column.width == 0.0 { theme::MIN_FIRST_COLUMN } else { column.width };
         let mut used = 0.0;
         let count = self.columns.iter().take_while(|column| {

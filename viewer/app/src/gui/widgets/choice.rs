@@ -18,7 +18,7 @@ impl From<String> for ChoiceEntry {
 }
 
 /// Shows the entries of an open list and stores the user's choice in `chosen`.
-pub fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
+pub(crate) fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     chosen: &mut T,
     all: &[T],
@@ -37,7 +37,7 @@ pub fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
 }
 
 /// Shows a list called `label`, whose name is not painted. Returns the entry if the user chooses another one.
-pub fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
+pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     label: &str,
     now: &T,
@@ -53,7 +53,7 @@ pub fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
 }
 
 /// Shows a button that opens a menu of values for the field `name`, each with its explanation. Returns the chosen value.
-pub fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static str)]) -> Option<&'static str> {
+pub(crate) fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static str)]) -> Option<&'static str> {
     let mut chosen = None;
     let menu = ui.menu_button("Choose", |ui| {
         for (value, about) in values {
@@ -69,7 +69,7 @@ pub fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static 
 }
 
 /// A row of names, one of them selected. Returns the name if the user selects another one.
-pub fn tabs_ui<T: Copy + PartialEq>(
+pub(crate) fn tabs_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     all: &[T],
     front: Option<T>,

@@ -64,7 +64,7 @@ pub fn bars<N, T>(
 }
 
 /// Shows `bars`, laid out in `width` points, in a scroll area; `show` shows the visible ones, each with its number and place.
-pub fn flame_ui<T, R>(
+pub(crate) fn flame_ui<T, R>(
     ui: &mut Ui,
     label: &str,
     bars: &[Bar<T>],
@@ -93,7 +93,7 @@ pub fn flame_ui<T, R>(
 }
 
 /// The width of the bars in `ui`, in points: what a scroll bar leaves.
-pub fn width_of(ui: &Ui) -> f32 {
+pub(crate) fn width_of(ui: &Ui) -> f32 {
     ui.available_width() - ui.spacing().scroll.bar_width - 2.0
 }
 

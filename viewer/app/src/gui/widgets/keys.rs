@@ -91,7 +91,7 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
 const OF_BROWSERS: [&str; 6] = ["Ctrl+W", "Ctrl+Tab", "Ctrl+Shift+Tab", "Ctrl+PageDown", "Ctrl+PageUp", "Ctrl+R"];
 
 /// The keys of `command` that reach the app, as menus show them.
-pub fn shown_keys(command: Command) -> impl Iterator<Item = String> {
+pub(crate) fn shown_keys(command: Command) -> impl Iterator<Item = String> {
     command.keys().iter().filter(|key| HAS_PATHS || !OF_BROWSERS.contains(key)).map(|key| shown(key))
 }
 

@@ -87,7 +87,7 @@ impl Shares {
 
     /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready; an empty row
     /// until there are any, so that the timeline below rarely changes its size.
-    pub fn legend_ui(&self, ui: &mut Ui, most_rows: usize) {
+    pub(crate) fn legend_ui(&self, ui: &mut Ui, most_rows: usize) {
         match self.query.answer() {
             Some(entries) => legend_ui(ui, entries, most_rows),
             None => {
@@ -99,7 +99,7 @@ impl Shares {
 
 /// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
 /// smallest entries are counted in a last one, which lists them when hovered.
-pub fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) {
+pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) {
     let sums: Vec<u64> = entries.iter().map(|(_, bytes)| *bytes).collect();
     let total = sums.iter().sum();
     let chips: Vec<Chip> =
@@ -161,7 +161,7 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
 }
 
 /// Shows the legend of the lines over the bands, with each total at the moment.
-pub fn lines_ui(ui: &mut Ui, totals: &Totals, summary: &DeviceSummary, is_sampled: bool) {
+pub(crate) fn lines_ui(ui: &mut Ui, totals: &Totals, summary: &DeviceSummary, is_sampled: bool) {
     let shades = Shades::in_ui(ui);
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric)));

@@ -45,17 +45,17 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
 
     /// The same, which also shows answers to earlier questions than the last: better late than never while one question
     /// follows another.
-    pub fn showing_late(self) -> Self {
+    pub(crate) fn showing_late(self) -> Self {
         Self { shows_late: true, ..self }
     }
 
     /// The same, with work of this urgency.
-    pub fn with_urgency(self, urgency: Urgency) -> Self {
+    pub(crate) fn with_urgency(self, urgency: Urgency) -> Self {
         Self { worker: self.worker.with_urgency(urgency), ..self }
     }
 
     /// The same, which frees answers with `discard`: of large ones, not while a frame waits.
-    pub fn discarding(self, discard: fn(A)) -> Self {
+    pub(crate) fn discarding(self, discard: fn(A)) -> Self {
         Self { discard, ..self }
     }
 
@@ -99,7 +99,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     }
 
     /// The latest answer, of which a view may take a part away.
-    pub fn answer_mut(&mut self) -> Option<&mut A> {
+    pub(crate) fn answer_mut(&mut self) -> Option<&mut A> {
         self.answer.as_mut().map(|(_, answer)| answer)
     }
 
@@ -120,14 +120,14 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     }
 
     /// Forgets the answer, unless it is about what the view shows now.
-    pub fn keep_if(&mut self, is_about: impl FnOnce(&K) -> bool) {
+    pub(crate) fn keep_if(&mut self, is_about: impl FnOnce(&K) -> bool) {
         if self.answered().is_some_and(|key| !is_about(key)) {
             self.clear();
         }
     }
 
     /// Cancels the last question, which can be repeated. The answer stays.
-    pub fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         self.asked = None;
         self.worker.cancel();
     }

@@ -5,7 +5,7 @@ use eframe::egui::{Rect, ScrollArea, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 use crate::gui::widgets::theme::Shades;
 
 /// Shows a view that is at least `least` points high, scrolling if there is less room. `id` must be unique.
-pub fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
+pub(crate) fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
     if ui.available_height() >= least {
         return show(ui);
     }
@@ -14,7 +14,7 @@ pub fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl FnOnce(&
 }
 
 /// Shows a view that fills `width` and `height` points.
-pub fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
+pub(crate) fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
     let room = vec2(ui.available_width(), height);
     let show = |ui: &mut Ui| {
         ui.set_min_size(room);
@@ -26,7 +26,7 @@ pub fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mut Ui) -
 
 /// Shows two columns with a line between them: `left`, which scrolls, is `width` points wide; `right` is at least `least`
 /// points high, scrolling if there is less room. `id` must be unique.
-pub fn split_ui<S, L, R>(
+pub(crate) fn split_ui<S, L, R>(
     ui: &mut Ui,
     id: &str,
     (width, least): (f32, f32),

@@ -11,137 +11,137 @@ use highwater_analysis::tree::LineRole;
 use highwater_snapshots::{Category, Phase};
 
 /// Height of the step lane and of the phase lane, in points.
-pub const LANE_HEIGHT: f32 = 18.0;
+pub(crate) const LANE_HEIGHT: f32 = 18.0;
 /// Height of the overview, in points.
-pub const OVERVIEW_HEIGHT: f32 = 58.0;
+pub(crate) const OVERVIEW_HEIGHT: f32 = 58.0;
 /// Width of the byte axis, in points: room for `1023.75 MiB`.
-pub const AXIS_WIDTH: f32 = 72.0;
+pub(crate) const AXIS_WIDTH: f32 = 72.0;
 /// Width of the side panel when first shown, in points.
-pub const PANEL_WIDTH: f32 = 360.0;
+pub(crate) const PANEL_WIDTH: f32 = 360.0;
 /// Least distance between two labelled ticks of the time or event axis, in points.
-pub const X_TICK_DISTANCE: f64 = 110.0;
+pub(crate) const X_TICK_DISTANCE: f64 = 110.0;
 /// Half the width of a label of the time or event axis, in points.
-pub const X_LABEL_HALF: f64 = 26.0;
+pub(crate) const X_LABEL_HALF: f64 = 26.0;
 /// Least distance between two labelled ticks of the byte axis, in points.
-pub const Y_TICK_DISTANCE: f64 = 38.0;
+pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
-pub const ROW_HEIGHT: f32 = 19.0;
+pub(crate) const ROW_HEIGHT: f32 = 19.0;
 /// Height of the name of the horizontal axis below the ticks, in points.
-pub const AXIS_NAME_HEIGHT: f32 = 8.0;
+pub(crate) const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Least height of the timeline's plot, in points.
-pub const MIN_PLOT: f32 = 60.0;
+pub(crate) const MIN_PLOT: f32 = 60.0;
 /// Least height of the timeline's plot with its axis and the overview below, in points.
-pub const MIN_WITH_OVERVIEW: f32 = 130.0;
+pub(crate) const MIN_WITH_OVERVIEW: f32 = 130.0;
 /// Largest part of the room for legend and timeline that the legend takes.
-pub const LEGEND_PART: f32 = 0.2;
+pub(crate) const LEGEND_PART: f32 = 0.2;
 /// Least height of the timeline with the totals above it, in points.
-pub const MIN_WITH_TOTALS: f32 = 240.0;
+pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
 /// Width of the search box, in points.
-pub const SEARCH_WIDTH: f32 = 260.0;
+pub(crate) const SEARCH_WIDTH: f32 = 260.0;
 /// Width of the list of completions, in points.
-pub const COMPLETIONS_WIDTH: f32 = 420.0;
+pub(crate) const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Initial height of the difference between two recordings, in points.
-pub const DIFFERENCE_HEIGHT: f32 = 300.0;
+pub(crate) const DIFFERENCE_HEIGHT: f32 = 300.0;
 /// Least height of two timelines beside the view below them, in points.
-pub const MIN_PAIR: f32 = 345.0;
+pub(crate) const MIN_PAIR: f32 = 345.0;
 /// Least height of the difference, in points: headline, tabs and a few rows.
-pub const MIN_DIFFERENCE: f32 = 150.0;
+pub(crate) const MIN_DIFFERENCE: f32 = 150.0;
 /// Least height of one of two timelines with a legend, in points.
-pub const LEGEND_FROM: f32 = 205.0;
+pub(crate) const LEGEND_FROM: f32 = 205.0;
 /// Initial height of the view below the timeline, in points.
-pub const BOTTOM_HEIGHT: f32 = 280.0;
+pub(crate) const BOTTOM_HEIGHT: f32 = 280.0;
 /// Initial height of the explanation below the timeline, in points.
-pub const EXPLAIN_HEIGHT: f32 = 420.0;
+pub(crate) const EXPLAIN_HEIGHT: f32 = 420.0;
 /// Least width at which the explanation has two columns, in points.
-pub const EXPLAIN_WIDE: f32 = 1000.0;
+pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
 /// Least height of the explanation in two columns, in points; in less room it scrolls.
-pub const EXPLAIN_MIN: f32 = 340.0;
+pub(crate) const EXPLAIN_MIN: f32 = 340.0;
 /// Initial height of the what-if view below the timeline, in points.
-pub const WHATIF_HEIGHT: f32 = 440.0;
+pub(crate) const WHATIF_HEIGHT: f32 = 440.0;
 /// Least width with the form beside the results, in points.
-pub const WHATIF_WIDE: f32 = 860.0;
+pub(crate) const WHATIF_WIDE: f32 = 860.0;
 /// Least height of the what-if view in two columns, in points; in less room it scrolls.
-pub const WHATIF_MIN: f32 = 360.0;
+pub(crate) const WHATIF_MIN: f32 = 360.0;
 /// Width of the form, in points.
-pub const FORM_WIDTHS: [f32; 2] = [350.0, 390.0];
+pub(crate) const FORM_WIDTHS: [f32; 2] = [350.0, 390.0];
 /// Width of the names of the form's fields, in points.
-pub const FORM_LABELS: f32 = 112.0;
+pub(crate) const FORM_LABELS: f32 = 112.0;
 /// Least height of the predicted curve, in points.
-pub const CURVE_MIN: f32 = 150.0;
+pub(crate) const CURVE_MIN: f32 = 150.0;
 /// Height of the bar of the peak's parts, in points.
-pub const PIECES_HEIGHT: f32 = 24.0;
+pub(crate) const PIECES_HEIGHT: f32 = 24.0;
 /// Least height of the timeline beside the view below it, in points.
-pub const MIN_TIMELINE: f32 = 215.0;
+pub(crate) const MIN_TIMELINE: f32 = 215.0;
 /// Width of a window below which the view below the timeline takes the full width, in points.
-pub const NARROW_WINDOW: f32 = 1240.0;
+pub(crate) const NARROW_WINDOW: f32 = 1240.0;
 /// Width of a table's scroll bar, in points.
-pub const SCROLL_WIDTH: f32 = 11.0;
+pub(crate) const SCROLL_WIDTH: f32 = 11.0;
 /// Least width of a table's column that takes the remaining width, in points.
-pub const MIN_OPEN_COLUMN: f32 = 90.0;
+pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
 /// Least width of the row names of statistics, in points.
-pub const MIN_FIRST_COLUMN: f32 = 140.0;
+pub(crate) const MIN_FIRST_COLUMN: f32 = 140.0;
 /// Height of a row of the address map, in points.
-pub const MAP_ROW_HEIGHT: f32 = 15.0;
+pub(crate) const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
-pub const MAP_ROW_GAP: f32 = 4.0;
+pub(crate) const MAP_ROW_GAP: f32 = 4.0;
 /// Least size in pixels at which a piece of memory is drawn distinctly from its neighbours.
-pub const TALL_BAND: usize = 5;
+pub(crate) const TALL_BAND: usize = 5;
 /// Least and largest height of the address lanes, in points.
-pub const LANES_MIN: f32 = 90.0;
+pub(crate) const LANES_MIN: f32 = 90.0;
 /// See [`LANES_MIN`].
-pub const LANES_MAX: f32 = 260.0;
+pub(crate) const LANES_MAX: f32 = 260.0;
 /// Least height at which the analysis of a failed request and the map share a view, in points.
-pub const FAILURE_MIN: f32 = 170.0;
+pub(crate) const FAILURE_MIN: f32 = 170.0;
 /// Least height of the timeline above the analysis of a failed request, in points.
-pub const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
+pub(crate) const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
 /// Least height at which the sums of the segments are above the analysis of a failed request, in points.
-pub const FAILURE_WITH_SUMS: f32 = 360.0;
+pub(crate) const FAILURE_WITH_SUMS: f32 = 360.0;
 /// Least height of the map below the analysis of a failed request, in points.
-pub const MAP_BELOW_FAILURE: f32 = 124.0;
+pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
 /// Least width at which that analysis has three columns, in points.
-pub const OOM_PANEL_WIDE: f32 = 1100.0;
+pub(crate) const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
-pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
+pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
 /// Least heights of the moment and of the statistics at the side, in points; in less room they scroll.
-pub const MOMENT_MIN: f32 = 300.0;
+pub(crate) const MOMENT_MIN: f32 = 300.0;
 /// See [`MOMENT_MIN`].
-pub const STATISTICS_MIN: f32 = 150.0;
+pub(crate) const STATISTICS_MIN: f32 = 150.0;
 /// Least height of the segments view, in points; in less room it scrolls.
-pub const SEGMENTS_MIN: f32 = 320.0;
+pub(crate) const SEGMENTS_MIN: f32 = 320.0;
 /// Width of the segments view below which its headline is smaller and its tools are in a menu, in points.
-pub const SEGMENTS_WIDE: f32 = 1000.0;
+pub(crate) const SEGMENTS_WIDE: f32 = 1000.0;
 /// Least height of the address map below lanes, in points.
-pub const MAP_MIN: f32 = 90.0;
+pub(crate) const MAP_MIN: f32 = 90.0;
 /// Height of a chart of bars with its labels, in points.
-pub const CHART_HEIGHT: f32 = 130.0;
+pub(crate) const CHART_HEIGHT: f32 = 130.0;
 /// Least height at which statistics have a chart above their table, in points.
-pub const MIN_WITH_CHART: f32 = 270.0;
+pub(crate) const MIN_WITH_CHART: f32 = 270.0;
 /// Largest width of a bar of a chart, in points.
-pub const WIDEST_BAR: f32 = 110.0;
+pub(crate) const WIDEST_BAR: f32 = 110.0;
 /// Height of the hints below the table of the moment, in points.
-pub const HINTS_HEIGHT: f32 = 150.0;
+pub(crate) const HINTS_HEIGHT: f32 = 150.0;
 /// Height of a window that menus leave free, in points.
-pub const MENU_MARGIN: f32 = 60.0;
+pub(crate) const MENU_MARGIN: f32 = 60.0;
 /// Side of a legend's colour square, in points.
-pub const SWATCH: f32 = 11.0;
+pub(crate) const SWATCH: f32 = 11.0;
 /// Largest height of the details of the selected node in the panel of the moment, in points.
-pub const DETAILS_HEIGHT: f32 = 260.0;
+pub(crate) const DETAILS_HEIGHT: f32 = 260.0;
 /// Height of the heading of a treemap's tile, in points.
-pub const TILE_HEADER: f32 = 16.0;
+pub(crate) const TILE_HEADER: f32 = 16.0;
 /// Least area of a treemap's tile, in square points: smaller ones are merged.
-pub const MIN_TILE: f64 = 40.0;
+pub(crate) const MIN_TILE: f64 = 40.0;
 /// Least width of a flame graph's bar, in points: narrower ones are merged.
-pub const MIN_BAR: f32 = 3.0;
+pub(crate) const MIN_BAR: f32 = 3.0;
 /// Height of a flame graph's row, in points.
-pub const FLAME_ROW: f32 = 18.0;
+pub(crate) const FLAME_ROW: f32 = 18.0;
 /// Least width of a label, in points; in less room it is left out.
-pub const MIN_LABEL: f32 = 22.0;
+pub(crate) const MIN_LABEL: f32 = 22.0;
 /// Most entries of a legend; all smaller ones share one.
-pub const MAX_ENTRIES: usize = 32;
+pub(crate) const MAX_ENTRIES: usize = 32;
 /// Width of the list of keys, in points.
-pub const HELP_WIDTH: f32 = 760.0;
+pub(crate) const HELP_WIDTH: f32 = 760.0;
 /// Largest width of a tooltip's wrapped text, in points.
-pub const TOOLTIP_WIDTH: f32 = 460.0;
+pub(crate) const TOOLTIP_WIDTH: f32 = 460.0;
 
 /// Okabe and Ito's colours, and two of Tol's, in order of assignment.
 const DISTINCT: [Color32; 9] = [
@@ -157,7 +157,7 @@ const DISTINCT: [Color32; 9] = [
 ];
 
 /// The colour of unnamed values, and of values that share a legend entry.
-pub const NEUTRAL: Color32 = Color32::from_rgb(0x8c, 0x92, 0x9a);
+pub(crate) const NEUTRAL: Color32 = Color32::from_rgb(0x8c, 0x92, 0x9a);
 
 /// The fixed colour of a category.
 pub const fn category(category: Category) -> Color32 {
@@ -231,7 +231,7 @@ pub const fn change(change: Change) -> Color32 {
 }
 
 /// The text colour on `colour`: black or white, whichever has more contrast.
-pub fn ink(colour: Color32) -> Color32 {
+pub(crate) fn ink(colour: Color32) -> Color32 {
     // Relative luminance as defined by WCAG; both contrasts are equal at 0.179.
     let linear = |value: u8| (f32::from(value) / 255.0).powf(2.2);
     let light = 0.2126 * linear(colour.r()) + 0.7152 * linear(colour.g()) + 0.0722 * linear(colour.b());
@@ -374,7 +374,7 @@ impl Shades {
     }
 
     /// The colours of the window that contains `ui`.
-    pub fn in_ui(ui: &egui::Ui) -> Self {
+    pub(crate) fn in_ui(ui: &egui::Ui) -> Self {
         let shades = Self::of(if ui.visuals().dark_mode { egui::Theme::Dark } else { egui::Theme::Light });
         let has_contrast = ui.data(|data| data.get_temp(contrast_id())).unwrap_or(false);
         if has_contrast { shades.in_contrast(ui.visuals().dark_mode) } else { shades }
@@ -476,7 +476,7 @@ pub fn cross(painter: &egui::Painter, center: egui::Pos2, half: f32, shades: &Sh
 }
 
 /// A square of the legend's colour.
-pub fn swatch_ui(ui: &mut egui::Ui, colour: Color32) {
+pub(crate) fn swatch_ui(ui: &mut egui::Ui, colour: Color32) {
     let (rect, _) = ui.allocate_exact_size(egui::vec2(SWATCH, SWATCH), egui::Sense::hover());
     ui.painter().rect_filled(rect, 2.0, colour);
 }

@@ -28,7 +28,7 @@ pub fn when(moment: &Moment) -> String {
 }
 
 /// The step and phase of a moment, a short form of [`when`]: `step 1, backward`.
-pub fn step_and_phase(moment: &Moment) -> String {
+pub(crate) fn step_and_phase(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => when(moment),
         (_, Some(step)) => format!("step {step}, {}", moment.phase),
@@ -37,7 +37,7 @@ pub fn step_and_phase(moment: &Moment) -> String {
 }
 
 /// The position and time of a moment.
-pub fn moment_text(moment: &Moment) -> String {
+pub(crate) fn moment_text(moment: &Moment) -> String {
     let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
     format!("{}{time}", when(moment))
 }
@@ -105,7 +105,7 @@ pub fn outside(event: &Outside) -> String {
 }
 
 /// Whether part of a recording was lost or is damaged; routine facts do not cause a warning.
-pub fn has_losses(trace: &Trace) -> bool {
+pub(crate) fn has_losses(trace: &Trace) -> bool {
     !trace.trust.limits().is_empty() || !trace.problems.is_empty()
 }
 
@@ -125,7 +125,7 @@ pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
 }
 
 /// The time between two events; `None` if the recording has no times.
-pub fn span_text(trace: &Trace, [first, last]: [EventId; 2]) -> Option<String> {
+pub(crate) fn span_text(trace: &Trace, [first, last]: [EventId; 2]) -> Option<String> {
     Some(format_nanos(trace.time_of(last)?.saturating_sub(trace.time_of(first)?)))
 }
 

@@ -65,7 +65,7 @@ pub struct Cancel {
 
 impl Cancel {
     /// Whether a later question was asked, or the worker was dropped.
-    pub fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         // Work that looks whether it is cancelled can also be interrupted.
         yield_if_due();
         self.latest.load(Ordering::Relaxed) != self.number

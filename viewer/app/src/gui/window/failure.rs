@@ -16,7 +16,7 @@ pub enum Answer {
 }
 
 /// Shows why the file at `path` could not be opened. Only files with a path can be tried again.
-pub fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Option<Answer> {
+pub(crate) fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Option<Answer> {
     let shades = Shades::in_ui(ui);
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let mut answer = None;

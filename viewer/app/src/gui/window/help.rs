@@ -26,7 +26,7 @@ const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated
 
 impl Help {
     /// Shows it. Returns whether it stays open.
-    pub fn help_ui(self, ui: &Ui) -> bool {
+    pub(crate) fn help_ui(self, ui: &Ui) -> bool {
         let mut is_open = true;
         let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {
             ui.set_width(theme::HELP_WIDTH.min(ui.ctx().content_rect().width() - 60.0));

@@ -31,7 +31,7 @@ pub enum Choice {
 
 impl Palette {
     /// Shows the palette; `is_usable` returns whether a command can be run now.
-    pub fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
+    pub(crate) fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
         let step = step_of(&self.text);
         let named = if step.is_some() { vec![Command::GoToStep] } else { Command::search(&self.text) };
         let found: Vec<Command> = named.into_iter().filter(|command| is_usable(*command)).collect();

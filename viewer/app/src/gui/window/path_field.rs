@@ -40,12 +40,12 @@ impl PathField {
     }
 
     /// The purpose of the path.
-    pub fn into_ask(self) -> Ask {
+    pub(crate) fn into_ask(self) -> Ask {
         self.ask
     }
 
     /// Shows the field over everything else.
-    pub fn path_field_ui(&mut self, ui: &Ui) -> Entered {
+    pub(crate) fn path_field_ui(&mut self, ui: &Ui) -> Entered {
         let mut entered = Entered::None;
         let modal = Modal::new(Id::unique("path field")).show(ui.ctx(), |ui| {
             ui.set_width(theme::TOOLTIP_WIDTH);

@@ -10,7 +10,7 @@ use crate::gui::widgets::theme::Shades;
 const HEADROOM: f64 = 0.12;
 
 /// Shows the memory in use in the part read so far of recording `name`, over all of its events.
-pub fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
+pub(crate) fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
     let shades = Shades::in_ui(ui);
     let (rect, response) = ui.allocate_exact_size(ui.available_size(), Sense::hover());
     let words = preview.words();

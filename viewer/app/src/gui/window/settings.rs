@@ -79,7 +79,7 @@ impl Settings {
     }
 
     /// Saves the view settings of a file.
-    pub fn keep_look(&mut self, look: FileStyle) {
+    pub(crate) fn keep_look(&mut self, look: FileStyle) {
         self.looks.retain(|known| known.path != look.path);
         self.looks.insert(0, look);
         self.looks.truncate(MAX_LOOKS);

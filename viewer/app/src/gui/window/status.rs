@@ -18,7 +18,7 @@ const SEPARATOR: &str = "  ·  ";
 
 /// Shows the bar: the device first, then the file. Returns the command that was clicked. Facts that do not fit are
 /// left out, the least important first, and shown in the tooltip.
-pub fn status_ui(
+pub(crate) fn status_ui(
     ui: &mut Ui,
     recording: &Recording,
     device: usize,

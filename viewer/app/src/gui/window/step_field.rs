@@ -27,7 +27,7 @@ pub enum EnteredStep {
 
 impl StepField {
     /// Shows the field over everything else.
-    pub fn step_field_ui(&mut self, ui: &Ui) -> EnteredStep {
+    pub(crate) fn step_field_ui(&mut self, ui: &Ui) -> EnteredStep {
         let mut entered = EnteredStep::None;
         let modal = Modal::new(Id::unique("step field")).show(ui.ctx(), |ui| {
             ui.set_width(WIDTH);
@@ -58,6 +58,6 @@ impl StepField {
 }
 
 /// The number of a step as it is typed, also with commas between thousands.
-pub fn step_number(text: &str) -> Option<u32> {
+pub(crate) fn step_number(text: &str) -> Option<u32> {
     text.trim().replace(',', "").parse().ok()
 }

@@ -24,7 +24,7 @@ pub enum TabAction {
 }
 
 /// Shows the tabs in one row, which scrolls if there are many.
-pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabAction> {
+pub(crate) fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabAction> {
     let mut action = None;
     let names = distinct_names(tabs);
     let former = ui.data(|data| data.get_temp::<usize>(Id::unique("front tab")));
@@ -60,7 +60,7 @@ pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabAction> {
 }
 
 /// The name of each tab: equal names get as many of their folders as needed to differ, or a number if none differ.
-pub fn distinct_names(tabs: &[Tab]) -> Vec<String> {
+pub(crate) fn distinct_names(tabs: &[Tab]) -> Vec<String> {
     let mut names: Vec<String> = tabs.iter().map(|tab| tab.name.clone()).collect();
     let deepest = tabs.iter().filter_map(|tab| Some(tab.path.as_deref()?.components().count())).max().unwrap_or(0);
     for folders in 1..deepest {

@@ -97,7 +97,7 @@ pub enum Picked {
 }
 
 /// Shows the menus. Returns the choice. `recent` files are in the first menu.
-pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
+pub(crate) fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
     let mut chosen = None;
     for (name, groups) in MENUS {
         let most = ui.ctx().content_rect().height() - theme::MENU_MARGIN;
@@ -191,7 +191,7 @@ pub struct Shown<'a> {
 }
 
 /// Shows the tool bar. Returns the user's change.
-pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
+pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
     let mut change = None;
     let recording = shown.recording;
     let mut offer = |next: BarChange| change = Some(next);
@@ -263,7 +263,7 @@ fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
 }
 
 /// The totals of a device.
-pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
+pub(crate) fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
     recording.devices[device].summary.peaks.iter().map(|peak| peak.metric).collect()
 }
 
@@ -275,7 +275,7 @@ fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
 }
 
 /// Why this colouring does not apply.
-pub fn colouring_problem(recording: &Recording, by: ColourBy) -> Option<&'static str> {
+pub(crate) fn colouring_problem(recording: &Recording, by: ColourBy) -> Option<&'static str> {
     let key = match by {
         ColourBy::Scope(_) => GroupKey::Scope,
         ColourBy::Op => GroupKey::Op,

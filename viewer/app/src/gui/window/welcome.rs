@@ -45,7 +45,7 @@ const SEEN: [&str; 3] = [
 
 impl Welcome {
     /// Shows the page. `examples` can be recorded; `running` is being recorded.
-    pub fn welcome_ui(
+    pub(crate) fn welcome_ui(
         &mut self,
         ui: &mut Ui,
         recent: &[PathBuf],
@@ -163,7 +163,7 @@ fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, act
 }
 
 /// Shows an example that is being recorded.
-pub fn recording_ui(ui: &mut Ui, running: &Running) {
+pub(crate) fn recording_ui(ui: &mut Ui, running: &Running) {
     let (time, bytes) = running.progress();
     ui.horizontal(|ui| {
         ui.spinner();
@@ -202,7 +202,7 @@ fn seen_ui(ui: &mut Ui) {
 }
 
 /// Shows a file that is being read. Returns whether the user cancels.
-pub fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
+pub(crate) fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     let (stage, share) = loading.progress();
     ui.horizontal(|ui| {
         // Repaints the window all the time, so it is shown only as long as the bar stands still.

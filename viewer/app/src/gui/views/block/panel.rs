@@ -74,7 +74,7 @@ impl Default for BlockPanel {
 
 impl BlockPanel {
     /// Shows block `id`; returns the user's requests.
-    pub fn block_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, id: BlockId) -> Vec<Action> {
+    pub(crate) fn block_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, id: BlockId) -> Vec<Action> {
         if id.index().is_none_or(|row| row >= context.recording.trace.blocks.len()) {
             ui.weak("unknown block");
             return Vec::new();

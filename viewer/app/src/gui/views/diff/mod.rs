@@ -220,7 +220,7 @@ impl DiffView {
     }
 
     /// Shows the comparison. Returns the user's requests to the app.
-    pub fn diff_ui(
+    pub(crate) fn diff_ui(
         &mut self,
         ui: &mut Ui,
         recordings: [&Arc<Recording>; 2],
@@ -252,7 +252,7 @@ impl DiffView {
     }
 
     /// Shows the comparison without controls, for a picture. Returns whether all of it is complete.
-    pub fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
+    pub(crate) fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
         /// Share of the height that the timelines take.
         const UPPER: f32 = 0.64;
         self.pair.without_reading();

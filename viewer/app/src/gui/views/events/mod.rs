@@ -132,7 +132,7 @@ impl Default for EventsView {
 
 impl EventsView {
     /// Shows the list of the chosen device's events. Returns the user's requests.
-    pub fn events_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    pub(crate) fn events_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui.ctx(), context);
         let mut actions = Vec::new();
         ui.horizontal_wrapped(|ui| self.kinds_ui(ui, context));
@@ -176,11 +176,6 @@ impl EventsView {
             actions.extend(Facts::of(trace, id).and_then(|facts| facts.block).map(Action::Block));
         }
         actions
-    }
-
-    /// Moves the keyboard focus to the search field when the view is next shown.
-    pub fn focus_search(&mut self) {
-        self.is_focus_due = true;
     }
 
     /// Returns a closure that writes the listed events on any thread.

@@ -77,7 +77,7 @@ impl Default for ExplainView {
 
 impl ExplainView {
     /// A view without controls.
-    pub fn for_picture() -> Self {
+    pub(crate) fn for_picture() -> Self {
         Self { is_picture: true, ..Self::default() }
     }
 
@@ -87,7 +87,7 @@ impl ExplainView {
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub fn explain_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    pub(crate) fn explain_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui.ctx(), context);
         let Some(explained) = self.explained().map(Arc::clone) else {
             ui.horizontal(|ui| {

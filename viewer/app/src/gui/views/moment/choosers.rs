@@ -72,7 +72,7 @@ impl Default for Choices {
 
 impl Choices {
     /// The choices for a recording without events: by pool, and by line of code.
-    pub const OF_STATE: Self = Self {
+    pub(crate) const OF_STATE: Self = Self {
         look: MomentLook::Treemap,
         first: TreeKey::By(GroupKey::Pool),
         second: Some(TreeKey::By(GroupKey::Frame)),
@@ -89,13 +89,13 @@ impl Choices {
     }
 
     /// Whether one of the keys is the module.
-    pub fn is_of_modules(&self) -> bool {
+    pub(crate) fn is_of_modules(&self) -> bool {
         let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
         is_module(&self.first) || self.second.as_ref().is_some_and(is_module)
     }
 
     /// Whether one of the keys is the stack.
-    pub fn is_of_stacks(&self) -> bool {
+    pub(crate) fn is_of_stacks(&self) -> bool {
         let stack = TreeKey::By(GroupKey::Stack);
         self.first == stack || self.second == Some(stack)
     }

@@ -83,13 +83,8 @@ impl MomentPanel {
     }
 
     /// Whether the range between the marks is shown.
-    pub fn shows_range(&self) -> bool {
+    pub(crate) fn shows_range(&self) -> bool {
         self.shows_range && self.marks.is_some()
-    }
-
-    /// Shows the range between the marks, if both are set, or the moment.
-    pub fn show_range(&mut self, is_range: bool) {
-        self.shows_range = is_range;
     }
 
     /// The panel's content as CSV, with a last line for the total: the rows of the table, or every node of
@@ -106,7 +101,12 @@ impl MomentPanel {
     }
 
     /// Shows the panel in the available space. `marks` are the moments A and B, if both are set.
-    pub fn moment_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, marks: Option<Range<usize>>) -> Vec<Action> {
+    pub(crate) fn moment_ui(
+        &mut self,
+        ui: &mut Ui,
+        context: &ViewContext<'_>,
+        marks: Option<Range<usize>>,
+    ) -> Vec<Action> {
         self.follow(marks);
         self.choices = self.choices.possible(&context.recording.absent);
         self.receive(ui.ctx(), context);
@@ -188,7 +188,7 @@ impl MomentPanel {
     }
 
     /// Shows the panel without controls, for pictures.
-    pub fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
+    pub(crate) fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.receive(ui.ctx(), context);
         if let Some(answer) = self.query.answer().map(Arc::clone) {
             self.view_ui(ui, context, &answer, false);

@@ -149,7 +149,7 @@ impl PlanView {
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub fn plan_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    pub(crate) fn plan_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui.ctx(), context);
         if ui.available_width() >= theme::WHATIF_WIDE {
             self.answer_ui(ui, context);

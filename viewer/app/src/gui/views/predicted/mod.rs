@@ -78,7 +78,7 @@ impl CurveView {
     }
 
     /// Shows legend and curves of `run` in the available space, and handles wheel, drag and click.
-    pub fn curve_ui(
+    pub(crate) fn curve_ui(
         &mut self,
         ui: &mut Ui,
         context: &ViewContext<'_>,

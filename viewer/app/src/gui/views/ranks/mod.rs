@@ -46,7 +46,7 @@ const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 impl Ranks {
     /// Shows the strip if there is more than one cell. Returns the cell that the user brings to the front; `in_front`
     /// is the current one.
-    pub fn ranks_ui(
+    pub(crate) fn ranks_ui(
         &mut self,
         ui: &mut Ui,
         shown: ShownCell<'_>,

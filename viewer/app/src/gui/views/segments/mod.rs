@@ -86,7 +86,7 @@ impl Default for SegmentsView {
 
 impl SegmentsView {
     /// A view for a picture, without controls.
-    pub fn for_picture() -> Self {
+    pub(crate) fn for_picture() -> Self {
         Self { is_picture: true, ..Self::default() }
     }
 
@@ -113,7 +113,7 @@ impl SegmentsView {
     }
 
     /// Whether the analysis of a failed request is shown.
-    pub fn shows_failure(&self, context: &ViewContext<'_>) -> bool {
+    pub(crate) fn shows_failure(&self, context: &ViewContext<'_>) -> bool {
         let failed = self.state.answer().and_then(|state| state.failed.as_ref());
         failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
     }

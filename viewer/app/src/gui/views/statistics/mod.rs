@@ -101,7 +101,7 @@ impl Default for StatisticsView {
 
 impl StatisticsView {
     /// Shows the statistics of the chosen device. Returns the user's requests.
-    pub fn statistics_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    pub(crate) fn statistics_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui, context);
         let Some(counted) = self.query.answer() else {
             ui.weak(self.query.failure().unwrap_or("counting").to_owned());
@@ -172,7 +172,7 @@ impl StatisticsView {
     }
 
     /// Shows the next sheet, wrapping around.
-    pub fn show_next(&mut self) {
+    pub(crate) fn show_next(&mut self) {
         self.shown = (self.shown + 1) % SHEETS.len();
     }
 

@@ -44,7 +44,7 @@ impl PlotFrame {
     }
 
     /// Axis units and bytes per point.
-    pub fn units_per_point(&self) -> [f64; 2] {
+    pub(crate) fn units_per_point(&self) -> [f64; 2] {
         [
             (self.view.x.end - self.view.x.start) / f64::from(self.rect.width()),
             (self.view.y.end - self.view.y.start) / f64::from(self.rect.height()),

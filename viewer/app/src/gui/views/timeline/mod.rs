@@ -24,7 +24,8 @@ use highwater_snapshots::units::format_bytes;
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
 pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms, paint_peak, paint_tagged};
-pub use picture::{Picture, Stacking, drawn_metric};
+pub(crate) use picture::drawn_metric;
+pub use picture::{Picture, Stacking};
 pub(crate) use plot::{ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
@@ -135,7 +136,7 @@ impl Timeline {
     }
 
     /// Ignores the pointer until it moves again, so that the result of a command is visible.
-    pub fn rest_pointer(&mut self) {
+    pub(crate) fn rest_pointer(&mut self) {
         (self.is_resting, self.hover, self.hovered_outline) = (true, None, None);
     }
 
@@ -157,7 +158,7 @@ impl Timeline {
     }
 
     /// Whether wheel or pointer moved the view in the last frame.
-    pub fn is_moving(&self) -> bool {
+    pub(crate) fn is_moving(&self) -> bool {
         self.is_moving
     }
 

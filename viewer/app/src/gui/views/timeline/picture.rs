@@ -112,7 +112,7 @@ impl Picture {
     }
 
     /// The bytes that the pixels of `block` stand for, column by column: as exact as the picture, and by halving.
-    pub fn covered_by(&self, block: BlockId) -> Vec<Option<Range<u64>>> {
+    pub(crate) fn covered_by(&self, block: BlockId) -> Vec<Option<Range<u64>>> {
         let window = &self.request.window;
         let span = u128::from(window.bytes.end.saturating_sub(window.bytes.start));
         let byte = |y: usize| window.bytes.start + (span * y as u128 / self.raster.height.max(1) as u128) as u64;
@@ -297,7 +297,7 @@ fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color
 }
 
 /// The metric whose sum over blocks is drawn for `metric`.
-pub fn drawn_metric(metric: Metric) -> Metric {
+pub(crate) fn drawn_metric(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 

@@ -84,7 +84,7 @@ impl WhatIfView {
     }
 
     /// Takes a recording that is to be opened, once it is ready.
-    pub fn take_predicted(&mut self) -> Option<Predicted> {
+    pub(crate) fn take_predicted(&mut self) -> Option<Predicted> {
         self.opener.take()
     }
 
@@ -94,7 +94,7 @@ impl WhatIfView {
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub fn whatif_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    pub(crate) fn whatif_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui.ctx(), context);
         if ui.available_width() >= theme::WHATIF_WIDE {
             return self.columns_ui(ui, context);

@@ -119,7 +119,7 @@ pub struct Touched {
 
 /// Shows a table called `label` of `rows` rows in the available space. `cell` returns the cell of a row and column; it
 /// is called only for rows in view.
-pub fn table_ui(
+pub(crate) fn table_ui(
     ui: &mut Ui,
     label: &str,
     columns: &[Column],
@@ -131,7 +131,7 @@ pub fn table_ui(
 }
 
 /// Says that `count` columns of the table below have no room; shows nothing for 0.
-pub fn columns_left_out_ui(ui: &mut Ui, count: usize) {
+pub(crate) fn columns_left_out_ui(ui: &mut Ui, count: usize) {
     if count > 0 {
         let text = format!("{}: widen the window or save the table", count_of(count as u64, "more column"));
         ui.weak(RichText::new(text).size(11.5));
@@ -140,7 +140,7 @@ pub fn columns_left_out_ui(ui: &mut Ui, count: usize) {
 
 /// Like [`table_ui`]; the second function returns a cell's tooltip and is
 /// called only for the cell under the pointer. Truncated text is shown in full in any case.
-pub fn table_with_tips_ui(
+pub(crate) fn table_with_tips_ui(
     ui: &mut Ui,
     label: &str,
     columns: &[Column],
