@@ -335,7 +335,8 @@ class _Simulation:
         import torch
 
         stepped = session._tracker.optimizers()
-        made = [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+        # The class of a proxy, which `isinstance` asks for, may warn.
+        made = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
         # Wrappers of optimizers, such as those of accelerate, only call the step of another.
         made = [one for one in made if getattr(type(one).step, "hooked", False) and one.param_groups]
         return sum(all(one is not other for other in stepped) for one in made)

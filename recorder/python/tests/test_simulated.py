@@ -69,6 +69,55 @@ for gib in (1000, 2000, 3000):
     assert done.answer["oom"]["requested_bytes"] == 3000 << 30
 
 
+def test_a_program_that_handles_a_failed_request_and_ends_with_an_error_may_fit(simulate):
+    source = """
+import sys, torch
+try:
+    torch.empty(1000 << 30, dtype=torch.uint8, device="cuda")
+except torch.cuda.OutOfMemoryError:
+    torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+sys.exit(3)
+"""
+    done = simulate(source, "--gpu", "a100")
+    assert (done.returncode, done.answer["fits"], done.answer["exit_status"]) == (2, None, 3)
+
+
+# Two networks, each with an optimizer, of which the second makes no step before the fifth.
+TWO_OPTIMIZERS = """
+import sys, threading, torch
+models = [torch.nn.Linear(64, 64).cuda() for _ in range(2)]
+optimizers = [torch.optim.AdamW(model.parameters()) for model in models]
+def train():
+    for step in range(10):
+        for model, optimizer in zip(models, optimizers if step % 5 == 4 else optimizers[:1]):
+            model(torch.ones(8, 64, device="cuda")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+def test_an_optimizer_that_has_not_made_a_step_leaves_open_whether_the_program_fits(simulate):
+    done = simulate(TWO_OPTIMIZERS + "train()", "--gpu", "a100")
+    assert (done.returncode, done.answer["fits"], done.answer["stopped"]) == (2, None, True)
+    done = simulate(TWO_OPTIMIZERS + "train()", "--gpu", "a100", "--steps", "0")
+    assert (done.returncode, done.answer["fits"]) == (0, True)
+
+
+def test_a_program_that_trains_in_another_thread_or_leaves_at_once_has_a_recording(simulate):
+    threads = """
+del optimizers[1]
+threading.Thread(target=train, daemon=True).start()
+threading.Event().wait()
+"""
+    done = simulate(TWO_OPTIMIZERS.replace("optimizers if step % 5 == 4 else ", "") + threads, "--gpu", "a100")
+    assert (done.returncode, done.answer["fits"], done.answer["stopped"]) == (0, True, True), done.stderr
+    assert "Traceback" not in done.stderr
+    done = simulate("import os, torch\ntorch.ones(8, device='cuda')\nos._exit(0)", "--gpu", "a100")
+    assert (done.returncode, done.answer["fits"]) == (0, True), done.stderr
+    done = simulate("import os, torch\ntorch.ones(8, device='cuda')\nos.kill(os.getpid(), 9)", "--gpu", "a100")
+    assert done.returncode == 2 and "its recording is lost" in done.stderr
+
+
 def test_the_text_says_which_part_of_the_program_was_counted_and_what_it_has_handled(simulate):
     done = simulate(TRAINING, "--gpu", "a100", arguments=["10"], is_json=False)
     assert "Ended after 3 steps (--steps 0 runs to the end): what comes later is not counted." in done.stdout
