@@ -20,6 +20,7 @@ import os
 import random
 import sys
 import threading
+import time
 
 from ._groups import note_groups, replace_function
 from ._noted import MISSING, TIME, UNKNOWN_VALUE, Noted, is_autotuning, place
@@ -46,6 +47,8 @@ _TEST = "PYTEST_CURRENT_TEST"
 MISSING_STATUS = 3
 # Reads of device values by one line in one step after which the program is taken to loop for ever.
 _MAX_READS = 10_000
+# The same for reads that take long, as each token of a generation may: seconds since the line's first, and reads.
+_MAX_READING_SECONDS, _MIN_SLOW_READS = 120, 50
 # Reads whose order is known: to find the first that decides about memory.
 _MAX_ORDERED_READS = 100_000
 # More than any program makes in a few steps.
@@ -150,6 +153,8 @@ class _Simulation:
         self.reads = []
         # Reads by line in the current step, and the line that has made too many.
         self._step, self._reads, self.endless = None, collections.Counter(), None
+        # When each line has read its first.
+        self._first_reads = {}
         # Bytes of the host that were not initialized.
         self.skipped_bytes = 0
         # Whether no failed request has ended the process.
@@ -262,11 +267,13 @@ class _Simulation:
         if step != self._step:
             self._step = step
             self._reads.clear()
+            self._first_reads.clear()
         self._reads[at] += 1
-        if at and self._reads[at] > _MAX_READS:
+        reads, seconds = self._reads[at], time.monotonic() - self._first_reads.setdefault(at, time.monotonic())
+        if at and (reads > _MAX_READS or (reads >= _MIN_SLOW_READS and seconds > _MAX_READING_SECONDS)):
             self.endless = f"{at[0]}:{at[1]}"
             self._finish()
-            what = f"has read {_MAX_READS:,} values of the device in one step, which are zeros"
+            what = f"has read {reads:,} values of the device in one step, which are zeros"
             _end(f"{self.endless} {what}: it seems to wait for one that never comes", MISSING_STATUS)
 
     def _skip_initialization(self, torch):

@@ -97,12 +97,12 @@ impl Page {
     }
 
     /// Reports that the user chose no file.
-    pub(crate) fn choose_none(&self) {
+    pub fn choose_none(&self) {
         self.send(Arrival::NoneChosen);
     }
 
     /// Restores the view that `fragment`, the end of the page's address, describes.
-    pub(crate) fn follow_link(&self, fragment: String) {
+    pub fn follow_link(&self, fragment: String) {
         self.send(Arrival::Link(fragment));
     }
 
@@ -133,7 +133,7 @@ impl Page {
     }
 
     /// Why the app has stopped, if it has.
-    pub(crate) fn panic_message(&self) -> Option<String> {
+    pub fn panic_message(&self) -> Option<String> {
         self.runner.panic_summary().map(|summary| summary.message())
     }
 
