@@ -309,7 +309,7 @@ commands! {
 
 impl Command {
     /// Whether menus and lists show it. A browser opens no folders, and reloads and closes its pages itself.
-    pub(crate) const fn is_offered(self) -> bool {
+    pub const fn is_offered(self) -> bool {
         HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::ShowRanks | Self::Quit)
     }
 

@@ -173,7 +173,7 @@ impl Loading {
     }
 
     /// Calls the reading off; it ends soon after.
-    pub(crate) fn cancel(&self) {
+    pub fn cancel(&self) {
         self.state.is_cancelled.store(true, Ordering::Relaxed);
     }
 

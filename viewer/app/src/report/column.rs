@@ -196,12 +196,12 @@ impl<'a> Column<'a> {
     }
 
     /// Whether CSV has it.
-    pub(crate) fn is_in_csv(&self) -> bool {
+    pub fn is_in_csv(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Files)
     }
 
     /// Whether the JSON object has it.
-    pub(crate) fn is_in_json(&self) -> bool {
+    pub fn is_in_json(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Files | Place::Json)
     }
 

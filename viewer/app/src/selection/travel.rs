@@ -33,7 +33,7 @@ impl Selection {
     }
 
     /// Moves the view by a distance on the axis and in bytes.
-    pub(crate) fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
+    pub fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
         self.view.x = self.view.x.start + by[0]..self.view.x.end + by[0];
         self.view.y = self.view.y.start + by[1]..self.view.y.end + by[1];
         self.clamp(recording);
@@ -41,7 +41,7 @@ impl Selection {
 
     /// Centres the peak of the chosen total and zooms until it is clearly visible: the moments close to it take a fair
     /// part of the width. The peak becomes the moment of the panels.
-    pub(crate) fn go_to_peak(&mut self, recording: &Recording) {
+    pub fn go_to_peak(&mut self, recording: &Recording) {
         let trace = &recording.trace;
         let peak = recording.devices[self.device].peak(trace, self.metric);
         let whole = self.whole(recording);
@@ -74,7 +74,7 @@ impl Selection {
     }
 
     /// Shows the life of `block` with some room on both sides.
-    pub(crate) fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
+    pub fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
         let trace = &recording.trace;
         let row = trace.blocks.get(block);
         let whole = self.whole(recording);
@@ -93,7 +93,7 @@ impl Selection {
     }
 
     /// Shows the moments `shown`, with a little room on both sides.
-    pub(crate) fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
+    pub fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
         let trace = &recording.trace;
         let (first, end) = (self.x_of(trace, shown.start), self.x_of(trace, shown.end + 1));
         let room = ((end - first) * 0.05).max(MIN_ROOM);
@@ -101,7 +101,7 @@ impl Selection {
     }
 
     /// Returns the events in view.
-    pub(crate) fn events_in_view(&self, recording: &Recording) -> Range<u32> {
+    pub fn events_in_view(&self, recording: &Recording) -> Range<u32> {
         let trace = &recording.trace;
         let first = self.moment_at(trace, self.view.x.start).saturating_sub(1) as u32;
         let end = match self.axis {
@@ -118,7 +118,7 @@ impl Selection {
     }
 
     /// Pins the moment after `moment` events, and brings it into view if necessary.
-    pub(crate) fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
+    pub fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
         let block = self.pin.and_then(|pin| pin.block);
         self.pin = Some(Pin { block, moment });
         let middle = self.middle_of(&recording.trace, moment);

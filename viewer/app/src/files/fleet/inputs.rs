@@ -31,7 +31,7 @@ impl Inputs {
     /// # Errors
     ///
     /// Fails if a folder cannot be listed.
-    pub(crate) fn of_folder(folder: &Path) -> io::Result<Self> {
+    pub fn of_folder(folder: &Path) -> io::Result<Self> {
         Self::of(&[folder.to_owned()])
     }
 

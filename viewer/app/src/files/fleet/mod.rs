@@ -16,7 +16,7 @@ use crate::answers::outliers::{Middle, Standing, middles, standings};
 
 pub use self::inputs::Inputs;
 pub use self::rank::{DeviceLook, Origin, Rank};
-pub use self::workers::on_workers;
+pub use self::workers::{on_workers, worker_count};
 
 /// Recordings that belong together. Only summaries are kept; traces are dropped.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +143,7 @@ impl Fleet {
     }
 
     /// Returns for each rank the median and deviation that its peak is compared with.
-    pub(crate) fn middles(&self, metric: Metric) -> Vec<Middle> {
+    pub fn middles(&self, metric: Metric) -> Vec<Middle> {
         middles(&self.peaks(metric))
     }
 

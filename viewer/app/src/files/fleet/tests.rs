@@ -112,5 +112,5 @@ fn a_reading_that_is_stopped_gives_nothing() {
         Ok(Source::in_memory(Trace::default()))
     };
     assert!(Fleet::read(&inputs, open, |_| ControlFlow::Break(())).is_none());
-    assert!(read.into_inner() <= workers::worker_count());
+    assert!(read.into_inner() <= worker_count());
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const MAX_WORKERS: usize = 4;
 
 /// How many work at once.
-pub(crate) fn worker_count() -> usize {
+pub fn worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }
 
