@@ -104,9 +104,7 @@ pub fn events_table<'t>(
     let columns = [
         Column::number("index", "event", move |row| trace.number(ids[row])),
         Column::text("kind", "kind", move |row| trace.events.kind[at(row)].name()),
-        Column::number("time_us", "time", move |row| {
-            trace.time_of(ids[row]).map(|time| micros_since_1970(&trace.header, time))
-        }),
+        Column::number("time_us", "time", move |row| micros_since_1970(&trace.header, trace.events.time_ns[at(row)])),
         Column::number("device", "device", move |row| trace.events.device[at(row)].0),
         Column::number("block", "block", of(|_, event| event.block.map(|block| block.0).into())),
         Column::number("address", "address", of(|_, event| event.address.into())),
