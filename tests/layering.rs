@@ -344,7 +344,9 @@ fn limits_are_called_max_and_min() {
         line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect::<Vec<_>>()
     };
     let is_limit = |word: &String| {
-        word.chars().all(|c| !c.is_ascii_lowercase()) && word.split('_').any(|part| matches!(part, "MOST" | "LEAST"))
+        word.contains('_')
+            && word.chars().all(|c| !c.is_ascii_lowercase())
+            && word.split('_').any(|part| matches!(part, "MOST" | "LEAST"))
     };
     for (path, text) in rust_sources() {
         let found: Vec<String> = code_lines(&text).flat_map(words).filter(is_limit).collect();

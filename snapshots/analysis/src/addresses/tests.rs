@@ -279,15 +279,12 @@ fn private_pools_are_known_by_their_number() {
 
 #[test]
 fn blocks_without_a_place_are_listed_and_not_dropped() {
-    let text = "segment_alloc 0x0 100\nalloc a 30\nalloc b 30\nalloc c 90\nalloc d 10\nfree_requested d\n\
-                baseline w 7/8 waiting";
-    let asked = Asked::of(text, &[1000, 0, 20, 60, 50]);
+    let text = "segment_alloc 0x0 100\nalloc a 30\nalloc b 30\nalloc c 90\nalloc d 10\nfree_requested d\n";
+    let asked = Asked::of(&format!("{text}baseline w 7/8 waiting"), &[1000, 0, 20, 60, 50]);
     let map = asked.end();
     let why: Vec<_> = map.strays.iter().map(|stray| (stray.block.0, stray.why, stray.is_waiting)).collect();
-    assert_eq!(
-        why,
-        [(1, UnplacedReason::Covered, false), (3, UnplacedReason::Outside, false), (0, UnplacedReason::Outside, true)]
-    );
+    let [covered, outside] = [UnplacedReason::Covered, UnplacedReason::Outside];
+    assert_eq!(why, [(1, covered, false), (3, outside, false), (0, outside, true)]);
     assert_eq!(words(&map), ["free 20, b2 30, w4 10, free 40"]);
     check_sums(&map);
 }
