@@ -1,4 +1,4 @@
-"""Every command in the documentation, and every line of Python in the pages for users of PyTorch, runs as it stands."""
+"""Runs every command of the documentation, and the Python code of the pages for users of PyTorch."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 import highwater
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-# Pages of code that runs as it stands, and those with commands that run PyTorch.
+# Pages whose Python code is run, and all pages with commands that need PyTorch.
 CODE_PAGES = ("README.md", "docs/pytorch.md")
 PAGES = (*CODE_PAGES, "docs/plan.md", "docs/simulate.md")
 ALL_PAGES = {f"docs/{name}" for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
