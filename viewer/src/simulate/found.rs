@@ -247,7 +247,11 @@ fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
         found.push((process, path, trace, noted));
     }
     // A process that only asks for the device's properties, as workers of PyTorch's compiler do, is no rank.
-    let says_nothing = |(_, _, trace, noted): &Found| trace.event_count() == 0 && *noted == Noted::default();
+    let says_nothing = |(_, _, trace, noted): &Found| {
+        // It has no failed requests to outlive.
+        let nothing = Noted { outlives_failures: noted.outlives_failures, ..Noted::default() };
+        trace.event_count() == 0 && *noted == nothing
+    };
     if !found.iter().all(says_nothing) {
         found.retain(|one| !says_nothing(one));
     }
