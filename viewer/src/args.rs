@@ -79,10 +79,11 @@ pub struct Arguments {
 pub enum Command {
     /// Run a built-in training step and write its recording
     Record(Box<RecordArguments>),
-    /// Run any program and record the memory that it allocates from the CUDA driver (Linux)
+    /// Run any program, unchanged, and record its GPU memory: PyTorch by module, others by driver call (Linux)
     ///
-    /// The program needs no change: a preloaded library intercepts its calls to the driver. Of a framework's caching
-    /// allocator only the segments are recorded, not the blocks within them. The exit status is the program's.
+    /// Every process that uses CUDA through PyTorch is recorded with modules, phases and steps, also under torchrun and
+    /// other launchers. Of other programs, a preloaded library records what they allocate from the CUDA driver: of a
+    /// caching allocator the segments, not the blocks within them. The exit status is the program's.
     Run(ProgramArguments),
     /// Run a PyTorch program on a simulated GPU: what it needs, and whether it fits, without a GPU (Linux)
     ///

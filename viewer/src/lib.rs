@@ -13,6 +13,7 @@ pub mod record;
 #[path = "record_disabled.rs"]
 pub mod record;
 pub mod whatif;
+mod python_package;
 pub mod run;
 pub mod simulate;
 pub mod plan;

@@ -1,8 +1,10 @@
-//! `highwater run`: records the CUDA driver calls of any program with a preloaded library.
+//! `highwater run`: records any program: PyTorch in it with the Python package, other use of the CUDA driver with a
+//! preloaded library.
 
 mod library;
 mod program;
 mod signals;
+mod verdict;
 mod report;
 
 use std::ffi::OsString;
@@ -16,6 +18,26 @@ pub(crate) use self::program::Program;
 pub(crate) use self::signals::Signals;
 use crate::args::ProgramArguments;
 use crate::cli::output::outcome::{Failure, Status};
+use crate::python_package;
+
+/// What Python runs when it starts: the recorder is imported only together with PyTorch.
+const START: &str = r#"
+class _BeforeTorch:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(_BeforeTorch)
+        try:
+            from highwater import _launched
+            finder = _launched.finder()
+        except Exception:
+            return None
+        sys.meta_path.insert(0, finder)
+        return finder.find_spec(name, path, target)
+if sys.version_info >= (3, 9):
+    sys.meta_path.insert(0, _BeforeTorch)
+"#;
 
 /// Runs the program to its end, prints on standard error what was recorded, and exits with its status. Standard input,
 /// output and error are the program's.
@@ -23,8 +45,10 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;
     let library = Library::provide()?;
-    let claims = tempfile::Builder::new().prefix("highwater-run-").tempdir();
-    let claims = claims.map_err(|why| Failure::Record(format!("cannot make a folder for the run: {why}")))?;
+    let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the run: {why}"));
+    let folder = || tempfile::Builder::new().prefix("highwater-run-").tempdir().map_err(cannot);
+    let (claims, python) = (folder()?, folder()?);
+    python_package::write(python.path(), START).map_err(cannot)?;
     if arguments.out.is_some() || !program.starts_others() {
         make_way(&file)?;
     }
@@ -33,20 +57,27 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     for (name, value) in settings(arguments, &file, claims.path()) {
         command.env(name, value);
     }
+    command.envs(python_package::environment(python.path()));
     command.env("LD_PRELOAD", library.among(std::env::var_os("LD_PRELOAD")));
     // Installed before the program starts, so that no signal is lost.
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
     let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
     let ended =
         signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
-    report::report(&program, &file, claims.path());
+    if !arguments.quiet {
+        report::report(&program, &file, claims.path());
+    }
     Ok(Status::Program(code(ended)))
 }
 
 /// Returns the absolute path of the recording, since the program may change its folder. For a program that only starts
 /// others, this is the folder: the recorded program names its file.
 fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, Failure> {
-    let named = || if program.starts_others() { ".".to_owned() } else { format!("{}.snap", program.name()) };
+    let named = || match program.script(&arguments.words) {
+        Some(script) => format!("{script}.snap"),
+        None if program.starts_others() => ".".to_owned(),
+        None => format!("{}.snap", program.name()),
+    };
     let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(named()));
     std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))
 }
@@ -65,6 +96,7 @@ pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
 /// The settings of the library, as environment variables.
 fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'static str, OsString)> {
     let level = if arguments.no_stacks { "events" } else { "stacks" };
+    let steps = arguments.steps.as_ref().map_or_else(String::new, |steps| format!("{}..{}", steps.start, steps.end));
     let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default().into();
     vec![
         ("HIGHWATER_RUN_FILE", file.into()),
@@ -72,6 +104,8 @@ fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'
         ("HIGHWATER_RUN_LEVEL", level.into()),
         ("HIGHWATER_RUN_RING", number(arguments.ring)),
         ("HIGHWATER_RUN_SMALLEST", number(arguments.smallest)),
+        ("HIGHWATER_RUN_STEPS", steps.into()),
+        ("HIGHWATER_RUN_DRIVER", if arguments.driver { "1" } else { "" }.into()),
     ]
 }
 

@@ -153,11 +153,8 @@ fn gpu_of(arguments: &SimulateArguments) -> Gpu {
 
 /// Returns the absolute path of the recording, named after the Python script.
 fn file_of(arguments: &SimulateArguments, program: &Program) -> Result<PathBuf, Failure> {
-    let mut words = arguments.words.iter().map(Path::new);
-    let script = words.find(|word| word.extension().is_some_and(|extension| extension == "py"));
-    let stem = script.and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-    let default = || PathBuf::from(format!("{}.snap", stem.unwrap_or_else(|| program.name())));
-    let file = arguments.out.clone().unwrap_or_else(default);
+    let name = || program.script(&arguments.words).unwrap_or_else(|| program.name());
+    let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.snap", name())));
     let file = std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))?;
     crate::run::make_way(&file)?;
     Ok(file)

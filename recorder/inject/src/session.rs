@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use highwater_recorder::naming::{self, Rank};
@@ -25,6 +26,14 @@ const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
 /// Folder in which the processes of a run claim the files that they write.
 const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
+/// What is done in this process where a framework records its own memory: nothing special, as there is none.
+const NO_FRAMEWORK: u8 = 0;
+/// Nothing is recorded.
+const LEFT_TO_FRAMEWORK: u8 = 1;
+/// The recording has a name beside that of the framework's.
+const BESIDE_FRAMEWORK: u8 = 2;
+
+static FRAMEWORK: AtomicU8 = AtomicU8::new(NO_FRAMEWORK);
 static BEGUN: Once = Once::new();
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 
@@ -41,9 +50,20 @@ pub(crate) fn is_asked_for() -> bool {
     variable(FILE).is_some()
 }
 
+/// Called by a framework in this process whose recorder records its memory by block: calls of the driver are then not
+/// recorded, or beside it if that is wanted. Without effect once calls have been recorded.
+// SAFETY: no other library defines this name.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn highwater_inject_beside(is_wanted: std::ffi::c_int) {
+    FRAMEWORK.store(if is_wanted == 0 { LEFT_TO_FRAMEWORK } else { BESIDE_FRAMEWORK }, Ordering::Relaxed);
+}
+
 /// Begins the recording, at the first call that allocates or frees memory.
 pub(crate) fn begin_once() {
     BEGUN.call_once(|| {
+        if FRAMEWORK.load(Ordering::Relaxed) == LEFT_TO_FRAMEWORK {
+            return;
+        }
         guard::register_fork_handlers();
         let Some(file) = variable(FILE).map(PathBuf::from) else { return };
         match begin(&file) {
@@ -59,7 +79,10 @@ pub(crate) fn begin_once() {
 
 fn begin(file: &Path) -> Result<Recording, Error> {
     let claims = variable(CLAIMS).map(PathBuf::from);
-    let named = if file.is_dir() { file.join(own_name()) } else { file.to_owned() };
+    let mut named = if file.is_dir() { file.join(own_name()) } else { file.to_owned() };
+    if FRAMEWORK.load(Ordering::Relaxed) == BESIDE_FRAMEWORK {
+        named.set_extension("driver.snap");
+    }
     let path = claim(&named, claims.as_deref(), Rank::of_process());
     let level = match variable(LEVEL).as_deref().and_then(|level| level.to_str()) {
         Some("state") => Level::State,

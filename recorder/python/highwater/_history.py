@@ -6,8 +6,6 @@ import types
 
 import torch
 
-from ._warn import warn
-
 _is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)
 # What the functions of `torch.cuda.memory` call, which the program may have imported by name.
 _RECORDERS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
@@ -15,25 +13,30 @@ _RECORDERS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy
 _COUNTED = ("alloc", "free_requested")
 
 
+class _Position:
+    """The last events and PyTorch's counters of events at one moment, by device."""
+
+    def __init__(self, last_events=(), counts=()):
+        self.last_events, self.counts = last_events, counts
+
+
 class History:
     """Switches PyTorch's recorder on and off.
 
     A history that the program records itself is kept: it has the program's settings, and goes on after the recording.
+    `warn` is called with a text where that matters.
     """
 
-    def __init__(self, settings):
-        self._settings = settings
+    def __init__(self, settings, warn):
+        self._settings, self._warn = settings, warn
         self._is_programs = _is_enabled()
         if self._is_programs:
-            warn(
+            self._warn(
                 "PyTorch's memory history is being recorded by the program already: it keeps the program's settings, "
                 "and goes on after the recording"
             )
         self._is_on = self._is_own_call = self._has_own_settings = False
-        # The last events of the program's history, by device, before the recording.
-        self._last_before = []
-        # PyTorch's counters by device when the recording began.
-        self._counts_before = []
+        self._began = _Position()
         self._undo = []
         for name in _RECORDERS:
             if hasattr(torch._C, name):
@@ -43,16 +46,15 @@ class History:
         """Starts to record."""
         self._is_on, self._has_own_settings = True, not self._is_programs
         if self._is_programs:
-            traces = take_snapshot()["device_traces"]
-            self._last_before = [trace[-1] if trace else None for trace in traces]
+            self._began = self.position()
         else:
             self._record("all", **self._settings)
-        self._counts_before = _counts()
+            self._began = _Position([], _counts())
 
     def stop(self):
         """Ends and forgets what was recorded."""
         self._is_on = False
-        self._last_before = []
+        self._began = _Position()
         if not self._is_programs:
             self._record(None)
 
@@ -60,19 +62,24 @@ class History:
         """Returns the settings with which the recorder was started; none if the program started it."""
         return self._settings if self._has_own_settings else {}
 
-    def snapshot(self):
-        """Returns PyTorch's snapshot without what was before the recording, and by device how many events it lacks."""
-        counts = _counts()
+    def position(self):
+        """Returns how far PyTorch's recorder is."""
+        traces = take_snapshot()["device_traces"]
+        return _Position([trace[-1] if trace else None for trace in traces], _counts())
+
+    def snapshot(self, since=None):
+        """Returns PyTorch's snapshot without what was before the recording, or before the position `since`, and by device
+        how many events it lacks."""
+        counts, since = _counts(), since or self._began
         taken = take_snapshot()
         traces = taken["device_traces"]
-        # What the program recorded before the recording began.
-        for trace, last in zip(traces, self._last_before):
+        for trace, last in zip(traces, since.last_events):
             if last is not None:
                 after = next((row for row in range(len(trace), 0, -1) if _is_same(trace[row - 1], last)), 0)
                 del trace[:after]
         recorded = [sum(event["action"] in _COUNTED for event in trace) for trace in traces]
         # The program may have reset the counters.
-        rows = zip(counts, self._counts_before, recorded)
+        rows = zip(counts, since.counts, recorded)
         return taken, [max(now - before - known, 0) for now, before, known in rows]
 
     def close(self):
@@ -113,7 +120,7 @@ class History:
             if not self._is_on or (was_programs and self._is_programs):
                 return original(enabled, *args, **kwargs)
             if self._is_programs:
-                warn(
+                self._warn(
                     "PyTorch's memory history is started by the program during a recording: it has the recording's "
                     "settings, and goes on after the recording"
                 )

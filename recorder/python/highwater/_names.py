@@ -24,7 +24,12 @@ class ModuleNames:
         self._depth = depth
         self._references = {}
         self._roots = []
-        self._given = {id(root): name for name, root in models}
+        self._given = {}
+        self.give(models)
+
+    def give(self, models):
+        """Gives models their names, as pairs of name and module."""
+        self._given.update({id(root): name for name, root in models})
         for name, root in models:
             self._add_root(name, root)
 

@@ -104,8 +104,8 @@ class record_memory_history(contextlib.AbstractContextManager):
         self._session: Session | None = None
         # The pytest plugin records functions that are no training.
         self._gives_hints = True
-        # For simulations: what happens after the last of `steps`.
-        self._on_over: Callable[[], None] = lambda: None
+        # For recordings of a whole program from outside: what happens after the last of `steps`, and names of files.
+        self._of_program: dict[str, Any] | None = None
 
     def __enter__(self) -> record_memory_history:
         try:
@@ -117,7 +117,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         path = _files.resolve(self._asked_path)
         models, self._model = self._models(), None
         self._weak_model = [(name, weakref.ref(model)) for name, model in models]
-        options = {**self._options, "on_over": self._on_over}
+        options = {**self._options, "of_program": self._of_program}
         self._session = Session.begin(path, models, options, self._note_path)
         return self
 

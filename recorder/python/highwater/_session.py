@@ -12,6 +12,7 @@ import torch
 from . import _files, _simulated, _tags
 from ._history import History
 from ._names import ModuleNames
+from ._part import Part
 from ._signals import Termination
 from ._tags import Tags
 from ._tensors import live_tensors, parameter_names
@@ -35,9 +36,13 @@ class Session:
     def begin(cls, path, models, options, on_path):
         """Begins a recording; None if nothing can be recorded, which a warning says.
 
+        Where the whole program is recorded from outside, this is a part of that recording.
+
         Raises:
             RuntimeError: another recording is active.
         """
+        if _active is not None and _active.is_of_program():
+            return Part(_active, path, models, options, on_path)
         if _active is not None:
             raise RuntimeError("a recording is active: PyTorch has one recorder for each process; end the first one")
         if not torch.cuda.is_available():
@@ -67,9 +72,14 @@ class Session:
         self._is_recording = self._is_over = self._is_writing = False
         self._has_written = self._has_dumped_oom = False
         self._last_step = -1
+        # Recordings of the program's own.
+        self.parts = []
         # What a simulated GPU cannot answer exactly; None on a real one.
         self._noted = _simulated.observe()
-        self._history = History({name: options[name] for name in ("context", "stacks", "max_entries")})
+        # A program that knows nothing of the recording is not warned.
+        self._warnings = []
+        settings = {name: options[name] for name in ("context", "stacks", "max_entries")}
+        self._history = History(settings, self._warnings.append if self.is_of_program() else warn)
         _active = self
         try:
             if options["on_oom"]:
@@ -92,7 +102,7 @@ class Session:
             if self._is_recording and not (is_oom and self._has_dumped_oom):
                 # Where warnings are errors, none replaces the program's own error.
                 with contextlib.suppress(*(() if error is None else (Warning,))):
-                    self._dump_quietly("end" if error is None else "exception")
+                    self.dump_quietly("end" if error is None else "exception")
             if error is None:
                 for hint in self._tracker.hints() if gives_hints else ():
                     warn(hint)
@@ -111,6 +121,18 @@ class Session:
         self._tracker.leave()
         self._history.leave()
         self._termination.stop()
+
+    def is_of_program(self):
+        """Returns whether this is a recording from outside of the program, which then may record parts of it itself."""
+        return self._options["of_program"] is not None
+
+    def is_recording(self):
+        """Returns whether the current step is being recorded, in this process."""
+        return _active is self and self._is_recording
+
+    def position(self):
+        """Returns how far the recording is."""
+        return self._history.position()
 
     def step_number(self):
         """Returns the number of the current step."""
@@ -131,7 +153,7 @@ class Session:
             raise RuntimeError("no recording is active in this process: its parent records")
         if not self._is_recording:
             raise RuntimeError(f"nothing is being recorded: this step is not in {self._options['steps']}")
-        return self._write("dump", path or self._path)
+        return self.write("dump", path or self._path)
 
     def _close(self):
         global _active
@@ -154,10 +176,12 @@ class Session:
             self._is_recording = True
             self._history.start()
         elif self._is_recording and not is_wanted:
-            self._dump_quietly("end")
+            self._dump_all("end")
             self._is_recording, self._is_over = False, True
             self._history.stop()
-            self._options["on_over"]()
+            on_over = (self._options["of_program"] or {}).get("on_over")
+            if on_over is not None:
+                on_over()
         self._tracker.references.begin_step(self._is_recording, self._options["references"])
 
     def _list_tensors(self, optimizer):
@@ -174,11 +198,11 @@ class Session:
             if row[2] != "gradient":
                 self._early_tensors.append([*row, now])
 
-    def _snapshot(self, reason):
-        """Returns PyTorch's snapshot with facts about this program."""
+    def _snapshot(self, reason, since):
+        """Returns PyTorch's snapshot, from the position `since` on, with facts about this program."""
         tracker = self._tracker
         last_step = tracker.step_number if reason == "oom" else tracker.last_step()
-        snapshot, missing = self._history.snapshot()
+        snapshot, missing = self._history.snapshot(since)
         rank, world_size = _rank()
         facts, notes = ({}, []) if self._noted is None else self._noted.describe()
         notes += self._notes()
@@ -233,20 +257,23 @@ class Session:
         compiled = [name or "the model" for name in self._names.compiled_names()]
         if compiled:
             yield f"compiled by torch.compile, so that their submodules are not distinguished: {', '.join(compiled)}"
+        yield from self._warnings
         yield from self._tracker.all_notes()
         yield from self._tracker.hints()
 
-    def _write(self, reason, path):
-        """Writes the recording; returns the path of the file."""
-        options, was_collecting = self._options, gc.isenabled()
+    def write(self, reason, path, part=None):
+        """Writes the recording, or a part of it; returns the path of the file."""
+        options, was_collecting = (part or self)._options, gc.isenabled()
         self._is_writing = True
         # A snapshot has millions of objects, none of which is garbage.
         gc.disable()
         try:
-            ranked = _files.of_rank(path, *_rank())
+            name_file = None if part else (options["of_program"] or {}).get("name_file")
+            ranked = (name_file or _files.of_rank)(path, *_rank())
             is_asked = reason != "oom" and ("{rank}" in path or ranked == path)
-            how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"]}
-            return _files.write(self._snapshot(reason), ranked, self._note_written, is_asked=is_asked, **how)
+            how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"], "is_asked": is_asked}
+            snapshot = self._snapshot(reason, part and part.since)
+            return _files.write(snapshot, ranked, (part or self)._note_written, **how)
         finally:
             self._is_writing = False
             if was_collecting:
@@ -257,16 +284,21 @@ class Session:
         self._has_written = True
         self._on_path(path)
 
-    def _dump_quietly(self, reason):
+    def dump_quietly(self, reason, part=None):
         """Writes the recording; an error is a warning, so that neither the program nor its own error is lost."""
-        path = _files.beside(self._path, "oom") if reason == "oom" else self._path
+        path = (part or self)._path
+        path = _files.beside(path, "oom") if reason == "oom" else path
         try:
-            self._write(reason, path)
+            self.write(reason, path, part)
         except Warning:
             # Of a program in which warnings are errors: the file is written.
             raise
         except Exception as error:  # noqa: BLE001
             warn(f"cannot write {path}: {error}")
+
+    def _dump_all(self, reason):
+        for part in [*self.parts, None]:
+            self.dump_quietly(reason, part)
 
     def _write_before_exit(self):
         """Writes the recording before the process is terminated; returns False if it is being written just now."""
@@ -274,14 +306,16 @@ class Session:
             return False
         if _active is self and self._is_recording:
             with contextlib.suppress(Warning):
-                self._dump_quietly("SIGTERM")
+                self._dump_all("SIGTERM")
         return True
 
     def observe_oom(self):
         """Writes the recording, the first time that an allocation fails."""
         if self._options["on_oom"] and self._is_recording and not self._has_dumped_oom:
             self._has_dumped_oom = True
-            self._dump_quietly("oom")
+            self.dump_quietly("oom")
+        for part in self.parts:
+            part.observe_oom()
 
 
 def module_names():

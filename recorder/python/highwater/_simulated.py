@@ -7,25 +7,24 @@ program starts here. Before PyTorch is imported, the simulated GPU is loaded in 
 the wanted number of steps, the program is ended.
 """
 
-import atexit
 import collections
 import contextlib
 import ctypes
 import functools
 import gc
-import importlib.abc
 import importlib.machinery
-import importlib.util
 import os
 import random
 import sys
 import threading
 import time
 
+from ._around_torch import AroundTorch
 from ._groups import note_groups, replace_function
 from ._noted import MISSING, TIME, UNKNOWN_VALUE, Noted, is_autotuning, place
 from ._objects import Objects
 from ._operators import replace_operators
+from ._program import ProgramRecording
 
 # Set by `highwater simulate`: the library, its GPU, the folder for the recording of the program, and settings of that.
 _LIBRARY = "HIGHWATER_SIMULATE_LIBRARY"
@@ -70,7 +69,7 @@ def start():
     global _active
     if os.environ.get(_LIBRARY) and _active is None:
         _active = _Simulation()
-        sys.meta_path.insert(0, _BeforeTorch(_active))
+        sys.meta_path.insert(0, AroundTorch(_active.before_torch, _active.after_torch))
 
 
 def stop():
@@ -78,7 +77,7 @@ def stop():
     global _active
     if _active is not None and not _active.is_loaded():
         _active = None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _BeforeTorch)]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, AroundTorch)]
 
 
 def is_started():
@@ -105,35 +104,6 @@ def observe():
     return None if _active is None else Noted(_active)
 
 
-class _BeforeTorch(importlib.abc.MetaPathFinder):
-    """Calls the simulation before and after PyTorch is imported."""
-
-    def __init__(self, simulation):
-        self._simulation = simulation
-        self._is_searching = False
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch" or self._is_searching:
-            return None
-        self._is_searching = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._is_searching = False
-        if spec is None or spec.loader is None:
-            return None
-        sys.meta_path.remove(self)
-        self._simulation.before_torch(spec)
-        execute = spec.loader.exec_module
-
-        def exec_module(module):
-            execute(module)
-            self._simulation.after_torch(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
 class _Stop(SystemExit):
     """Ends the program after the wanted steps, with status 0."""
 
@@ -148,7 +118,6 @@ class _Simulation:
         # Counts by kind, function and line of the program.
         self.notes = collections.Counter()
         self._recording = None
-        self._is_stopped = False
         # Reads in order: how many allocations came before, and the note.
         self.reads = []
         # Reads by line in the current step, and the line that has made too many.
@@ -304,20 +273,16 @@ class _Simulation:
     # The recording.
 
     def _begin(self):
-        from ._recording import record_memory_history
-
         if self._recording is not None:
             return
         steps = int(os.environ.get(_STEPS) or 0)
         path = os.path.join(os.environ[_FOLDER], f"{os.getpid()}.snap")
-        self._recording = record_memory_history(path, steps=range(steps) if steps else None, max_entries=_MAX_EVENTS)
-        self._recording._on_over = self._stop
-        atexit.register(self._finish)
-        self._finish_before_exit()
+        self._recording = ProgramRecording(path, steps=range(steps) if steps else None, max_entries=_MAX_EVENTS)
+        self._recording.on_over, self._recording.before_end = self._stop, self._note_end
         # Without a recording, this tells that CUDA was used.
         with open(os.path.join(os.environ[_FOLDER], f".{os.getpid()}.begun"), "w", encoding="ascii"):
             pass
-        self._recording.__enter__()
+        self._recording.begin()
         if os.environ.get(_LINES):
             from ._applied import Applied
 
@@ -331,7 +296,8 @@ class _Simulation:
 
     def is_over(self):
         """Returns whether the wanted steps are over, after which the program is ended."""
-        steps, session = int(os.environ.get(_STEPS) or 0), self._recording and _session()
+        is_active = self._recording is not None and self._recording.is_active()
+        steps, session = int(os.environ.get(_STEPS) or 0), is_active and _session()
         return bool(steps and session) and session.step_number() >= steps
 
     def waiting_optimizers(self):
@@ -350,45 +316,18 @@ class _Simulation:
 
     def _stop(self):
         """Ends the program after its last step that is recorded."""
-        self._is_stopped = True
+        self._recording.is_stopped = True
         if threading.current_thread() is threading.main_thread():
             raise _Stop
         # An exception would end this thread alone, for which the others may wait.
         os._exit(0)
 
-    def _finish_before_exit(self):
-        """Has `os._exit`, which runs nothing else, write the recording too."""
-        process, leave = os.getpid(), os._exit
-
-        @functools.wraps(leave)
-        def _exit(status):
-            if os.getpid() == process:
-                with contextlib.suppress(Exception):
-                    self._finish()
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-            leave(status)
-
-        os._exit = _exit
-
     def _finish(self):
-        recording, self._recording = self._recording, None
-        if recording is not None:
-            kind = None if self._is_stopped else getattr(sys, "last_type", None)
-            torch = sys.modules["torch"]
-            self.outlives_failures = self._is_stopped or not _ends_out_of_memory(torch)
-            if kind is torch.cuda.OutOfMemoryError and torch.cuda.memory_stats()["num_ooms"] > 1:
-                # What was written at the first failed request, which the program has handled, lacks the last.
-                kind = RuntimeError
-            recording.__exit__(kind, None, None)
+        if self._recording is not None:
+            self._recording.finish()
 
-
-def _ends_out_of_memory(torch):
-    """Returns whether the exception that ends the program is, or follows from, a failed request."""
-    error = getattr(sys, "last_value", None)
-    while error is not None and not isinstance(error, torch.cuda.OutOfMemoryError):
-        error = error.__cause__ or error.__context__
-    return error is not None
+    def _note_end(self, is_out_of_memory):
+        self.outlives_failures = not is_out_of_memory
 
 
 def _session():

@@ -2,7 +2,7 @@
 
 A step ends where forward runs for the first time after an optimizer. If the program drops gradients or evaluates before
 that, this belongs to the step before, unless it does so in its code before the call that ran forward last: then each step
-begins there.
+begins there. In a program without modules nothing tells where forward runs: there the step ends with its optimizer.
 """
 
 import os
@@ -17,8 +17,8 @@ class Steps:
     """What has happened in the step, and where forward ran last."""
 
     def __init__(self):
-        # Number of calls of backward.
-        self.backwards = 0
+        # Number of calls of backward, and those of the steps before.
+        self.backwards, self._earlier_backwards = 0, 0
         # The functions that were running in the last forward with gradients, and how far each was.
         self._forward = {}
         # Whether gradients were dropped before the first one.
@@ -53,9 +53,14 @@ class Steps:
         # Code that forward did not run in, such as another cell of a notebook.
         return phase == "zero_grad" and self._begins_with_zero_grad
 
+    def ends_with_optimizer(self):
+        """Whether the step ends where an optimizer has made its own, as no module has run."""
+        return not self._forward and self.backwards > self._earlier_backwards
+
     def end(self):
         """Ends the step."""
         self.is_stepped = False
+        self._earlier_backwards = self.backwards
         self._count += 1
         now = frozenset(self._optimizers)
         if now:

@@ -44,7 +44,7 @@ class Tracker:
         # Steps that were counted before the program ended its first.
         self.extra_steps = 0
         self.notes = {}
-        # At the end of the last step that the program has ended.
+        # At the end of the last step that has ended before the next begins.
         self._allocations_before = None
         self._steps = Steps()
         self._tags = tags
@@ -111,8 +111,7 @@ class Tracker:
         if self._is_counting:
             self._is_counting = False
             self.extra_steps = self.step_number
-        self._end_step()
-        self._allocations_before = _allocations()
+        self._end_step_here()
 
     def last_step(self):
         """Returns the number of the last step: one that the program has begun lacks allocations if it was the end."""
@@ -135,6 +134,11 @@ class Tracker:
         self._steps.end()
         self._on_step(self.step_number - self.extra_steps)
         self._tags.begin_step(self.step_number)
+
+    def _end_step_here(self):
+        """Ends a step before anything of the next runs."""
+        self._end_step()
+        self._allocations_before = _allocations()
 
     def _patch(self, owner, name, replacement):
         original = getattr(owner, name)
@@ -345,6 +349,8 @@ class Tracker:
             self._unfinished.discard(optimizer)
             with contextlib.suppress(Exception):
                 self._on_optimizer(optimizer)
+        if not is_nested and self._is_counting and self._steps.ends_with_optimizer():
+            self._end_step_here()
 
     # Backward.
 

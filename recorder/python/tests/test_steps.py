@@ -301,6 +301,29 @@ def hints_of(torch, tmp_path, loop):
     return [str(row.message) for row in caught if "run.step()" in str(row.message)]
 
 
+@pytest.mark.parametrize("is_dropped_first", [False, True])
+def test_programs_without_modules_have_steps_that_end_with_the_optimizers(torch, record, is_dropped_first):
+    weight = torch.zeros(8, 8, device="cuda", requires_grad=True)
+    optimizers = [torch.optim.SGD([weight], momentum=0.9) for _ in range(2)]
+
+    def loop(_):
+        for step in range(3):
+            if is_dropped_first:
+                optimizers[0].zero_grad()
+            for rows in (100, 200):
+                (torch.zeros(rows + step, 8, device="cuda") @ weight).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            if not is_dropped_first:
+                optimizers[0].zero_grad()
+
+    snapshot = record(loop)
+    for rows in (100, 200):
+        for step in range(3):
+            assert {number for number, _ in stages(snapshot, rows + step)} == {step}
+    assert snapshot["highwater_run"]["last_step"] == 2
+
+
 def test_optimizers_that_take_turns_give_a_hint_at_the_end_and_in_the_file(torch, tmp_path, record, net):
     other = torch.optim.SGD(net.model.parameters())
 

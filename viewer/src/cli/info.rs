@@ -81,9 +81,16 @@ impl<'a> InfoReport<'a> {
         }
         page.gap()?;
         self.print_header(page)?;
-        for summary in self.default_first() {
+        // PyTorch lists every device of the machine, although a process mostly uses one.
+        let (used, unused): (Vec<_>, Vec<_>) =
+            self.default_first().enumerate().partition(|(row, summary)| *row == 0 || has_memory(summary));
+        for (_, summary) in used {
             page.gap()?;
             self.print_device(summary, page)?;
+        }
+        if !unused.is_empty() {
+            page.gap()?;
+            page.headline(&format!("{}: no memory.", count_of(unused.len() as u64, "other device")))?;
         }
         Ok(())
     }
@@ -324,6 +331,12 @@ impl Report for InfoReport<'_> {
             next_with(&["oom"], &files, &[], &given, "for why the request failed, and what would have helped")
         })
     }
+}
+
+/// Whether a device has, had, or asked for any memory.
+fn has_memory(summary: &DeviceSummary) -> bool {
+    let peak = summary.peaks.iter().map(|moment| moment.bytes).max().unwrap_or(0);
+    peak > 0 || summary.allocs + summary.frees + summary.segments + summary.oom_events > 0
 }
 
 fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {

@@ -55,6 +55,17 @@ impl Program {
         LAUNCHERS.contains(&self.name().as_str())
     }
 
+    /// The Python script or module that the words run, without its folder and ending.
+    pub(crate) fn script(&self, words: &[OsString]) -> Option<String> {
+        let is_python = |word: &Path| word.extension().is_some_and(|extension| extension == "py");
+        let words: Vec<&Path> = words.iter().map(Path::new).collect();
+        if let Some(script) = words.iter().find(|word| is_python(word)) {
+            return Some(script.file_stem()?.to_string_lossy().into_owned());
+        }
+        let module = words.windows(2).find(|two| two[0] == Path::new("-m") && self.name().starts_with("python"))?[1];
+        Some(module.to_string_lossy().rsplit('.').next()?.to_owned())
+    }
+
     /// Explains why the system did not start it.
     pub(crate) fn cannot_start(&self, why: &io::Error) -> Failure {
         Failure::Usage(format!("cannot run {}: {why}", self.path.display()))

@@ -9,6 +9,7 @@ use highwater_app::figures::moment::count_of;
 use highwater_snapshots::units::format_bytes;
 
 use super::program::Program;
+use super::verdict::verdict;
 use crate::args::CategoryChoice;
 use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
@@ -36,11 +37,14 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
     let mut files: Vec<PathBuf> = claimed.map(PathBuf::from).filter(|path| path.is_file()).collect();
     files.sort_by_key(|path| (path != file, path.clone()));
+    files.dedup();
     files
 }
 
 fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
-    page.headline("highwater: nothing was recorded: no memory allocation by the CUDA driver was seen.")?;
+    page.headline(
+        "highwater: nothing was recorded: no use of CUDA by PyTorch and no allocation by the CUDA driver was seen.",
+    )?;
     if let Some(why) = program.resists() {
         return page.line(&format!("  {why}."));
     }
@@ -67,7 +71,17 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
         page.line(&format!("… and {} more", files.len() - MAX_FILES))?;
     }
     let Some(first) = first else { return Ok(()) };
-    page.hint(&next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that allocated memory"))
+    let is_of_pytorch = Input::open(first, &CategoryChoice::default()).is_ok_and(|input| is_of_pytorch(&input));
+    page.hint(&if is_of_pytorch {
+        next_command(&["explain"], first, &[], "for what makes the peak, and what would lower it")
+    } else {
+        next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that allocated memory")
+    })
+}
+
+/// Whether PyTorch has recorded it, and not the preloaded library.
+fn is_of_pytorch(input: &Input) -> bool {
+    input.facts().header.recorder == "PyTorch"
 }
 
 fn report_file(
@@ -84,6 +98,10 @@ fn report_file(
     let recorded = recorded.map_or_else(|| program.name(), |name| name.to_string_lossy().into_owned());
     let process = format!("{recorded}, process {}", trace.header.pid);
     let name = file.display();
+    if is_of_pytorch(input) {
+        let verdict = verdict(input, summaries).unwrap_or_else(|why| why.to_string());
+        return page.headline(&format!("highwater: {name}: {verdict}."));
+    }
     page.headline(&format!("highwater: recorded {events} of {process} in {name} ({}).", format_bytes(bytes)))?;
     page.table(&devices(summaries))?;
     caveats::print(trace, page)

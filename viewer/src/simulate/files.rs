@@ -1,10 +1,11 @@
 //! The folder for a simulation: the simulated GPU, the Python package, and the recordings of the program's processes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cli::output::outcome::Failure;
+use crate::python_package::{self, before};
 
 /// The library embedded in the binary; empty if it was built without.
 #[cfg(feature = "simulate")]
@@ -12,22 +13,11 @@ static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/simulate.so"))
 #[cfg(not(feature = "simulate"))]
 const LIBRARY: &[u8] = &[];
 
-/// The modules of the Python package: name and source.
-const PACKAGE: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));
-
 /// The names under which programs and libraries open the driver and NVML; the first is the file.
 const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 
-/// What Python runs when it starts: the program's own module of this name, which this one hides, then the simulation.
-const START: &str = r#"import importlib.machinery, importlib.util, os, sys
-_here = os.path.dirname(os.path.abspath(__file__))
-_others = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _here]
-_spec = importlib.machinery.PathFinder.find_spec("sitecustomize", _others)
-if _spec is not None and _spec.loader is not None:
-    _spec.loader.exec_module(importlib.util.module_from_spec(_spec))
-from highwater import _simulated
-_simulated.start()
-"#;
+/// What Python runs when it starts.
+const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 
 /// The files.
 #[derive(Debug)]
@@ -68,10 +58,7 @@ impl Files {
     }
 
     fn write(&self) -> io::Result<()> {
-        let package = self.start().join("highwater");
-        for folder in
-            [self.libraries(), package.clone(), self.recordings(), self.first_recordings(), self.other_recordings()]
-        {
+        for folder in [self.libraries(), self.recordings(), self.first_recordings(), self.other_recordings()] {
             std::fs::create_dir_all(folder)?;
         }
         std::fs::write(self.libraries().join(NAMES[0]), LIBRARY)?;
@@ -79,10 +66,7 @@ impl Files {
         for name in &NAMES[1..] {
             std::os::unix::fs::symlink(NAMES[0], self.libraries().join(name))?;
         }
-        for (name, source) in PACKAGE {
-            std::fs::write(package.join(name), source)?;
-        }
-        std::fs::write(self.start().join("sitecustomize.py"), START)
+        python_package::write(&self.start(), START)
     }
 
     fn libraries(&self) -> PathBuf {
@@ -139,10 +123,8 @@ impl Files {
         let mut variables = vec![
             ("HIGHWATER_SIMULATE_LIBRARY", self.libraries().join(NAMES[0]).into()),
             ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &self.libraries())),
-            ("PYTHONPATH", before("PYTHONPATH", &self.start())),
         ];
-        // The package converts recordings with this binary.
-        variables.extend(std::env::current_exe().ok().map(|own| ("HIGHWATER_BINARY", own.into())));
+        variables.extend(python_package::environment(&self.start()));
         variables
     }
 }
@@ -153,14 +135,4 @@ pub(super) fn variables_of_caches(folder: &Path) -> Vec<(&'static str, OsString)
     let names = [("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")];
     let unset = names.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
     unset.map(|(name, inner)| (name, folder.join(inner).into())).collect()
-}
-
-/// The value of a variable with a list of folders, with one more in front.
-fn before(name: &str, folder: &Path) -> OsString {
-    let mut value = folder.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {
-        value.push(OsStr::new(":"));
-        value.push(others);
-    }
-    value
 }

@@ -149,3 +149,13 @@ fn a_picture_shows_the_device_that_ran_out_of_memory() {
     let picture = std::fs::read_to_string(folder.path().join("a.svg")).unwrap();
     assert!(picture.contains("66.76 MiB"), "the peak is that of device 1");
 }
+
+#[test]
+fn devices_without_memory_are_counted_in_one_line() {
+    let text = "alloc a 1000 activation\nmark snapshot\nmark snapshot device=1\nmark snapshot device=2\n";
+    let text = answer(trace_from_text(text).unwrap(), "info a.snap").unwrap();
+    assert!(text.contains("\n2 other devices: no memory.\n") && !text.contains("\nDevice 1"), "{text}");
+    let shown =
+        answer(trace_from_text("alloc a 8\nmark snapshot device=1\n").unwrap(), "info a.snap --device 1").unwrap();
+    assert!(shown.contains("\nDevice 1"), "{shown}");
+}

@@ -71,7 +71,7 @@ impl PeakContext<'_> {
     fn step_in_backward(&self) -> Option<Advice> {
         let (_, bytes) = self.pick(|id| is_kept_gradient(self.trace, id));
         let without = self.findings.of_kept_gradients;
-        let without = without.filter(|_| self.findings.has_optimizer && !self.findings.steps_in_backward)?;
+        let without = without.filter(|_| self.findings.could_step_in_backward)?;
         let text = format!(
             "{} ({}) are gradients kept until the optimizer step. An optimizer step in backward updates each parameter as soon \
              as its gradient is complete, and frees the gradient at once: {}.",

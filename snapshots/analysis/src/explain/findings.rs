@@ -57,9 +57,8 @@ pub(super) struct Findings {
     /// The totals at the peak of active memory.
     pub(super) at_active_peak: Totals,
     pub(super) has_backward: bool,
-    pub(super) has_optimizer: bool,
-    /// Whether the optimizer updates each parameter in backward.
-    pub(super) steps_in_backward: bool,
+    /// Whether the optimizer could update each parameter in backward, and does not.
+    pub(super) could_step_in_backward: bool,
     /// The events of the optimizer phase that is cut short by the end of the recording.
     pub(super) unfinished_optimizer: Option<Range<u64>>,
     /// The number of operations by module; empty if activations are few.
@@ -111,8 +110,7 @@ impl Findings {
             churn: recorded.churn()?,
             at_active_peak: recorded.at_active_peak()?,
             has_backward: recorded.has_phase(Phase::Backward),
-            has_optimizer: recorded.has_phase(Phase::Optimizer),
-            steps_in_backward: recorded.steps_in_backward(),
+            could_step_in_backward: recorded.could_step_in_backward(),
             unfinished_optimizer: recorded.unfinished_optimizer()?,
             operations: if has_activations { recorded.source().count_operations()? } else { HashMap::new() },
         })

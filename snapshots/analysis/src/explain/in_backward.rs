@@ -1,4 +1,4 @@
-//! Detects whether the optimizer updates each parameter in backward.
+//! Detects whether the optimizer updates each parameter in backward, or cannot, as gradients are accumulated.
 
 use super::selection::is_kept_gradient;
 use highwater_snapshots::Phase;
@@ -21,6 +21,24 @@ pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phas
     resumed > 0 && updates * 2 >= gradients
 }
 
+/// Whether several backward passes, each after a forward of its own, add to the gradients of one update in `spans`.
+pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Phase)>) -> bool {
+    let (mut of_step, mut backwards, mut is_forward) = (None, 0, true);
+    for (step, phase) in spans {
+        if of_step != Some(step) {
+            (of_step, backwards, is_forward) = (Some(step), 0, true);
+        }
+        match phase {
+            Phase::Forward => is_forward = true,
+            Phase::Backward if is_forward => (backwards, is_forward) = (backwards + 1, false),
+            Phase::Optimizer if backwards > 1 => return true,
+            Phase::Optimizer | Phase::ZeroGrad => backwards = 0,
+            _ => {}
+        }
+    }
+    false
+}
+
 /// The number of gradients that events of `trace` allocate in backward, and that outlive it.
 pub(crate) fn kept_gradients(trace: &Trace, device: DeviceId) -> u64 {
     let is_one = |id: &BlockId| {
@@ -34,6 +52,17 @@ pub(crate) fn kept_gradients(trace: &Trace, device: DeviceId) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gradients_are_accumulated_where_forward_and_backward_repeat_before_an_update() {
+        use Phase::{Backward, Forward, Optimizer, Other, ZeroGrad};
+        let is_one = |phases: &[Phase]| accumulates_gradients(phases.iter().map(|phase| (Some(0), *phase)));
+        assert!(is_one(&[Forward, Other, Backward, Forward, Other, Backward, Optimizer, ZeroGrad]));
+        assert!(!is_one(&[Forward, Backward, Other, Backward, Optimizer]), "one forward");
+        assert!(!is_one(&[Forward, Backward, Optimizer, Forward, Backward, Optimizer]), "two networks");
+        assert!(!is_one(&[Forward, Backward, ZeroGrad, Forward, Backward, Optimizer]), "dropped between");
+        assert!(!is_one(&[Forward, Backward, Forward, Backward]), "no update");
+    }
 
     #[test]
     fn an_optimizer_is_in_backward_where_updates_take_turns_with_gradients() {

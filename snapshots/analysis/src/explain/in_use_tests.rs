@@ -21,6 +21,8 @@ fn what_the_program_does_already_is_not_advised() {
     let in_backward = format!("alloc w 100 parameter\nstep 0\nphase forward\n{}{}{}", update(0), update(1), update(2));
     assert!(!remedies(&in_backward).contains(&Remedy::StepInBackward));
     assert!(remedies(step).contains(&Remedy::StepInBackward));
+    let accumulated = step.replacen("phase optimizer", "phase forward\nphase backward\nphase optimizer", 1);
+    assert!(!remedies(&accumulated).contains(&Remedy::StepInBackward));
 
     // Of three modules, one is recomputed: it keeps only its input.
     let forward = "step 0\nphase forward\nalloc a0 600 activation @h.0\nalloc a1 700 activation @h.1\n\

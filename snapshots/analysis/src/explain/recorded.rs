@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::cause::{CategoryAndPhase, causes, sums_by_cause};
 use super::frontier::Frontier;
-use super::in_backward::{is_step_in_backward, kept_gradients};
+use super::in_backward::{accumulates_gradients, is_step_in_backward, kept_gradients};
 use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection};
 use crate::counterfactual::{Counterfactual, Grouped, peaks_without};
@@ -202,9 +202,12 @@ impl<'a, 'w> Recorded<'a, 'w> {
         self.spans.iter().any(|span| span.phase == phase)
     }
 
-    /// Whether the optimizer updates each parameter in backward; asked after [`Self::without`].
-    pub(super) fn steps_in_backward(&self) -> bool {
-        is_step_in_backward(self.spans.iter().map(|span| (span.step, span.phase)), self.kept_gradients)
+    /// Whether the optimizer could update each parameter in backward, and does not; asked after [`Self::without`].
+    pub(super) fn could_step_in_backward(&self) -> bool {
+        let spans = || self.spans.iter().map(|span| (span.step, span.phase));
+        self.has_phase(Phase::Optimizer)
+            && !is_step_in_backward(spans(), self.kept_gradients)
+            && !accumulates_gradients(spans())
     }
 
     /// The totals at the peak of active memory.

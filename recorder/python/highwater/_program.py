@@ -1,0 +1,86 @@
+"""The recording of a whole program, which knows nothing of it: from its first use of CUDA to the end of the process."""
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import warnings
+
+
+class ProgramRecording:
+    """Records the process from `begin` on, however it ends; `options` are those of `record_memory_history`.
+
+    `on_over` is called after the last wanted step, `before_end` with whether a failed request ends the program.
+    `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
+    `gives_hints` tells whether the end warns of what the program could do for better steps.
+    """
+
+    def __init__(self, path, **options):
+        self._path, self._options = path, options
+        self._recording = None
+        self.is_stopped = False
+        self.on_over = self.before_end = self.name_file = None
+        self.gives_hints = True
+
+    def begin(self):
+        """Begins the recording."""
+        from ._recording import record_memory_history
+
+        self._recording = record_memory_history(self._path, **self._options)
+        self._recording._of_program = {"on_over": self.on_over, "name_file": self.name_file}
+        self._recording._gives_hints = self.gives_hints
+        atexit.register(self.finish)
+        self._finish_before_exit()
+        with _no_warning_is_an_error():
+            self._recording.__enter__()
+
+    def is_active(self):
+        """Returns whether the recording has begun, and not ended."""
+        return self._recording is not None
+
+    def finish(self):
+        """Ends the recording, as the program ends."""
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return
+        kind = None if self.is_stopped else getattr(sys, "last_type", None)
+        torch = sys.modules["torch"]
+        if self.before_end is not None:
+            self.before_end(not self.is_stopped and _ends_out_of_memory(torch))
+        if kind is torch.cuda.OutOfMemoryError and torch.cuda.memory_stats()["num_ooms"] > 1:
+            # What was written at the first failed request, which the program has handled, lacks the last.
+            kind = RuntimeError
+        with _no_warning_is_an_error():
+            recording.__exit__(kind, None, None)
+
+    def _finish_before_exit(self):
+        """Has `os._exit`, which runs nothing else, write the recording too."""
+        process, leave = os.getpid(), os._exit
+
+        @functools.wraps(leave)
+        def _exit(status):
+            if os.getpid() == process:
+                with contextlib.suppress(Exception):
+                    self.finish()
+                with contextlib.suppress(Exception):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+            leave(status)
+
+        os._exit = _exit
+
+
+@contextlib.contextmanager
+def _no_warning_is_an_error():
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        yield
+
+
+def _ends_out_of_memory(torch):
+    """Returns whether the exception that ends the program is, or follows from, a failed request."""
+    error = getattr(sys, "last_value", None)
+    while error is not None and not isinstance(error, torch.cuda.OutOfMemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -1,0 +1,45 @@
+//! The line about a recording of a PyTorch program: its peak and what is largest there, or the request that failed.
+
+use highwater_analysis::peak::Query;
+use highwater_analysis::summary::DeviceSummary;
+use highwater_analysis::{Filter, GroupKey, Metric, Peak, Siblings};
+use highwater_app::answers::request_failure::RequestFailure;
+use highwater_app::figures::moment::how_much_and_when;
+use highwater_app::figures::requests::failure_text;
+
+use crate::cli::input::source::Input;
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::table::percent;
+
+/// The verdict, without the file.
+///
+/// # Errors
+///
+/// Fails if the recording cannot be read.
+pub(super) fn verdict(input: &Input, summaries: &[DeviceSummary]) -> Result<String, Failure> {
+    let trace = input.facts();
+    let main = trace.main_device();
+    let Some(summary) = summaries.iter().find(|summary| summary.device == main) else {
+        return Ok("no memory was allocated".to_owned());
+    };
+    let key = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
+    input.ask(|source, _| {
+        let failure = RequestFailure::first(source, main, 1)?.into_iter().next();
+        if let Some(failure) = failure.filter(|_| summary.oom_events > 0) {
+            return Ok(format!("out of memory: {}", failure_text(&failure)));
+        }
+        let moment = source.peak(main, Metric::Requested)?;
+        let window = source.window_at(moment.number())?;
+        let index = window.index(main);
+        let query = Query { keys: &[key], top: 1, filter: &Filter::default(), siblings: Siblings::Merged };
+        let peak = Peak::at(&window.trace, &index.live, &index.series, moment, &query);
+        let largest = peak.breakdown.groups.first().filter(|group| !group.key[0].starts_with('('));
+        let share = largest
+            .map_or_else(String::new, |group| format!("; {} in {}", percent(group.bytes, moment.bytes), group.key[0]));
+        let of_device = match summary.capacity_bytes {
+            0 => String::new(),
+            capacity => format!(" ({} of the device)", percent(moment.bytes, capacity)),
+        };
+        Ok(format!("peak {}{of_device}{share}", how_much_and_when(&moment)))
+    })
+}
