@@ -52,6 +52,9 @@ def _begin():
         recording = ProgramRecording(_path(), **options)
         recording.gives_hints = False
         recording.name_file = _Claims(os.environ.get(_CLAIMS, "")).name
+        # Without a recording, this tells that CUDA was used.
+        with contextlib.suppress(OSError), open(os.path.join(os.environ.get(_CLAIMS, ""), f".{_process}.begun"), "x"):
+            pass
         recording.begin()
     except Exception as error:  # noqa: BLE001
         print(f"highwater: cannot record this process: {error}", file=sys.stderr)

@@ -14,7 +14,7 @@ use crate::args::CategoryChoice;
 use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::page::Page;
-use crate::cli::output::shell::next_command;
+use crate::cli::output::shell::{next_command, shortened};
 use crate::cli::output::table::{Column, Table, percent};
 
 /// Maximum number of processes whose recordings are listed.
@@ -26,6 +26,9 @@ pub(super) fn report(program: &Program, file: &Path, claims: &Path) {
     let page = &mut Page::for_stderr(&mut out);
     // If standard error is closed, nobody reads it.
     let _ = match files_of_run(file, claims).as_slice() {
+        [] if has_begun(claims) => page.headline(
+            "highwater: the recording is lost: the program ended before it could be written, as after SIGKILL or a crash.",
+        ),
         [] => report_nothing(program, page),
         files => report_files(program, files, page),
     };
@@ -39,6 +42,12 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     files.sort_by_key(|path| (path != file, path.clone()));
     files.dedup();
     files
+}
+
+/// Whether the recording of a process has begun that is written only at its end.
+fn has_begun(claims: &Path) -> bool {
+    let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".begun"))
 }
 
 fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
@@ -56,13 +65,14 @@ fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
-    let mut first = None;
+    let mut next = None;
     for file in files.iter().take(MAX_FILES) {
+        let file = &shortened(file);
         let read = Input::open(file, &CategoryChoice::default());
         match read.and_then(|input| Ok((input.ask(summarize)?, input))) {
             Ok((summaries, input)) => {
                 report_file(program, file, (&input, &summaries), page)?;
-                first.get_or_insert(file);
+                next.get_or_insert_with(|| next_of(file, (&input, &summaries)));
             }
             Err(why) => page.warning(&format!("highwater: {why}"))?,
         }
@@ -70,13 +80,18 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
     if files.len() > MAX_FILES {
         page.line(&format!("… and {} more", files.len() - MAX_FILES))?;
     }
-    let Some(first) = first else { return Ok(()) };
-    let is_of_pytorch = Input::open(first, &CategoryChoice::default()).is_ok_and(|input| is_of_pytorch(&input));
-    page.hint(&if is_of_pytorch {
-        next_command(&["explain"], first, &[], "for what makes the peak, and what would lower it")
-    } else {
-        next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that allocated memory")
-    })
+    next.map_or(Ok(()), |next| page.hint(&next))
+}
+
+/// The command to try next.
+fn next_of(file: &Path, (input, summaries): (&Input, &[DeviceSummary])) -> String {
+    if !is_of_pytorch(input) {
+        return next_command(&["peak"], file, &["--by", "scope,frame"], "for the calls that allocated memory");
+    }
+    if summaries.iter().any(|device| device.oom_events > 0) {
+        return next_command(&["oom"], file, &[], "for why the request failed, and what would have helped");
+    }
+    next_command(&["explain"], file, &[], "for what makes the peak, and what would lower it")
 }
 
 /// Whether PyTorch has recorded it, and not the preloaded library.

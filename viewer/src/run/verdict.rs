@@ -36,10 +36,6 @@ pub(super) fn verdict(input: &Input, summaries: &[DeviceSummary]) -> Result<Stri
         let largest = peak.breakdown.groups.first().filter(|group| !group.key[0].starts_with('('));
         let share = largest
             .map_or_else(String::new, |group| format!("; {} in {}", percent(group.bytes, moment.bytes), group.key[0]));
-        let of_device = match summary.capacity_bytes {
-            0 => String::new(),
-            capacity => format!(" ({} of the device)", percent(moment.bytes, capacity)),
-        };
-        Ok(format!("peak {}{of_device}{share}", how_much_and_when(&moment)))
+        Ok(format!("peak {}{share}", how_much_and_when(&moment)))
     })
 }

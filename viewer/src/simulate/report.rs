@@ -15,6 +15,7 @@ use crate::args::{GroupKeys, PeakArguments};
 use crate::cli;
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
+use crate::cli::output::shell::shortened;
 use crate::cli::output::table::{Column, Table, percent};
 
 /// What a CUDA context takes of a device, and NCCL beside it, at most: a program that fits by less may not fit.
@@ -293,13 +294,6 @@ fn place_of(called: &Called) -> String {
         (Some(file), Some(line)) => format!("{}:{line}", shortened(Path::new(file)).display()),
         _ => "a line of another thread, such as in backward".to_owned(),
     }
-}
-
-/// The path from the current folder, if the file lies in it.
-fn shortened(file: &Path) -> PathBuf {
-    let here = std::env::current_dir().ok();
-    let inner = here.as_deref().and_then(|here| file.strip_prefix(here).ok());
-    inner.unwrap_or(file).to_owned()
 }
 
 /// The JSON object of `highwater simulate --json`.

@@ -1,6 +1,6 @@
 //! Suggested next commands, quoted for a shell.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
 use highwater_app::files::is_stdin;
@@ -26,6 +26,13 @@ pub fn next_with(command: &[&str], files: &[&Path], options: &[&str], given: &Gi
         }
     }
     format!("Next: highwater {}   {what_for}", words.join(" "))
+}
+
+/// The path from the current folder, if the file lies in it.
+pub fn shortened(file: &Path) -> PathBuf {
+    let here = std::env::current_dir().ok();
+    let inner = here.as_deref().and_then(|here| file.strip_prefix(here).ok());
+    inner.unwrap_or(file).to_owned()
 }
 
 /// Returns whether `command` has `option` and accepts `value` for it.

@@ -1,0 +1,188 @@
+"""Programs that `highwater run` records without a change to them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+TRAIN = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    model(torch.zeros(32, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("peak", torch.cuda.max_memory_allocated())
+"""
+
+
+class Launch:
+    """Runs programs with `highwater run`, in a folder of the test's own."""
+
+    def __init__(self, highwater, folder):
+        self._highwater, self.folder = highwater, folder
+
+    def __call__(self, source, *options, arguments=(), environment=()):
+        """Runs a Python program to its end."""
+        return self.words(self.script(source, arguments), *options, environment=environment)
+
+    def script(self, source, arguments=(), name="train.py"):
+        (self.folder / name).write_text(source)
+        return [sys.executable, "-W", "ignore", name, *arguments]
+
+    def words(self, words, *options, environment=()):
+        process = self.started(words, *options, environment=environment)
+        output, errors = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def started(self, words, *options, environment=()):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        environment = {**os.environ, **dict(environment)}
+        return subprocess.Popen(
+            [self._highwater, "run", *options, "--", *words], cwd=self.folder, env=environment, **pipes
+        )
+
+    def files(self):
+        return sorted(path.name for path in self.folder.iterdir() if path.suffix not in (".py", ""))
+
+    def answer(self, *words):
+        done = subprocess.run([self._highwater, *words, "--json"], cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def launch(torch, tmp_path):
+    highwater = shutil.which("highwater")
+    if highwater is None:
+        pytest.skip("needs the binary")
+    if not sys.platform.startswith("linux"):
+        pytest.skip("`highwater run` works on Linux")
+    return Launch(highwater, tmp_path)
+
+
+def test_a_program_is_recorded_with_modules_phases_and_steps_and_the_verdict_is_one_line(launch):
+    done = launch(TRAIN)
+    assert (done.returncode, launch.files()) == (0, ["train.snap"])
+    peak = launch.answer("info", "train.snap")["devices"][0]["peaks"]["allocated"]["bytes"]
+    assert done.stdout == f"peak {peak}\n"
+    verdict, following = done.stderr.splitlines()
+    assert verdict.startswith("highwater: train.snap: peak ") and "% in " in verdict, verdict
+    assert following.startswith("Next: highwater explain train.snap "), following
+    rows = launch.answer("phases", "train.snap")["rows"]
+    assert {row["step"] for row in rows} == {0, 1, 2}
+    assert {"forward", "backward", "optimizer"} <= {row["phase"] for row in rows}
+    scopes = {group["key"]["scope"] for group in launch.answer("peak", "train.snap", "--by", "scope")["groups"]}
+    assert "0" in scopes and "1" in scopes, scopes
+
+
+def test_output_status_and_exceptions_are_the_programs_own(launch):
+    plain = subprocess.run(launch.script(TRAIN + "raise ValueError('mine')"), cwd=launch.folder, capture_output=True)
+    done = launch(TRAIN + "raise ValueError('mine')", "--quiet")
+    assert (done.returncode, done.stdout) == (1, plain.stdout.decode())
+    assert done.stderr == plain.stderr.decode() and "ValueError: mine" in done.stderr
+    assert launch.files() == ["train.snap"]
+    assert launch(TRAIN + "import sys; sys.exit(7)", "--quiet").returncode == 7
+    assert launch("import os\n" + TRAIN + "os._exit(5)", "--quiet").returncode == 5
+    assert launch.answer("info", "train.snap")["devices"][0]["steps"] == 3
+    # Where warnings are errors, those of the recording are not.
+    strict = [sys.executable, "-W", "error", "train.py"]
+    launch.script("import warnings\nwith warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n    import torch\n" + TRAIN)
+    assert launch.words(strict, "--quiet").returncode == 0
+
+
+def test_a_program_without_pytorch_is_left_alone(launch):
+    done = launch("import sys; print('highwater' in sys.modules)")
+    assert (done.returncode, done.stdout, launch.files()) == (0, "False\n", [])
+    assert done.stderr.startswith("highwater: nothing was recorded")
+    asked = launch("import importlib.util; print(importlib.util.find_spec('torch') is not None)\n" + TRAIN)
+    assert asked.stdout.startswith("True\npeak ") and launch.files() == ["train.snap"]
+
+
+def test_modules_shells_and_the_programs_own_start_are_found(launch):
+    package = launch.folder / "tool"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(TRAIN)
+    launch.words([sys.executable, "-m", "tool"], "--quiet")
+    assert launch.files() == ["tool.snap"]
+    words = " ".join(launch.script(TRAIN))
+    launch.words(["sh", "-c", f"true && {words}"], "--quiet")
+    assert launch.files() == ["tool.snap", "train.snap"]
+    own = launch.folder / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("print('started')")
+    done = launch.words([sys.executable, "-c", TRAIN], "--quiet", "--out", "c.snap", environment={"PYTHONPATH": str(own)})
+    assert done.stdout.startswith("started\npeak") and "c.snap" in launch.files()
+
+
+def test_a_failed_request_is_the_verdict_and_its_recording_is_kept(launch):
+    done = launch(TRAIN + "torch.zeros(1 << 50, device='cuda')")
+    assert done.returncode == 1 and "OutOfMemoryError" in done.stderr
+    assert launch.files() == ["train.oom.snap"]
+    verdict, following = done.stderr.splitlines()[-2:]
+    assert verdict.startswith("highwater: train.oom.snap: out of memory: 4 PiB requested"), verdict
+    assert following.startswith("Next: highwater oom train.oom.snap")
+
+
+def test_each_process_that_uses_the_device_has_a_file(launch):
+    several = """
+import os, subprocess, sys
+import torch, torch.multiprocessing
+def work(rank):
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2")
+    torch.zeros(1000, device="cuda")
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, (), 2)
+    torch.zeros(1000, device="cuda")
+    subprocess.run([sys.executable, "-c", "import torch; torch.zeros(7, device='cuda')"], check=True)
+    subprocess.run([sys.executable, "-c", "print('idle')"], check=True)
+"""
+    done = launch(several)
+    files = launch.files()
+    assert done.returncode == 0, done.stderr
+    assert len(files) == 4 and files[-3:] == ["train.rank0.snap", "train.rank1.snap", "train.snap"], files
+    assert done.stderr.count("highwater: train.") == 4, done.stderr
+
+
+def test_steps_can_be_chosen_and_stacks_left_out(launch):
+    launch(TRAIN, "--steps", "1..2", "--no-stacks")
+    assert {row["step"] for row in launch.answer("phases", "train.snap")["rows"]} == {1}
+    assert launch.answer("info", "train.snap")["level"] == "events"
+    bad = launch(TRAIN, "--steps", "2..1")
+    assert bad.returncode == 2 and "expected the first step and the one after the last, as 10..13" in bad.stderr
+
+
+def test_a_program_that_is_terminated_leaves_its_recording(launch):
+    source = TRAIN + "print('waiting', flush=True)\nimport time\ntime.sleep(60)\n"
+    process = launch.started(launch.script(source))
+    while "waiting" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(50) == 128 + signal.SIGTERM
+    process.communicate()
+    assert launch.files() == ["train.snap"]
+    assert launch.answer("info", "train.snap")["devices"][0]["steps"] == 3
+
+
+def test_a_program_that_records_itself_makes_both_recordings(launch):
+    model, loop = TRAIN.split("for step")
+    loop = ("for step" + loop).replace("\n", "\n    ")
+    done = launch(f"import highwater{model}with highwater.record_memory_history('mine.snap') as run:\n    {loop}\nprint(run.path)")
+    assert done.returncode == 0, done.stderr
+    assert launch.files() == ["mine.snap", "train.snap"] and str(launch.folder / "mine.snap") in done.stdout
+    mine, whole = (launch.answer("info", name)["devices"][0] for name in ("mine.snap", "train.snap"))
+    assert mine["steps"] == whole["steps"] == 3
+    assert mine["baseline_bytes"] > 0 == whole["baseline_bytes"] and mine["events"] < whole["events"]
+    assert mine["peaks"]["allocated"]["bytes"] == whole["peaks"]["allocated"]["bytes"]
+
+
+def test_of_a_killed_program_the_lost_recording_is_reported(launch):
+    done = launch(TRAIN + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, [])
+    assert done.stderr.startswith("highwater: the recording is lost: "), done.stderr
