@@ -77,7 +77,7 @@ def test_a_program_is_recorded_with_modules_phases_and_steps_and_the_verdict_is_
     rows = launch.answer("phases", "train.snap")["rows"]
     assert {row["step"] for row in rows} == {0, 1, 2}
     assert {"forward", "backward", "optimizer"} <= {row["phase"] for row in rows}
-    scopes = {group["key"]["scope"] for group in launch.answer("peak", "train.snap", "--by", "scope")["groups"]}
+    scopes = {group["key"] for group in launch.answer("peak", "train.snap", "--by", "scope")["groups"]}
     assert "0" in scopes and "1" in scopes, scopes
 
 

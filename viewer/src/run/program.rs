@@ -57,7 +57,9 @@ impl Program {
 
     /// The Python script or module that the words run, without its folder and ending.
     pub(crate) fn script(&self, words: &[OsString]) -> Option<String> {
-        let is_python = |word: &Path| word.extension().is_some_and(|extension| extension == "py");
+        // Not the commands of a shell, which end with one.
+        let is_name = |word: &Path| word.is_file() || !word.as_os_str().as_encoded_bytes().contains(&b' ');
+        let is_python = |word: &Path| word.extension().is_some_and(|extension| extension == "py") && is_name(word);
         let words: Vec<&Path> = words.iter().map(Path::new).collect();
         if let Some(script) = words.iter().find(|word| is_python(word)) {
             return Some(script.file_stem()?.to_string_lossy().into_owned());
@@ -154,6 +156,19 @@ mod tests {
         for end in 0..64 {
             let _ = loaded_by(&own[..end]);
         }
+    }
+
+    #[test]
+    fn scripts_and_modules_are_found_behind_launchers_and_options() {
+        let script = |text: &str| {
+            let words: Vec<OsString> = text.split('|').map(OsString::from).collect();
+            Program { path: PathBuf::from("/usr/bin").join(&words[0]) }.script(&words)
+        };
+        assert_eq!(script("python3|-u|tools/train.py|--data|x.csv").as_deref(), Some("train"));
+        assert_eq!(script("torchrun|--nproc-per-node|2|train.py").as_deref(), Some("train"));
+        assert_eq!(script("python|-m|package.train|other.txt").as_deref(), Some("train"));
+        assert_eq!(script("sh|-c|cd x && python train.py"), None);
+        assert_eq!(script("./program|-m|7"), None);
     }
 
     #[test]
