@@ -92,7 +92,8 @@ def test_output_status_and_exceptions_are_the_programs_own(launch):
     assert launch.answer("info", "train.snap")["devices"][0]["steps"] == 3
     # Where warnings are errors, those of the recording are not.
     strict = [sys.executable, "-W", "error", "train.py"]
-    launch.script("import warnings\nwith warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n    import torch\n" + TRAIN)
+    quiet_import = "import warnings\nwith warnings.catch_warnings(action='ignore'):\n    import torch\n"
+    launch.script(quiet_import + TRAIN)
     assert launch.words(strict, "--quiet").returncode == 0
 
 
@@ -117,7 +118,8 @@ def test_modules_shells_and_the_programs_own_start_are_found(launch):
     own = launch.folder / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("print('started')")
-    done = launch.words([sys.executable, "-c", TRAIN], "--quiet", "--out", "c.snap", environment={"PYTHONPATH": str(own)})
+    words = [sys.executable, "-c", TRAIN]
+    done = launch.words(words, "--quiet", "--out", "c.snap", environment={"PYTHONPATH": str(own)})
     assert done.stdout.startswith("started\npeak") and "c.snap" in launch.files()
 
 
@@ -150,6 +152,15 @@ if __name__ == "__main__":
     assert done.stderr.count("highwater: train.") == 4, done.stderr
 
 
+def test_ranks_of_a_launcher_have_files_of_their_own(launch):
+    words = launch.script("import torch.distributed\ntorch.distributed.init_process_group('nccl')\n" + TRAIN)
+    launcher = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    done = launch.words([*launcher, words[-1]], environment={"HIGHWATER_SIMULATE_DEVICES": "2"})
+    assert done.returncode == 0, done.stderr
+    assert launch.files() == ["train.rank0.snap", "train.rank1.snap"]
+    assert [launch.answer("info", name)["rank"] for name in launch.files()] == [0, 1]
+
+
 def test_steps_can_be_chosen_and_stacks_left_out(launch):
     launch(TRAIN, "--steps", "1..2", "--no-stacks")
     assert {row["step"] for row in launch.answer("phases", "train.snap")["rows"]} == {1}
@@ -173,7 +184,8 @@ def test_a_program_that_is_terminated_leaves_its_recording(launch):
 def test_a_program_that_records_itself_makes_both_recordings(launch):
     model, loop = TRAIN.split("for step")
     loop = ("for step" + loop).replace("\n", "\n    ")
-    done = launch(f"import highwater{model}with highwater.record_memory_history('mine.snap') as run:\n    {loop}\nprint(run.path)")
+    record = "with highwater.record_memory_history('mine.snap') as run:\n    "
+    done = launch(f"import highwater{model}{record}{loop}\nprint(run.path)")
     assert done.returncode == 0, done.stderr
     assert launch.files() == ["mine.snap", "train.snap"] and str(launch.folder / "mine.snap") in done.stdout
     mine, whole = (launch.answer("info", name)["devices"][0] for name in ("mine.snap", "train.snap"))

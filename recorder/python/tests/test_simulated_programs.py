@@ -180,6 +180,24 @@ subprocess.run([sys.executable, "-c", "import torch; torch.cuda.init(); torch.cu
     assert len(answer["ranks"]) == 1 and answer["file"] == str(tmp_path / "train.snap")
 
 
+def test_a_program_that_first_asks_whether_pytorch_is_installed_and_records_itself_is_simulated(simulate, tmp_path):
+    source = """
+import importlib.util
+assert importlib.util.find_spec("torch") is not None
+import highwater, torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+with highwater.record_memory_history("mine.snap", model=model) as run:
+    while True:
+        model(torch.zeros(8, 64, device="cuda")).sum().backward()
+        optimizer.step()
+"""
+    done = simulate(source, "--gpu", "h100", "--steps", "2")
+    assert (done.returncode, done.answer["fits"]) == (0, True), done.stderr
+    # What the program records itself ends with the wanted steps too.
+    assert (tmp_path / "mine.snap").is_file() and (tmp_path / "train.snap").is_file()
+
+
 def test_times_that_a_program_logs_are_not_taken_for_autotuning_and_those_of_cudnn_are(simulate):
     source = """
 import torch

@@ -234,6 +234,18 @@ fn a_program_that_ends_without_exit_functions_leaves_all_that_it_did_and_its_sta
 }
 
 #[test]
+fn a_framework_that_records_its_own_memory_is_left_to_it_or_recorded_beside_it() {
+    let Some((folder, program)) = made("LINKED") else { return };
+    let program = program.to_str().unwrap();
+    let Some(output) = run(folder.path(), &["--out", "own.snap", "--", program, "framework", "0"]) else { return };
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(7), ""));
+    assert!(stderr(&output).contains("nothing was recorded"), "{}", stderr(&output));
+    run(folder.path(), &["--out", "own.snap", "--", program, "framework", "1"]);
+    assert_eq!(read(folder.path(), "own.driver.snap").blocks.requested, [4444]);
+    assert!(!names(folder.path()).contains(&"own.snap".to_owned()));
+}
+
+#[test]
 fn a_program_without_calls_leaves_no_file_and_a_reason() {
     let Some((folder, program)) = made("LOOKED_UP") else { return };
     let Some(output) = run(folder.path(), &[program.to_str().unwrap(), "nothing"]) else { return };

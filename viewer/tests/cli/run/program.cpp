@@ -369,6 +369,10 @@ int main(int count, char **words) {
   if (what == "pages") pages();
   if (what == "threads") threads();
   if (what == "children") children(words[0]);
+  if (what == "framework") {
+    auto beside = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "highwater_inject_beside"));
+    beside(words[2][0] - '0');
+  }
   if (count > 2) ends_by(words[2]);
   if (what == "killed") {
     obtain_a_block(4444);
