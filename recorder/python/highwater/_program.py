@@ -13,7 +13,8 @@ class ProgramRecording:
 
     `on_over` is called after the last wanted step, `before_end` with whether a failed request ends the program.
     `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
-    `gives_hints` tells whether the end warns of what the program could do for better steps.
+    `gives_hints` tells whether the end warns of what the program could do for better steps, `is_for_oom` whether only a
+    failed request writes the recording.
     """
 
     def __init__(self, path, **options):
@@ -22,13 +23,18 @@ class ProgramRecording:
         self.is_stopped = False
         self.on_over = self.before_end = self.name_file = None
         self.gives_hints = True
+        self.is_for_oom = False
 
     def begin(self):
         """Begins the recording."""
         from ._recording import record_memory_history
 
         self._recording = record_memory_history(self._path, **self._options)
-        self._recording._of_program = {"on_over": self.on_over, "name_file": self.name_file}
+        self._recording._of_program = {
+            "on_over": self.on_over,
+            "name_file": self.name_file,
+            "is_for_oom": self.is_for_oom,
+        }
         self._recording._gives_hints = self.gives_hints
         atexit.register(self.finish)
         self._finish_before_exit()
@@ -43,6 +49,9 @@ class ProgramRecording:
         """Ends the recording, as the program ends."""
         recording, self._recording = self._recording, None
         if recording is None:
+            return
+        if self.is_for_oom:
+            recording._discard()
             return
         kind = None if self.is_stopped else getattr(sys, "last_type", None)
         torch = sys.modules["torch"]

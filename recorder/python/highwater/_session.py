@@ -297,7 +297,8 @@ class Session:
             warn(f"cannot write {path}: {error}")
 
     def _dump_all(self, reason):
-        for part in [*self.parts, None]:
+        is_for_oom = (self._options["of_program"] or {}).get("is_for_oom")
+        for part in [*self.parts, *([] if is_for_oom else [None])]:
             self.dump_quietly(reason, part)
 
     def _write_before_exit(self):

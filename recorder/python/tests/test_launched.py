@@ -161,6 +161,51 @@ def test_ranks_of_a_launcher_have_files_of_their_own(launch):
     assert [launch.answer("info", name)["rank"] for name in launch.files()] == [0, 1]
 
 
+@pytest.fixture
+def by_environment(launch, monkeypatch):
+    """Runs a program in which the package is installed, as far as its environment notices."""
+    start = launch.folder / "start"
+    start.mkdir()
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    (start / "sitecustomize.py").write_text(f"import site; site.addsitedir({package!r})")
+
+    def run(source, **environment):
+        variables = {f"HIGHWATER_{name.upper()}": value for name, value in environment.items()}
+        environment = {**os.environ, **variables, "PYTHONPATH": str(start)}
+        words = launch.script(source)
+        return subprocess.run(words, cwd=launch.folder, env=environment, capture_output=True, text=True)
+
+    return run
+
+
+def test_variables_of_the_environment_record_a_program(launch, by_environment):
+    done = by_environment(TRAIN, record="all.snap", steps="1..3", level="events", ring="1000")
+    assert (done.returncode, done.stderr, launch.files()) == (0, "", ["all.snap"])
+    info = launch.answer("info", "all.snap")
+    assert (info["level"], info["ring_capacity"], info["devices"][0]["steps"]) == ("events", 1000, 2)
+    # Processes that it starts have files of their own.
+    child = "[sys.executable, '-c', 'import torch; torch.zeros(1).cuda()']"
+    child = f"import subprocess, sys; subprocess.run({child}, check=True)"
+    assert by_environment(TRAIN + child, record="runs/").returncode == 0
+    files = sorted(path.name for path in (launch.folder / "runs").iterdir())
+    assert len(files) == 2 and files[0].startswith("python.pid") and files[1] == "train.snap", files
+    wrong = by_environment(TRAIN, record="all.snap", steps="soon")
+    assert wrong.returncode == 0
+    assert wrong.stderr.startswith("highwater: cannot record this process: HIGHWATER_STEPS='soon': expected the first")
+    plain = by_environment(TRAIN)
+    assert (plain.returncode, plain.stderr) == (0, "")
+
+
+def test_a_variable_keeps_what_failed_requests_need_and_nothing_else(launch, by_environment):
+    assert by_environment(TRAIN, oom_snapshot="dumps").returncode == 0
+    assert list((launch.folder / "dumps").iterdir()) == []
+    failed = by_environment(TRAIN + "torch.zeros(1 << 50, device='cuda')", oom_snapshot="dumps")
+    assert failed.returncode == 1
+    (name,) = (path.name for path in (launch.folder / "dumps").iterdir())
+    assert name.startswith("train.oom.pid") and name.endswith(".snap")
+    assert launch.answer("oom", f"dumps/{name}")
+
+
 def test_steps_can_be_chosen_and_stacks_left_out(launch):
     launch(TRAIN, "--steps", "1..2", "--no-stacks")
     assert {row["step"] for row in launch.answer("phases", "train.snap")["rows"]} == {1}
