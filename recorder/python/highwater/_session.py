@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import json
 import os
 import socket
 import sys
@@ -11,6 +12,7 @@ import torch
 
 from . import _files, _simulated, _tags
 from ._history import History
+from ._holders import holders
 from ._names import ModuleNames
 from ._part import Part
 from ._signals import Termination
@@ -237,6 +239,8 @@ class Session:
             "references": tracker.references.text(),
             **facts,
         }
+        with contextlib.suppress(Exception):
+            run["holders"] = json.dumps(holders({row[0] for row in tensors}))
         settings = self._history.settings()
         if settings:
             run["max_entries"], run["stacks"] = settings["max_entries"], str(settings["stacks"])

@@ -22,7 +22,7 @@ def live_tensors(trees, optimizers, named):
     """
     rows, seen = [], set()
     for tensor, category, name in _tensors(trees, optimizers, named):
-        for storage in _storages(tensor):
+        for storage in storages(tensor):
             address = storage.data_ptr()
             if address and address not in seen:
                 seen.add(address)
@@ -30,7 +30,7 @@ def live_tensors(trees, optimizers, named):
     return rows
 
 
-def _storages(tensor):
+def storages(tensor):
     """The storages of a tensor on a GPU; a sparse tensor has several, one that is not initialized has none."""
     if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or is_lazy(tensor):
         return []

@@ -39,6 +39,9 @@ pub const NOTE: &str = "note";
 /// The name of the fact that describes a simulation, as JSON: what it could not answer exactly.
 pub const SIMULATION: &str = "simulation";
 
+/// The name of the fact that lists what the program held at the end, as JSON.
+pub const HOLDERS: &str = "holders";
+
 /// The name of the fact that counts events which are missing because no allocator was registered for their device.
 pub const UNREGISTERED: &str = "unregistered_events";
 

@@ -19,8 +19,8 @@ pub use device_use::DeviceUse;
 pub(crate) use device_use::{covered_devices, main_use};
 pub use events::Events;
 pub use facts::{
-    DeviceFacts, EXCERPT, HEAP_DEVICE, Header, LEFT_OUT, NOTE, PINNED_DEVICE, PINNED_DRIVER, SIMULATION, Trust,
-    UNREGISTERED,
+    DeviceFacts, EXCERPT, HEAP_DEVICE, HOLDERS, Header, LEFT_OUT, NOTE, PINNED_DEVICE, PINNED_DRIVER, SIMULATION,
+    Trust, UNREGISTERED,
 };
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};

@@ -17,6 +17,7 @@ use super::growth_figures::{
     DeviceFigures, GrowthFigures, ProjectionFigures, ReservedFigures, causes, leaks, stacks, steps, sum,
 };
 use super::growth_query::{self, check_filter, keys, measured_devices, query, refused, reserved_query};
+use super::holders::Holders;
 use crate::args::GrowthArguments;
 use crate::cli::input::devices::on_device;
 use crate::cli::input::recording::choose_device;
@@ -48,6 +49,7 @@ pub struct GrowthReport<'a> {
     reserved: Vec<Growth>,
     /// The device's memory; `None` if unknown.
     capacity: Option<u64>,
+    holders: Holders,
 }
 
 impl<'a> GrowthReport<'a> {
@@ -71,7 +73,7 @@ impl<'a> GrowthReport<'a> {
         let facts = trace.device_facts(growth.start.device);
         let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
         let reserved = reserved.into_iter().flatten().collect();
-        Ok(Self { trace, arguments, keys, growth, others, reserved, capacity })
+        Ok(Self { trace, arguments, keys, growth, others, reserved, capacity, holders: Holders::of(trace) })
     }
 
     fn projection(&self) -> Option<ProjectionFigures> {
@@ -325,6 +327,7 @@ impl Report for GrowthReport<'_> {
             rest_freed_bytes: self.growth.rest_freed.bytes,
             rest_groups: self.growth.rest_groups,
             stacks: stacks(self.trace, &self.growth.stacks),
+            holders: self.holders.table(),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }
@@ -414,6 +417,14 @@ impl Report for GrowthReport<'_> {
         })?;
         page.report(&self.table())?;
         self.print_stacks(page)?;
+        if !self.growth.leaks.is_empty() && !self.holders.is_empty() {
+            page.gap()?;
+            let kept = "a graph keeps what its operations have saved for backward, too";
+            page.line(&format!(
+                "Tensors that the program holds at the end, apart from its models and optimizers; {kept}:"
+            ))?;
+            page.report(&self.holders.table())?;
+        }
         self.print_end(page)
     }
 }

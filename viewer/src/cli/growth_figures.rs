@@ -45,6 +45,8 @@ pub(super) struct GrowthFigures<'a> {
     pub(super) rest_freed_bytes: u64,
     pub(super) rest_groups: u64,
     pub(super) stacks: Table<'a>,
+    /// What the program held at the end.
+    pub(super) holders: Table<'a>,
     pub(super) trust: TrustFigures,
     pub(super) problems: Vec<String>,
 }

@@ -12,7 +12,7 @@ use highwater_app::figures::moment::{count_of, how_much_and_when, micros_since_1
 use highwater_app::figures::requests::failure_text;
 use highwater_app::report::{Column, Table, Value};
 use highwater_pytorch::open::FileFormat;
-use highwater_snapshots::trace::{Annotation, EXCERPT, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
+use highwater_snapshots::trace::{Annotation, EXCERPT, HOLDERS, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{BlockId, Trace};
 use serde::Serialize;
@@ -47,7 +47,7 @@ const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 /// The column at which the values of facts begin.
 const FACT_INDENT: usize = 13;
 /// Names of facts that are printed as sentences.
-const NOTED: [&str; 5] = [NOTE, SIMULATION, EXCERPT, LEFT_OUT, UNREGISTERED];
+const NOTED: [&str; 6] = [NOTE, SIMULATION, HOLDERS, EXCERPT, LEFT_OUT, UNREGISTERED];
 
 /// Maximum number of failed requests that are listed.
 const MAX_LISTED_OOMS: usize = 3;

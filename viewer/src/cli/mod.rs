@@ -15,6 +15,7 @@ pub mod diff_blocks;
 mod diff_figures;
 pub mod diff;
 pub mod ranks_diff;
+mod holders;
 mod growth_figures;
 mod growth_query;
 pub mod growth;

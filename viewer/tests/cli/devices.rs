@@ -152,10 +152,13 @@ fn a_picture_shows_the_device_that_ran_out_of_memory() {
 
 #[test]
 fn devices_without_memory_are_counted_in_one_line() {
-    let text = "alloc a 1000 activation\nmark snapshot\nmark snapshot device=1\nmark snapshot device=2\n";
-    let text = answer(trace_from_text(text).unwrap(), "info a.snap").unwrap();
+    let mut trace =
+        trace_from_text("alloc a 1000 activation\nmark snapshot device=1\nmark snapshot device=2\n").unwrap();
+    trace.devices = [1, 2].map(|device| DeviceFacts { device: DeviceId(device), ..DeviceFacts::default() }).into();
+    let bytes = write_trace(Vec::new(), &trace).unwrap();
+    let trace = || highwater_snapshots::format::read_bytes(&bytes).unwrap();
+    let text = answer(trace(), "info a.snap").unwrap();
     assert!(text.contains("\n2 other devices: no memory.\n") && !text.contains("\nDevice 1"), "{text}");
-    let shown =
-        answer(trace_from_text("alloc a 8\nmark snapshot device=1\n").unwrap(), "info a.snap --device 1").unwrap();
+    let shown = answer(trace(), "info a.snap --device 1").unwrap();
     assert!(shown.contains("\nDevice 1"), "{shown}");
 }

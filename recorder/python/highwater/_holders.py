@@ -1,0 +1,203 @@
+"""Finds what in the program holds tensors that are neither parameters nor anything else of a model or an optimizer."""
+
+import collections
+import gc
+import os
+import sys
+import time
+import types
+
+import torch
+
+from ._tensors import storages
+
+# Each level asks the whole heap once.
+_MAX_SECONDS, _MAX_LEVELS = 2.0, 8
+# Tensors that are followed, spread over all: the others are mostly in the same containers.
+_MAX_FOLLOWED = 60
+# Containers that are asked for at once: the time of a level grows with them.
+_MAX_ASKED = 64
+_MAX_HOLDERS = 10
+# A tensor that only PyTorch's own code refers to.
+_NOTHING = "PyTorch itself, as in a graph"
+_FOLDER = os.path.dirname(sys._getframe().f_code.co_filename)
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+
+
+def holders(known):
+    """Returns rows of the tensors that hold memory of a device, but for the addresses `known`: what holds them, the number
+    of tensors there, their bytes, and how many have a graph, which holds more.
+    """
+    search = _Search(known)
+    try:
+        return search.rows()
+    finally:
+        search.clear()
+
+
+class _Search:
+    def __init__(self, known):
+        self._end = time.monotonic() + _MAX_SECONDS
+        # Objects of this class are no holders.
+        self._tensors = [one for one in gc.get_objects() if _is_held(one, known)]
+        self._names, self._modules = _named_objects(), _module_dicts()
+        self._parents = collections.defaultdict(list)
+        self._seen = []
+
+    def clear(self):
+        """Forgets all objects."""
+        for held in (self._tensors, self._names, self._modules, self._parents, self._seen):
+            held.clear()
+
+    def rows(self):
+        """Returns the rows, those with the most graphs and bytes first."""
+        step = -(-len(self._tensors) // _MAX_FOLLOWED) or 1
+        followed = self._tensors[::step][:_MAX_FOLLOWED]
+        self._follow(followed)
+        found = {}
+        for tensor in followed:
+            text, container = self._holder_of(tensor)
+            found.setdefault(text, (container, []))[1].append(tensor)
+        rows = []
+        for text, (container, tensors) in found.items():
+            # All of a container, of which some were followed.
+            inside = [one for one in self._tensors if id(one) in _ids(container)] if container is not None else []
+            tensors = max(inside, tensors, key=len)
+            sizes = {storage.data_ptr(): storage.nbytes() for one in tensors for storage in storages(one)}
+            graphs = sum(one.grad_fn is not None for one in tensors)
+            rows.append({"holder": text, "tensors": len(tensors), "bytes": sum(sizes.values()), "graphs": graphs})
+        rows.sort(key=lambda row: (row["holder"] == _NOTHING, -row["graphs"], -row["bytes"]))
+        return rows[:_MAX_HOLDERS]
+
+    def _follow(self, objects):
+        """Finds the objects that refer to `objects`, up to those that have names."""
+        seen = {id(one) for one in objects}
+        for _ in range(_MAX_LEVELS):
+            asked = [one for one in objects if not self._is_root(one)][:_MAX_ASKED]
+            if not asked or time.monotonic() > self._end:
+                return
+            children = {id(one) for one in asked}
+            own = {id(one) for one in (asked, objects, self._tensors, self._seen, *self._seen, self.__dict__)}
+            own.update(map(id, self._parents.values()), [id(self._parents)])
+            objects = []
+            for parent in gc.get_referrers(*asked):
+                if id(parent) in own or _is_of_package(parent):
+                    continue
+                for child in gc.get_referents(parent):
+                    if id(child) in children and len(self._parents[id(child)]) < 8:
+                        self._parents[id(child)].append(parent)
+                if id(parent) not in seen:
+                    seen.add(id(parent))
+                    objects.append(parent)
+            self._seen.append(objects)
+
+    def _is_root(self, one):
+        return id(one) in self._names or id(one) in self._modules
+
+    def _holder_of(self, tensor):
+        """Returns the text for what holds a tensor, and the container nearest to it; None for no container."""
+        queue, came_from = collections.deque([tensor]), {id(tensor): None}
+        while queue:
+            one = queue.popleft()
+            if self._is_root(one) and not (one is tensor and id(one) in self._modules):
+                path = [one]
+                while came_from[id(path[-1])] is not None:
+                    path.append(came_from[id(path[-1])])
+                return self._text(path), next((each for each in reversed(path) if _is_container(each)), None)
+            for parent in self._parents.get(id(one), ()):
+                if id(parent) not in came_from:
+                    came_from[id(parent)] = one
+                    queue.append(parent)
+        kinds = [type(parent).__name__ for parent in self._parents.get(id(tensor), ())]
+        return f"no variable, but a {kinds[0]}, as in a reference cycle" if kinds else _NOTHING, None
+
+    def _text(self, path):
+        """Returns the text for a path from a named object to a tensor: `trainer.history (list of 12)`."""
+        text, where = self._names.get(id(path[0]), ("", ""))
+        sizes, largest = "", 0
+        for holder, held in zip(path, path[1:]):
+            if id(holder) in self._modules:
+                module, name = self._modules[id(holder)], _key_of(holder, held)
+                text = name if module == "__main__" else f"{module}.{name}"
+            elif isinstance(holder, dict) or _is_plain_object(holder):
+                # Of the container of tensors, which one does not matter.
+                text += "" if held is path[-1] and isinstance(holder, dict) and len(holder) > 1 else _step(holder, held, path)
+            elif isinstance(holder, types.FunctionType):
+                text += f" → {'closure' if holder.__closure__ else 'defaults'} of {holder.__qualname__}"
+            elif isinstance(holder, (types.FrameType, types.GeneratorType, types.CoroutineType)):
+                frame = holder if isinstance(holder, types.FrameType) else holder.gi_frame
+                text += f" → {_key_of(dict(frame.f_locals), held) or '…'} in {frame.f_code.co_name}()"
+            is_own = isinstance(holder, dict) and text.endswith(f".{_key_of(holder, held)}")
+            if _is_container(holder) and not is_own and len(holder) > largest:
+                largest = len(holder)
+                sizes = f" ({type(holder).__name__} of {largest:,})"
+        return text + where + sizes
+
+
+def _is_held(one, known):
+    try:
+        if not issubclass(type(one), torch.Tensor):
+            return False
+        found = [storage.data_ptr() for storage in storages(one)]
+    except Exception:  # noqa: BLE001
+        # Of a subclass that overrides what tells its memory.
+        return False
+    return any(address and address not in known for address in found)
+
+
+def _named_objects():
+    """Returns the names of what variables refer to, in functions that are running and in the main module, and where."""
+    names = {}
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            if os.path.dirname(frame.f_code.co_filename) != _FOLDER and frame.f_code.co_name != "<module>":
+                for name, value in list(frame.f_locals.items()):
+                    names.setdefault(id(value), (name, f" in {frame.f_code.co_name}()"))
+            frame = frame.f_back
+    for name, value in list(vars(sys.modules["__main__"]).items()):
+        names[id(value)] = (name, "")
+    for always in (None, True, False, (), ""):
+        names.pop(id(always), None)
+    return names
+
+
+def _module_dicts():
+    return {id(vars(module)): name for name, module in list(sys.modules.items()) if isinstance(module, types.ModuleType)}
+
+
+def _is_of_package(one):
+    if isinstance(one, types.FrameType):
+        return os.path.dirname(one.f_code.co_filename) == _FOLDER
+    return str(getattr(type(one), "__module__", "")).partition(".")[0] == __package__
+
+
+def _is_container(one):
+    return isinstance(one, (*_SEQUENCES, dict)) and not isinstance(one, torch.Size)
+
+
+def _is_plain_object(one):
+    plain = (*_SEQUENCES, types.CellType, types.FunctionType, types.FrameType, types.GeneratorType, types.CoroutineType)
+    return not isinstance(one, plain)
+
+
+def _ids(container):
+    return {id(one) for one in (container.values() if isinstance(container, dict) else container)}
+
+
+def _key_of(mapping, value):
+    return next((str(key) for key, known in list(mapping.items()) if known is value), "")
+
+
+def _step(holder, held, path):
+    """Returns the text for the way from an object or a dict to what it holds."""
+    if not isinstance(holder, dict):
+        try:
+            name = _key_of(vars(holder), held)
+        except TypeError:
+            return ""
+        return f".{name}" if name else ""
+    owner = next((one for one, inner in zip(path, path[1:]) if inner is holder), None)
+    key = _key_of(holder, held)
+    if owner is not None and getattr(owner, "__dict__", None) is holder:
+        return f".{key}"
+    return f"[{key!r}]" if len(holder) < 100 else ""
