@@ -2,7 +2,9 @@
 
 import collections
 import gc
+import inspect
 import os
+import random
 import sys
 import time
 import types
@@ -13,10 +15,10 @@ from ._tensors import storages
 
 # Each level asks the whole heap once.
 _MAX_SECONDS, _MAX_LEVELS = 2.0, 8
-# Tensors that are followed, spread over all: the others are mostly in the same containers.
-_MAX_FOLLOWED = 60
-# Containers that are asked for at once: the time of a level grows with them.
-_MAX_ASKED = 64
+# Tensors that are followed, chosen at random: the others are mostly in the same containers.
+_MAX_FOLLOWED = 100
+# Objects that are asked for at once: the time of a level grows with them.
+_MAX_ASKED = 128
 _MAX_HOLDERS = 10
 # A tensor that only PyTorch's own code refers to.
 _NOTHING = "PyTorch itself, as in a graph"
@@ -51,8 +53,8 @@ class _Search:
 
     def rows(self):
         """Returns the rows, those with the most graphs and bytes first."""
-        step = -(-len(self._tensors) // _MAX_FOLLOWED) or 1
-        followed = self._tensors[::step][:_MAX_FOLLOWED]
+        # Not by a step, with which what a loop makes in turn would be skipped. The program's random numbers are its own.
+        followed = random.Random(0).sample(self._tensors, min(len(self._tensors), _MAX_FOLLOWED))
         self._follow(followed)
         found = {}
         for tensor in followed:
@@ -125,8 +127,10 @@ class _Search:
             elif isinstance(holder, types.FunctionType):
                 text += f" → {'closure' if holder.__closure__ else 'defaults'} of {holder.__qualname__}"
             elif isinstance(holder, (types.FrameType, types.GeneratorType, types.CoroutineType)):
-                frame = holder if isinstance(holder, types.FrameType) else holder.gi_frame
-                text += f" → {_key_of(dict(frame.f_locals), held) or '…'} in {frame.f_code.co_name}()"
+                frame = holder if isinstance(holder, types.FrameType) else getattr(holder, "gi_frame", None)
+                frame = frame or getattr(holder, "cr_frame", None)
+                code = holder.f_code if frame is holder else getattr(holder, "gi_code", None) or holder.cr_code
+                text += f" → {_key_of(_locals(frame), held) or '…'} in {code.co_name}()"
             is_own = isinstance(holder, dict) and text.endswith(f".{_key_of(holder, held)}")
             if _is_container(holder) and not is_own and len(holder) > largest:
                 largest = len(holder)
@@ -150,8 +154,9 @@ def _named_objects():
     names = {}
     for frame in sys._current_frames().values():
         while frame is not None:
-            if os.path.dirname(frame.f_code.co_filename) != _FOLDER and frame.f_code.co_name != "<module>":
-                for name, value in list(frame.f_locals.items()):
+            if os.path.dirname(frame.f_code.co_filename) != _FOLDER:
+                # Not those of pytest's assertions.
+                for name, value in ((name, value) for name, value in _locals(frame).items() if name.isidentifier()):
                     names.setdefault(id(value), (name, f" in {frame.f_code.co_name}()"))
             frame = frame.f_back
     for name, value in list(vars(sys.modules["__main__"]).items()):
@@ -159,6 +164,18 @@ def _named_objects():
     for always in (None, True, False, (), ""):
         names.pop(id(always), None)
     return names
+
+
+def _locals(frame):
+    """Returns the variables of a function that is running."""
+    if frame is None or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return {}
+    found = frame.f_locals
+    variables = dict(found)
+    if sys.version_info < (3, 13):
+        # A copy, which would keep alive what the function deletes.
+        found.clear()
+    return variables
 
 
 def _module_dicts():

@@ -48,6 +48,8 @@ class record_memory_history(contextlib.AbstractContextManager):
         references: whether references to tensors are followed in the first two recorded steps, so that `plan` and
             `whatif(checkpoint=…)` predict recomputed modules more exactly. Costs about 25 ms in each of these steps for
             12 blocks.
+        holders: whether the recording names what holds tensors at the end, apart from models and optimizers: variables,
+            lists, closures. Takes up to two seconds.
         on_oom: whether a failed allocation writes `step.oom.snap`, the first time.
         convert: whether the snapshot is converted to a `.snap` file, which is about 100 times smaller.
         keep_pickle: whether PyTorch's own file is kept as well.
@@ -73,6 +75,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         depth: int | None = None,
         steps: range | None = None,
         references: bool = True,
+        holders: bool = True,
         on_oom: bool = True,
         convert: bool = True,
         keep_pickle: bool = False,
@@ -86,7 +89,7 @@ class record_memory_history(contextlib.AbstractContextManager):
             _check_count("depth", depth, 0)
         if steps is not None and not (isinstance(steps, range) and steps.step == 1 and steps and steps.start >= 0):
             raise ValueError(f"steps={steps!r}: expected a range of successive steps, such as range(500, 503)")
-        switches = {"references": references, "on_oom": on_oom, "convert": convert, "keep_pickle": keep_pickle}
+        switches = {"references": references, "holders": holders, "on_oom": on_oom, "convert": convert, "keep_pickle": keep_pickle}
         for name, value in switches.items():
             _check_one_of(name, value, (True, False))
         self.path: str | None = None

@@ -240,7 +240,8 @@ class Session:
             **facts,
         }
         with contextlib.suppress(Exception):
-            run["holders"] = json.dumps(holders({row[0] for row in tensors}))
+            if self._options["holders"]:
+                run["holders"] = json.dumps(holders({row[0] for row in tensors}))
         settings = self._history.settings()
         if settings:
             run["max_entries"], run["stacks"] = settings["max_entries"], str(settings["stacks"])
