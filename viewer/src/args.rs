@@ -16,12 +16,14 @@ mod record;
 mod plan;
 mod render;
 mod run;
+mod attach;
 mod serve;
 mod simulate;
 mod symbolize;
 mod whatif;
 mod given;
 
+pub use attach::AttachArguments;
 pub use check::{CategoryLimit, CheckArguments, PhaseLimit, category_of, phase_of};
 pub use convert::{ConvertArguments, ConvertTable, ConvertTo};
 pub use diff::DiffArguments;
@@ -85,6 +87,11 @@ pub enum Command {
     /// other launchers. Of other programs, a preloaded library records what they allocate from the CUDA driver: of a
     /// caching allocator the segments, not the blocks within them. The exit status is the program's.
     Run(ProgramArguments),
+    /// Record a PyTorch program that is already running, for some steps or some time (Linux)
+    ///
+    /// The program is changed while it is recorded, and is as before afterwards. What is live when the recording begins
+    /// is its baseline, without stacks.
+    Attach(AttachArguments),
     /// Run a PyTorch program on a simulated GPU: what it needs, and whether it fits, without a GPU (Linux)
     ///
     /// The program needs no change and runs with its own PyTorch, whose allocator decides every byte. The device has

@@ -15,6 +15,7 @@ pub mod record;
 pub mod whatif;
 mod python_package;
 pub mod run;
+pub mod attach;
 pub mod simulate;
 pub mod plan;
 #[cfg(feature = "parquet")]
@@ -109,6 +110,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
             Ok(Status::Fine)
         }),
         Some(Command::Run(arguments)) => run::run(&arguments),
+        Some(Command::Attach(arguments)) => on_stdout(|page| attach::run(&arguments, page)),
         Some(Command::Simulate(arguments)) => on_stdout(|page| simulate::run(&arguments, page)),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;

@@ -15,6 +15,7 @@ use std::process::{Command, ExitStatus};
 
 use self::library::Library;
 pub(crate) use self::program::Program;
+pub(crate) use self::report::report_file_of;
 pub(crate) use self::signals::Signals;
 use crate::args::ProgramArguments;
 use crate::cli::output::outcome::{Failure, Status};

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import sysconfig
 
+# Of the program that has put this package into a running process.
+given = None
 _NAME = "highwater.exe" if os.name == "nt" else "highwater"
 
 
@@ -19,7 +21,7 @@ def path():
     Raises:
         HighwaterError: the program is not installed.
     """
-    named = os.environ.get("HIGHWATER_BINARY")
+    named = given or os.environ.get("HIGHWATER_BINARY")
     if named and os.path.isfile(named):
         # Of the program that put this package into the process.
         return named

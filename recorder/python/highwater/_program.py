@@ -12,6 +12,7 @@ class ProgramRecording:
     """Records the process from `begin` on, however it ends; `options` are those of `record_memory_history`.
 
     `on_over` is called after the last wanted step, `before_end` with whether a failed request ends the program.
+    `on_path` is called with the path of each file, `on_end` when the recording has ended.
     `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
     `gives_hints` tells whether the end warns of what the program could do for better steps, `is_for_oom` whether only a
     failed request writes the recording.
@@ -21,7 +22,7 @@ class ProgramRecording:
         self._path, self._options = path, options
         self._recording = None
         self.is_stopped = False
-        self.on_over = self.before_end = self.name_file = None
+        self.on_over = self.before_end = self.name_file = self.on_path = self.on_end = None
         self.gives_hints = True
         self.is_for_oom = False
 
@@ -36,6 +37,8 @@ class ProgramRecording:
             "is_for_oom": self.is_for_oom,
         }
         self._recording._gives_hints = self.gives_hints
+        if self.on_path is not None:
+            self._recording._note_path = self.on_path
         atexit.register(self.finish)
         self._finish_before_exit()
         with _no_warning_is_an_error():
@@ -46,13 +49,19 @@ class ProgramRecording:
         return self._recording is not None
 
     def finish(self):
-        """Ends the recording, as the program ends."""
+        """Ends the recording, as the program ends, and undoes what it has changed."""
         recording, self._recording = self._recording, None
         if recording is None:
             return
+        self._undo()
         if self.is_for_oom:
             recording._discard()
-            return
+        else:
+            self._end(recording)
+        if self.on_end is not None:
+            self.on_end()
+
+    def _end(self, recording):
         kind = None if self.is_stopped else getattr(sys, "last_type", None)
         torch = sys.modules["torch"]
         if self.before_end is not None:
@@ -78,6 +87,13 @@ class ProgramRecording:
             leave(status)
 
         os._exit = _exit
+
+        def undo():
+            atexit.unregister(self.finish)
+            if os._exit is _exit:
+                os._exit = leave
+
+        self._undo = undo
 
 
 @contextlib.contextmanager

@@ -183,6 +183,7 @@ class Session:
             self._history.stop()
             on_over = (self._options["of_program"] or {}).get("on_over")
             if on_over is not None:
+                # May end this recording.
                 on_over()
         self._tracker.references.begin_step(self._is_recording, self._options["references"])
 

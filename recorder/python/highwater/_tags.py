@@ -70,6 +70,10 @@ class Tags:
         thread = self.threads.current
         self.set(thread, thread.phase, thread.scope)
 
+    def close(self):
+        """Tags nothing any more, also where functions that were running at the end still try to."""
+        self.set = lambda thread, phase, scope: None
+
     def set(self, thread, phase, scope):
         """Tags what `thread`, the current one, allocates from now on."""
         thread.phase, thread.scope = phase, scope

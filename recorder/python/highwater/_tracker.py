@@ -91,6 +91,7 @@ class Tracker:
         """Undoes everything that `start` did."""
         self.leave()
         self._tags.clear()
+        self._tags.close()
         # Without tags there, the engine's threads may not run yet, and must not begin as the interpreter ends.
         if self._engine_thread is not None:
             # The program's own error must not be replaced by one of a device that has failed.

@@ -243,3 +243,77 @@ def test_of_a_killed_program_the_lost_recording_is_reported(launch):
     done = launch(TRAIN + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, [])
     assert done.stderr.startswith("highwater: the recording is lost: "), done.stderr
+
+
+LOOP = """
+import os, sys, time, torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+call, leave = torch.nn.Module.__call__, os._exit
+while not os.path.exists("stop"):
+    model(torch.zeros(32, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.01)
+    print("step", flush=True)
+print("as before", torch.nn.Module.__call__ is call, os._exit is leave, "highwater" in "".join(sys.path))
+"""
+
+
+@pytest.fixture
+def attach(launch, monkeypatch):
+    """Runs `highwater attach` on a process."""
+    if not hasattr(sys, "remote_exec") and shutil.which("gdb") is None:
+        pytest.skip("attaching to this Python needs gdb")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(launch.folder / "cache"))
+
+    def attach(pid, *options):
+        words = [shutil.which("highwater"), "attach", str(pid), *options]
+        done = subprocess.run(words, cwd=launch.folder, capture_output=True, text=True, timeout=200)
+        if "this user may not" in done.stderr:
+            pytest.skip(done.stderr)
+        return done
+
+    return attach
+
+
+def test_a_running_program_is_recorded_twice_and_is_as_before_afterwards(launch, attach):
+    program = subprocess.Popen(launch.script(LOOP), cwd=launch.folder, stdout=subprocess.PIPE, text=True)
+    try:
+        while "step" not in program.stdout.readline():
+            pass
+        first = attach(program.pid, "--steps", "2")
+        assert first.returncode == 0, first.stderr
+        name = f"pid{program.pid}.snap"
+        assert first.stdout.startswith(f"{name}: peak "), first.stdout
+        assert {row["step"] for row in launch.answer("phases", name)["rows"]} == {1, 2}
+        assert launch.answer("info", name)["devices"][0]["baseline_bytes"] > 0
+        scopes = {group["key"] for group in launch.answer("peak", name, "--by", "scope")["groups"]}
+        assert {"0", "1"} <= scopes, scopes
+        second = attach(program.pid, "--duration", "500ms", "--no-stacks", "--out", "again.snap")
+        assert second.returncode == 0, second.stderr
+        assert launch.answer("info", "again.snap")["level"] == "events"
+        assert launch.answer("info", "again.snap")["devices"][0]["steps"] > 2
+    finally:
+        (launch.folder / "stop").write_text("")
+        output, _ = program.communicate(timeout=60)
+    assert output.splitlines()[-1] == "as before True True False"
+
+
+def test_what_cannot_be_attached_to_is_explained(launch, attach):
+    assert "there is no process 999999999" in attach(999999999).stderr
+    for source, why in (
+        ("print('step', flush=True); import time\nwhile True: time.sleep(0.01)", "it has not used CUDA through PyTorch yet"),
+        (None, "it runs no Python"),
+    ):
+        words = ["sleep", "100"] if source is None else launch.script(source)
+        program = subprocess.Popen(words, cwd=launch.folder, stdout=subprocess.PIPE, text=True)
+        try:
+            if source is not None:
+                program.stdout.readline()
+            done = attach(program.pid)
+        finally:
+            program.kill()
+            program.communicate()
+        assert done.returncode == 2 and why in done.stderr, done.stderr
+    assert launch.files() == []

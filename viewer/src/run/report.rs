@@ -13,6 +13,7 @@ use super::verdict::verdict;
 use crate::args::CategoryChoice;
 use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
+use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::{next_command, shortened};
 use crate::cli::output::table::{Column, Table, percent};
@@ -97,6 +98,19 @@ fn next_of(file: &Path, (input, summaries): (&Input, &[DeviceSummary])) -> Strin
 /// Whether PyTorch has recorded it, and not the preloaded library.
 fn is_of_pytorch(input: &Input) -> bool {
     input.facts().header.recorder == "PyTorch"
+}
+
+/// Prints the peak of the recording that a PyTorch program has written.
+///
+/// # Errors
+///
+/// Fails if it cannot be read.
+pub(crate) fn report_file_of(file: &Path, page: &mut Page<'_>) -> Result<(), Failure> {
+    let file = &shortened(file);
+    let input = Input::open(file, &CategoryChoice::default())?;
+    let summaries = input.ask(summarize)?;
+    page.headline(&format!("{}: {}.", file.display(), verdict(&input, &summaries)?))?;
+    Ok(page.hint(&next_of(file, (&input, &summaries)))?)
 }
 
 fn report_file(

@@ -21,6 +21,8 @@ static IS_IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 pub(crate) struct Signals {
     /// Signals that are passed on, and whether each was received.
     passed_on: Vec<(i32, Arc<AtomicBool>)>,
+    /// Whether an interrupt was received.
+    interrupt: Arc<AtomicBool>,
     #[cfg(unix)]
     registered: Vec<signal_hook::SigId>,
 }
@@ -29,7 +31,7 @@ impl Signals {
     /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends.
     pub(crate) fn catch() -> io::Result<Self> {
         #[cfg(not(unix))]
-        return Ok(Self { passed_on: Vec::new() });
+        return Ok(Self { passed_on: Vec::new(), interrupt: Arc::default() });
         #[cfg(unix)]
         {
             use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -44,9 +46,9 @@ impl Signals {
                     flag::register_conditional_default(signal, Arc::clone(is_idle))?;
                 }
             }
-            let mut signals = Self { passed_on: Vec::new(), registered: Vec::new() };
+            let mut signals = Self { passed_on: Vec::new(), interrupt: Arc::default(), registered: Vec::new() };
             for signal in CAUGHT {
-                let came = Arc::new(AtomicBool::new(false));
+                let came = if signal == SIGINT { Arc::clone(&signals.interrupt) } else { Arc::default() };
                 signals.registered.push(flag::register(signal, Arc::clone(&came))?);
                 if [SIGTERM, SIGHUP].contains(&signal) {
                     signals.passed_on.push((signal, came));
@@ -54,6 +56,11 @@ impl Signals {
             }
             Ok(signals)
         }
+    }
+
+    /// Returns whether an interrupt (Ctrl+C) was received.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
     }
 
     /// Waits for the program's end, and passes on received signals.

@@ -180,7 +180,9 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
         args::Command::Record(_) => panic!("recording is tested with the engine"),
         args::Command::Plan(_) => panic!("plans are tested with the binary"),
         args::Command::Serve(_) => panic!("pages are served by the binary"),
-        args::Command::Run(_) | args::Command::Simulate(_) => panic!("programs are run by the binary"),
+        args::Command::Run(_) | args::Command::Attach(_) | args::Command::Simulate(_) => {
+            panic!("programs are run by the binary")
+        }
         args::Command::Completions(_) => panic!("completions are printed by the binary"),
     }
     Ok(String::from_utf8(out).unwrap())
