@@ -31,6 +31,7 @@ ELSEWHERE = {
     "maturin build": "an optimized build takes longer than all tests; the page says so",
     "python recorder/python/benches/cost.py": "a benchmark of minutes",
     "highwater run": "Linux with a CUDA driver; tests/run.rs runs it over the simulated one",
+    "highwater attach": "needs a running program; test_launched.py has one",
     "highwater record": "models of many gigabytes; viewer/tests/cli/record.rs runs them smaller",
     "highwater serve": "does not end; `Snapshot.serve` is tested below",
     "pytest --highwater-simulate": "test_pytest_simulated.py",
