@@ -12,10 +12,15 @@ const START: &str = r#"import os, sys
 _here = os.path.dirname(os.path.abspath(__file__))
 def _start_own():
     import importlib.machinery, importlib.util
-    others = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _here]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
-    if spec is not None and spec.loader is not None:
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    # The next one may be of this kind too, and would find this one again.
+    before = list(sys.path)
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _here]
+    try:
+        spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    finally:
+        sys.path[:] = [folder for folder in before if folder not in sys.path] + sys.path
 if sys.version_info[0] > 2:
     _start_own()
 "#;

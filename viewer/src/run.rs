@@ -50,7 +50,7 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     let folder = || tempfile::Builder::new().prefix("highwater-run-").tempdir().map_err(cannot);
     let (claims, python) = (folder()?, folder()?);
     python_package::write(python.path(), START).map_err(cannot)?;
-    if arguments.out.is_some() || !program.starts_others() {
+    if !file.is_dir() {
         make_way(&file)?;
     }
     let mut command = Command::new(program.path());

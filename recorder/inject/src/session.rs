@@ -26,11 +26,11 @@ const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
 /// Folder in which the processes of a run claim the files that they write.
 const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
-/// What is done in this process where a framework records its own memory: nothing special, as there is none.
+/// No framework records its own memory in this process.
 const NO_FRAMEWORK: u8 = 0;
-/// Nothing is recorded.
+/// A framework does, and the driver's calls are not recorded.
 const LEFT_TO_FRAMEWORK: u8 = 1;
-/// The recording has a name beside that of the framework's.
+/// A framework does, and the driver's calls are recorded to a file with another name.
 const BESIDE_FRAMEWORK: u8 = 2;
 
 static FRAMEWORK: AtomicU8 = AtomicU8::new(NO_FRAMEWORK);
@@ -51,11 +51,11 @@ pub(crate) fn is_asked_for() -> bool {
 }
 
 /// Called by a framework in this process whose recorder records its memory by block: calls of the driver are then not
-/// recorded, or beside it if that is wanted. Without effect once calls have been recorded.
+/// recorded, or with `records_driver` to a file beside it. Without effect once calls have been recorded.
 // SAFETY: no other library defines this name.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn highwater_inject_beside(is_wanted: std::ffi::c_int) {
-    FRAMEWORK.store(if is_wanted == 0 { LEFT_TO_FRAMEWORK } else { BESIDE_FRAMEWORK }, Ordering::Relaxed);
+pub(crate) extern "C" fn highwater_inject_leave_to_framework(records_driver: std::ffi::c_int) {
+    FRAMEWORK.store(if records_driver == 0 { LEFT_TO_FRAMEWORK } else { BESIDE_FRAMEWORK }, Ordering::Relaxed);
 }
 
 /// Begins the recording, at the first call that allocates or frees memory.

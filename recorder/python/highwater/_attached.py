@@ -4,6 +4,7 @@ The program is told what happens by nobody; `highwater attach` reads it from a f
 `written PATH`, `ended`, `error TEXT`.
 """
 
+import contextlib
 import sys
 
 from ._program import ProgramRecording
@@ -25,7 +26,8 @@ def attach(path, notes, options):
         recording.on_over = detach
         recording.on_path = lambda written: _note(notes, f"written {written}")
         recording.on_end = lambda: _note(notes, "ended")
-        recording.begin()
+        if not recording.begin():
+            raise RuntimeError("only PyTorch's own allocator on CUDA records")
         _attached = recording
         _note(notes, "recording")
     except Exception as error:  # noqa: BLE001
@@ -40,5 +42,6 @@ def detach():
 
 
 def _note(notes, line):
-    with open(notes, "a", encoding="utf-8") as file:
+    # Whoever attached may be gone.
+    with contextlib.suppress(OSError), open(notes, "a", encoding="utf-8") as file:
         file.write(line + "\n")

@@ -23,12 +23,14 @@ _MAX_HOLDERS = 10
 # A tensor that only PyTorch's own code refers to.
 _NOTHING = "PyTorch itself, as in a graph"
 _FOLDER = os.path.dirname(sys._getframe().f_code.co_filename)
+# Of the frame, of a variable and of the call that counts them.
+_REFERENCES_OF_FRAME = 3
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 
 
 def holders(known):
-    """Returns rows of the tensors that hold memory of a device, but for the addresses `known`: what holds them, the number
-    of tensors there, their bytes, and how many have a graph, which holds more.
+    """Returns rows of the tensors that hold memory of a device, but for the addresses `known`: what holds them, the
+    number of tensors there, their bytes, and how many have a graph, which holds more.
     """
     search = _Search(known)
     try:
@@ -45,6 +47,8 @@ class _Search:
         self._names, self._modules = _named_objects(), _module_dicts()
         self._parents = collections.defaultdict(list)
         self._seen = []
+        # Whether time or levels were too few, so that what has no name may have one.
+        self._is_cut = False
 
     def clear(self):
         """Forgets all objects."""
@@ -63,10 +67,11 @@ class _Search:
         rows = []
         for text, (container, tensors) in found.items():
             # All of a container, of which some were followed.
-            inside = [one for one in self._tensors if id(one) in _ids(container)] if container is not None else []
+            ids = _ids(container)
+            inside = [one for one in self._tensors if id(one) in ids]
             tensors = max(inside, tensors, key=len)
             sizes = {storage.data_ptr(): storage.nbytes() for one in tensors for storage in storages(one)}
-            graphs = sum(one.grad_fn is not None for one in tensors)
+            graphs = sum(map(_has_graph, tensors))
             rows.append({"holder": text, "tensors": len(tensors), "bytes": sum(sizes.values()), "graphs": graphs})
         rows.sort(key=lambda row: (row["holder"] == _NOTHING, -row["graphs"], -row["bytes"]))
         return rows[:_MAX_HOLDERS]
@@ -75,9 +80,13 @@ class _Search:
         """Finds the objects that refer to `objects`, up to those that have names."""
         seen = {id(one) for one in objects}
         for _ in range(_MAX_LEVELS):
-            asked = [one for one in objects if not self._is_root(one)][:_MAX_ASKED]
-            if not asked or time.monotonic() > self._end:
+            asked = [one for one in objects if not self._is_root(one)]
+            if not asked:
                 return
+            if time.monotonic() > self._end:
+                break
+            self._is_cut |= len(asked) > _MAX_ASKED
+            asked = asked[:_MAX_ASKED]
             children = {id(one) for one in asked}
             own = {id(one) for one in (asked, objects, self._tensors, self._seen, *self._seen, self.__dict__)}
             own.update(map(id, self._parents.values()), [id(self._parents)])
@@ -92,6 +101,7 @@ class _Search:
                     seen.add(id(parent))
                     objects.append(parent)
             self._seen.append(objects)
+        self._is_cut = True
 
     def _is_root(self, one):
         return id(one) in self._names or id(one) in self._modules
@@ -101,7 +111,7 @@ class _Search:
         queue, came_from = collections.deque([tensor]), {id(tensor): None}
         while queue:
             one = queue.popleft()
-            if self._is_root(one) and not (one is tensor and id(one) in self._modules):
+            if self._is_root(one):
                 path = [one]
                 while came_from[id(path[-1])] is not None:
                     path.append(came_from[id(path[-1])])
@@ -111,6 +121,8 @@ class _Search:
                     came_from[id(parent)] = one
                     queue.append(parent)
         kinds = [type(parent).__name__ for parent in self._parents.get(id(tensor), ())]
+        if self._is_cut:
+            return "not found in time", None
         return f"no variable, but a {kinds[0]}, as in a reference cycle" if kinds else _NOTHING, None
 
     def _text(self, path):
@@ -119,11 +131,11 @@ class _Search:
         sizes, largest = "", 0
         for holder, held in zip(path, path[1:]):
             if id(holder) in self._modules:
-                module, name = self._modules[id(holder)], _key_of(holder, held)
-                text = name if module == "__main__" else f"{module}.{name}"
+                text = f"{self._modules[id(holder)]}.{_key_of(holder, held)}"
             elif isinstance(holder, dict) or _is_plain_object(holder):
-                # Of the container of tensors, which one does not matter.
-                text += "" if held is path[-1] and isinstance(holder, dict) and len(holder) > 1 else _step(holder, held, path)
+                # Of a container of tensors, which one it is does not matter.
+                is_one_of_many = held is path[-1] and isinstance(holder, dict) and len(holder) > 1
+                text += "" if is_one_of_many else _step(holder, held, path)
             elif isinstance(holder, types.FunctionType):
                 text += f" → {'closure' if holder.__closure__ else 'defaults'} of {holder.__qualname__}"
             elif isinstance(holder, (types.FrameType, types.GeneratorType, types.CoroutineType)):
@@ -168,18 +180,23 @@ def _named_objects():
 
 def _locals(frame):
     """Returns the variables of a function that is running."""
-    if frame is None or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+    # A debugger writes back what it has read.
+    if frame is None or not frame.f_code.co_flags & inspect.CO_OPTIMIZED or frame.f_trace is not None:
         return {}
+    if sys.version_info >= (3, 13):
+        return dict(frame.f_locals)
     found = frame.f_locals
     variables = dict(found)
-    if sys.version_info < (3, 13):
-        # A copy, which would keep alive what the function deletes.
+    # The frame's one dict would keep alive what the function deletes. The program may have it too, from `locals()`.
+    if sys.getrefcount(found) <= _REFERENCES_OF_FRAME:
         found.clear()
     return variables
 
 
 def _module_dicts():
-    return {id(vars(module)): name for name, module in list(sys.modules.items()) if isinstance(module, types.ModuleType)}
+    # Not by an attribute, for which some modules import themselves.
+    modules = [(name, one) for name, one in list(sys.modules.items()) if isinstance(one, types.ModuleType)]
+    return {id(object.__getattribute__(module, "__dict__")): name for name, module in modules}
 
 
 def _is_of_package(one):
@@ -197,12 +214,25 @@ def _is_plain_object(one):
     return not isinstance(one, plain)
 
 
+def _has_graph(tensor):
+    try:
+        return tensor.grad_fn is not None
+    except Exception:  # noqa: BLE001
+        # Of a view that was changed in place, or of a subclass.
+        return True
+
+
 def _ids(container):
+    if container is None:
+        return set()
     return {id(one) for one in (container.values() if isinstance(container, dict) else container)}
 
 
 def _key_of(mapping, value):
-    return next((str(key) for key, known in list(mapping.items()) if known is value), "")
+    """Returns the key as text: of a tensor or the like, which may be expensive to print, its type."""
+    keys = (key for key, known in list(mapping.items()) if known is value)
+    key = next(keys, "")
+    return str(key) if isinstance(key, (str, int)) else type(key).__name__
 
 
 def _step(holder, held, path):
@@ -217,4 +247,4 @@ def _step(holder, held, path):
     key = _key_of(holder, held)
     if owner is not None and getattr(owner, "__dict__", None) is holder:
         return f".{key}"
-    return f"[{key!r}]" if len(holder) < 100 else ""
+    return f"[{key}]" if len(holder) < 100 else ""

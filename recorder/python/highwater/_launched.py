@@ -9,11 +9,14 @@ here may stop the program.
 import contextlib
 import ctypes
 import os
+import socket
 import sys
+import time
 
 from . import _files
 from ._around_torch import AroundTorch
 from ._program import ProgramRecording
+from ._rank import rank_and_size
 
 # Set by `highwater run`: the recording, or the folder for it; the folder in which processes claim their files; settings.
 _FILE = "HIGHWATER_RUN_FILE"
@@ -22,54 +25,52 @@ _DRIVER = "HIGHWATER_RUN_DRIVER"
 # Set by the user: the recording, or the folder for it; or the folder for recordings of failed requests alone.
 _RECORD = "HIGHWATER_RECORD"
 _OOM_SNAPSHOT = "HIGHWATER_OOM_SNAPSHOT"
-# The process that records to the file that the user has named, for those that it starts.
-_RECORDER = "HIGHWATER_RECORDER"
 
 # The process that is being recorded.
 _process = None
 
 
 def start():
-    """Has PyTorch be recorded when it is imported, unless `highwater run` sees to that."""
+    """Records the program from its import of PyTorch on, unless `highwater run` does."""
     if not os.environ.get(_FILE):
         sys.meta_path.insert(0, finder())
 
 
 def finder():
-    """Returns the finder that has PyTorch be recorded when it is imported."""
+    """Returns the finder that begins with the import of PyTorch."""
     return AroundTorch(lambda spec: None, _after_torch)
 
 
 def _after_torch(torch):
-    if any(os.environ.get(name) for name in (_FILE, _RECORD, _OOM_SNAPSHOT)):
+    # Whatever has this name may be another module.
+    with contextlib.suppress(Exception):
         # A process that was forked off begins on its own.
         torch.cuda._lazy_call(_begin)
 
 
 def _begin():
     global _process
-    if _process == os.getpid():
+    is_run = bool(os.environ.get(_FILE))
+    path = os.environ.get(_FILE) or os.environ.get(_RECORD)
+    dumps = os.environ.get(_OOM_SNAPSHOT)
+    if _process == os.getpid() or not (path or dumps):
         return
     _process = os.getpid()
     try:
-        is_run = bool(os.environ.get(_FILE))
-        if is_run:
-            _leave_driver()
-        path = os.environ.get(_FILE) or os.environ.get(_RECORD)
-        # At the end of the program, nothing is written of what is kept for a failed request.
-        is_for_oom = not path
-        recording = ProgramRecording(_path(path or os.path.join(os.environ[_OOM_SNAPSHOT], "")), **_options(is_run))
+        path, is_in_folder = _path(path or os.path.join(dumps, ""))
+        claims = os.environ.get(_CLAIMS, "") if is_run else ""
+        names = _Names(path, claims, is_alone=is_in_folder and not is_run)
+        recording = ProgramRecording(path, **_options(is_run))
         recording.gives_hints = False
-        if is_run:
-            claims = os.environ.get(_CLAIMS, "")
-            recording.name_file = _Claims(claims).name
-            # Without a recording, this tells that CUDA was used.
-            with contextlib.suppress(OSError), open(os.path.join(claims, f".{_process}.begun"), "x"):
-                pass
-        elif is_for_oom or os.environ.setdefault(_RECORDER, str(_process)) != str(_process):
-            recording.name_file = _name_by_process
-        recording.is_for_oom = is_for_oom
-        recording.begin()
+        recording.keeps_empty = False
+        # At the end of the program, nothing is written of what is kept for a failed request.
+        recording.is_for_oom = not (os.environ.get(_FILE) or os.environ.get(_RECORD))
+        recording.name_file = names.name
+        recording.on_path, recording.on_end = names.note, names.end
+        if recording.begin():
+            names.begin()
+            if is_run:
+                _leave_driver()
     except Exception as error:  # noqa: BLE001
         print(f"highwater: cannot record this process: {error}", file=sys.stderr)
 
@@ -100,52 +101,77 @@ _VARIABLES = {
 }
 
 
-def _name_by_process(path, rank, world_size):
-    return _beside(path, f"rank{rank}" if world_size > 1 else f"pid{os.getpid()}")
-
-
 def _leave_driver():
     """Has the preloaded library leave the recording of this process to PyTorch's, or name its own differently."""
     with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).highwater_inject_beside(int(bool(os.environ.get(_DRIVER))))
+        ctypes.CDLL(None).highwater_inject_leave_to_framework(int(bool(os.environ.get(_DRIVER))))
 
 
 def _path(path):
-    """Returns the path of the recording; in a folder, it is named after the script or the module."""
+    """Returns the path of the recording, and whether that is a file in a folder, named after the script or the module."""
     if path.endswith(os.sep):
         os.makedirs(path, exist_ok=True)
     if not os.path.isdir(path):
-        return path
+        return path, False
     script = sys.argv[0] if sys.argv else ""
     name = os.path.splitext(os.path.basename(script))[0]
     if name == "__main__":
         name = os.path.basename(os.path.dirname(script))
-    return os.path.join(path, (name if name not in ("", "-", "-c") else "python") + ".snap")
+    return os.path.join(path, (name if name not in ("", "-", "-c") else "python") + ".snap"), True
 
 
-class _Claims:
-    """The names of this process's files: the first process of a run has the asked name, ranks and others have more."""
+class _Names:
+    """The names of this process's files.
 
-    def __init__(self, folder):
-        self._folder = folder
-        self._word = None
+    The first process to use CUDA has the asked name, ranks have theirs, and others that of their process. In a folder
+    that the user has named, all have a name of their own.
+    """
 
-    def name(self, path, rank, world_size):
-        """Returns the path of the file for `path`, and notes it for `highwater run`."""
-        if self._word is None:
-            word = f"rank{rank}" if world_size > 1 else ""
-            self._word = word if self._claim(_beside(path, word)) else f"pid{os.getpid()}"
-        named = _beside(path, self._word)
-        self._claim(named)
-        return named
+    def __init__(self, path, claims, is_alone):
+        self._path, self._claims = path, claims
+        self._locks = []
+        rank, size = rank_and_size()
+        word = f"rank{rank}" if size > 1 else ""
+        own = f"{int(time.time())}.pid{os.getpid()}" if is_alone else f"pid{os.getpid()}"
+        is_free = not is_alone and self._claim(word)
+        self._word = word if is_free else f"{word}.{own}".lstrip(".")
+        self._begun = os.path.join(claims, f".{os.getpid()}.begun") if claims else None
 
-    def _claim(self, path):
-        """Notes a file; returns whether no other process has."""
-        with contextlib.suppress(OSError), open(os.path.join(self._folder, os.path.basename(path)), "x") as claim:
-            claim.write(path)
+    def name(self, path, rank, size):
+        """Returns the path of the file for `path`; a rank that is known by now has its own name."""
+        word = f"rank{rank}"
+        if size > 1 and not self._word.startswith("rank") and self._claim(word):
+            self._word = word
+        return _files.beside(path, self._word) if self._word else path
+
+    def _claim(self, word):
+        """Takes a name, which no other process then takes as long as this one runs; returns whether it was free."""
+        path = os.path.abspath(_files.beside(self._path, word) if word else self._path)
+        with contextlib.suppress(OSError):
+            if self._claims:
+                open(os.path.join(self._claims, os.path.basename(path)), "x").close()
+            else:
+                # A socket without a file, whose name is free again when the process has ended.
+                lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                lock.bind(b"\0highwater" + os.fsencode(path)[-90:])
+                self._locks.append(lock)
             return True
         return False
 
+    def begin(self):
+        """Notes for `highwater run` that a recording has begun, which it misses if the process is killed."""
+        if self._begun:
+            with contextlib.suppress(OSError):
+                open(self._begun, "x").close()
 
-def _beside(path, word):
-    return _files.beside(path, word) if word else path
+    def note(self, path):
+        """Notes a file for `highwater run`."""
+        if self._claims:
+            with contextlib.suppress(OSError), open(os.path.join(self._claims, f".{os.path.basename(path)}"), "w") as file:
+                file.write(path)
+
+    def end(self):
+        """Notes that nothing is missing."""
+        if self._begun:
+            with contextlib.suppress(OSError):
+                os.remove(self._begun)

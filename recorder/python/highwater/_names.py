@@ -28,10 +28,11 @@ class ModuleNames:
         self.give(models)
 
     def give(self, models):
-        """Gives models their names, as pairs of name and module."""
+        """Gives models their names, as pairs of name and module. A name that another one has is changed."""
         self._given.update({id(root): name for name, root in models})
         for name, root in models:
-            self._add_root(name, root)
+            is_taken = any(name == known and root is not other for known, other in self.roots())
+            self._add_root(self._root_name(root) if is_taken else name, root)
 
     def roots(self):
         """Returns the models with their names: those that still exist."""
@@ -156,6 +157,7 @@ class ModuleNames:
     def _forget(self, number):
         self.by_id.pop(number, None)
         self._references.pop(number, None)
+        self._given.pop(number, None)
 
 
 def _class_name(module):

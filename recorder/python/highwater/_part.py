@@ -4,6 +4,8 @@ import contextlib
 
 import torch
 
+from ._warn import warn
+
 
 class Part:
     """The recording of the whole program, from now until `end`, with its settings and its numbers of steps."""
@@ -11,22 +13,31 @@ class Part:
     def __init__(self, whole, path, models, options, on_path):
         self._whole, self._path, self._options, self._note_written = whole, path, options, on_path
         self._has_dumped_oom = False
+        # Whether the whole has ended before this part, and has written it.
+        self.is_written = False
+        # Wrappers such as a compiled module may have no other owner.
+        self._models = models
         whole.module_names().give(models)
-        self.since = whole.position()
+        # Before the first step that the whole records there is nothing to leave out.
+        self.since = whole.position() if whole.is_recording() else None
         whole.parts.append(self)
 
     def end(self, error, gives_hints):
         """Ends the part, with the type of the exception that ends it, or None."""
+        is_active = self._whole.is_active()
         self.discard()
         is_oom = error is not None and issubclass(error, torch.cuda.OutOfMemoryError)
-        if self._whole.is_recording() and not (is_oom and self._has_dumped_oom):
-            with contextlib.suppress(*(() if error is None else (Warning,))):
-                self._whole.dump_quietly("end" if error is None else "exception", self)
+        if not is_active or self.is_written or (is_oom and self._has_dumped_oom):
+            return
+        with contextlib.suppress(*(() if error is None else (Warning,))):
+            if not self._whole.is_recording():
+                warn("the recording of the whole program has other steps: this one has the last state alone")
+            self._whole.dump_quietly("end" if error is None else "exception", self)
 
     def discard(self):
         """Ends the part without a file."""
-        if self in self._whole.parts:
-            self._whole.parts.remove(self)
+        self._whole.end_part(self)
+        self._models = None
 
     def observe_oom(self):
         """Writes the part, the first time that an allocation fails."""
@@ -36,13 +47,13 @@ class Part:
 
     def dump(self, path):
         """Writes what was recorded so far to `path`, by default the part's; returns the path of the file."""
-        if not self._whole.is_recording():
-            raise RuntimeError("nothing is being recorded: the recording of the whole program has ended")
+        if not self._whole.is_active():
+            raise RuntimeError("no recording is active in this process: its parent records")
         return self._whole.write("dump", path or self._path, self)
 
     def step(self):
         """Ends a step."""
-        self._whole.step()
+        self._whole.step_of_part()
 
     def step_number(self):
         """Returns the number of the current step."""

@@ -14,8 +14,8 @@ class ProgramRecording:
     `on_over` is called after the last wanted step, `before_end` with whether a failed request ends the program.
     `on_path` is called with the path of each file, `on_end` when the recording has ended.
     `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
-    `gives_hints` tells whether the end warns of what the program could do for better steps, `is_for_oom` whether only a
-    failed request writes the recording.
+    `gives_hints` tells whether warnings reach the program, `keeps_empty` whether a recording without allocations is
+    written, and `is_for_oom` whether only a failed request writes it.
     """
 
     def __init__(self, path, **options):
@@ -23,12 +23,14 @@ class ProgramRecording:
         self._recording = None
         self.is_stopped = False
         self.on_over = self.before_end = self.name_file = self.on_path = self.on_end = None
-        self.gives_hints = True
+        self.gives_hints = self.keeps_empty = True
         self.is_for_oom = False
+        self._allocations = 0
 
     def begin(self):
-        """Begins the recording."""
+        """Begins the recording; returns whether there is one."""
         from ._recording import record_memory_history
+        from ._tracker import allocations
 
         self._recording = record_memory_history(self._path, **self._options)
         self._recording._of_program = {
@@ -41,8 +43,15 @@ class ProgramRecording:
             self._recording._note_path = self.on_path
         atexit.register(self.finish)
         self._finish_before_exit()
-        with _no_warning_is_an_error():
-            self._recording.__enter__()
+        try:
+            with _warnings("always" if self.gives_hints else "ignore"):
+                self._recording.__enter__()
+            self._allocations = allocations()
+        finally:
+            if self._recording._session is None:
+                self._recording = None
+                self._undo()
+        return self.is_active()
 
     def is_active(self):
         """Returns whether the recording has begun, and not ended."""
@@ -54,7 +63,13 @@ class ProgramRecording:
         if recording is None:
             return
         self._undo()
-        if self.is_for_oom:
+        from ._tracker import allocations
+
+        is_empty = False
+        # A device that has failed does not answer.
+        with contextlib.suppress(Exception):
+            is_empty = not self.keeps_empty and allocations() == self._allocations
+        if self.is_for_oom or is_empty:
             recording._discard()
         else:
             self._end(recording)
@@ -69,7 +84,7 @@ class ProgramRecording:
         if kind is torch.cuda.OutOfMemoryError and torch.cuda.memory_stats()["num_ooms"] > 1:
             # What was written at the first failed request, which the program has handled, lacks the last.
             kind = RuntimeError
-        with _no_warning_is_an_error():
+        with _warnings("always"):
             recording.__exit__(kind, None, None)
 
     def _finish_before_exit(self):
@@ -81,9 +96,6 @@ class ProgramRecording:
             if os.getpid() == process:
                 with contextlib.suppress(Exception):
                     self.finish()
-                with contextlib.suppress(Exception):
-                    sys.stdout.flush()
-                    sys.stderr.flush()
             leave(status)
 
         os._exit = _exit
@@ -97,9 +109,10 @@ class ProgramRecording:
 
 
 @contextlib.contextmanager
-def _no_warning_is_an_error():
+def _warnings(action):
+    """Has no warning be an error."""
     with warnings.catch_warnings():
-        warnings.simplefilter("always")
+        warnings.simplefilter(action)
         yield
 
 

@@ -15,6 +15,7 @@ from ._history import History
 from ._holders import holders
 from ._names import ModuleNames
 from ._part import Part
+from ._rank import rank_and_size
 from ._signals import Termination
 from ._tags import Tags
 from ._tensors import live_tensors, parameter_names
@@ -144,10 +145,25 @@ class Session:
         """Returns the names of the modules."""
         return self._names
 
+    def is_active(self):
+        """Returns whether this is the recording of this process, and has not ended."""
+        return _active is self
+
     def step(self):
         """Ends a step."""
         if _active is self:
             self._tracker.step()
+
+    def step_of_part(self):
+        """Ends a step; until `end_part`, steps end only there."""
+        if _active is self:
+            self._tracker.step_of_part()
+
+    def end_part(self, part):
+        """Forgets a part."""
+        if part in self.parts:
+            self.parts.remove(part)
+            self._tracker.count_steps()
 
     def dump(self, path):
         """Writes what was recorded so far to `path`, by default the recording's; returns the path of the file."""
@@ -173,6 +189,8 @@ class Session:
             self._is_recording = self._is_over = False
             self._history.stop()
         self._last_step = number
+        # The program may end its process group before the recording.
+        rank_and_size()
         is_wanted = steps is None or number in steps
         if is_wanted and not self._is_recording and not self._is_over:
             self._is_recording = True
@@ -205,20 +223,23 @@ class Session:
         """Returns PyTorch's snapshot, from the position `since` on, with facts about this program."""
         tracker = self._tracker
         last_step = tracker.step_number if reason == "oom" else tracker.last_step()
-        snapshot, missing = self._history.snapshot(since)
-        rank, world_size = _rank()
+        rank, world_size = rank_and_size()
         facts, notes = ({}, []) if self._noted is None else self._noted.describe()
+        held = "[]"
         notes += self._notes()
-        for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
-            if events and not any(event["action"] == "alloc" for event in trace):
-                notes.append(f"device {device}: the program's own memory history has no allocations, only the last state")
         try:
             trees = self._names.trees().values()
             tensors = live_tensors(trees, tracker.optimizers(), parameter_names(trees))
+            with contextlib.suppress(Exception):
+                held = json.dumps(holders({row[0] for row in tensors}) if self._options["holders"] else [])
         except Exception as error:  # noqa: BLE001
             # Of a module or an optimizer that overrides what lists its tensors.
             tensors = []
             notes.append(f"the tensors that were live at the end are not known: {error}")
+        snapshot, missing = self._history.snapshot(since)
+        for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
+            if events and not any(event["action"] == "alloc" for event in trace):
+                notes.append(f"device {device}: the program's own memory history has no allocations, only the last state")
         run = {
             "version": 1,
             "reason": reason,
@@ -238,11 +259,9 @@ class Session:
             # A later row counts: a model may have changed since.
             "tensors": self._early_tensors + tensors,
             "references": tracker.references.text(),
+            "holders": held,
             **facts,
         }
-        with contextlib.suppress(Exception):
-            if self._options["holders"]:
-                run["holders"] = json.dumps(holders({row[0] for row in tensors}))
         settings = self._history.settings()
         if settings:
             run["max_entries"], run["stacks"] = settings["max_entries"], str(settings["stacks"])
@@ -275,7 +294,7 @@ class Session:
         gc.disable()
         try:
             name_file = None if part else (options["of_program"] or {}).get("name_file")
-            ranked = (name_file or _files.of_rank)(path, *_rank())
+            ranked = (name_file or _files.of_rank)(path, *rank_and_size())
             is_asked = reason != "oom" and ("{rank}" in path or ranked == path)
             how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"], "is_asked": is_asked}
             snapshot = self._snapshot(reason, part and part.since)
@@ -294,17 +313,27 @@ class Session:
         """Writes the recording; an error is a warning, so that neither the program nor its own error is lost."""
         path = (part or self)._path
         path = _files.beside(path, "oom") if reason == "oom" else path
+        # A program that knows nothing of the recording gets no warning, which may be an error there.
+        is_hidden = part is None and self.is_of_program()
         try:
             self.write(reason, path, part)
-        except Warning:
+        except Warning as text:
             # Of a program in which warnings are errors: the file is written.
-            raise
+            if not is_hidden:
+                raise
+            print(text, file=sys.stderr)
         except Exception as error:  # noqa: BLE001
-            warn(f"cannot write {path}: {error}")
+            text = f"cannot write {path}: {error}"
+            if not is_hidden:
+                warn(text)
+            else:
+                print(f"highwater: {text}", file=sys.stderr)
 
     def _dump_all(self, reason):
         is_for_oom = (self._options["of_program"] or {}).get("is_for_oom")
-        for part in [*self.parts, *([] if is_for_oom else [None])]:
+        for part in [*([] if is_for_oom else [None]), *self.parts]:
+            if part is not None:
+                part.is_written = True
             self.dump_quietly(reason, part)
 
     def _write_before_exit(self):
@@ -354,10 +383,3 @@ def _leave_in_child():
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_in_child)
-
-
-def _rank():
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    numbers = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (0, 1)

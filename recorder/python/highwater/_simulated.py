@@ -320,6 +320,9 @@ class _Simulation:
         if threading.current_thread() is threading.main_thread():
             raise _Stop
         # An exception would end this thread alone, for which the others may wait.
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(0)
 
     def _finish(self):

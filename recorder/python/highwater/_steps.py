@@ -25,6 +25,8 @@ class Steps:
         self._begins_with_zero_grad = False
         # Whether an optimizer has made a step in this step. Of a compiled one nothing else is known.
         self.is_stepped = False
+        # Steps of optimizers since the last backward, and how many followed the one before.
+        self._updates, self._expected = 0, 1
         # The optimizers of this step, of the last one that had any, and of all.
         self._optimizers, self._last, self._seen = set(), frozenset(), set()
         self._takes_turns = False
@@ -33,6 +35,13 @@ class Steps:
     def note_optimizer(self, optimizer):
         """Notes that an optimizer has made a step."""
         self._optimizers.add(id(optimizer))
+        self._updates += 1
+
+    def note_backward(self):
+        """Notes a call of backward."""
+        self.backwards += 1
+        if self._updates:
+            self._expected, self._updates = self._updates, 0
 
     def begins_with(self, phase, has_gradients=True):
         """Whether a step begins with this call, of the phase forward, eval or zero_grad."""
@@ -54,8 +63,12 @@ class Steps:
         return phase == "zero_grad" and self._begins_with_zero_grad
 
     def ends_with_optimizer(self):
-        """Whether the step ends where an optimizer has made its own, as no module has run."""
-        return not self._forward and self.backwards > self._earlier_backwards
+        """Whether the step ends where an optimizer has made its own, as no module has run.
+
+        Of several optimizers, that is the last; in the first step, which does not tell how many there are, the first.
+        """
+        is_last = self._updates >= self._expected
+        return not self._forward and self.backwards > self._earlier_backwards and is_last
 
     def end(self):
         """Ends the step."""

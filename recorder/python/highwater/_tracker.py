@@ -114,9 +114,18 @@ class Tracker:
             self.extra_steps = self.step_number
         self._end_step_here()
 
+    def step_of_part(self):
+        """Ends a step, where the program says so while it records a part: until `count_steps` only there."""
+        self._is_counting = False
+        self._end_step_here()
+
+    def count_steps(self):
+        """Has steps end where an optimizer does again."""
+        self._is_counting = True
+
     def last_step(self):
         """Returns the number of the last step: one that the program has begun lacks allocations if it was the end."""
-        is_begun = self._allocations_before is None or _allocations() != self._allocations_before
+        is_begun = self._allocations_before is None or allocations() != self._allocations_before
         return self.step_number if is_begun else self.step_number - 1
 
     def all_notes(self):
@@ -139,7 +148,7 @@ class Tracker:
     def _end_step_here(self):
         """Ends a step before anything of the next runs."""
         self._end_step()
-        self._allocations_before = _allocations()
+        self._allocations_before = allocations()
 
     def _patch(self, owner, name, replacement):
         original = getattr(owner, name)
@@ -365,7 +374,8 @@ class Tracker:
         nodes = _graph.graph(outputs)
         handles = self._hook_nodes(thread, outputs, nodes, is_partial=bool(inputs))
         is_nested = thread.is_inside or _graph_task() != -1
-        self._steps.backwards += not is_nested
+        if not is_nested:
+            self._steps.note_backward()
         self._drop_failed_optimizers(thread)
         is_inside, outer, outer_phase = thread.is_inside, thread.scope, thread.phase
         # Nodes of the CPU run on this thread.
@@ -475,7 +485,7 @@ class Engine:
         return getattr(self._engine, name)
 
 
-def _allocations():
+def allocations():
     """Returns the number of allocations on all devices since the program began."""
     devices = (device for device in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(device))
     return sum(torch._C._cuda_memoryStats(device)["allocation"]["all"]["allocated"] for device in devices)

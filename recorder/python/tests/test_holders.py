@@ -64,7 +64,7 @@ def test_a_total_with_a_graph_is_named(torch, held):
 
 def test_containers_of_a_module_and_of_a_variable_are_named(torch, held):
     rows = held(lambda loss: KEPT.setdefault("cache", []).append(torch.zeros(256, device="cuda")))
-    assert (f"{__name__}.KEPT['cache'] (list of 12)", 12, 12 * 1024, 0) in rows, rows
+    assert (f"{__name__}.KEPT[cache] (list of 12)", 12, 12 * 1024, 0) in rows, rows
 
 
 def test_a_closure_a_traceback_and_a_cycle_are_named(torch, held):
@@ -109,6 +109,13 @@ def test_what_the_program_deletes_later_is_freed_and_the_search_can_be_left_out(
     del large
     assert torch.cuda.memory_allocated() <= before - (4 << 20)
     assert held(lambda loss: None, holders=False) == []
+
+    def has_its_own(value):
+        mine = locals()
+        held(lambda loss: None)
+        return mine["value"] is value
+
+    assert has_its_own([])
 
 
 def test_growth_names_the_holders_beside_the_leak(torch, tmp_path):

@@ -304,7 +304,7 @@ def hints_of(torch, tmp_path, loop):
 @pytest.mark.parametrize("is_dropped_first", [False, True])
 def test_programs_without_modules_have_steps_that_end_with_the_optimizers(torch, record, is_dropped_first):
     weight = torch.zeros(8, 8, device="cuda", requires_grad=True)
-    optimizers = [torch.optim.SGD([weight], momentum=0.9) for _ in range(2)]
+    optimizers = [torch.optim.Adam([weight]) for _ in range(2)]
 
     def loop(_):
         for step in range(3):

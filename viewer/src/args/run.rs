@@ -31,7 +31,7 @@ pub struct ProgramArguments {
     /// Record no stacks
     #[arg(long)]
     pub no_stacks: bool,
-    /// Record only these training steps of PyTorch programs: from the first, counted from 0, to the one before the last
+    /// Record only these training steps of PyTorch programs, counted from 0, without the last: 10..13
     #[arg(long, value_name = "FROM..TO", value_parser = steps)]
     pub steps: Option<Range<u32>>,
     /// Record what PyTorch programs allocate from the CUDA driver too, to FILE.driver.snap

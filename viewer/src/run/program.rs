@@ -6,9 +6,16 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::output::outcome::Failure;
 
-/// Shells, and commands that run another program: a recording is not named after them.
-const LAUNCHERS: [&str; 12] =
-    ["sh", "bash", "dash", "zsh", "ksh", "fish", "env", "nice", "nohup", "numactl", "taskset", "timeout"];
+/// Shells: a recording is named after the program that they run.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];
+
+/// Commands that run another program, which the recording is named after.
+const LAUNCHERS: [&str; 6] = ["env", "nice", "nohup", "numactl", "taskset", "timeout"];
+
+/// Launchers of ranks that take `-m MODULE` as Python does, and such modules.
+const MODULE_LAUNCHERS: [&str; 3] = ["torchrun", "accelerate", "deepspeed"];
+const LAUNCHER_MODULES: [&str; 4] =
+    ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 
 /// A program that exists.
 #[derive(Debug)]
@@ -52,20 +59,30 @@ impl Program {
 
     /// Whether it is a shell or a command that runs the program named in its arguments.
     pub(crate) fn starts_others(&self) -> bool {
-        LAUNCHERS.contains(&self.name().as_str())
+        SHELLS.iter().chain(&LAUNCHERS).any(|known| *known == self.name())
     }
 
     /// The Python script or module that the words run, without its folder and ending.
     pub(crate) fn script(&self, words: &[OsString]) -> Option<String> {
-        // Not the commands of a shell, which end with one.
-        let is_name = |word: &Path| word.is_file() || !word.as_os_str().as_encoded_bytes().contains(&b' ');
-        let is_python = |word: &Path| word.extension().is_some_and(|extension| extension == "py") && is_name(word);
-        let words: Vec<&Path> = words.iter().map(Path::new).collect();
-        if let Some(script) = words.iter().find(|word| is_python(word)) {
-            return Some(script.file_stem()?.to_string_lossy().into_owned());
+        // A shell's commands, and what its scripts do with their arguments, are not known.
+        if SHELLS.contains(&self.name().as_str()) {
+            return None;
         }
-        let module = words.windows(2).find(|two| two[0] == Path::new("-m") && self.name().starts_with("python"))?[1];
-        Some(module.to_string_lossy().rsplit('.').next()?.to_owned())
+        let mut runs_modules = false;
+        let mut words = words.iter().map(Path::new);
+        while let Some(word) = words.next() {
+            let name = word.file_name().unwrap_or_default().to_string_lossy();
+            if word == Path::new("-m") && runs_modules {
+                let module = words.next()?.to_string_lossy().into_owned();
+                if !LAUNCHER_MODULES.contains(&module.as_str()) {
+                    return Some(module.rsplit('.').next()?.to_owned());
+                }
+            } else if word.extension().is_some_and(|extension| extension == "py") {
+                return Some(word.file_stem()?.to_string_lossy().into_owned());
+            }
+            runs_modules |= name.starts_with("python") || MODULE_LAUNCHERS.contains(&&*name);
+        }
+        None
     }
 
     /// Explains why the system did not start it.
@@ -167,6 +184,11 @@ mod tests {
         assert_eq!(script("python3|-u|tools/train.py|--data|x.csv").as_deref(), Some("train"));
         assert_eq!(script("torchrun|--nproc-per-node|2|train.py").as_deref(), Some("train"));
         assert_eq!(script("python|-m|package.train|other.txt").as_deref(), Some("train"));
+        assert_eq!(script("python|-m|torch.distributed.run|-m|package.train").as_deref(), Some("train"));
+        assert_eq!(script("torchrun|-m|package.train").as_deref(), Some("train"));
+        assert_eq!(script("python|-m|tool|config.py").as_deref(), Some("tool"));
+        assert_eq!(script("timeout|1h|python3|train.py").as_deref(), Some("train"));
+        assert_eq!(script("bash|job.sh|config.py"), None);
         assert_eq!(script("sh|-c|cd x && python train.py"), None);
         assert_eq!(script("./program|-m|7"), None);
     }

@@ -27,11 +27,9 @@ pub(super) fn report(program: &Program, file: &Path, claims: &Path) {
     let page = &mut Page::for_stderr(&mut out);
     // If standard error is closed, nobody reads it.
     let _ = match files_of_run(file, claims).as_slice() {
-        [] if has_begun(claims) => page.headline(
-            "highwater: the recording is lost: the program ended before it could be written, as after SIGKILL or a crash.",
-        ),
+        [] if lost(claims) > 0 => report_lost(lost(claims), page),
         [] => report_nothing(program, page),
-        files => report_files(program, files, page),
+        files => report_files(program, files, page).and_then(|()| report_lost(lost(claims), page)),
     };
 }
 
@@ -41,14 +39,22 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
     let mut files: Vec<PathBuf> = claimed.map(PathBuf::from).filter(|path| path.is_file()).collect();
     files.sort_by_key(|path| (path != file, path.clone()));
-    files.dedup();
     files
 }
 
-/// Whether the recording of a process has begun that is written only at its end.
-fn has_begun(claims: &Path) -> bool {
+/// The number of processes whose recordings have begun, and have not ended.
+fn lost(claims: &Path) -> usize {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".begun"))
+    entries.into_iter().filter(|entry| entry.file_name().to_string_lossy().ends_with(".begun")).count()
+}
+
+fn report_lost(count: usize, page: &mut Page<'_>) -> io::Result<()> {
+    let which = match count {
+        0 => return Ok(()),
+        1 => "the recording of a process is lost: it".to_owned(),
+        count => format!("the recordings of {count} processes are lost: they"),
+    };
+    page.headline(&format!("highwater: {which} ended before it could be written, as after SIGKILL or a crash."))
 }
 
 fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
@@ -73,7 +79,7 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
         match read.and_then(|input| Ok((input.ask(summarize)?, input))) {
             Ok((summaries, input)) => {
                 report_file(program, file, (&input, &summaries), page)?;
-                next.get_or_insert_with(|| next_of(file, (&input, &summaries)));
+                next.get_or_insert_with(|| next_of(file, &input));
             }
             Err(why) => page.warning(&format!("highwater: {why}"))?,
         }
@@ -85,11 +91,12 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
 }
 
 /// The command to try next.
-fn next_of(file: &Path, (input, summaries): (&Input, &[DeviceSummary])) -> String {
+fn next_of(file: &Path, input: &Input) -> String {
     if !is_of_pytorch(input) {
         return next_command(&["peak"], file, &["--by", "scope,frame"], "for the calls that allocated memory");
     }
-    if summaries.iter().any(|device| device.oom_events > 0) {
+    let ends_out_of_memory = input.ask(|source, _| source.final_oom()).is_ok_and(|failed| failed.is_some());
+    if ends_out_of_memory {
         return next_command(&["oom"], file, &[], "for why the request failed, and what would have helped");
     }
     next_command(&["explain"], file, &[], "for what makes the peak, and what would lower it")
@@ -110,7 +117,7 @@ pub(crate) fn report_file_of(file: &Path, page: &mut Page<'_>) -> Result<(), Fai
     let input = Input::open(file, &CategoryChoice::default())?;
     let summaries = input.ask(summarize)?;
     page.headline(&format!("{}: {}.", file.display(), verdict(&input, &summaries)?))?;
-    Ok(page.hint(&next_of(file, (&input, &summaries)))?)
+    Ok(page.hint(&next_of(file, &input))?)
 }
 
 fn report_file(
@@ -129,7 +136,9 @@ fn report_file(
     let name = file.display();
     if is_of_pytorch(input) {
         let verdict = verdict(input, summaries).unwrap_or_else(|why| why.to_string());
-        return page.headline(&format!("highwater: {name}: {verdict}."));
+        page.headline(&format!("highwater: {name}: {verdict}."))?;
+        // Of a ring, the peak is that of the last events.
+        return if trace.trust.events_lost > 0 { caveats::print(trace, page) } else { Ok(()) };
     }
     page.headline(&format!("highwater: recorded {events} of {process} in {name} ({}).", format_bytes(bytes)))?;
     page.table(&devices(summaries))?;

@@ -19,13 +19,15 @@ use crate::cli::output::table::percent;
 pub(super) fn verdict(input: &Input, summaries: &[DeviceSummary]) -> Result<String, Failure> {
     let trace = input.facts();
     let main = trace.main_device();
-    let Some(summary) = summaries.iter().find(|summary| summary.device == main) else {
+    if !summaries.iter().any(|summary| summary.device == main) {
         return Ok("no memory was allocated".to_owned());
-    };
+    }
     let key = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
     input.ask(|source, _| {
-        let failure = RequestFailure::first(source, main, 1)?.into_iter().next();
-        if let Some(failure) = failure.filter(|_| summary.oom_events > 0) {
+        // Not one that the program has handled.
+        if source.final_oom()?.is_some_and(|(_, device)| device == main)
+            && let Some(failure) = RequestFailure::last(source, main)?
+        {
             return Ok(format!("out of memory: {}", failure_text(&failure)));
         }
         let moment = source.peak(main, Metric::Requested)?;

@@ -370,7 +370,7 @@ int main(int count, char **words) {
   if (what == "threads") threads();
   if (what == "children") children(words[0]);
   if (what == "framework") {
-    auto beside = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "highwater_inject_beside"));
+    auto beside = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "highwater_inject_leave_to_framework"));
     beside(words[2][0] - '0');
   }
   if (count > 2) ends_by(words[2]);
