@@ -59,8 +59,10 @@ pub fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, F
     make_way(&out)?;
     let cannot = |why: std::io::Error| Failure::Record(format!("cannot make a folder for the recording: {why}"));
     // The program goes on to use the package until the end of the recording, whether or not this process still runs.
-    let package =
-        cache_folder().unwrap_or_else(std::env::temp_dir).join(format!("python-{}", env!("CARGO_PKG_VERSION")));
+    let package = match cache_folder() {
+        Some(cache) => cache.join(format!("python-{}", env!("CARGO_PKG_VERSION"))),
+        None => tempfile::Builder::new().prefix("highwater-python-").tempdir().map_err(cannot)?.keep(),
+    };
     python_package::write(&package, "").map_err(cannot)?;
     let folder = tempfile::Builder::new().prefix("highwater-attach-").tempdir().map_err(cannot)?;
     let notes = folder.path().join("notes");

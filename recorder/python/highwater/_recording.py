@@ -49,7 +49,7 @@ class record_memory_history(contextlib.AbstractContextManager):
             `whatif(checkpoint=…)` predict recomputed modules more exactly. Costs about 25 ms in each of these steps for
             12 blocks.
         holders: whether the recording names what holds tensors at the end, apart from models and optimizers: variables,
-            lists, closures. Takes up to two seconds.
+            lists, closures. Takes about two seconds at most.
         on_oom: whether a failed allocation writes `step.oom.snap`, the first time.
         convert: whether the snapshot is converted to a `.snap` file, which is about 100 times smaller.
         keep_pickle: whether PyTorch's own file is kept as well.

@@ -253,7 +253,7 @@ def test_a_program_that_records_itself_makes_both_recordings(launch):
 def test_of_a_killed_program_the_lost_recording_is_reported(launch):
     done = launch(TRAIN + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, [])
-    assert done.stderr.startswith("highwater: the recording is lost: "), done.stderr
+    assert done.stderr.startswith("highwater: the recording of a process is lost: "), done.stderr
 
 
 LOOP = """

@@ -46,7 +46,7 @@ const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 
 /// The column at which the values of facts begin.
 const FACT_INDENT: usize = 13;
-/// Names of facts that are printed as sentences.
+/// Names of facts that are printed as sentences, or by other commands.
 const NOTED: [&str; 6] = [NOTE, SIMULATION, HOLDERS, EXCERPT, LEFT_OUT, UNREGISTERED];
 
 /// Maximum number of failed requests that are listed.

@@ -58,9 +58,10 @@ impl Signals {
         }
     }
 
-    /// Returns whether an interrupt (Ctrl+C) was received.
+    /// Returns whether an interrupt (Ctrl+C) or another signal to end was received.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupt.load(Ordering::Relaxed)
+        let mut all = self.passed_on.iter().map(|(_, came)| came).chain([&self.interrupt]);
+        all.any(|came| came.load(Ordering::Relaxed))
     }
 
     /// Waits for the program's end, and passes on received signals.
