@@ -32,7 +32,9 @@ _process = None
 
 def start():
     """Records the program from its import of PyTorch on, unless `highwater run` does."""
-    if not os.environ.get(_FILE):
+    # Python may run `highwater.pth` twice.
+    is_started = any(isinstance(one, AroundTorch) for one in sys.meta_path)
+    if not is_started and not os.environ.get(_FILE):
         sys.meta_path.insert(0, finder())
 
 
