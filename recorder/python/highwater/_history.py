@@ -148,6 +148,12 @@ def take_snapshot():
             del torch._inductor
 
 
+def allocations():
+    """Returns the number of allocations on all devices since the program began."""
+    devices = (device for device in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(device))
+    return sum(torch._C._cuda_memoryStats(device)["allocation"]["all"]["allocated"] for device in devices)
+
+
 def _counts():
     """Returns the number of allocations and frees of each device since the program began."""
     counters = [torch._C._cuda_memoryStats(device)["allocation"]["all"] for device in range(torch.cuda.device_count())]

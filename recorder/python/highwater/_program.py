@@ -29,8 +29,8 @@ class ProgramRecording:
 
     def begin(self):
         """Begins the recording; returns whether there is one."""
+        from ._history import allocations
         from ._recording import record_memory_history
-        from ._tracker import allocations
 
         self._recording = record_memory_history(self._path, **self._options)
         self._recording._of_program = {
@@ -63,7 +63,7 @@ class ProgramRecording:
         if recording is None:
             return
         self._undo()
-        from ._tracker import allocations
+        from ._history import allocations
 
         is_empty = False
         # A device that has failed does not answer.

@@ -157,7 +157,7 @@ class Session:
     def step_of_part(self):
         """Ends a step; until `end_part`, steps end only there."""
         if _active is self:
-            self._tracker.step_of_part()
+            self._tracker.step(is_of_part=True)
 
     def end_part(self, part):
         """Forgets a part."""

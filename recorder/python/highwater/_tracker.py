@@ -25,6 +25,7 @@ from torch.optim import optimizer as _optimizers
 
 from . import _graph
 from ._engine import wait_until_idle
+from ._history import allocations
 from ._references import References
 from ._steps import Steps
 
@@ -107,15 +108,10 @@ class Tracker:
             undo()
         self._undo.clear()
 
-    def step(self):
-        """Ends a step, where the program says so: from now on only there."""
-        if self._is_counting:
-            self._is_counting = False
+    def step(self, is_of_part=False):
+        """Ends a step, where the program says so: from now on only there, or for a part until `count_steps`."""
+        if self._is_counting and not is_of_part:
             self.extra_steps = self.step_number
-        self._end_step_here()
-
-    def step_of_part(self):
-        """Ends a step, where the program says so while it records a part: until `count_steps` only there."""
         self._is_counting = False
         self._end_step_here()
 
@@ -483,12 +479,6 @@ class Engine:
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
-
-
-def allocations():
-    """Returns the number of allocations on all devices since the program began."""
-    devices = (device for device in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(device))
-    return sum(torch._C._cuda_memoryStats(device)["allocation"]["all"]["allocated"] for device in devices)
 
 
 def _phase_of(module, phase):
