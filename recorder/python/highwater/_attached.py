@@ -1,7 +1,7 @@
 """Records a program that is running, for `highwater attach`, which has the main thread of the program call this module.
 
-The program is told what happens by nobody; `highwater attach` reads it from a file, a line each: `recording`,
-`written PATH`, `ended`, `error TEXT`.
+Events are written to a file that `highwater attach` reads, a line each: `recording`, `written PATH`, `ended`,
+`error TEXT`.
 """
 
 import contextlib
