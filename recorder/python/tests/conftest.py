@@ -23,6 +23,9 @@ def torch():
     torch.cuda.reset_peak_memory_stats()
     yield torch
     torch.autograd.set_detect_anomaly(False)
+    # What one test compiled is not in use in the next, whatever their order.
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
 
 
 @pytest.fixture
