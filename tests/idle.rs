@@ -100,9 +100,9 @@ fn uses(device: &Device, other: &Device) -> Vec<String> {
     run.value.expect("there is room");
     let trace = run.trace.expect("wanted in memory");
     assert_eq!(trace.trust.unmatched_uses, 0);
-    let told = trace.events.ids().map(|id| event_text(&trace, id));
+    let events = trace.events.ids().map(|id| event_text(&trace, id));
     let words = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-    told.filter(|line| line.starts_with("alloc") || line.starts_with("used")).map(words).collect()
+    events.filter(|line| line.starts_with("alloc") || line.starts_with("used")).map(words).collect()
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn whatever_the_engine_allocates_it_uses_and_not_after_it_gave_it_back() {
         for id in trace.blocks.ids() {
             let block = trace.blocks.get(id);
             let (op, scope) = (trace.tables.op_name(block.op), trace.tables.scope_path(block.scope));
-            let is_told = block.last_use.is_some() && block.last_use < block.free_requested;
-            assert!(is_told || block.category == Category::Workspace, "{words}: {op} in {scope}, {block:?}");
+            let was_used = block.last_use.is_some() && block.last_use < block.free_requested;
+            assert!(was_used || block.category == Category::Workspace, "{words}: {op} in {scope}, {block:?}");
         }
     }
 }

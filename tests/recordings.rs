@@ -151,13 +151,13 @@ fn a_recording_that_begins_after_the_model_was_built_knows_its_parameters() {
     let recording = Recording::start(HistoryOptions::in_memory()).expect("nothing else records");
     let trace = recording.finish().expect("memory takes everything").trace.expect("wanted in memory");
     let here = |id: &highwater_snapshots::BlockId| trace.blocks.device[id.0 as usize] == device.id();
-    let told: Vec<String> = trace
+    let events: Vec<String> = trace
         .blocks
         .ids()
         .filter(here)
         .map(|id| trace.blocks.get(id))
         .map(|block| format!("{} {} @{}", block.requested, block.category, trace.tables.scope_path(block.scope)))
         .collect();
-    assert_eq!(told, ["16384 parameter @encoder", "12 buffer @"]);
+    assert_eq!(events, ["16384 parameter @encoder", "12 buffer @"]);
     drop((weights, later));
 }

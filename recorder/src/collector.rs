@@ -16,7 +16,7 @@ use highwater_snapshots::trace::Header;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::held::{Held, write_file};
+use crate::history_copy::{HistoryCopy, write_file};
 use crate::intake::Intake;
 use crate::level::{self, Wanted};
 use crate::merge::{Item, Merge};
@@ -216,7 +216,7 @@ impl Collector {
             }
             match asked {
                 Some(Control::End(answer)) => return Some(answer),
-                Some(Control::Copy(answer)) => answer_with(&answer, self.held()),
+                Some(Control::Copy(answer)) => answer_with(&answer, self.history_copy()),
                 Some(Control::Device(..) | Control::Opened) => {}
                 None if is_full || is_more => {}
                 None => return None,
@@ -235,8 +235,8 @@ impl Collector {
         sender::lost() - self.lost_before + merge.given_up()
     }
 
-    fn held(&self) -> Option<Held> {
-        Held::of(&self.intake, &self.header, self.lost(), self.options.symbols == Symbols::AtEnd)
+    fn history_copy(&self) -> Option<HistoryCopy> {
+        HistoryCopy::of(&self.intake, &self.header, self.lost(), self.options.symbols == Symbols::AtEnd)
     }
 
     /// Writes the pending batch to the file.
@@ -289,8 +289,8 @@ impl Collector {
         let is_wanted = self.options.sink.is_in_memory();
         let mut trace = None;
         if is_wanted || self.at_end.is_some() {
-            trace = Held::of(&self.intake, &self.header, lost, self.options.symbols == Symbols::AtEnd)
-                .map(Held::into_trace);
+            trace = HistoryCopy::of(&self.intake, &self.header, lost, self.options.symbols == Symbols::AtEnd)
+                .map(HistoryCopy::into_trace);
         }
         if let (None, Some((at_end, path)), Some(trace)) = (&problem, &self.at_end, &trace) {
             let written = write_file(at_end, path, trace);

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use highwater_snapshots::StartingState;
 use highwater_snapshots::trace::DeviceFacts;
 
-use crate::held::Held;
+use crate::history_copy::HistoryCopy;
 use crate::order::{self, SequenceNumber};
 use crate::reentrancy;
 use crate::sender;
@@ -20,7 +20,7 @@ pub(crate) enum Control {
     /// The states of all allocators that were registered when the recording began have been sent.
     Opened,
     /// A request for a copy of what is kept in memory; answered with `None` if nothing is.
-    Copy(Sender<Option<Held>>),
+    Copy(Sender<Option<HistoryCopy>>),
     /// The end of the recording, answered when everything before it is read.
     End(Sender<()>),
 }

@@ -116,7 +116,7 @@ impl History {
 /// Decodes an event; a history contains no other messages.
 fn event_of(words: &[u64]) -> Option<Event> {
     let read = message::read(words);
-    match read.told {
+    match read.message {
         Message::Event(what) => Some(Event { time_ns: read.time, device: read.device, stack: read.stack, what }),
         _ => None,
     }

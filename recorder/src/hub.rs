@@ -13,7 +13,7 @@ use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StringId};
 
 use crate::context;
 use crate::control::{self, Control};
-use crate::held::Held;
+use crate::history_copy::HistoryCopy;
 use crate::level::{self, Level, Wanted};
 use crate::message::{Message, NewOp};
 use crate::options::HistoryOptions;
@@ -229,7 +229,7 @@ fn send_program_event(what: What) {
 }
 
 /// Copies what the running recording keeps in memory; `None` if it keeps nothing there.
-pub(crate) fn copy() -> Option<Held> {
+pub(crate) fn copy() -> Option<HistoryCopy> {
     ask(Control::Copy)?
 }
 

@@ -53,7 +53,7 @@ impl Batch {
 
 /// Forward operations that events in memory may refer to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HeldOps {
+pub(crate) struct OpTable {
     /// Process-wide id of the first operation.
     pub(crate) first: u32,
     pub(crate) ops: Vec<NewOp>,
@@ -73,7 +73,7 @@ pub(crate) struct Intake {
     unregistered: BTreeMap<DeviceId, u64>,
     /// Events kept in memory.
     pub(crate) history: Option<History>,
-    pub(crate) ops: HeldOps,
+    pub(crate) ops: OpTable,
     /// Id of the next operation.
     pub(crate) next_op: u32,
     /// For a file that begins in the middle: operations that live blocks or later events may refer to.
@@ -98,7 +98,7 @@ pub(crate) struct Intake {
 impl Intake {
     /// Creates an intake that leaves out blocks below `smallest_bytes` and numbers operations from `first_op`.
     pub(crate) fn new(smallest_bytes: u64, first_op: u32) -> Self {
-        Self { smallest_bytes, ops: HeldOps { first: first_op, ops: Vec::new() }, next_op: first_op, ..Self::default() }
+        Self { smallest_bytes, ops: OpTable { first: first_op, ops: Vec::new() }, next_op: first_op, ..Self::default() }
     }
 
     /// Keeps the last `most` events in memory; all of them if `None`.
@@ -165,7 +165,7 @@ impl Intake {
         self.last_ns = self.last_ns.max(clock.ns(read.time));
         let event = |what| Event { time_ns: self.last_ns, device: read.device, stack: read.stack, what };
         let counts = self.started.contains(&read.device);
-        match read.told {
+        match read.message {
             Message::Op(id, op) => self.begin_op(id, op),
             Message::Event(what @ (What::Step(_) | What::Phase(_) | What::Mark(_))) => self.keep(event(what)),
             _ if !counts => self.count_unregistered(read),
@@ -194,12 +194,12 @@ impl Intake {
 
     /// Counts a message of a device that no registered allocator has.
     fn count_unregistered(&mut self, read: &Read) {
-        let is_free = matches!(read.told, Message::FreedAt(_) | Message::TagAt(..));
+        let is_free = matches!(read.message, Message::FreedAt(_) | Message::TagAt(..));
         if is_free && !self.unregistered.contains_key(&read.device) {
             // Of a block from before the recording, which is ignored on any device.
             return;
         }
-        *self.unregistered.entry(read.device).or_default() += read.told.events();
+        *self.unregistered.entry(read.device).or_default() += read.message.events();
     }
 
     /// Marks the end of the recording's start: what happened on its devices before is in their states.

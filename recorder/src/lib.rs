@@ -34,7 +34,7 @@ mod history;
 mod export;
 mod intake;
 mod file;
-mod held;
+mod history_copy;
 mod control;
 mod merge;
 mod rotation;

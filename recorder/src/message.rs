@@ -113,8 +113,8 @@ impl Words {
 
     /// Encodes a message, without sequence number and time.
     #[inline(always)]
-    pub(crate) fn of(device: DeviceId, stack: StackId, told: &Message) -> Self {
-        match *told {
+    pub(crate) fn of(device: DeviceId, stack: StackId, message: &Message) -> Self {
+        match *message {
             Message::Event(ref what) => Self::of_event(device, stack, what),
             Message::Freed(key) => Self::new(FREED, device, 0, stack).with([key]),
             Message::AllocAt(ref alloc) => Self::of_alloc(ALLOC_AT, device, stack, alloc),
@@ -195,7 +195,7 @@ pub(crate) struct Read {
     pub(crate) time: u64,
     pub(crate) device: DeviceId,
     pub(crate) stack: StackId,
-    pub(crate) told: Message,
+    pub(crate) message: Message,
 }
 
 /// Decodes the message that [`Words::of`] or [`Words::of_kept`] encoded.
@@ -220,7 +220,7 @@ pub(crate) fn read(words: &[u64]) -> Read {
         }
     };
     let range = || Range { address: at(0), bytes: at(1), stream: StreamId(at(2)), pool: pool(fields) };
-    let told = match EventKind::from_code(kind) {
+    let message = match EventKind::from_code(kind) {
         Some(kind) => Message::Event(match kind {
             EventKind::SegmentAlloc => What::SegmentAlloc(range()),
             EventKind::SegmentFree => What::SegmentFree(range()),
@@ -250,7 +250,7 @@ pub(crate) fn read(words: &[u64]) -> Read {
             Message::Op(OpId(id), NewOp { name: StringId(name), scope: ScopeId(at(1) as u32), stack })
         }
     };
-    Read { time: words[TIME], device: DeviceId((first >> 16) as u16), stack, told }
+    Read { time: words[TIME], device: DeviceId((first >> 16) as u16), stack, message }
 }
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ mod tests {
             scope: ScopeId(9),
         };
         let op = NewOp { name: StringId(4), scope: ScopeId(5), stack: StackId(6) };
-        let mut told = vec![
+        let mut messages = vec![
             Message::Freed(3),
             Message::AllocAt(alloc),
             Message::FreedAt(u64::MAX),
@@ -304,15 +304,15 @@ mod tests {
             What::Used(11),
         ];
         assert_eq!(events.len(), EventKind::ALL.len() + 1, "failed requests with and without a stream");
-        told.extend(events.map(Message::Event));
-        for told in told {
+        messages.extend(events.map(Message::Event));
+        for message in messages {
             let stack = StackId(6);
-            let mut words = Words::of(DeviceId(u16::MAX), stack, &told);
+            let mut words = Words::of(DeviceId(u16::MAX), stack, &message);
             words.stamp(77, 1234);
             let used = &words.words[..words.len];
             assert_eq!(len(used[0]), words.len);
-            assert!(words.words[words.len..].iter().all(|word| *word == 0), "{told:?} is longer than its kind");
-            assert_eq!(read(used), Read { time: 1234, device: DeviceId(u16::MAX), stack, told });
+            assert!(words.words[words.len..].iter().all(|word| *word == 0), "{message:?} is longer than its kind");
+            assert_eq!(read(used), Read { time: 1234, device: DeviceId(u16::MAX), stack, message });
             assert_eq!(place(used), 77);
         }
     }

@@ -205,13 +205,13 @@ mod tests {
     #[derive(Default)]
     struct Loop {
         progress: Option<Progress>,
-        told: Vec<String>,
+        sent: Vec<String>,
     }
 
     impl Loop {
         fn change(&mut self, change: impl FnOnce(&mut Progress) -> Change) {
             let events = change(self.progress.get_or_insert(Progress::START)).events();
-            self.told.extend(events.map(|event| match event {
+            self.sent.extend(events.map(|event| match event {
                 What::Step(step) => format!("step {step}"),
                 What::Phase(phase) => phase.name().to_owned(),
                 other => format!("{other:?}"),
@@ -254,8 +254,8 @@ mod tests {
             self.change(|progress| progress.leave(phase, entered, Ending::AtOnce));
         }
 
-        fn told(&mut self) -> String {
-            std::mem::take(&mut self.told).join(" ")
+        fn take_sent(&mut self) -> String {
+            std::mem::take(&mut self.sent).join(" ")
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
             run.run(&STEP);
         }
         assert_eq!(
-            run.told(),
+            run.take_sent(),
             "step 0 forward backward optimizer zero_grad step 1 forward backward optimizer zero_grad"
         );
     }
@@ -277,7 +277,7 @@ mod tests {
     fn accumulation_is_one_step() {
         let mut run = Loop::default();
         run.run(&[Phase::Forward, Phase::Backward, Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Forward]);
-        assert_eq!(run.told(), "step 0 forward backward forward backward optimizer step 1 forward");
+        assert_eq!(run.take_sent(), "step 0 forward backward forward backward optimizer step 1 forward");
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         let mut run = Loop::default();
         run.run(&[Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Optimizer]);
         run.run(&[Phase::Forward, Phase::Backward, Phase::Optimizer]);
-        assert_eq!(run.told(), "step 0 forward backward optimizer optimizer step 1 forward backward optimizer");
+        assert_eq!(run.take_sent(), "step 0 forward backward optimizer optimizer step 1 forward backward optimizer");
     }
 
     #[test]
@@ -296,15 +296,15 @@ mod tests {
             run.run(&STEP);
         }
         let phases = "forward backward optimizer zero_grad";
-        assert_eq!(run.told(), format!("step 0 {phases} step 1 {phases}"));
+        assert_eq!(run.take_sent(), format!("step 0 {phases} step 1 {phases}"));
         run.run(&[Phase::Other]);
         run.change(Progress::operate);
         run.change(Progress::operate);
-        assert_eq!(run.told(), "other step 2");
+        assert_eq!(run.take_sent(), "other step 2");
         run.change(|progress| progress.number(Some(7)));
         run.run(&STEP);
         run.change(Progress::operate);
-        assert_eq!(run.told(), format!("step 7 {phases}"), "the program numbers its steps");
+        assert_eq!(run.take_sent(), format!("step 7 {phases}"), "the program numbers its steps");
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
             run.progress.as_mut().expect("it runs").optimize();
             run.change(|progress| progress.leave(Phase::Backward, entered, Ending::Lingering));
         }
-        assert_eq!(run.told(), "step 0 forward backward step 1 forward backward");
+        assert_eq!(run.take_sent(), "step 0 forward backward step 1 forward backward");
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         let mut run = Loop::default();
         run.run(&[Phase::Other, Phase::Forward, Phase::Other, Phase::Backward, Phase::Other, Phase::Other]);
         run.run(&[Phase::Optimizer, Phase::ZeroGrad, Phase::Other, Phase::Forward]);
-        assert_eq!(run.told(), "step 0 forward backward other optimizer zero_grad other step 1 forward");
+        assert_eq!(run.take_sent(), "step 0 forward backward other optimizer zero_grad other step 1 forward");
     }
 
     #[test]
@@ -334,25 +334,25 @@ mod tests {
             run.mark(Phase::Forward, &[Phase::Forward, Phase::Other]);
             run.mark(Phase::Optimizer, &[Phase::Forward]);
         }
-        assert_eq!(run.told(), "step 0 forward other optimizer other step 1 forward other optimizer other");
+        assert_eq!(run.take_sent(), "step 0 forward other optimizer other step 1 forward other optimizer other");
     }
 
     #[test]
     fn guards_that_are_dropped_in_another_order_leave_the_program_in_the_right_phase() {
         let mut run = Loop::default();
         let [a, b, c] = [Phase::Forward, Phase::Backward, Phase::Optimizer].map(|phase| run.enter(phase));
-        run.told();
+        run.take_sent();
         run.change(|progress| progress.leave(Phase::Backward, b, Ending::AtOnce));
         run.change(|progress| progress.leave(Phase::Forward, a, Ending::AtOnce));
-        assert_eq!(run.told(), "", "the innermost is still the one");
+        assert_eq!(run.take_sent(), "", "the innermost is still the one");
         run.change(|progress| progress.leave(Phase::Optimizer, c, Ending::AtOnce));
-        assert_eq!(run.told(), "other");
+        assert_eq!(run.take_sent(), "other");
         let outer = run.enter(Phase::Forward);
         run.change(|progress| progress.number(Some(7)));
-        run.told();
+        run.take_sent();
         run.change(|progress| progress.leave(Phase::Forward, outer, Ending::AtOnce));
         let progress = run.progress.as_ref().expect("it runs");
-        assert_eq!((run.told.len(), progress.phase()), (0, Phase::Other), "the step ended the phase already");
+        assert_eq!((run.sent.len(), progress.phase()), (0, Phase::Other), "the step ended the phase already");
     }
 
     #[test]
@@ -364,10 +364,10 @@ mod tests {
             run.run(&STEP);
         }
         let phases = "forward backward optimizer zero_grad";
-        assert_eq!(run.told(), format!("step 7 {phases} {phases} step 9 {phases} {phases}"));
+        assert_eq!(run.take_sent(), format!("step 7 {phases} {phases} step 9 {phases} {phases}"));
         run.change(|progress| progress.number(None));
         run.run(&STEP);
-        assert_eq!(run.told(), format!("setup step 0 {phases}"));
+        assert_eq!(run.take_sent(), format!("setup step 0 {phases}"));
     }
 
     #[test]
@@ -378,9 +378,9 @@ mod tests {
         let progress = run.progress.as_mut().expect("it runs");
         progress.begin_recording();
         assert_eq!((progress.step(), progress.phase()), (None, Phase::Setup));
-        run.told();
+        run.take_sent();
         run.run(&[Phase::Backward, Phase::Optimizer, Phase::Forward]);
-        assert_eq!(run.told(), "backward optimizer step 0 forward");
+        assert_eq!(run.take_sent(), "backward optimizer step 0 forward");
 
         let progress = run.progress.as_mut().expect("it runs");
         progress.number(Some(5));

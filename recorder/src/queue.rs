@@ -289,7 +289,7 @@ mod tests {
                     continue;
                 };
                 let len = words.len();
-                assert_eq!(message::read(words).told, Message::Event(What::Used(expected)));
+                assert_eq!(message::read(words).message, Message::Event(What::Used(expected)));
                 expected += 1;
                 consumer.advance(len);
             }

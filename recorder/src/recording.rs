@@ -11,7 +11,7 @@ use crate::collector::{self, Collected, Handle};
 use crate::error::{Error, Result};
 use crate::exit;
 use crate::header;
-use crate::held::write_file;
+use crate::history_copy::write_file;
 use crate::hub::{self, Request, SessionId};
 use crate::level::Level;
 use crate::naming::{self, Rank};
@@ -300,6 +300,6 @@ pub fn queue_bytes() -> usize {
 /// already contains everything, or if the file cannot be written.
 pub fn dump_snapshot(path: &Path) -> Result<()> {
     let _own = reentrancy::own_memory();
-    let held = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
-    write_file(&file::claim(path)?, path, &held.into_trace())
+    let copy = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
+    write_file(&file::claim(path)?, path, &copy.into_trace())
 }

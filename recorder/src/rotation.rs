@@ -35,7 +35,7 @@ pub(crate) struct Files {
     /// Files that are being completed, oldest first, with their sizes so far.
     completing: VecDeque<(Completing, u64)>,
     /// Losses that the previous files report.
-    told_losses: u64,
+    reported_losses: u64,
 }
 
 impl Files {
@@ -66,7 +66,7 @@ impl Files {
             number,
             complete,
             completing: VecDeque::new(),
-            told_losses: 0,
+            reported_losses: 0,
         })
     }
 
@@ -106,7 +106,7 @@ impl Files {
 
     /// Returns the end of a file, with the losses since the previous file.
     fn end(&mut self, lost: u64) -> EndFacts {
-        let events_lost = lost.saturating_sub(std::mem::replace(&mut self.told_losses, lost));
+        let events_lost = lost.saturating_sub(std::mem::replace(&mut self.reported_losses, lost));
         EndFacts { trust: Trust { events_lost, ..Trust::default() }, problems: Vec::new() }
     }
 
@@ -137,8 +137,8 @@ impl Files {
 
 /// Removes the oldest of `files` until the remaining ones and `others` take at most `most` bytes.
 fn keep_to(most: u64, files: &mut VecDeque<(PathBuf, u64)>, others: u64) -> Result<()> {
-    let held = |files: &VecDeque<(PathBuf, u64)>| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
-    while held(files) + others > most
+    let total_bytes = |files: &VecDeque<(PathBuf, u64)>| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    while total_bytes(files) + others > most
         && let Some((path, _)) = files.pop_front()
     {
         match std::fs::remove_file(&path) {

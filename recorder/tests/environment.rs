@@ -71,11 +71,11 @@ fn run(folder: &Path, way: &str, variables: &[(&str, &str)]) -> Output {
     child.args(["--exact", "the_child_records_its_training_itself", "--nocapture", "--test-threads=1"]);
     child.current_dir(folder).env(CHILD, way).envs(variables.iter().copied());
     let output = child.output().expect("the test binary runs again");
-    assert!(output.status.success(), "{way}: {}", said(&output));
+    assert!(output.status.success(), "{way}: {}", stderr(&output));
     output
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -98,7 +98,7 @@ fn a_recording_of_the_program_s_own_is_made_beside_that_of_the_environment() {
         assert_eq!(blocks(&at("own.snap")), [2], "{way}");
         assert_eq!(blocks(&at("env.snap")), if way == "early" { vec![1] } else { vec![] }, "{way}");
         assert_eq!(blocks(&at("env.0002.snap")), [3], "{way}: it goes on afterwards");
-        assert!(said(&output).contains("env.snap") && said(&output).contains("own.snap"), "{}", said(&output));
+        assert!(stderr(&output).contains("env.snap") && stderr(&output).contains("own.snap"), "{}", stderr(&output));
         assert_eq!(dumps(&at("dumps")).len(), 1, "{way}: the program's own recording makes the environment's dumps");
     }
 }
@@ -110,9 +110,9 @@ fn the_program_s_own_recording_has_the_file_that_the_environment_names_too() {
         let variables: Vec<_> = [("HIGHWATER_RECORD", "env.snap")].iter().chain(options).copied().collect();
         let output = run(folder.path(), "same", &variables);
         let blocks = |name: &str| blocks(&folder.path().join(name));
-        assert_eq!((blocks("env.snap"), blocks("env.0003.snap")), (vec![2], vec![3]), "{}", said(&output));
+        assert_eq!((blocks("env.snap"), blocks("env.0003.snap")), (vec![2], vec![3]), "{}", stderr(&output));
         assert_eq!(blocks("env.0002.snap"), [1], "what was recorded before is kept");
-        assert!(said(&output).contains("before is in ./env.0002.snap"), "{}", said(&output));
+        assert!(stderr(&output).contains("before is in ./env.0002.snap"), "{}", stderr(&output));
     }
 }
 
@@ -134,7 +134,7 @@ fn dumps_of_the_environment_are_made_whatever_the_program_records() {
         let output = run(folder.path(), way, &[("HIGHWATER_OOM_SNAPSHOT", "dumps")]);
         assert_eq!(blocks(&folder.path().join("own.snap")), [2]);
         let dumps = dumps(&folder.path().join("dumps"));
-        assert_eq!((dumps.len(), blocks(&dumps[0])), (1, vec![2]), "{way}: {}", said(&output));
+        assert_eq!((dumps.len(), blocks(&dumps[0])), (1, vec![2]), "{way}: {}", stderr(&output));
     }
 }
 
@@ -143,7 +143,7 @@ fn a_second_recording_of_the_program_s_own_is_not_made_and_its_function_runs() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let output = run(folder.path(), "nested", &[]);
     assert_eq!(blocks(&folder.path().join("own.snap")), [2]);
-    assert!(said(&output).contains("a recording is running already"), "{}", said(&output));
+    assert!(stderr(&output).contains("a recording is running already"), "{}", stderr(&output));
 }
 
 #[test]
@@ -158,6 +158,6 @@ fn the_environment_s_recording_goes_on_where_the_program_s_own_could_not_begin()
 fn a_variable_that_has_no_effect_alone_is_reported() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let output = run(folder.path(), "early", &[("HIGHWATER_RING", "5")]);
-    let said = said(&output);
-    assert!(said.contains("HIGHWATER_RING has no effect alone: set HIGHWATER_RECORD=<path>"), "{said}");
+    let stderr = stderr(&output);
+    assert!(stderr.contains("HIGHWATER_RING has no effect alone: set HIGHWATER_RECORD=<path>"), "{stderr}");
 }

@@ -140,9 +140,9 @@ fn steps_phases_marks_tags_and_failed_requests_stand_in_order() {
         api::device_used(DeviceId(0), 1 << 30);
         api::oom(DeviceId(0), None, 1 << 40, 77);
     });
-    let told: Vec<String> = trace.events.ids().map(|id| event_text(&trace, id)).collect();
+    let events: Vec<String> = trace.events.ids().map(|id| event_text(&trace, id)).collect();
     assert_eq!(
-        told,
+        events,
         [
             "step 4",
             "phase forward",
@@ -245,8 +245,8 @@ fn small_blocks_are_left_out_with_their_frees_and_counted() {
         (&[100][..], 2),
         "one was there before"
     );
-    let told = "2 blocks were left out, each smaller than 100 B, as asked for: no total of blocks has them";
-    assert_eq!(trace.header.notes().collect::<Vec<_>>(), [told]);
+    let events = "2 blocks were left out, each smaller than 100 B, as asked for: no total of blocks has them";
+    assert_eq!(trace.header.notes().collect::<Vec<_>>(), [events]);
     assert!(trace.header.facts.contains(&(LEFT_OUT.to_owned(), "2".to_owned())));
     assert_eq!(trace.trust.unmatched_frees, 0);
 }

@@ -354,8 +354,8 @@ fn the_child_fills_its_disk() {
     let Finished { file, counts, problem, .. } = recording.finish().expect("the recording is there, up to a point");
     assert_eq!(file.as_deref(), Some(Path::new(&path)));
     let refused = problem.expect("the file could not take all");
-    let told = format!("{} {}\n{refused}", counts.events, counts.events_lost);
-    std::fs::write(Path::new(&path).with_extension("said"), told).expect("two lines are not too long");
+    let outcome = format!("{} {}\n{refused}", counts.events, counts.events_lost);
+    std::fs::write(Path::new(&path).with_extension("said"), outcome).expect("two lines are not too long");
 }
 
 #[test]
@@ -369,17 +369,17 @@ fn on_a_full_disk_the_file_ends_whole_that_is_stated_once_and_training_goes_on()
         program.display()
     );
     let child = Command::new("sh").args(["-c", &limited]).env(FILLING_CHILD, &path).output().expect("sh runs");
-    let said = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "training went on to its end: {said}");
-    let told = std::fs::read_to_string(path.with_extension("said")).expect("the child said what became of it");
-    assert_eq!(said.matches("the recording ends here").count(), 1, "{said}");
-    assert!(said.contains("full.snap") && told.contains("full.snap"), "{said}{told}");
+    let stderr = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "training went on to its end: {stderr}");
+    let outcome = std::fs::read_to_string(path.with_extension("said")).expect("the child said what became of it");
+    assert_eq!(stderr.matches("the recording ends here").count(), 1, "{stderr}");
+    assert!(stderr.contains("full.snap") && outcome.contains("full.snap"), "{stderr}{outcome}");
     let trace = open(&path);
     assert!(trace.events.len() > 1000 && trace.trust.unfinished, "{} events", trace.events.len());
     assert!(trace.spans.steps().len() < 100);
     let counts: Vec<u64> =
-        told.lines().next().into_iter().flat_map(str::split_whitespace).flat_map(str::parse).collect();
-    assert_eq!(trace.events.len() as u64, counts[0] - counts[1], "what is not lost is in the file: {told}");
+        outcome.lines().next().into_iter().flat_map(str::split_whitespace).flat_map(str::parse).collect();
+    assert_eq!(trace.events.len() as u64, counts[0] - counts[1], "what is not lost is in the file: {outcome}");
     let bytes = std::fs::read(&path).expect("it is there");
     assert!(highwater_recorder::snapshots::format::read_bytes(&bytes).is_ok());
 }
@@ -395,9 +395,9 @@ fn a_ring_for_which_the_disk_has_no_room_leaves_no_file_and_that_is_stated() {
     let path = folder.path().join("ring.snap");
     // Standard error is a pipe, which has no limit.
     let child = Command::new("sh").args(["-c", &limited]).env(FILLING_CHILD, &path).output().expect("sh runs");
-    let said = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{said}");
-    assert!(said.contains("nothing of it is left") && !said.contains("can be opened"), "{said}");
+    let stderr = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{stderr}");
+    assert!(stderr.contains("nothing of it is left") && !stderr.contains("can be opened"), "{stderr}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub struct TraceBuilder {
 struct DeviceState {
     keys: BlockIndex,
     /// Reserved segments by address.
-    held: BTreeMap<u64, SegmentId>,
+    segment_at: BTreeMap<u64, SegmentId>,
     /// Requested bytes of live blocks.
     requested: u64,
     /// The largest value of `requested` so far.
@@ -243,12 +243,12 @@ impl TraceBuilder {
         self.device(device);
         let Self { devices, trace, .. } = self;
         let state = &mut devices[usize::from(device.0)];
-        let below = state.held.range(..=range.address).next_back();
-        let above = state.held.range((Bound::Excluded(range.address), Bound::Unbounded)).next();
+        let below = state.segment_at.range(..=range.address).next_back();
+        let above = state.segment_at.range((Bound::Excluded(range.address), Bound::Unbounded)).next();
         for (_, other) in below.into_iter().chain(above) {
             state.sums.compare(range, trace.segments.range[other.0 as usize]);
         }
-        state.held.insert(range.address, id);
+        state.segment_at.insert(range.address, id);
         state.has_memory = true;
         state.sums.reserve(range.bytes);
         id
@@ -334,7 +334,7 @@ impl TraceBuilder {
     fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
         let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };
         if let What::SegmentFree(range) = *what {
-            let known = state.held.get(&range.address);
+            let known = state.segment_at.get(&range.address);
             let is_known = known.is_some_and(|row| self.trace.segments.range[row.0 as usize].bytes == range.bytes);
             return (BlockId::NONE, if is_known { Named::Live } else { Named::Unknown });
         }
@@ -387,7 +387,7 @@ impl TraceBuilder {
     }
 
     fn release(&mut self, device: DeviceId, range: Range, is_known: bool, event: EventId) -> SegmentId {
-        let row = match self.device(device).held.remove(&range.address) {
+        let row = match self.device(device).segment_at.remove(&range.address) {
             Some(row) if is_known => row,
             _ => {
                 let range = self.bounded_range(range);

@@ -18,7 +18,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let [one, other] = [one, other].map(|file| read_file(Path::new(file)).map(|trace| lines(&trace)));
     let (one, other) = (one?, other?);
     let first = difference(&one, &other);
-    let told = first.as_ref().map(|first| json!({"after": first.same, "one": first.lines[0], "other": first.lines[1]}));
-    println!("{}", json!({"events": [one.len(), other.len()], "first_difference": told}));
+    let events =
+        first.as_ref().map(|first| json!({"after": first.same, "one": first.lines[0], "other": first.lines[1]}));
+    println!("{}", json!({"events": [one.len(), other.len()], "first_difference": events}));
     Ok(if first.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

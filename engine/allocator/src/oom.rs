@@ -234,11 +234,11 @@ impl fmt::Display for Advice {
             Self::RaiseMemoryFraction => {
                 f.write_str("the device has the memory, the limit forbids it: raise per_process_memory_fraction")
             }
-            Self::OtherUsers(held) => {
+            Self::OtherUsers(bytes) => {
                 write!(
                     f,
                     "{} of the device is used outside this allocator: look for other processes",
-                    format_bytes(*held)
+                    format_bytes(*bytes)
                 )
             }
             Self::SegmentLargerThanDevice(segment) => write!(

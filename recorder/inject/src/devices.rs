@@ -26,13 +26,13 @@ pub(crate) enum Owner {
 
 /// A device on which allocations were seen.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct DeviceSource {
     claim: DeviceClaim,
     facts: DeviceFacts,
     sampling: Throttle,
 }
 
-impl Source for Known {
+impl Source for DeviceSource {
     fn facts(&self) -> DeviceFacts {
         self.facts.clone()
     }
@@ -43,15 +43,15 @@ impl Source for Known {
     }
 }
 
-static KNOWN: Mutex<BTreeMap<Owner, Arc<Known>>> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<BTreeMap<Owner, Arc<DeviceSource>>> = Mutex::new(BTreeMap::new());
 
 /// Returns a device, registered with the recorder on first use. Must not be called under the ledger's lock.
-pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<Known> {
+pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<DeviceSource> {
     let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.get(&owner) {
         return Arc::clone(known);
     }
-    let known = Arc::new(Known::new(owner, driver));
+    let known = Arc::new(DeviceSource::new(owner, driver));
     all.insert(owner, Arc::clone(&known));
     let source: Arc<dyn Source> = known.clone();
     if session::is_asked_for() {
@@ -63,7 +63,7 @@ pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<Known> {
 }
 
 /// Returns a device that is already registered.
-pub(crate) fn seen(owner: Owner) -> Option<Arc<Known>> {
+pub(crate) fn seen(owner: Owner) -> Option<Arc<DeviceSource>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&owner).cloned()
 }
 
@@ -75,7 +75,7 @@ fn host_bytes() -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-impl Known {
+impl DeviceSource {
     fn new(owner: Owner, driver: &Driver) -> Self {
         let (wish, name, capacity_bytes, called) = match owner {
             Owner::Device(ordinal) => {

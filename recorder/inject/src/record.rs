@@ -11,7 +11,7 @@ use crate::abi::{Answer, Function, OUT_OF_MEMORY, SUCCESS};
 use crate::devices::{self, LEDGER, Owner};
 use crate::driver::Driver;
 use crate::guard;
-use crate::ledger::{Change, Held, Ledger, Name, New, Released};
+use crate::ledger::{Allocation, Change, Ledger, Name, New, Released};
 use crate::session;
 
 /// The owner of the memory that a call requests.
@@ -57,14 +57,14 @@ fn quietly<T>(body: impl FnOnce() -> T) -> Option<T> {
 
 fn send(change: Change) {
     match change {
-        Change::Begins(held) => {
-            let _scope = scope::enter_scope_id(held.scope);
-            if held.is_pages {
-                api::map(held.device, held.range());
+        Change::Begins(allocation) => {
+            let _scope = scope::enter_scope_id(allocation.scope);
+            if allocation.is_pages {
+                api::map(allocation.device, allocation.range());
             } else {
-                api::reserve(held.device, held.range());
+                api::reserve(allocation.device, allocation.range());
             }
-            let alloc = held.alloc();
+            let alloc = allocation.alloc();
             let new = NewBlock {
                 block: alloc.block,
                 address: alloc.address,
@@ -73,12 +73,16 @@ fn send(change: Change) {
                 stream: alloc.stream,
                 pool: alloc.pool,
             };
-            api::alloc(held.device, &new);
+            api::alloc(allocation.device, &new);
         }
-        Change::Ends(held) => {
-            api::free_requested(held.device, held.block);
-            api::free_completed(held.device, held.block);
-            if held.is_pages { api::unmap(held.device, held.range()) } else { api::release(held.device, held.range()) }
+        Change::Ends(allocation) => {
+            api::free_requested(allocation.device, allocation.block);
+            api::free_completed(allocation.device, allocation.block);
+            if allocation.is_pages {
+                api::unmap(allocation.device, allocation.range())
+            } else {
+                api::release(allocation.device, allocation.range())
+            }
         }
     }
 }
@@ -145,18 +149,18 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
 }
 
 /// Records that memory is about to be freed. Returns the allocation, to undo this if the driver refuses.
-pub(crate) fn gives_back(name: Name) -> Option<Held> {
+pub(crate) fn gives_back(name: Name) -> Option<Allocation> {
     quietly(|| lock().take(name, &mut send))?
 }
 
 /// Records the result of a call that frees memory.
-pub(crate) fn gave_back(answered: Answered, name: Name, taken: Option<Held>) {
-    let Some(held) = taken else { return };
+pub(crate) fn gave_back(answered: Answered, name: Name, taken: Option<Allocation>) {
+    let Some(allocation) = taken else { return };
     quietly(|| {
         if answered.answer == SUCCESS {
             sample(Driver::of(answered.function));
         } else {
-            lock().put_back(name, held, &mut send);
+            lock().put_back(name, allocation, &mut send);
         }
     });
 }

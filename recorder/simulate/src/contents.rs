@@ -17,7 +17,7 @@ struct Contents(BTreeMap<usize, Vec<u8>>);
 impl Contents {
     fn forget(&mut self, start: usize, bytes: usize) {
         let end = start.saturating_add(bytes);
-        let overlaps = |(at, held): (&usize, &Vec<u8>)| (at + held.len() > start).then_some(*at);
+        let overlaps = |(at, stored): (&usize, &Vec<u8>)| (at + stored.len() > start).then_some(*at);
         while let Some(at) = self.0.range(..end).next_back().and_then(overlaps) {
             self.0.remove(&at);
         }
@@ -31,8 +31,8 @@ impl Contents {
     }
 
     fn read(&self, start: usize, bytes: usize) -> Option<Vec<u8>> {
-        let (at, held) = self.0.range(..=start).next_back()?;
-        Some(held.get(start - at..)?.get(..bytes)?.to_vec())
+        let (at, stored) = self.0.range(..=start).next_back()?;
+        Some(stored.get(start - at..)?.get(..bytes)?.to_vec())
     }
 }
 

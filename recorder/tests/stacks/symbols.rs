@@ -136,13 +136,13 @@ fn separate_debug_files_are_found_by_build_id_and_by_link() {
     assert_eq!(library.resolve(&library.binary.path, id, &[]), (full(), vec![]));
 
     let stripped = library.path("bin/stripped.so");
-    let beside = library.path("bin/.debug/stripped.debug");
-    library.split(&beside, &stripped);
+    let split_file = library.path("bin/.debug/stripped.debug");
+    library.split(&split_file, &stripped);
     assert_eq!(library.resolve(&stripped, id, &[]), (full(), vec![]), "by link");
 
     let text: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let by_id = library.path(&format!("debug/.build-id/{}/{}.debug", &text[..2], &text[2..]));
-    std::fs::rename(beside, by_id).expect("the debug file moves");
+    std::fs::rename(split_file, by_id).expect("the debug file moves");
     let name_only = vec![Line { function: "through".to_owned(), file: None, line: 0 }];
     assert_eq!(library.resolve(&stripped, id, &[]), (name_only, vec![]), "only exported names are left");
     let (none, debug) = (library.path("none"), library.path("debug"));

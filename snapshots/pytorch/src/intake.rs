@@ -22,7 +22,7 @@ pub struct Intake {
     extras: HashMap<Extras, u32>,
     hasher: DefaultHashBuilder,
     /// Number of occurrences of each unexpected value.
-    strange: BTreeMap<String, u64>,
+    unexpected: BTreeMap<String, u64>,
     meter: LiveBytesMeter,
 }
 
@@ -96,7 +96,7 @@ impl Default for BlockDraft {
 const EMPTY: [&str; 2] = ["", "N/A"];
 
 /// Number of distinct unexpected values that are reported one by one.
-const MAX_STRANGE: usize = 200;
+const MAX_UNEXPECTED: usize = 200;
 
 impl Default for Intake {
     fn default() -> Self {
@@ -106,7 +106,7 @@ impl Default for Intake {
             frames: HashMap::new(),
             extras: HashMap::new(),
             hasher: DefaultHashBuilder::default(),
-            strange: BTreeMap::new(),
+            unexpected: BTreeMap::new(),
             meter: LiveBytesMeter::default(),
         };
         // The names of the actions come first because `event` relies on their ids.
@@ -166,8 +166,8 @@ impl Intake {
             return StringId::NONE;
         }
         let texts = parts.map(|part| self.string(part).split_whitespace().collect::<Vec<_>>().join(" "));
-        let said: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
-        let text = format!("torch.fx: {}", said.join(" "));
+        let texts: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        let text = format!("torch.fx: {}", texts.join(" "));
         self.text(&text)
     }
 
@@ -324,10 +324,10 @@ impl Intake {
     /// Counts an unexpected value. `what` completes "3 times: …", for example "the key 'foo', which …".
     pub fn count_unexpected(&mut self, what: impl Into<String>) {
         let mut what = what.into();
-        if self.strange.len() >= MAX_STRANGE && !self.strange.contains_key(&what) {
-            "… and other strange things".clone_into(&mut what);
+        if self.unexpected.len() >= MAX_UNEXPECTED && !self.unexpected.contains_key(&what) {
+            "… and others".clone_into(&mut what);
         }
-        *self.strange.entry(what).or_default() += 1;
+        *self.unexpected.entry(what).or_default() += 1;
     }
 
     /// Adds a problem.
@@ -337,7 +337,7 @@ impl Intake {
 
     /// Returns the snapshot, with the unexpected values added to its problems.
     pub fn finish(mut self) -> RawSnapshot {
-        for (what, count) in self.strange {
+        for (what, count) in self.unexpected {
             let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
             self.raw.problems.push(Problem::new(format!("{times}: {what}")));
         }

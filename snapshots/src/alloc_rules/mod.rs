@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_settings_change_nothing() {
+    fn unknown_settings_change_nothing() {
         for conf in ["", ":", "a:b", "roundup_power2_divisions:[", "roundup_power2_divisions:[x:y]", "[:],,:"] {
             assert_eq!(settings(&[("PYTORCH_CUDA_ALLOC_CONF", conf)]), AllocRules::default(), "{conf}");
         }

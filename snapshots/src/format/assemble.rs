@@ -276,20 +276,20 @@ impl Assembler {
 
     fn take_symbols(&mut self, offset: u64, rows: &[Symbols]) {
         let tables = self.builder.tables();
-        let mut strangers = 0_u64;
+        let mut missing = 0_u64;
         for row in rows {
             let first_line = u32::try_from(tables.lines.len());
             let frame = row.frame.index().and_then(|index| tables.frames.get_mut(index));
             let (Some(frame), Ok(first_line)) = (frame, first_line) else {
-                strangers += 1;
+                missing += 1;
                 continue;
             };
             frame.first_line = first_line;
             frame.line_count = row.lines.len() as u32;
             tables.lines.extend_from_slice(&row.lines);
         }
-        if strangers > 0 {
-            self.note(Problem::at(offset, format!("source lines of {strangers} frames that are not there")));
+        if missing > 0 {
+            self.note(Problem::at(offset, format!("source lines of {missing} frames that are not there")));
         }
     }
 
@@ -360,12 +360,12 @@ impl Assembler {
             self.builder.add_problem(Problem::new(format!("{more} more problems like these")));
         }
         let unfinished = self.end.is_none();
-        let said = self.end.unwrap_or_default();
+        let recorded_end = self.end.unwrap_or_default();
         let trust = self.builder.trust();
         *trust = Trust {
-            events_lost: said.events_lost.saturating_add(self.events_lost),
-            unfinished: said.unfinished || unfinished,
-            ..said
+            events_lost: recorded_end.events_lost.saturating_add(self.events_lost),
+            unfinished: recorded_end.unfinished || unfinished,
+            ..recorded_end
         };
         self.builder.finish()
     }

@@ -142,9 +142,9 @@ fn found_rows<T>(
     offset: u64,
     problems: &mut Vec<Problem>,
 ) -> Vec<T> {
-    let (mut strangers, mut lost) = (0_u64, 0_u64);
+    let (mut missing, mut lost) = (0_u64, 0_u64);
     let mut count = |why| match why {
-        Why::NotThere => strangers += 1,
+        Why::NotThere => missing += 1,
         Why::Lost => lost += 1,
     };
     let found = rows.filter_map(|row| row.map_err(&mut count).ok()).collect();
@@ -153,9 +153,9 @@ fn found_rows<T>(
         1 => Some(format!("1 {name} {one} {what}: it is left out")),
         _ => Some(format!("{count} {name}s {several} {what}: they are left out")),
     };
-    let strangers = left_out(strangers, ["names", "name"], "what is not there");
+    let missing = left_out(missing, ["names", "name"], "what is not there");
     let lost = left_out(lost, ["belongs", "belong"], "to what was lost before");
-    problems.extend(strangers.into_iter().chain(lost).map(|what| Problem::at(offset, what)));
+    problems.extend(missing.into_iter().chain(lost).map(|what| Problem::at(offset, what)));
     found
 }
 

@@ -98,9 +98,9 @@ impl Places {
             }
         }
         let (name, sum) = own?.debug_link.as_ref()?;
-        let beside = binary.path.parent()?;
-        let mut places = vec![beside.join(name), beside.join(".debug").join(name)];
-        let below_root = beside.strip_prefix("/").unwrap_or(beside);
+        let folder = binary.path.parent()?;
+        let mut places = vec![folder.join(name), folder.join(".debug").join(name)];
+        let below_root = folder.strip_prefix("/").unwrap_or(folder);
         places.extend(self.debug_folders.iter().map(|folder| folder.join(below_root).join(name)));
         // A file without a build id is known by its checksum.
         let matches = |path: &PathBuf| belongs(path) && (!binary.build_id.is_empty() || checksum(path) == Some(*sum));

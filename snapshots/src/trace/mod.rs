@@ -266,8 +266,8 @@ impl Trace {
         if self.attributes.is_empty() {
             return None;
         }
-        let said = self.attributes_of(owner).iter();
-        let text = said
+        let attributes = self.attributes_of(owner).iter();
+        let text = attributes
             .filter(|fact| matches!(self.tables.string(fact.name), "pool_id" | "segment_pool_id"))
             .map(|fact| self.tables.string(fact.value))
             .next()?;
@@ -355,8 +355,8 @@ impl Trace {
     pub fn refresh_spans(&mut self) {
         let Self { events, annotations, tables, start, .. } = self;
         annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
-        let is_said = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
-        let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_said) {
+        let is_mark = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
+        let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_mark) {
             None
         } else {
             Spans::from_annotations(annotations, tables, events.len())

@@ -80,7 +80,7 @@ fn step_by_words(name: &str) -> Option<u32> {
 }
 
 fn phase_by_words(name: &str) -> Option<Phase> {
-    let mut said = [false; Phase::ALL.len()];
+    let mut named = [false; Phase::ALL.len()];
     let mut before = "";
     for (at, word) in words(name) {
         let is = |texts: &[&str]| texts.iter().any(|text| word.eq_ignore_ascii_case(text));
@@ -95,18 +95,18 @@ fn phase_by_words(name: &str) -> Option<Phase> {
             () => None,
         };
         if let Some(phase) = phase {
-            said[phase as usize] = true;
+            named[phase as usize] = true;
         }
         before = word;
     }
-    if said[Phase::ZeroGrad as usize] {
-        said[Phase::Optimizer as usize] = false;
+    if named[Phase::ZeroGrad as usize] {
+        named[Phase::Optimizer as usize] = false;
     }
-    if said[Phase::Eval as usize] {
+    if named[Phase::Eval as usize] {
         // `eval_forward`
-        said[Phase::Forward as usize] = false;
+        named[Phase::Forward as usize] = false;
     }
-    let mut phases = Phase::ALL.iter().filter(|phase| said[**phase as usize]);
+    let mut phases = Phase::ALL.iter().filter(|phase| named[**phase as usize]);
     let phase = phases.next().copied();
     if phases.next().is_some() { None } else { phase }
 }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn phases_are_known_by_pytorchs_names_and_by_words() {
-        let said = [
+        let named = [
             ("Optimizer.step#AdamW.step", Phase::Optimizer),
             ("Optimizer.step#ForwardBackwardSplitting.step", Phase::Optimizer),
             ("Optimizer.zero_grad#SGD.zero_grad", Phase::ZeroGrad),
@@ -188,10 +188,10 @@ mod tests {
             ("validation_step 3", Phase::Eval),
             ("EvalForward", Phase::Eval),
         ];
-        for (name, phase) in said {
+        for (name, phase) in named {
             assert_eq!(Meaning::of(name), Meaning { phase: Some(phase), ..Meaning::default() }, "{name}");
         }
-        let unsaid = [
+        let unnamed = [
             "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
             "data loading",
             "train_step()",
@@ -201,7 +201,7 @@ mod tests {
             "ProfilerStep#",
             "größe",
         ];
-        for name in unsaid {
+        for name in unnamed {
             assert_eq!(Meaning::of(name), Meaning::default(), "{name}");
         }
     }

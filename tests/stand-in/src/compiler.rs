@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_in
 fn own_version() -> c_int {
     static VERSION: OnceLock<c_int> = OnceLock::new();
     *VERSION.get_or_init(|| {
-        let compiler = Command::new(host_compiler()).arg("--version").output().map(|told| told.stdout);
+        let compiler = Command::new(host_compiler()).arg("--version").output().map(|words| words.stdout);
         let mut digest = 0xcbf2_9ce4_8422_2325_u64;
         let texts = SHIM.iter().map(|(_, text)| text.as_bytes()).chain(OPTIONS.map(str::as_bytes));
         for byte in texts.chain([&*compiler.unwrap_or_default()]).flatten() {

@@ -305,7 +305,7 @@ impl Function {
             Some(stacks) => stacks,
             none => none.insert(Stacks::new()?),
         };
-        let mut told = [0 as c_char; 512];
+        let mut words = [0 as c_char; 512];
         let launch = Launch {
             blocks: shape.blocks,
             threads: shape.threads,
@@ -317,17 +317,17 @@ impl Function {
             stacks: std::ptr::with_exposed_provenance_mut(stacks.0.start()),
             stack_bytes: STACK_BYTES as u64,
             guard_bytes: guard_bytes() as u64,
-            words: told.as_mut_ptr(),
-            words_bytes: told.len() as u64,
+            words: words.as_mut_ptr(),
+            words_bytes: words.len() as u64,
         };
         let outcome = (self.export.run)(arguments.as_ptr(), &raw const launch);
         if outcome == 0 {
             return Ok(());
         }
         // SAFETY: the kernel's file ends its words with a zero, within their bytes.
-        let told = unsafe { CStr::from_ptr(told.as_ptr()) }.to_string_lossy();
+        let words = unsafe { CStr::from_ptr(words.as_ptr()) }.to_string_lossy();
         let mut text = format!("{} ", self.name);
-        let _ = write!(text, "{told}");
+        let _ = write!(text, "{words}");
         fail(if outcome == ILLEGAL_ADDRESS { Code::IllegalAddress } else { Code::LaunchFailed }, text)
     }
 }

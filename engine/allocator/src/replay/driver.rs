@@ -90,7 +90,7 @@ struct Books {
     log: Vec<Call>,
     misfit: Option<Misfit>,
     /// Bytes of the reserved segments and the initially mapped pages, by address.
-    held: HashMap<u64, u64>,
+    bytes_at: HashMap<u64, u64>,
     fresh: FreshAddresses,
     next_event: u64,
     /// The block that is being freed.
@@ -124,7 +124,7 @@ impl ReplayDriver {
             refuses: false,
             log: Vec::new(),
             misfit: None,
-            held: HashMap::new(),
+            bytes_at: HashMap::new(),
             fresh: FreshAddresses::Upward(addresses_from.next_multiple_of(GRANULARITY)),
             next_event: 0,
             freeing: u64::MAX,
@@ -271,7 +271,7 @@ impl Books {
 
     fn hold(&mut self, address: u64, bytes: u64) {
         self.used += bytes;
-        self.held.insert(address, bytes);
+        self.bytes_at.insert(address, bytes);
     }
 
     fn come(&mut self, event: DriverEvent) {
@@ -305,7 +305,7 @@ impl Driver for ReplayDriver {
         })?;
         // An address that the recording has released, but this replay has not, must not be used twice.
         let recorded =
-            recorded.filter(|address| !books.held.contains_key(address) && has_room(*address, bytes, self.page));
+            recorded.filter(|address| !books.bytes_at.contains_key(address) && has_room(*address, bytes, self.page));
         let address = recorded.map_or_else(|| books.fresh_addresses(bytes), Ok)?;
         books.hold(address, bytes);
         books.log.push(Call::Reserve { address, bytes });
@@ -315,7 +315,7 @@ impl Driver for ReplayDriver {
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
         books.expect_gift(Call::Release { address, bytes }, bytes);
-        books.held.remove(&address);
+        books.bytes_at.remove(&address);
         books.give_back_addresses(address, bytes);
         books.used = books.used.saturating_sub(bytes);
         books.log.push(Call::Release { address, bytes });

@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn assume(&mut self, start: &Start) {
         let mut assumptions = Vec::new();
-        let anew = start.homeless.len();
+        let anew = start.unplaced.len();
         let blocks = if anew == 1 { "1 block".to_owned() } else { format!("{anew} blocks") };
         if self.plan.starts_anew && anew > 0 {
             assumptions.push(format!(

@@ -10,19 +10,19 @@ use crate::{AllocError, Block};
 
 impl Run<'_> {
     /// Handles the recorded releases before a request that were requested by the program, not made by the allocator.
-    pub(super) fn settle_calls(&mut self, request: &Request) {
+    pub(super) fn resolve_calls(&mut self, request: &Request) {
         if self.pending_releases == 0 {
             return;
         }
         let obtains = self.pending_releases < self.pending.len();
         // A request that the cache could serve needs no release. Releases requested by the program come first.
         if !obtains || self.are_asked_for() {
-            self.settle_releases(request.event);
+            self.resolve_releases(request.event);
         } else if self.follows() && self.could_serve(request) {
             self.replay.cache_flushes.extend(self.first_release());
-            self.settle_releases(request.event);
+            self.resolve_releases(request.event);
         } else if !self.follows() {
-            self.settle_unknown(request.event);
+            self.resolve_unknown(request.event);
         } else if self.collects_unseen() {
             self.release_as_recorded(request);
         }
@@ -30,7 +30,7 @@ impl Run<'_> {
 
     /// Handles releases right before memory is reserved: the allocator's own if the device was full, else the
     /// program's.
-    fn settle_unknown(&mut self, event: At) {
+    fn resolve_unknown(&mut self, event: At) {
         let has_stack = |pending: &Pending| pending.event.stack.is_some();
         let is_own = match self.plan.recorded_capacity {
             // The call stack is known and does not show the program emptying the cache.
@@ -42,7 +42,7 @@ impl Run<'_> {
             self.replay.own_releases += 1;
         } else {
             self.replay.unknown_releases += 1;
-            self.settle_releases(event);
+            self.resolve_releases(event);
         }
     }
 
@@ -90,7 +90,7 @@ impl Run<'_> {
     }
 
     /// Empties the cache, as the program did where the recording releases memory without a request.
-    pub(super) fn settle_releases(&mut self, event: At) {
+    pub(super) fn resolve_releases(&mut self, event: At) {
         if self.pending_releases == 0 {
             return;
         }

@@ -7,7 +7,7 @@ use crate::AllocConfig;
 /// Returns the settings that a device was recorded with, and an error message for each setting that was not understood.
 pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>) {
     let mut config = AllocConfig::default();
-    let mut strange = Vec::new();
+    let mut problems = Vec::new();
     let settings = facts.map_or(&[][..], |facts| &facts.settings);
     let is_named_off =
         |key: &str, off: &dyn Fn(&str) -> bool| settings.iter().any(|(name, value)| name == key && off(value.trim()));
@@ -21,7 +21,7 @@ pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>
     }
     let mut apply = |text: &str| match config.with(text) {
         Ok(changed) => config = changed,
-        Err(why) => strange.push(why.to_string()),
+        Err(why) => problems.push(why.to_string()),
     };
     for (_, text) in settings.iter().filter(|(name, _)| name.to_ascii_lowercase().ends_with("alloc_conf")) {
         let Some(mut parts) = config_of_parts(text) else {
@@ -64,7 +64,7 @@ pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>
             .collect();
         apply(&format!("roundup_power2_divisions:[{}]", list.join(",")));
     }
-    (config, strange)
+    (config, problems)
 }
 
 fn truth(value: &str) -> &'static str {
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn the_text_and_the_settings_with_names_give_one_configuration() {
         let text = "roundup_power2_divisions:[64:8,>:2],max_split_size_mb:128";
-        let (config, strange) = of(&[("alloc_conf", text)]);
+        let (config, problems) = of(&[("alloc_conf", text)]);
         assert_eq!(
-            (config.to_string(), strange),
+            (config.to_string(), problems),
             ("max_split_size_mb:128,roundup_power2_divisions:[64:8,>:2]".to_owned(), vec![])
         );
         let named = [
@@ -118,18 +118,18 @@ mod tests {
             ("roundup_power2_divisions.1", "8"),
             ("roundup_power2_divisions.2", "0"),
         ];
-        let (config, strange) = of(&named);
-        assert_eq!(strange, [""; 0]);
+        let (config, problems) = of(&named);
+        assert_eq!(problems, [""; 0]);
         assert_eq!((config.max_split_bytes(), config.expandable_segments()), (Some(128 << 20), true));
         assert_eq!([1_200_000, 2_200_000].map(|bytes| config.divisions().of(bytes)), [8, 1]);
     }
 
     #[test]
     fn a_setting_that_is_not_understood_is_reported_and_hides_no_other() {
-        let (config, strange) =
+        let (config, problems) =
             of(&[("PYTORCH_CUDA_ALLOC_CONF", "roundup_bypass_threshold_mb:64,max_split_size_mb:64")]);
         assert_eq!(config.max_split_bytes(), Some(64 << 20));
-        assert!(strange.len() == 1 && strange[0].contains("'roundup_bypass_threshold_mb'"), "{strange:?}");
+        assert!(problems.len() == 1 && problems[0].contains("'roundup_bypass_threshold_mb'"), "{problems:?}");
         let pair = "max_split_size_mb:15,large_segment_size_mb:12";
         assert_eq!(of(&[("alloc_conf", pair)]).1, [""; 0], "one limits the other");
         let off = of(&[("alloc_conf", pair), ("max_split_size", "-1")]).0;

@@ -24,7 +24,7 @@ pub(super) struct Start {
     /// The restored segments and runs of mapped pages.
     pub(super) segments: Vec<(Range, SegmentRole, Private)>,
     /// Blocks that have to be allocated instead of restored, each with its pool.
-    pub(super) homeless: Vec<(BlockId, Private)>,
+    pub(super) unplaced: Vec<(BlockId, Private)>,
     /// The restored blocks.
     pub(super) blocks: Vec<RestoredBlock>,
 }
@@ -38,7 +38,7 @@ impl Start {
         let segments = baseline_segments(trace, plan.device, plan.config.large_segment_bytes());
         if plan.starts_anew {
             let home = |block: &BlockId| pool_at(&segments, trace.blocks.address[block.0 as usize]);
-            start.homeless = blocks.into_iter().map(|block| (block, home(&block))).collect();
+            start.unplaced = blocks.into_iter().map(|block| (block, home(&block))).collect();
             return start;
         }
         let mut blocks = blocks.into_iter().peekable();
@@ -57,7 +57,7 @@ impl Start {
                         segment.blocks.push(restored);
                         start.blocks.push(restored);
                     }
-                    _ => start.homeless.push((block, private)),
+                    _ => start.unplaced.push((block, private)),
                 }
             }
             start.segments.push((range, role, private));
@@ -67,7 +67,7 @@ impl Start {
                 start.restored.entry(private).or_default().segments.push(segment);
             }
         }
-        start.homeless.extend(blocks.map(|block| (block, None)));
+        start.unplaced.extend(blocks.map(|block| (block, None)));
         let reach = plan.device_total.unwrap_or(REACH).min(BOUNDLESS);
         for ((private, _, pool), runs) in runs {
             let page = page_bytes(&plan.config, pool);

@@ -112,7 +112,7 @@ impl Run<'_> {
             self.handles.put(self.output.key(row), block, pool);
         }
         self.assume(start);
-        for (block, private) in &start.homeless {
+        for (block, private) in &start.unplaced {
             let row = self.trace.blocks.get(*block);
             let alloc = Alloc { block: self.output.key(block.0), ..row.as_alloc(*block) };
             let bytes = Self::bytes_of(&alloc, self.plan.block_override(u64::from(block.0)).share);
@@ -139,8 +139,8 @@ impl Run<'_> {
         if self.replay.death.is_none()
             && let Some(last) = last
         {
-            self.settle_free();
-            self.settle_releases(last);
+            self.resolve_free();
+            self.resolve_releases(last);
             if self.follows()
                 && let Some(left) = self.pending.first()
             {
@@ -197,22 +197,22 @@ impl Run<'_> {
         let Recorded { at, what, done, private, .. } = *recorded;
         match (done, what) {
             (Transition::Nothing, What::Oom(oom)) => {
-                self.settle_free();
+                self.resolve_free();
                 self.fail(at, &oom, device);
             }
             (Transition::Nothing, _) => {
-                self.settle_free();
-                self.settle_lone_releases(at);
+                self.resolve_free();
+                self.resolve_lone_releases(at);
                 self.output.copy(at, device, what);
             }
             (Transition::Tagged { .. }, What::Tag(block, _)) | (Transition::Used, What::Used(block)) => {
-                self.settle_free();
+                self.resolve_free();
                 if self.handles.has(block) {
                     self.output.copy(at, device, what);
                 }
             }
             (Transition::Reserved | Transition::Released { .. }, _) => {
-                self.settle_free();
+                self.resolve_free();
                 let call = match what {
                     What::SegmentAlloc(Range { address, bytes, .. }) => Call::Reserve { address, bytes },
                     What::SegmentMap(Range { address, bytes, .. }) => Call::Map { address, bytes },
@@ -224,12 +224,12 @@ impl Run<'_> {
                 self.count_recorded(call);
             }
             (Transition::Allocated { .. }, What::Alloc(alloc)) => {
-                self.settle_free();
+                self.resolve_free();
                 self.alloc(recorded, &alloc);
             }
             (Transition::FreeRequested, What::FreeRequested(block)) => {
-                self.settle_free();
-                self.settle_releases(at);
+                self.resolve_free();
+                self.resolve_releases(at);
                 self.freed = Some(Freed { block, requested: at, completion: recorded.completion });
             }
             (Transition::FreeCompleted { .. }, What::FreeCompleted(block)) => self.free_completed(at, block),
@@ -263,7 +263,7 @@ impl Run<'_> {
         let request = Request { event: at, bytes, stream, pool, origin };
         self.has_streams |= self.last_stream.is_some_and(|last| last != stream);
         self.last_stream = Some(stream);
-        self.settle_calls(&request);
+        self.resolve_calls(&request);
         if !block_override.is_removed {
             self.ask((alloc, at.stack), &request);
         }
@@ -294,7 +294,7 @@ impl Run<'_> {
         let (bytes, origin) = (oom.requested.max(1), (oom.op, oom.scope));
         let mut request = Request { event, bytes, stream, pool: 0, origin };
         if !self.follows() && self.are_asked_for() {
-            self.settle_releases(event);
+            self.resolve_releases(event);
         }
         let target = self.plan.target.filter(|_| !self.follows());
         if let Some(target) = target.filter(|target| u64::from(target.event.0) == event.number) {
@@ -341,7 +341,7 @@ impl Run<'_> {
 
     /// Makes the block of the last requested free wait for another stream, since its completion did not follow
     /// immediately.
-    fn settle_free(&mut self) {
+    fn resolve_free(&mut self) {
         let Some(Freed { block, requested, completion }) = self.freed.take() else { return };
         if let Some((handle, pool)) = self.handles.take(block) {
             self.output.free_requested(requested, block);
@@ -359,10 +359,10 @@ impl Run<'_> {
             }
             return;
         }
-        self.settle_free();
+        self.resolve_free();
         // Completions within a retry are between its releases, which belong to the retried request.
         if self.plan.recorded.max_split_bytes().is_none() {
-            self.settle_lone_releases(event);
+            self.resolve_lone_releases(event);
         }
         if !self.complete(event, block) {
             self.free_now(event, block, false);
@@ -370,9 +370,9 @@ impl Run<'_> {
     }
 
     /// Handles pending releases without a request, if the recording reserved nothing in the meantime.
-    fn settle_lone_releases(&mut self, event: At) {
+    fn resolve_lone_releases(&mut self, event: At) {
         if self.pending_releases == self.pending.len() {
-            self.settle_releases(event);
+            self.resolve_releases(event);
         }
     }
 
@@ -412,7 +412,7 @@ impl Run<'_> {
             && after <= event.number
         {
             self.next_ending += 1;
-            self.settle_lone_releases(event);
+            self.resolve_lone_releases(event);
             self.free_now(event, block, true);
         }
     }

@@ -211,17 +211,17 @@ fn sizes_beyond_any_machine_overflow_nothing() {
 
     let most = 1 << 60;
     let limited = over("large_segment_size_mb:1099511627776,per_process_memory_fraction:0.5");
-    let mut held = vec![limited.malloc(5 * MIB, STREAM).expect("there is room")];
+    let mut blocks = vec![limited.malloc(5 * MIB, STREAM).expect("there is room")];
     let error = loop {
         match limited.malloc(most, STREAM) {
-            Ok(block) => held.push(block),
+            Ok(block) => blocks.push(block),
             Err(error) => break error,
         }
     };
     assert!(matches!(error, AllocError::OutOfMemory(_)), "{error}");
-    assert_eq!(limited.stats().reserved_bytes.all.current, held.len() as u64 * most);
+    assert_eq!(limited.stats().reserved_bytes.all.current, blocks.len() as u64 * most);
     assert_eq!(limited.audit(), [""; 0]);
-    held.into_iter().for_each(|block| limited.free(block));
+    blocks.into_iter().for_each(|block| limited.free(block));
 }
 
 #[test]
@@ -231,17 +231,17 @@ fn threads_share_an_allocator() {
         for thread in 0..4_u64 {
             let allocator = &allocator;
             scope.spawn(move || {
-                let mut held = Vec::new();
+                let mut blocks = Vec::new();
                 for turn in 0..500_u64 {
                     let stream = StreamId(thread % 2);
-                    held.push(allocator.malloc(1 + turn * 7919 % 40_000, stream).expect("there is room"));
+                    blocks.push(allocator.malloc(1 + turn * 7919 % 40_000, stream).expect("there is room"));
                     if turn % 3 > 0 {
-                        let block = held.swap_remove((turn * 31) as usize % held.len());
+                        let block = blocks.swap_remove((turn * 31) as usize % blocks.len());
                         allocator.record_stream(&block, StreamId(turn % 4));
                         allocator.free(block);
                     }
                 }
-                held.into_iter().for_each(|block| allocator.free(block));
+                blocks.into_iter().for_each(|block| allocator.free(block));
             });
         }
     });

@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// What a program knows of a block.
 #[derive(Debug)]
-struct Known {
+struct ModelBlock {
     address: u64,
     allocated: u64,
     requested: u64,
@@ -65,8 +65,8 @@ struct Known {
 struct Model {
     driver: AccountingDriver,
     allocator: Arc<CachingAllocator>,
-    live: Vec<(Block, Known)>,
-    waiting: Vec<Known>,
+    live: Vec<(Block, ModelBlock)>,
+    waiting: Vec<ModelBlock>,
     next_key: u64,
 }
 
@@ -109,7 +109,7 @@ impl Model {
             }
             Step::Process => {
                 self.allocator.process_events().expect("the accounting device does not fail");
-                self.settle();
+                self.complete_frees();
             }
             Step::Synchronize => {
                 self.allocator.synchronize_events().expect("the accounting device does not fail");
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    fn settle(&mut self) {
+    fn complete_frees(&mut self) {
         self.waiting.retain(|known| !known.streams.is_empty());
     }
 
@@ -132,7 +132,7 @@ impl Model {
         let waited = self.allocator.stats().num_sync_all_streams;
         let result = self.allocator.malloc(bytes, StreamId(stream));
         if bytes > 0 {
-            self.settle();
+            self.complete_frees();
         }
         if self.allocator.stats().num_sync_all_streams > waited {
             self.waiting.clear();
@@ -140,7 +140,7 @@ impl Model {
         match result {
             Ok(block) if bytes == 0 => {
                 assert!(block.is_empty() && block.address() == 0 && block.allocated() == 0);
-                let known = Known { address: 0, allocated: 0, requested: 0, streams: BTreeSet::new() };
+                let known = ModelBlock { address: 0, allocated: 0, requested: 0, streams: BTreeSet::new() };
                 self.live.push((block, known));
             }
             Ok(block) => {
@@ -155,7 +155,7 @@ impl Model {
                     let apart = address + allocated <= known.address || known.address + known.allocated <= address;
                     assert!(apart, "{block:?} overlaps {known:?}");
                 }
-                self.live.push((block, Known { address, allocated, requested: bytes, streams: BTreeSet::new() }));
+                self.live.push((block, ModelBlock { address, allocated, requested: bytes, streams: BTreeSet::new() }));
             }
             Err(AllocError::OutOfMemory(report)) => {
                 let unusable = report.unusable;
@@ -176,7 +176,7 @@ impl Model {
         assert_eq!(self.allocator.audit(), [""; 0]);
         let stats = self.allocator.stats();
         let live = || self.live.iter().map(|(_, known)| known);
-        let sum = |known: &mut dyn Iterator<Item = &Known>| known.map(|known| known.allocated).sum::<u64>();
+        let sum = |known: &mut dyn Iterator<Item = &ModelBlock>| known.map(|known| known.allocated).sum::<u64>();
         assert_eq!(stats.allocated_bytes.all.current, sum(&mut live()));
         assert_eq!(stats.active_bytes.all.current, sum(&mut live().chain(&self.waiting)));
         let requested: u64 = live().chain(&self.waiting).map(|known| known.requested).sum();

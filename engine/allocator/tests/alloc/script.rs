@@ -59,11 +59,11 @@ impl Stage {
         let words: Vec<&str> = request.split_whitespace().collect();
         let word = |at: usize| *words.get(at).unwrap_or_else(|| panic!("'{request}' lacks a word"));
         let stream = |at: usize| StreamId(words.get(at).map_or(0, |text| text.parse().expect("a stream is a number")));
-        let mut said = None;
+        let mut output = None;
         match word(0) {
             "capacity" => self.driver.device.set_capacity(size(word(1))),
             "outside" => self.driver.device.set_outside(size(word(1))),
-            "alloc" => said = Some(self.alloc(word(1), size(word(2)), stream(3))),
+            "alloc" => output = Some(self.alloc(word(1), size(word(2)), stream(3))),
             "free" => self.allocator.free(self.blocks.remove(word(1)).expect("the block lives")),
             "stream" => self.allocator.record_stream(&self.blocks[word(1)], stream(2)),
             "hold" => self.driver.device.hold_events(),
@@ -72,14 +72,14 @@ impl Stage {
             "sync" => self.allocator.synchronize_events().expect("the accounting device does not fail"),
             "empty" => {
                 let released = self.allocator.empty_cache().expect("the accounting device does not fail");
-                said = Some(format!("released {}", text(released)));
+                output = Some(format!("released {}", text(released)));
             }
             "fraction" => {
                 let fraction = word(1).parse().expect("a fraction is a number");
                 self.allocator.set_memory_fraction(fraction).expect("from 0 to 1");
             }
-            "state" => said = Some(self.state()),
-            "stat" => said = Some(self.stat(word(1))),
+            "state" => output = Some(self.state()),
+            "stat" => output = Some(self.stat(word(1))),
             "reset" if word(1) == "peak" => self.allocator.reset_peak_stats(),
             "reset" => self.allocator.reset_accumulated_stats(),
             other => panic!("no such request: {other}"),
@@ -89,8 +89,8 @@ impl Stage {
             let [offset, bytes] = [offset, bytes].map(|number| text(number.parse().expect("a number")));
             writeln!(self.out, "  {what} {bytes} at {number}+{offset}").expect("text takes all");
         }
-        if let Some(said) = said {
-            writeln!(self.out, "{said}").expect("text takes all");
+        if let Some(output) = output {
+            writeln!(self.out, "{output}").expect("text takes all");
         }
     }
 

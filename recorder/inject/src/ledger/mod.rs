@@ -29,7 +29,7 @@ pub(crate) enum Name {
 
 /// A live allocation: both a segment from the driver and the only block in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Allocation {
     pub(crate) device: DeviceId,
     /// Key of the block.
     pub(crate) block: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Held {
     pub(crate) is_pages: bool,
 }
 
-impl Held {
+impl Allocation {
     /// Returns the pool according to PyTorch's size rule, since driver allocations have none.
     fn pool(&self) -> Pool {
         if self.bytes > 1 << 20 { Pool::Large } else { Pool::Small }
@@ -72,8 +72,8 @@ impl Held {
 /// A change of an allocation, in the order in which it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    Begins(Held),
-    Ends(Held),
+    Begins(Allocation),
+    Ends(Allocation),
 }
 
 /// Callback that changes are reported to.
@@ -114,7 +114,7 @@ impl Counters {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     counters: Counters,
-    held: BTreeMap<Name, Held>,
+    allocations: BTreeMap<Name, Allocation>,
     pages: Pages,
     pub(crate) streams: Streams,
 }
@@ -124,7 +124,7 @@ impl Ledger {
     pub(crate) const fn new() -> Self {
         Self {
             counters: Counters { blocks: 0, apart: 0 },
-            held: BTreeMap::new(),
+            allocations: BTreeMap::new(),
             pages: Pages::new(),
             streams: Streams::new(),
         }
@@ -140,29 +140,31 @@ impl Ledger {
             Name::Array(_) => self.counters.apart(bytes),
         };
         let block = self.counters.block();
-        let held = Held { device, block, address, bytes, stream, scope, context, is_pages: false };
-        self.held.insert(name, held);
-        send(Change::Begins(held));
+        let allocation = Allocation { device, block, address, bytes, stream, scope, context, is_pages: false };
+        self.allocations.insert(name, allocation);
+        send(Change::Begins(allocation));
     }
 
     /// Removes an allocation that is freed; `None` if the ledger does not contain it.
-    pub(crate) fn take(&mut self, name: Name, send: SendChange<'_>) -> Option<Held> {
-        let held = self.held.remove(&name)?;
-        send(Change::Ends(held));
-        Some(held)
+    pub(crate) fn take(&mut self, name: Name, send: SendChange<'_>) -> Option<Allocation> {
+        let allocation = self.allocations.remove(&name)?;
+        send(Change::Ends(allocation));
+        Some(allocation)
     }
 
     /// Restores an allocation that the driver refused to free.
-    pub(crate) fn put_back(&mut self, name: Name, held: Held, send: SendChange<'_>) {
-        let again = Held { block: self.counters.block(), ..held };
-        self.held.insert(name, again);
+    pub(crate) fn put_back(&mut self, name: Name, allocation: Allocation, send: SendChange<'_>) {
+        let again = Allocation { block: self.counters.block(), ..allocation };
+        self.allocations.insert(name, again);
         send(Change::Begins(again));
     }
 
     /// Removes all allocations of a destroyed context, oldest first.
     pub(crate) fn end_context(&mut self, context: u64, send: SendChange<'_>) {
-        let of_context = |(name, held): (&Name, &Held)| (held.context == context).then_some((held.block, *name));
-        let mut gone: Vec<(u64, Name)> = self.held.iter().filter_map(of_context).collect();
+        let of_context = |(name, allocation): (&Name, &Allocation)| {
+            (allocation.context == context).then_some((allocation.block, *name))
+        };
+        let mut gone: Vec<(u64, Name)> = self.allocations.iter().filter_map(of_context).collect();
         gone.sort_unstable_by_key(|&(block, _)| block);
         for (_, name) in gone {
             self.take(name, send);
@@ -201,11 +203,22 @@ impl Ledger {
 
     /// Returns the live allocations of a device, sorted by block key.
     pub(crate) fn state(&self, device: DeviceId) -> StartingState {
-        let mut all: Vec<Held> =
-            self.held.values().copied().chain(self.pages.held()).filter(|held| held.device == device).collect();
-        all.sort_unstable_by_key(|held| held.block);
-        let ranges = |is_pages: bool| all.iter().filter(|held| held.is_pages == is_pages).map(Held::range).collect();
-        let block = |held: &Held| StartingBlock { alloc: held.alloc(), stack: StackId::NONE, free_requested: false };
+        let mut all: Vec<Allocation> = self
+            .allocations
+            .values()
+            .copied()
+            .chain(self.pages.allocations())
+            .filter(|allocation| allocation.device == device)
+            .collect();
+        all.sort_unstable_by_key(|allocation| allocation.block);
+        let ranges = |is_pages: bool| {
+            all.iter().filter(|allocation| allocation.is_pages == is_pages).map(Allocation::range).collect()
+        };
+        let block = |allocation: &Allocation| StartingBlock {
+            alloc: allocation.alloc(),
+            stack: StackId::NONE,
+            free_requested: false,
+        };
         let (segments, mappings) = (ranges(false), ranges(true));
         StartingState { device, segments, mappings, blocks: all.iter().map(block).collect() }
     }

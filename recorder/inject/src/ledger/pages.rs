@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, Counters, Held, New, SendChange};
+use super::{Allocation, Change, Counters, New, SendChange};
 
 /// A physical allocation.
 #[derive(Clone, Debug)]
 struct Physical {
-    held: Held,
+    allocation: Allocation,
     /// Number of times that a handle of it must still be released.
     handles: u32,
     /// Addresses and sizes in bytes of its mappings, oldest first.
@@ -42,16 +42,16 @@ pub(crate) struct Pages {
 impl Physical {
     /// Ends the block at its current address, and begins another at `place`, or at an artificial address if `None`.
     fn move_to(&mut self, counters: &mut Counters, place: Option<u64>, send: SendChange<'_>) {
-        send(Change::Ends(self.held));
+        send(Change::Ends(self.allocation));
         self.is_placed = place.is_some();
-        let address = place.unwrap_or_else(|| counters.apart(self.held.bytes));
-        self.held = Held { address, block: counters.block(), ..self.held };
-        send(Change::Begins(self.held));
+        let address = place.unwrap_or_else(|| counters.apart(self.allocation.bytes));
+        self.allocation = Allocation { address, block: counters.block(), ..self.allocation };
+        send(Change::Begins(self.allocation));
     }
 
     /// Returns an address at which all of it is mapped.
     fn whole(&self) -> Option<u64> {
-        self.mapped.iter().find(|(_, bytes)| *bytes == self.held.bytes).map(|(address, _)| *address)
+        self.mapped.iter().find(|(_, bytes)| *bytes == self.allocation.bytes).map(|(address, _)| *address)
     }
 }
 
@@ -64,11 +64,11 @@ impl Pages {
     pub(super) fn create(&mut self, counters: &mut Counters, handle: u64, new: New, send: SendChange<'_>) {
         let New { device, bytes, stream, scope, context } = new;
         let (address, block) = (counters.apart(bytes), counters.block());
-        let held = Held { device, block, address, bytes, stream, scope, context, is_pages: true };
+        let allocation = Allocation { device, block, address, bytes, stream, scope, context, is_pages: true };
         self.next += 1;
         self.handles.insert(handle, self.next);
-        self.pieces.insert(self.next, Physical { held, handles: 1, mapped: Vec::new(), is_placed: false });
-        send(Change::Begins(held));
+        self.pieces.insert(self.next, Physical { allocation, handles: 1, mapped: Vec::new(), is_placed: false });
+        send(Change::Begins(allocation));
     }
 
     pub(super) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
@@ -84,8 +84,8 @@ impl Pages {
     pub(super) fn undo_release(&mut self, counters: &mut Counters, released: Released, send: SendChange<'_>) {
         let Released { handle, piece, ended } = released;
         if let Some(mut physical) = ended {
-            physical.held.block = counters.block();
-            send(Change::Begins(physical.held));
+            physical.allocation.block = counters.block();
+            send(Change::Begins(physical.allocation));
             self.pieces.insert(piece, physical);
         }
         if let Some(physical) = self.pieces.get_mut(&piece) {
@@ -109,7 +109,7 @@ impl Pages {
         let Some(physical) = self.pieces.get_mut(&piece) else { return };
         physical.mapped.push((address, bytes));
         self.mappings.insert(address, piece);
-        if !physical.is_placed && bytes == physical.held.bytes {
+        if !physical.is_placed && bytes == physical.allocation.bytes {
             physical.move_to(counters, Some(address), send);
         }
     }
@@ -122,7 +122,7 @@ impl Pages {
             let Some(physical) = self.pieces.get_mut(&piece) else { continue };
             physical.mapped.retain(|&(start, _)| start != at);
             let is_unused = physical.handles == 0 && physical.mapped.is_empty();
-            if physical.is_placed && physical.held.address == at && !is_unused {
+            if physical.is_placed && physical.allocation.address == at && !is_unused {
                 let place = physical.whole();
                 physical.move_to(counters, place, send);
             }
@@ -134,11 +134,11 @@ impl Pages {
         let is_unused = |physical: &Physical| physical.handles == 0 && physical.mapped.is_empty();
         self.pieces.get(&piece).filter(|physical| is_unused(physical))?;
         let physical = self.pieces.remove(&piece)?;
-        send(Change::Ends(physical.held));
+        send(Change::Ends(physical.allocation));
         Some(physical)
     }
 
-    pub(super) fn held(&self) -> impl Iterator<Item = Held> {
-        self.pieces.values().map(|physical| physical.held)
+    pub(super) fn allocations(&self) -> impl Iterator<Item = Allocation> {
+        self.pieces.values().map(|physical| physical.allocation)
     }
 }

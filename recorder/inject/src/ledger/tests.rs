@@ -2,7 +2,7 @@
 
 use highwater_recorder::{DeviceId, ScopeId, StreamId};
 
-use super::{Change, Held, Ledger, NOWHERE, Name, New};
+use super::{Allocation, Change, Ledger, NOWHERE, Name, New};
 
 const MIB: u64 = 1 << 20;
 
@@ -27,31 +27,34 @@ impl Recorded {
     }
 
     /// Returns the live allocations according to the reported changes; each must begin once and end once.
-    fn standing(&self) -> Vec<Held> {
-        let mut standing: Vec<Held> = Vec::new();
+    fn live(&self) -> Vec<Allocation> {
+        let mut live: Vec<Allocation> = Vec::new();
         for change in &self.changes {
             match *change {
-                Change::Begins(held) => {
-                    assert!(standing.iter().all(|other| other.block != held.block), "a number is used again");
-                    let overlaps = |other: &Held| {
-                        other.address < held.address + held.bytes && held.address < other.address + other.bytes
+                Change::Begins(allocation) => {
+                    assert!(live.iter().all(|other| other.block != allocation.block), "a number is used again");
+                    let overlaps = |other: &Allocation| {
+                        other.address < allocation.address + allocation.bytes
+                            && allocation.address < other.address + other.bytes
                     };
-                    assert!(!standing.iter().any(overlaps), "memory stands on other memory");
-                    standing.push(held);
+                    assert!(!live.iter().any(overlaps), "memory stands on other memory");
+                    live.push(allocation);
                 }
-                Change::Ends(held) => {
-                    let place = standing.iter().position(|other| *other == held);
-                    standing.remove(place.expect("what ends has begun"));
+                Change::Ends(allocation) => {
+                    let place = live.iter().position(|other| *other == allocation);
+                    live.remove(place.expect("what ends has begun"));
                 }
             }
         }
-        standing
+        live
     }
 
     /// Returns addresses and bytes of the live allocations, with address 0 for artificial addresses.
     fn places(&self) -> Vec<(u64, u64)> {
-        let place = |held: Held| (if held.address >= NOWHERE { 0 } else { held.address }, held.bytes);
-        let mut places: Vec<_> = self.standing().into_iter().map(place).collect();
+        let place = |allocation: Allocation| {
+            (if allocation.address >= NOWHERE { 0 } else { allocation.address }, allocation.bytes)
+        };
+        let mut places: Vec<_> = self.live().into_iter().map(place).collect();
         places.sort_unstable();
         let state = self.ledger.state(DeviceId(0));
         let sum: u64 = places.iter().map(|(_, bytes)| bytes).sum();
@@ -62,103 +65,103 @@ impl Recorded {
 }
 
 #[test]
-fn memory_is_held_from_the_call_that_obtains_it_to_the_one_that_gives_it_back() {
-    let mut told = Recorded::new();
+fn memory_is_live_from_its_allocation_to_its_free() {
+    let mut recorded = Recorded::new();
     let name = Name::Address(0x1000);
-    told.with(|ledger, send| ledger.add(name, new(512), send));
-    told.with(|ledger, send| ledger.add(Name::Array(0x1000), new(64), send));
-    assert_eq!(told.places(), [(0, 64), (0x1000, 512)], "an array is no address");
-    let taken = told.with(|ledger, send| ledger.take(name, send)).expect("it is held");
-    assert_eq!(told.with(|ledger, send| ledger.take(name, send)), None);
-    told.with(|ledger, send| ledger.put_back(name, taken, send));
-    assert_eq!(told.places(), [(0, 64), (0x1000, 512)]);
-    told.with(|ledger, send| ledger.add(name, new(256), send));
-    assert_eq!(told.places(), [(0, 64), (0x1000, 256)], "handed out again, it was given back unseen");
+    recorded.with(|ledger, send| ledger.add(name, new(512), send));
+    recorded.with(|ledger, send| ledger.add(Name::Array(0x1000), new(64), send));
+    assert_eq!(recorded.places(), [(0, 64), (0x1000, 512)], "an array is no address");
+    let taken = recorded.with(|ledger, send| ledger.take(name, send)).expect("it is held");
+    assert_eq!(recorded.with(|ledger, send| ledger.take(name, send)), None);
+    recorded.with(|ledger, send| ledger.put_back(name, taken, send));
+    assert_eq!(recorded.places(), [(0, 64), (0x1000, 512)]);
+    recorded.with(|ledger, send| ledger.add(name, new(256), send));
+    assert_eq!(recorded.places(), [(0, 64), (0x1000, 256)], "handed out again, it was given back unseen");
 }
 
 #[test]
 fn with_a_context_goes_what_was_obtained_in_it() {
-    let mut told = Recorded::new();
+    let mut recorded = Recorded::new();
     for (address, context) in [(0x1000, 7), (0x2000, 8), (0x3000, 7)] {
-        told.with(|ledger, send| ledger.add(Name::Address(address), New { context, ..new(16) }, send));
+        recorded.with(|ledger, send| ledger.add(Name::Address(address), New { context, ..new(16) }, send));
     }
-    told.with(|ledger, send| ledger.create(1, new(MIB), send));
-    told.with(|ledger, send| ledger.end_context(7, send));
-    assert_eq!(told.places(), [(0, MIB), (0x2000, 16)], "memory without addresses belongs to no context");
+    recorded.with(|ledger, send| ledger.create(1, new(MIB), send));
+    recorded.with(|ledger, send| ledger.end_context(7, send));
+    assert_eq!(recorded.places(), [(0, MIB), (0x2000, 16)], "memory without addresses belongs to no context");
 }
 
 #[test]
 fn pages_count_once_in_whatever_order_they_are_mapped_and_given_back() {
     // Create, map, release, unmap, as allocators with expandable segments do; and create, map, unmap, release.
     for release_first in [true, false] {
-        let mut told = Recorded::new();
-        told.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
-        assert_eq!(told.places(), [(0, 2 * MIB)]);
-        told.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
-        assert_eq!(told.places(), [(0x20_0000, 2 * MIB)]);
+        let mut recorded = Recorded::new();
+        recorded.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
+        assert_eq!(recorded.places(), [(0, 2 * MIB)]);
+        recorded.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
+        assert_eq!(recorded.places(), [(0x20_0000, 2 * MIB)]);
         if release_first {
-            told.with(|ledger, send| ledger.release(1, send));
-            assert_eq!(told.places(), [(0x20_0000, 2 * MIB)], "the mapping holds it");
+            recorded.with(|ledger, send| ledger.release(1, send));
+            assert_eq!(recorded.places(), [(0x20_0000, 2 * MIB)], "the mapping holds it");
         }
-        told.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
+        recorded.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
         if !release_first {
-            assert_eq!(told.places(), [(0, 2 * MIB)], "the handle holds it");
-            told.with(|ledger, send| ledger.release(1, send));
+            assert_eq!(recorded.places(), [(0, 2 * MIB)], "the handle holds it");
+            recorded.with(|ledger, send| ledger.release(1, send));
         }
-        assert_eq!(told.places(), []);
-        assert!(told.with(|ledger, send| ledger.release(1, send)).is_none(), "it is not known any more");
+        assert_eq!(recorded.places(), []);
+        assert!(recorded.with(|ledger, send| ledger.release(1, send)).is_none(), "it is not known any more");
     }
 }
 
 #[test]
 fn pages_mapped_twice_count_once_and_stand_where_they_are_still_mapped() {
-    let mut told = Recorded::new();
-    told.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
-    told.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
-    told.with(|ledger, send| ledger.map(0x80_0000, 2 * MIB, 1, send));
-    assert_eq!(told.places(), [(0x20_0000, 2 * MIB)]);
-    told.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
-    assert_eq!(told.places(), [(0x80_0000, 2 * MIB)]);
-    told.with(|ledger, send| ledger.release(1, send));
-    told.with(|ledger, send| ledger.unmap(0x80_0000, 2 * MIB, send));
-    assert_eq!(told.places(), []);
+    let mut recorded = Recorded::new();
+    recorded.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
+    recorded.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
+    recorded.with(|ledger, send| ledger.map(0x80_0000, 2 * MIB, 1, send));
+    assert_eq!(recorded.places(), [(0x20_0000, 2 * MIB)]);
+    recorded.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
+    assert_eq!(recorded.places(), [(0x80_0000, 2 * MIB)]);
+    recorded.with(|ledger, send| ledger.release(1, send));
+    recorded.with(|ledger, send| ledger.unmap(0x80_0000, 2 * MIB, send));
+    assert_eq!(recorded.places(), []);
 }
 
 #[test]
 fn one_call_takes_several_mappings_away_and_a_part_stands_nowhere() {
-    let mut told = Recorded::new();
+    let mut recorded = Recorded::new();
     for (handle, address) in [(1, 0x20_0000), (2, 0x40_0000), (3, 0x60_0000)] {
-        told.with(|ledger, send| ledger.create(handle, new(2 * MIB), send));
-        told.with(|ledger, send| ledger.map(address, 2 * MIB, handle, send));
-        told.with(|ledger, send| ledger.release(handle, send));
+        recorded.with(|ledger, send| ledger.create(handle, new(2 * MIB), send));
+        recorded.with(|ledger, send| ledger.map(address, 2 * MIB, handle, send));
+        recorded.with(|ledger, send| ledger.release(handle, send));
     }
-    told.with(|ledger, send| ledger.create(4, new(4 * MIB), send));
-    told.with(|ledger, send| ledger.map(0x100_0000, 2 * MIB, 4, send));
-    told.with(|ledger, send| ledger.unmap(0x20_0000, 4 * MIB, send));
-    assert_eq!(told.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
-    told.with(|ledger, send| ledger.unmap(0x100_0000, 2 * MIB, send));
-    assert_eq!(told.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
+    recorded.with(|ledger, send| ledger.create(4, new(4 * MIB), send));
+    recorded.with(|ledger, send| ledger.map(0x100_0000, 2 * MIB, 4, send));
+    recorded.with(|ledger, send| ledger.unmap(0x20_0000, 4 * MIB, send));
+    assert_eq!(recorded.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
+    recorded.with(|ledger, send| ledger.unmap(0x100_0000, 2 * MIB, send));
+    assert_eq!(recorded.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
 }
 
 #[test]
 fn a_handle_that_was_given_again_must_be_given_back_again() {
-    let mut told = Recorded::new();
-    told.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
-    told.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
-    told.with(|ledger, send| ledger.release(1, send));
+    let mut recorded = Recorded::new();
+    recorded.with(|ledger, send| ledger.create(1, new(2 * MIB), send));
+    recorded.with(|ledger, send| ledger.map(0x20_0000, 2 * MIB, 1, send));
+    recorded.with(|ledger, send| ledger.release(1, send));
     // The first handle is reused while its memory is mapped.
-    told.with(|ledger, send| ledger.create(1, new(4 * MIB), send));
-    told.with(|ledger, _| ledger.retain(0x20_0000 + MIB, 5));
-    told.with(|ledger, _| ledger.retain(0x60_0000, 6));
-    told.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
-    assert_eq!(told.places(), [(0, 2 * MIB), (0, 4 * MIB)]);
-    told.with(|ledger, send| ledger.release(5, send));
-    assert_eq!(told.places(), [(0, 4 * MIB)]);
-    assert!(told.with(|ledger, send| ledger.release(6, send)).is_none(), "nothing was behind that address");
-    let released = told.with(|ledger, send| ledger.release(1, send)).expect("it is known");
-    assert_eq!(told.places(), []);
-    told.with(|ledger, send| ledger.undo_release(released, send));
-    assert_eq!(told.places(), [(0, 4 * MIB)]);
-    assert!(told.with(|ledger, send| ledger.release(1, send)).is_some(), "it can be given back again");
-    assert_eq!(told.places(), []);
+    recorded.with(|ledger, send| ledger.create(1, new(4 * MIB), send));
+    recorded.with(|ledger, _| ledger.retain(0x20_0000 + MIB, 5));
+    recorded.with(|ledger, _| ledger.retain(0x60_0000, 6));
+    recorded.with(|ledger, send| ledger.unmap(0x20_0000, 2 * MIB, send));
+    assert_eq!(recorded.places(), [(0, 2 * MIB), (0, 4 * MIB)]);
+    recorded.with(|ledger, send| ledger.release(5, send));
+    assert_eq!(recorded.places(), [(0, 4 * MIB)]);
+    assert!(recorded.with(|ledger, send| ledger.release(6, send)).is_none(), "nothing was behind that address");
+    let released = recorded.with(|ledger, send| ledger.release(1, send)).expect("it is known");
+    assert_eq!(recorded.places(), []);
+    recorded.with(|ledger, send| ledger.undo_release(released, send));
+    assert_eq!(recorded.places(), [(0, 4 * MIB)]);
+    assert!(recorded.with(|ledger, send| ledger.release(1, send)).is_some(), "it can be given back again");
+    assert_eq!(recorded.places(), []);
 }

@@ -29,7 +29,7 @@ struct Fresh {
 
 /// A frame of the last capture.
 #[derive(Clone, Copy)]
-struct Known {
+struct CachedFrame {
     at: Registers,
     fingerprint: u64,
     key: StackKey,
@@ -84,7 +84,7 @@ pub(super) enum Walk {
 /// The frames of a thread's last capture, outermost first.
 pub(super) struct Record {
     depth: usize,
-    known: [Known; MAX_FRAMES],
+    known: [CachedFrame; MAX_FRAMES],
     words: [Word; 2 * MAX_FRAMES],
     fresh: [Fresh; MAX_FRAMES],
 }
@@ -235,7 +235,7 @@ impl Record {
                 _ => needs_base && fresh.rule.saved_base_offset() == 0,
             };
             words = note(&mut self.words, words, fresh.at, if needs_base { fresh.base_slot } else { 0 });
-            *known = Known { at: fresh.at, fingerprint: print, key, words: words as u16, needs_base };
+            *known = CachedFrame { at: fresh.at, fingerprint: print, key, words: words as u16, needs_base };
         }
         self.depth = kept + fresh;
         key
@@ -254,7 +254,7 @@ fn note(words: &mut [Word; 2 * MAX_FRAMES], mut count: usize, at: Registers, bas
     count
 }
 
-impl Known {
+impl CachedFrame {
     #[inline(always)]
     fn is(&self, at: Registers) -> bool {
         self.at.stack == at.stack && self.at.counter == at.counter && (self.at.base == at.base || !self.needs_base)

@@ -57,7 +57,7 @@ pub(crate) struct Program<'s> {
 struct Full;
 
 #[derive(Clone, Copy)]
-struct Held {
+struct LiveBlock {
     address: u64,
     size: u64,
 }
@@ -104,7 +104,7 @@ impl<'s> Program<'s> {
         Request { number: self.calls, stack: place % self.plan.stacks }
     }
 
-    fn tell(&mut self, action: Action, address: u64, size: u64, request: Request) -> Result<(), Full> {
+    fn record(&mut self, action: Action, address: u64, size: u64, request: Request) -> Result<(), Full> {
         self.time_us += self.below(12);
         self.events += 1;
         (self.sink)(&Event { action, address, size, time_us: self.time_us, request });
@@ -116,42 +116,42 @@ impl<'s> Program<'s> {
         if self.events + events <= self.most { Ok(()) } else { Err(Full) }
     }
 
-    fn alloc(&mut self, place: u64, size: u64) -> Result<Held, Full> {
+    fn alloc(&mut self, place: u64, size: u64) -> Result<LiveBlock, Full> {
         self.has_room(1)?;
         let request = self.call(place);
         let placed = self.memory.malloc(size, request);
         if let Some((address, bytes)) = placed.segment
-            && let Err(full) = self.tell(Action::SegmentAlloc, address, bytes, request)
+            && let Err(full) = self.record(Action::SegmentAlloc, address, bytes, request)
         {
             // No room for the block's own event: it was never handed out.
             self.memory.free(placed.address);
             return Err(full);
         }
-        self.tell(Action::Alloc, placed.address, size, request)?;
-        Ok(Held { address: placed.address, size })
+        self.record(Action::Alloc, placed.address, size, request)?;
+        Ok(LiveBlock { address: placed.address, size })
     }
 
-    fn free(&mut self, place: u64, held: Held) -> Result<(), Full> {
+    fn free(&mut self, place: u64, live: LiveBlock) -> Result<(), Full> {
         if self.has_room(2).is_err() {
             // One block more fills the last place.
             while self.has_room(1).is_ok() {
-                self.alloc(place, held.size)?;
+                self.alloc(place, live.size)?;
             }
             return Err(Full);
         }
         let request = self.call(place);
-        self.memory.free(held.address);
-        self.tell(Action::FreeRequested, held.address, held.size, request)?;
-        self.tell(Action::FreeCompleted, held.address, held.size, request)
+        self.memory.free(live.address);
+        self.record(Action::FreeRequested, live.address, live.size, request)?;
+        self.record(Action::FreeCompleted, live.address, live.size, request)
     }
 
     fn queue(&mut self, blocks: u64) -> Result<(), Full> {
-        let mut held = Vec::new();
+        let mut live = Vec::new();
         for block in 0..blocks {
             let size = MIB - 4 * (block % 7);
-            held.push(self.alloc(block, size)?);
+            live.push(self.alloc(block, size)?);
         }
-        held.into_iter().enumerate().try_for_each(|(block, held)| self.free(block as u64, held))
+        live.into_iter().enumerate().try_for_each(|(block, live)| self.free(block as u64, live))
     }
 
     /// A deep net: forward keeps activations, backward frees them in reverse and makes gradients, which the next step
@@ -162,7 +162,7 @@ impl<'s> Program<'s> {
         for (row, size) in weights.iter().enumerate() {
             self.alloc(row as u64, *size)?;
         }
-        let mut gradients: Vec<Held> = Vec::new();
+        let mut gradients: Vec<LiveBlock> = Vec::new();
         for step in 0.. {
             let began = self.time_us;
             let rows = 8 * (32 + self.below(33));
@@ -179,8 +179,8 @@ impl<'s> Program<'s> {
                     }
                 }
             }
-            for (place, held) in gradients.drain(..).enumerate() {
-                self.free(4_000 + place as u64, held)?;
+            for (place, live) in gradients.drain(..).enumerate() {
+                self.free(4_000 + place as u64, live)?;
             }
             let mut row = weights.len();
             while let Some((place, activation)) = kept.pop() {

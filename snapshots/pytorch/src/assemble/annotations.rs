@@ -77,7 +77,7 @@ mod tests {
         Events { time_ns: times.to_vec(), ..Events::default() }
     }
 
-    fn told(annotations: &[Annotation]) -> Vec<(u32, u16, u32, u32)> {
+    fn rows(annotations: &[Annotation]) -> Vec<(u32, u16, u32, u32)> {
         annotations.iter().map(|row| (row.name.0, row.device.0, row.first.0, row.end.0)).collect()
     }
 
@@ -94,7 +94,7 @@ mod tests {
             mark(1, false, 1, 41),
         ];
         let found = annotations(&marks, &events(&[5, 10, 20, 20, 30, 31, 40, 50]));
-        assert_eq!(told(&found), [(1, 0, 1, 7), (2, 0, 2, 6), (1, 1, 2, 7), (1, 0, 2, 5)]);
+        assert_eq!(rows(&found), [(1, 0, 1, 7), (2, 0, 2, 6), (1, 1, 2, 7), (1, 0, 2, 5)]);
         assert_eq!((found[3].start_ns, found[3].end_ns), (Some(20), Some(30)));
     }
 
@@ -102,7 +102,7 @@ mod tests {
     fn what_has_no_start_or_no_end_reaches_to_the_edge_of_the_recording() {
         let marks = [mark(1, false, 0, 10), mark(2, true, 0, 20)];
         let found = annotations(&marks, &events(&[5, 10, 20]));
-        assert_eq!(told(&found), [(1, 0, 0, 2), (2, 0, 2, 3)]);
+        assert_eq!(rows(&found), [(1, 0, 0, 2), (2, 0, 2, 3)]);
         assert_eq!((found[0].start_ns, found[0].end_ns), (None, Some(10)));
         assert_eq!((found[1].start_ns, found[1].end_ns), (Some(20), None));
     }
@@ -111,7 +111,7 @@ mod tests {
     fn ranges_between_events_or_turned_round_are_empty() {
         let marks = [mark(1, true, -1, 11), mark(1, false, -1, 12), mark(2, true, 0, 30), mark(2, false, 0, 20)];
         let found = annotations(&marks, &events(&[5, 10, 20, 25, 30]));
-        assert_eq!(told(&found), [(1, 0, 2, 2), (2, 0, 4, 4)]);
+        assert_eq!(rows(&found), [(1, 0, 2, 2), (2, 0, 4, 4)]);
     }
 
     #[test]
@@ -119,6 +119,6 @@ mod tests {
         let start = Mark { event: EventId(1), ..mark(1, true, 0, 7) };
         let end = Mark { event: EventId(3), ..mark(1, false, 0, 7) };
         let found = annotations(&[start, end], &events(&[7, 7, 7, 7, 7]));
-        assert_eq!(told(&found), [(1, 0, 1, 4)]);
+        assert_eq!(rows(&found), [(1, 0, 1, 4)]);
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Layout<'a> {
     rules: &'a AllocRules,
     free: Ranges<Segment>,
     /// Segments other than mapped pages: end and identifier by address.
-    held: BTreeMap<u64, (u64, Segment)>,
+    reserved: BTreeMap<u64, (u64, Segment)>,
     segments: Segment,
     /// Rounded sizes by place: the baseline, then the allocations in order.
     pub(super) bytes: Vec<u64>,
@@ -64,7 +64,7 @@ impl<'a> Layout<'a> {
         let mut layout = Self {
             rules,
             free: Ranges::default(),
-            held: BTreeMap::new(),
+            reserved: BTreeMap::new(),
             segments: PAGES,
             bytes: Vec::with_capacity(baseline.len()),
             segment: vec![UNKNOWN; baseline.len()],
@@ -73,11 +73,11 @@ impl<'a> Layout<'a> {
             differing: 0,
             inferred: 0,
         };
-        for held in &start.segments {
-            layout.reserve(held.address, held.end());
+        for range in &start.segments {
+            layout.reserve(range.address, range.end());
         }
-        for held in &start.mappings {
-            layout.map(held.address, held.end());
+        for range in &start.mappings {
+            layout.map(range.address, range.end());
         }
         // Blocks with their places, by address.
         let mut blocks: Vec<(&Baseline, u32)> = baseline.zip(0..).collect();
@@ -123,20 +123,20 @@ impl<'a> Layout<'a> {
     }
 
     fn holding(&self, address: u64) -> Option<(u64, u64, Segment)> {
-        let (&start, &(end, segment)) = self.held.range(..=address).next_back()?;
+        let (&start, &(end, segment)) = self.reserved.range(..=address).next_back()?;
         (address < end).then_some((start, end, segment))
     }
 
     /// Adds a segment that was allocated.
     pub(super) fn reserve(&mut self, address: u64, end: u64) {
         self.segments += 1;
-        self.held.insert(address, (end, self.segments));
+        self.reserved.insert(address, (end, self.segments));
         self.free.insert(address, end, self.segments);
     }
 
     /// Removes a segment that was freed.
     pub(super) fn release(&mut self, address: u64, end: u64) {
-        self.held.remove(&address);
+        self.reserved.remove(&address);
         self.free.remove(address, end);
     }
 

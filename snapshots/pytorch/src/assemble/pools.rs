@@ -25,8 +25,8 @@ pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], names: &mut 
     for id in trace.segments.ids() {
         let segment = trace.segments.get(id);
         let owner = Owner::Event(segment.alloc);
-        let is_held = segment.alloc.is_some() && !segment.free.is_some() && segment.role != SegmentRole::Unmapping;
-        if !is_held || trace.private_pool(owner).is_some() {
+        let is_reserved = segment.alloc.is_some() && !segment.free.is_some() && segment.role != SegmentRole::Unmapping;
+        if !is_reserved || trace.private_pool(owner).is_some() {
             continue;
         }
         let (device, address) = (segment.device, segment.range.address);

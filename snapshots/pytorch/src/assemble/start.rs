@@ -19,13 +19,13 @@ pub(super) struct Owner {
 
 /// A range of memory reserved from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct ReservedRange {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) owner: Owner,
 }
 
-impl Held {
+impl ReservedRange {
     pub(super) fn range(&self) -> Range {
         let Self { address, bytes, owner } = *self;
         Range { address, bytes, stream: StreamId(owner.stream), pool: owner.pool }
@@ -40,9 +40,9 @@ impl Held {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
     /// Whole segments, by address.
-    pub(super) segments: Vec<Held>,
+    pub(super) segments: Vec<ReservedRange>,
     /// Mapped pages of expandable segments, by address.
-    pub(super) mappings: Vec<Held>,
+    pub(super) mappings: Vec<ReservedRange>,
     /// Reserved bytes at the end according to the trace, minus those of the snapshot.
     pub(super) excess_bytes: i128,
 }
@@ -57,7 +57,7 @@ impl Start {
         pool_id: impl Fn(&RawEvent) -> (u64, u64),
     ) -> Self {
         let mut touched = HashSet::new();
-        let mut pages: Vec<(Held, bool)> = Vec::new();
+        let mut pages: Vec<(ReservedRange, bool)> = Vec::new();
         let mut start = Self::default();
         let mut gained = 0_i128;
         for event in trace {
@@ -70,11 +70,11 @@ impl Start {
             let is_whole = matches!(event.action, Action::SegmentAlloc | Action::SegmentFree);
             let pool = if is_whole { rules.segment_pool(event.size) } else { rules.page_pool(event.size) };
             let owner = Owner { stream: event.stream, pool, pool_id: pool_id(event) };
-            let held = Held { address: event.address, bytes: event.size, owner };
+            let range = ReservedRange { address: event.address, bytes: event.size, owner };
             if !is_whole {
-                pages.push((held, gives));
+                pages.push((range, gives));
             } else if touched.insert(event.address) && gives {
-                start.segments.push(held);
+                start.segments.push(range);
             }
         }
         let mut mapped = Ranges::default();
@@ -83,24 +83,24 @@ impl Start {
             at_end += i128::from(segment.total_size);
             let pool = if segment.is_small { Pool::Small } else { Pool::Large };
             let owner = Owner { stream: segment.stream, pool, pool_id: segment.pool_id };
-            let held = Held { address: segment.address, bytes: segment.total_size, owner };
+            let range = ReservedRange { address: segment.address, bytes: segment.total_size, owner };
             if segment.is_expandable {
-                mapped.insert(held.address, held.end(), owner);
-            } else if touched.insert(held.address) {
-                start.segments.push(held);
+                mapped.insert(range.address, range.end(), owner);
+            } else if touched.insert(range.address) {
+                start.segments.push(range);
             }
         }
-        for (held, was_unmapped) in pages.into_iter().rev() {
+        for (range, was_unmapped) in pages.into_iter().rev() {
             if was_unmapped {
-                mapped.insert(held.address, held.end(), held.owner);
+                mapped.insert(range.address, range.end(), range.owner);
             } else {
-                mapped.remove(held.address, held.end());
+                mapped.remove(range.address, range.end());
             }
         }
-        start.segments.sort_by_key(|held| held.address);
+        start.segments.sort_by_key(|range| range.address);
         start.mappings =
-            mapped.iter().map(|(address, end, owner)| Held { address, bytes: end - address, owner }).collect();
-        let at_start: i128 = start.segments.iter().chain(&start.mappings).map(|held| i128::from(held.bytes)).sum();
+            mapped.iter().map(|(address, end, owner)| ReservedRange { address, bytes: end - address, owner }).collect();
+        let at_start: i128 = start.segments.iter().chain(&start.mappings).map(|range| i128::from(range.bytes)).sum();
         start.excess_bytes = at_start + gained - at_end;
         start
     }
@@ -165,7 +165,7 @@ mod tests {
             Sample::of(&[("segment_alloc", 0x1000_0000, 2 * MIB), ("segment_alloc", 0x1000_0000, 2 * MIB)]);
         sample.segment(0x1000_0000, &[(2 * MIB, 0, Inactive)]);
         let trace = sample.assemble();
-        let told = format!("reserves {} bytes more", 2 * MIB);
-        assert!(trace.problems[0].what.contains(&told), "{:?}", trace.problems);
+        let expected = format!("reserves {} bytes more", 2 * MIB);
+        assert!(trace.problems[0].what.contains(&expected), "{:?}", trace.problems);
     }
 }

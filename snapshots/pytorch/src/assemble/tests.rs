@@ -241,12 +241,12 @@ fn annotations_come_from_their_list_and_from_historical_events() {
     let trace = sample.assemble();
     assert_eq!(trace.header.started_unix_us, 999_990);
     assert_eq!(trace.events.time_ns[0], 10_000);
-    let told: Vec<_> = trace
+    let rows: Vec<_> = trace
         .annotations
         .iter()
         .map(|row| (trace.tables.string(row.name), row.start_ns, row.end_ns, row.first.0..row.end.0))
         .collect();
-    assert_eq!(told, [("early", Some(0), Some(11_000), 0..2), ("step 3", Some(11_000), Some(12_000), 1..3),]);
+    assert_eq!(rows, [("early", Some(0), Some(11_000), 0..2), ("step 3", Some(11_000), Some(12_000), 1..3),]);
     let texts = [1, 2].map(|row| trace.tables.string(highwater_snapshots::StringId(trace.events.subject[row])));
     assert_eq!(texts, ["step 3 begins", "step 3 ends"]);
 }
@@ -259,8 +259,8 @@ fn annotations_of_a_snapshot_make_its_steps_and_phases() {
         sample.annotation(name, false, 1_000_000 + end);
     }
     let spans = sample.assemble().spans;
-    let told: Vec<_> = spans.rows().iter().map(|span| (span.step, span.phase, span.first.0)).collect();
-    assert_eq!(told, [(None, Phase::Setup, 0), (Some(4), Phase::Other, 1), (Some(4), Phase::Optimizer, 2)]);
+    let rows: Vec<_> = spans.rows().iter().map(|span| (span.step, span.phase, span.first.0)).collect();
+    assert_eq!(rows, [(None, Phase::Setup, 0), (Some(4), Phase::Other, 1), (Some(4), Phase::Optimizer, 2)]);
 }
 
 #[test]

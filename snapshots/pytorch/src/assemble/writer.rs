@@ -90,14 +90,14 @@ impl Writer<'_> {
             blocks.push(StartingBlock { alloc, stack, free_requested: block.is_waiting });
         }
         let start = &device.start;
-        for held in start.segments.iter().chain(&start.mappings) {
-            if held.owner.pool_id != (0, 0) {
+        for range in start.segments.iter().chain(&start.mappings) {
+            if range.owner.pool_id != (0, 0) {
                 let segment = SegmentId::from_index(self.starting_segments);
-                self.private_segments.push((segment, held.owner.pool_id));
+                self.private_segments.push((segment, range.owner.pool_id));
             }
             self.starting_segments += 1;
         }
-        let ranges = |held: &[super::start::Held]| held.iter().map(super::start::Held::range).collect();
+        let ranges = |ranges: &[ReservedRange]| ranges.iter().map(ReservedRange::range).collect();
         let state = StartingState {
             device: device.id,
             segments: ranges(&start.segments),

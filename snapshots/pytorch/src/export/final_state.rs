@@ -13,7 +13,7 @@ use highwater_snapshots::transition::Transition;
 #[derive(Clone, Debug, Default)]
 pub(super) struct FinalState {
     /// Segments by address, without overlaps.
-    pub(super) segments: Vec<Held>,
+    pub(super) segments: Vec<FinalSegment>,
     /// Active blocks by address, without overlaps; each segment refers to a range of them.
     pub(super) blocks: Vec<BlockId>,
     /// Number of segments invented for blocks whose segments were not recorded.
@@ -28,7 +28,7 @@ pub(super) struct FinalState {
 
 /// A segment in the final state: a whole one, or a run of adjacent mapped ranges.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct FinalSegment {
     /// Address range.
     pub(super) addresses: Span<u64>,
     /// Stream of its blocks.
@@ -46,7 +46,7 @@ pub(super) struct Held {
 impl FinalState {
     /// Computes the final state of `device` by replaying its events.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Self {
-        let mut walk = Walk { trace, held: BTreeMap::new(), unplaced: BTreeMap::new() };
+        let mut walk = Walk { trace, segments_at: BTreeMap::new(), unplaced: BTreeMap::new() };
         walk.run(device);
         let active = active_blocks(trace, device);
         // The segment of a block may have been freed since.
@@ -60,9 +60,9 @@ impl FinalState {
     fn take_segments(&mut self, walk: &Walk<'_>) {
         let blocks = 0..0;
         self.segments = walk
-            .held
+            .segments_at
             .iter()
-            .map(|(&start, held)| Held { addresses: start..held.addresses.end, ..held.clone() })
+            .map(|(&start, segment)| FinalSegment { addresses: start..segment.addresses.end, ..segment.clone() })
             .collect();
         for (start, (end, block)) in &walk.unplaced {
             let block = walk.trace.blocks.get(*block);
@@ -71,10 +71,10 @@ impl FinalState {
                 self.made_up_bytes = self.made_up_bytes.saturating_add(addresses.end - addresses.start);
                 let (stream, pool, blocks) = (block.stream, block.pool, blocks.clone());
                 let row = SegmentId::NONE;
-                self.segments.push(Held { addresses, stream, pool, row, is_expandable: false, blocks });
+                self.segments.push(FinalSegment { addresses, stream, pool, row, is_expandable: false, blocks });
             }
         }
-        self.segments.sort_by_key(|held| held.addresses.start);
+        self.segments.sort_by_key(|segment| segment.addresses.start);
     }
 
     fn take_blocks(&mut self, trace: &Trace, active: &[BlockId]) {
@@ -97,15 +97,15 @@ impl FinalState {
             }
         }
         let mut next = 0;
-        for held in &mut self.segments {
+        for segment in &mut self.segments {
             let first = next;
             while let Some(&id) = self.blocks.get(next)
-                && blocks.address[id.0 as usize] < held.addresses.end
+                && blocks.address[id.0 as usize] < segment.addresses.end
             {
-                self.cut += u64::from(end_of(trace, id) > held.addresses.end);
+                self.cut += u64::from(end_of(trace, id) > segment.addresses.end);
                 next += 1;
             }
-            held.blocks = first..next;
+            segment.blocks = first..next;
         }
     }
 }
@@ -132,7 +132,7 @@ fn end_of(trace: &Trace, id: BlockId) -> u64 {
 struct Walk<'a> {
     trace: &'a Trace,
     /// Reserved memory by start address, without overlaps; adjacent mapped ranges of one stream and pool are merged.
-    held: BTreeMap<u64, Held>,
+    segments_at: BTreeMap<u64, FinalSegment>,
     /// Address ranges of blocks outside all segments: end, and the first such block. PyTorch's viewer needs a segment
     /// for every block that ever existed, not only for those that exist at the end.
     unplaced: BTreeMap<u64, (u64, BlockId)>,
@@ -173,35 +173,38 @@ impl Walk<'_> {
         }
         self.release(&addresses);
         let mut row = row;
-        let is_alike = |held: &Held| {
-            let is_same = held.stream == range.stream && held.pool == range.pool;
-            is_expandable && held.is_expandable && is_same
+        let is_alike = |segment: &FinalSegment| {
+            let is_same = segment.stream == range.stream && segment.pool == range.pool;
+            is_expandable && segment.is_expandable && is_same
         };
-        if let Some(after) = self.held.get(&addresses.end).filter(|held| is_alike(held)) {
+        if let Some(after) = self.segments_at.get(&addresses.end).filter(|segment| is_alike(segment)) {
             let end = after.addresses.end;
-            self.held.remove(&addresses.end);
+            self.segments_at.remove(&addresses.end);
             addresses.end = end;
         }
-        let before = self.held.range(..addresses.start).next_back();
-        if let Some((_, before)) = before.filter(|(_, held)| held.addresses.end == addresses.start && is_alike(held)) {
+        let before = self.segments_at.range(..addresses.start).next_back();
+        if let Some((_, before)) =
+            before.filter(|(_, segment)| segment.addresses.end == addresses.start && is_alike(segment))
+        {
             (addresses.start, row) = (before.addresses.start, before.row);
         }
         let (stream, pool) = (range.stream, range.pool);
-        self.held.insert(addresses.start, Held { addresses, stream, pool, row, is_expandable, blocks: 0..0 });
+        self.segments_at
+            .insert(addresses.start, FinalSegment { addresses, stream, pool, row, is_expandable, blocks: 0..0 });
     }
 
     fn release(&mut self, gone: &Span<u64>) {
-        while let Some((&start, held)) = self.held.range(..gone.end).next_back() {
-            if held.addresses.end <= gone.start {
+        while let Some((&start, segment)) = self.segments_at.range(..gone.end).next_back() {
+            if segment.addresses.end <= gone.start {
                 break;
             }
-            let Some(held) = self.held.remove(&start) else { break };
-            if held.addresses.end > gone.end {
-                let rest = Held { addresses: gone.end..held.addresses.end, ..held.clone() };
-                self.held.insert(gone.end, rest);
+            let Some(segment) = self.segments_at.remove(&start) else { break };
+            if segment.addresses.end > gone.end {
+                let rest = FinalSegment { addresses: gone.end..segment.addresses.end, ..segment.clone() };
+                self.segments_at.insert(gone.end, rest);
             }
             if start < gone.start {
-                self.held.insert(start, Held { addresses: start..gone.start, ..held });
+                self.segments_at.insert(start, FinalSegment { addresses: start..gone.start, ..segment });
                 break;
             }
         }
@@ -211,8 +214,8 @@ impl Walk<'_> {
     fn place(&mut self, id: BlockId) {
         let mut start = self.trace.blocks.address[id.0 as usize];
         let mut end = end_of(self.trace, id);
-        let around = self.held.range(..=start).next_back();
-        if end == start || around.is_some_and(|(_, held)| held.addresses.end >= end) {
+        let around = self.segments_at.range(..=start).next_back();
+        if end == start || around.is_some_and(|(_, segment)| segment.addresses.end >= end) {
             return;
         }
         let mut first = id;
@@ -233,12 +236,14 @@ impl Walk<'_> {
     fn gaps(&self, span: Span<u64>) -> Vec<Span<u64>> {
         let mut gaps = Vec::new();
         let mut from = span.start;
-        let before = self.held.range(..=span.start).next_back();
-        for (&start, held) in before.into_iter().chain(self.held.range(span.start.saturating_add(1)..span.end)) {
+        let before = self.segments_at.range(..=span.start).next_back();
+        for (&start, segment) in
+            before.into_iter().chain(self.segments_at.range(span.start.saturating_add(1)..span.end))
+        {
             if from < start {
                 gaps.push(from..start);
             }
-            from = from.max(held.addresses.end);
+            from = from.max(segment.addresses.end);
         }
         if from < span.end {
             gaps.push(from..span.end);
@@ -259,13 +264,13 @@ mod tests {
     fn described(text: &str) -> (Vec<String>, FinalState) {
         let trace = trace_from_text(text).unwrap();
         let holdings = FinalState::of(&trace, DeviceId(0));
-        let segment = |held: &Held| {
-            let kind = match (held.row.is_some(), held.is_expandable) {
+        let segment = |segment: &FinalSegment| {
+            let kind = match (segment.row.is_some(), segment.is_expandable) {
                 (false, _) => "made up",
                 (true, true) => "mapped",
                 (true, false) => "segment",
             };
-            format!("{kind} {}..{} {:?}", held.addresses.start, held.addresses.end, held.blocks)
+            format!("{kind} {}..{} {:?}", segment.addresses.start, segment.addresses.end, segment.blocks)
         };
         (holdings.segments.iter().map(segment).collect(), holdings)
     }

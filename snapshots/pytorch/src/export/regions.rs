@@ -55,8 +55,8 @@ pub(super) struct RegionEnd {
 /// and phases belong to `home`.
 pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     let unix = |time_ns: u64| trace.header.started_unix_us.saturating_add(time_ns / 1000);
-    let said = trace.annotations.iter().filter(|annotation| !annotation.is_guessed);
-    let mut regions: Vec<Region> = said
+    let recorded = trace.annotations.iter().filter(|annotation| !annotation.is_guessed);
+    let mut regions: Vec<Region> = recorded
         .map(|annotation| Region {
             name: RegionName::Text(annotation.name),
             device: annotation.device,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::document::Document;
 use super::entries::{Entries, Entry, HOST, LeftOut, Name};
-use super::final_state::{FinalState, Held};
+use super::final_state::{FinalSegment, FinalState};
 use super::frames::{Stacks, write_frames, write_traceback};
 use super::further::{Facts, Further};
 use super::lost::Lost;
@@ -103,10 +103,12 @@ impl<D: Document> Writer<'_, D> {
         self.document.key("device_traces")?;
         self.device_traces(holdings)?;
         self.document.key("allocator_settings")?;
-        let told = || self.trace.devices.iter().filter(|facts| !facts.settings.is_empty());
-        settings::write(self.document, told().next().map_or(&[], |facts| &facts.settings))?;
+        let with_settings = || self.trace.devices.iter().filter(|facts| !facts.settings.is_empty());
+        settings::write(self.document, with_settings().next().map_or(&[], |facts| &facts.settings))?;
         let lost = Lost {
-            differing_settings: told().zip(told().skip(1)).any(|(one, next)| one.settings != next.settings),
+            differing_settings: with_settings()
+                .zip(with_settings().skip(1))
+                .any(|(one, next)| one.settings != next.settings),
             ..Lost::of(holdings.iter().map(|(_, holdings)| holdings))
         };
         self.document.key("external_annotations")?;
@@ -133,8 +135,8 @@ impl<D: Document> Writer<'_, D> {
             })?;
         }
         for (_, holdings) in holdings {
-            for held in &holdings.segments {
-                self.stacks.count(self.stack_of_segment(held));
+            for segment in &holdings.segments {
+                self.stacks.count(self.stack_of_segment(segment));
             }
             for block in &holdings.blocks {
                 self.stacks.count(self.trace.blocks.stack[block.0 as usize]);
@@ -229,8 +231,7 @@ impl<D: Document> Writer<'_, D> {
 
     /// Writes the event that PyTorch itself records when it takes a snapshot.
     fn snapshot_event(&mut self, holdings: &AllHoldings, device: DeviceId) -> Result<()> {
-        let blocks =
-            holdings.iter().filter(|(held_by, _)| *held_by == device).flat_map(|(_, holdings)| &holdings.blocks);
+        let blocks = holdings.iter().filter(|(owner, _)| *owner == device).flat_map(|(_, holdings)| &holdings.blocks);
         let active = blocks.map(|block| self.trace.blocks.allocated[block.0 as usize]).sum();
         let last = self.trace.events.len().checked_sub(1).map(EventId::from_index);
         let Some(entry) = last.map(|last| self.entries.snapshot(last, active)) else { return Ok(()) };
@@ -257,18 +258,18 @@ impl<D: Document> Writer<'_, D> {
     fn segments(&mut self, holdings: &AllHoldings, is_wanted: impl Fn(DeviceId) -> bool) -> Result<()> {
         self.document.open_list()?;
         for (device, holdings) in holdings.iter().filter(|(device, _)| is_wanted(*device)) {
-            for held in &holdings.segments {
-                self.segment(*device, held, &holdings.blocks[held.blocks.clone()])?;
+            for segment in &holdings.segments {
+                self.segment(*device, segment, &holdings.blocks[segment.blocks.clone()])?;
             }
         }
         self.document.close_list()
     }
 
-    fn segment(&mut self, device: DeviceId, held: &Held, blocks: &[BlockId]) -> Result<()> {
+    fn segment(&mut self, device: DeviceId, segment: &FinalSegment, blocks: &[BlockId]) -> Result<()> {
         let (mut allocated, mut active, mut requested) = (0, 0, 0);
         for &id in blocks {
             let block = self.trace.blocks.get(id);
-            let size = block.allocated.min(held.addresses.end - block.address);
+            let size = block.allocated.min(segment.addresses.end - block.address);
             active += size;
             requested += block.requested;
             allocated += if block.free_requested.is_some() { 0 } else { size };
@@ -281,34 +282,34 @@ impl<D: Document> Writer<'_, D> {
             self.document.number(u64::from(device.0))?;
         }
         let numbers = [
-            ("address", held.addresses.start),
-            ("total_size", held.addresses.end - held.addresses.start),
+            ("address", segment.addresses.start),
+            ("total_size", segment.addresses.end - segment.addresses.start),
             ("allocated_size", allocated),
             ("active_size", active),
             ("requested_size", requested),
-            ("stream", held.stream.0),
+            ("stream", segment.stream.0),
         ];
         self.numbers(&numbers)?;
         self.document.key("segment_type")?;
-        self.document.word(if held.pool == Pool::Small { "small" } else { "large" })?;
+        self.document.word(if segment.pool == Pool::Small { "small" } else { "large" })?;
         self.document.key("segment_pool_id")?;
-        let (first, second) = self.facts_of_segment(held).pool_id.unwrap_or_default();
+        let (first, second) = self.facts_of_segment(segment).pool_id.unwrap_or_default();
         self.document.pair(first, second)?;
         self.document.key("is_expandable")?;
-        self.document.truth(held.is_expandable)?;
+        self.document.truth(segment.is_expandable)?;
         self.document.key("frames")?;
-        let stack = self.stack_of_segment(held);
+        let stack = self.stack_of_segment(segment);
         write_frames(self.document, self.trace, stack, self.stacks.is_shared(stack))?;
         self.document.key("blocks")?;
         self.document.open_list()?;
-        let mut next = held.addresses.start;
+        let mut next = segment.addresses.start;
         for &id in blocks {
             let block = self.trace.blocks.get(id);
             self.hole(next, block.address)?;
-            next = block.address.saturating_add(block.allocated).min(held.addresses.end);
+            next = block.address.saturating_add(block.allocated).min(segment.addresses.end);
             self.block(id, next - block.address)?;
         }
-        self.hole(next, held.addresses.end)?;
+        self.hole(next, segment.addresses.end)?;
         self.document.close_list()?;
         self.document.close_dict()
     }
@@ -359,15 +360,15 @@ impl<D: Document> Writer<'_, D> {
         self.document.close_list()
     }
 
-    fn facts_of_segment(&self, held: &Held) -> Facts {
-        let Some(&event) = held.row.index().and_then(|row| self.trace.segments.alloc.get(row)) else {
+    fn facts_of_segment(&self, segment: &FinalSegment) -> Facts {
+        let Some(&event) = segment.row.index().and_then(|row| self.trace.segments.alloc.get(row)) else {
             return Facts::default();
         };
-        self.further.about(if event.is_some() { Owner::Event(event) } else { Owner::Segment(held.row) })
+        self.further.about(if event.is_some() { Owner::Event(event) } else { Owner::Segment(segment.row) })
     }
 
-    fn stack_of_segment(&self, held: &Held) -> StackId {
-        let event = held.row.index().and_then(|row| self.trace.segments.alloc.get(row)?.index());
+    fn stack_of_segment(&self, segment: &FinalSegment) -> StackId {
+        let event = segment.row.index().and_then(|row| self.trace.segments.alloc.get(row)?.index());
         event.and_then(|event| self.trace.events.stack.get(event)).copied().unwrap_or_default()
     }
 

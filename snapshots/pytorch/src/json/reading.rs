@@ -18,7 +18,7 @@ pub(super) struct Reading<'w> {
     recent: [StringId; RECENT],
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     /// Progress last reported to `watch`.
-    told: Progress,
+    reported: Progress,
     /// Number of bytes read, which a stream counts by itself.
     offset: Rc<Cell<u64>>,
     /// The address of a text in memory; strings borrowed from the text have higher addresses.
@@ -46,9 +46,9 @@ impl<'w> Reading<'w> {
         watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Self {
         let (start, bytes) = text.map_or((0, u64::MAX), |text| (text.as_ptr().addr(), text.len() as u64));
-        let told = Progress { bytes, ..Progress::default() };
+        let reported = Progress { bytes, ..Progress::default() };
         let (store, stack, recent) = (Store::new(), Vec::new(), [StringId(0); RECENT]);
-        Self { store, stack, recent, watch, told, offset, start, is_stopped: false }
+        Self { store, stack, recent, watch, reported, offset, start, is_stopped: false }
     }
 
     /// Updates the position: `text` was borrowed from memory.
@@ -61,16 +61,16 @@ impl<'w> Reading<'w> {
     #[inline]
     pub(super) fn look<E: serde::de::Error>(&mut self) -> Result<(), E> {
         let (bytes_read, events) = (self.offset.get(), self.store.events.len() as u64);
-        let is_due = bytes_read.abs_diff(self.told.bytes_read) >= BYTES_A_LOOK
-            || events.abs_diff(self.told.events) >= EVENTS_A_LOOK;
+        let is_due = bytes_read.abs_diff(self.reported.bytes_read) >= BYTES_A_LOOK
+            || events.abs_diff(self.reported.events) >= EVENTS_A_LOOK;
         if is_due && self.report(bytes_read, events).is_break() { Err(E::custom("stopped")) } else { Ok(()) }
     }
 
     #[cold]
     fn report(&mut self, bytes_read: u64, events: u64) -> ControlFlow<()> {
-        self.told = Progress { bytes_read, events, ..self.told };
+        self.reported = Progress { bytes_read, events, ..self.reported };
         let levels = Some(self.store.intake.take_levels());
-        let flow = (self.watch)(Progress { levels, ..self.told });
+        let flow = (self.watch)(Progress { levels, ..self.reported });
         self.is_stopped = flow.is_break();
         flow
     }

@@ -18,7 +18,7 @@ struct State<'a> {
     listener: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     now: Progress,
     /// Bytes read when the listener was last called.
-    told: u64,
+    reported: u64,
     is_stopped: bool,
 }
 
@@ -28,7 +28,7 @@ const BYTES_BETWEEN: u64 = 1 << 20;
 impl State<'_> {
     fn notify(&mut self) -> ControlFlow<()> {
         if !self.is_stopped {
-            self.told = self.now.bytes_read;
+            self.reported = self.now.bytes_read;
             self.is_stopped = (self.listener)(self.now).is_break();
             // Levels cover only the events since the last call.
             self.now.levels = None;
@@ -41,7 +41,7 @@ impl<'a> Watch<'a> {
     /// Creates a watch over a file of `bytes` bytes, `u64::MAX` if the size is unknown.
     pub(super) fn new(bytes: u64, listener: &'a mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
         let now = Progress { bytes, ..Progress::default() };
-        Self { state: Rc::new(RefCell::new(State { listener, now, told: 0, is_stopped: false })) }
+        Self { state: Rc::new(RefCell::new(State { listener, now, reported: 0, is_stopped: false })) }
     }
 
     /// Passes on a reader's event count and levels. Its byte counts are ignored: they may refer to expanded data.
@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
     fn count(&self, bytes: u64) -> std::io::Result<()> {
         let mut state = self.state.borrow_mut();
         state.now.bytes_read = state.now.bytes_read.saturating_add(bytes);
-        let is_due = state.is_stopped || state.now.bytes_read - state.told >= BYTES_BETWEEN;
+        let is_due = state.is_stopped || state.now.bytes_read - state.reported >= BYTES_BETWEEN;
         if is_due && state.notify().is_break() { Err(std::io::Error::other(Error::Cancelled)) } else { Ok(()) }
     }
 }

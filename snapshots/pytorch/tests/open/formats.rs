@@ -217,8 +217,8 @@ fn gzip_data_that_is_cut_says_so() {
                 }
                 // All of the content came, and its checksum did not.
                 Ok(opened) => {
-                    let told = opened.trace.problems.iter().any(|problem| problem.what.contains("ends early"));
-                    assert!(told, "{name} at {length}");
+                    let expected = opened.trace.problems.iter().any(|problem| problem.what.contains("ends early"));
+                    assert!(expected, "{name} at {length}");
                 }
             }
         }
@@ -230,11 +230,11 @@ fn gzip_data_whose_checksum_does_not_fit_is_reported() {
     for (name, mut bytes) in files().into_iter().filter(|(name, _)| name.ends_with("gzip")) {
         let end = bytes.len();
         bytes[end - 8] ^= 1;
-        let told = match open_bytes(&bytes, &mut go) {
+        let expected = match open_bytes(&bytes, &mut go) {
             Ok(opened) => opened.trace.problems.iter().any(|problem| problem.what.contains("gzip data is damaged")),
             Err(error) => error.to_string().contains("gzip data is damaged"),
         };
-        assert!(told, "{name}");
+        assert!(expected, "{name}");
     }
 }
 

@@ -9,7 +9,7 @@ use highwater_pytorch::{RawSnapshot, Sequences};
 use highwater_snapshots::Error;
 use serde_json::json;
 
-use crate::made::{go, pickle, said, snapshot};
+use crate::made::{contents, go, pickle, snapshot};
 
 /// Reads `text` from memory and from a stream, which must agree.
 fn read(text: &str) -> Result<RawSnapshot, String> {
@@ -17,7 +17,10 @@ fn read(text: &str) -> Result<RawSnapshot, String> {
     let streamed = read_json(text.as_bytes(), &mut go).map_err(|error| error.to_string());
     // A stream may have been read one byte further.
     let without_place = |error: &String| error.split_once(": ").map(|(_, what)| what.to_owned());
-    assert_eq!(read.as_ref().map(said).map_err(without_place), streamed.as_ref().map(said).map_err(without_place));
+    assert_eq!(
+        read.as_ref().map(contents).map_err(without_place),
+        streamed.as_ref().map(contents).map_err(without_place)
+    );
     read
 }
 
@@ -30,7 +33,7 @@ fn json_and_pickle_say_the_same() {
     let text = snapshot().to_string();
     let from_text = read(&text).unwrap();
     let from_pickle = read_pickle(&pickle(&snapshot(), 4), &mut go).unwrap();
-    assert_eq!(said(&from_text), said(&from_pickle));
+    assert_eq!(contents(&from_text), contents(&from_pickle));
     assert_eq!(problems(&from_text), [""; 0]);
     assert_eq!(from_text.traces.iter().map(Vec::len).collect::<Vec<_>>(), [5, 1]);
     assert_eq!(from_text.highwater.as_deref(), Some("kept"));
@@ -38,7 +41,7 @@ fn json_and_pickle_say_the_same() {
     let oom = from_text.traces[1][0];
     assert_eq!((oom.action, oom.address, oom.size), (Action::Oom, 4096, 8192));
     let pretty = serde_json::to_string_pretty(&snapshot()).unwrap();
-    assert_eq!(said(&read(&pretty).unwrap()), said(&from_text));
+    assert_eq!(contents(&read(&pretty).unwrap()), contents(&from_text));
 }
 
 #[test]

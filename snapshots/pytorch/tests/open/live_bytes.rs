@@ -11,15 +11,15 @@ use highwater_snapshots::{DeviceId, Trace};
 use serde_json::json;
 
 /// What is told of `bytes`, by events, and the trace.
-fn told(bytes: &[u8], is_stream: bool) -> (Vec<(u64, LiveBytes)>, Trace) {
-    let mut told = Vec::new();
+fn expected(bytes: &[u8], is_stream: bool) -> (Vec<(u64, LiveBytes)>, Trace) {
+    let mut expected = Vec::new();
     let mut listener = |now: Progress| {
-        told.extend(now.levels.map(|levels| (now.events, levels)));
+        expected.extend(now.levels.map(|levels| (now.events, levels)));
         ControlFlow::Continue(())
     };
     let opened = if is_stream { open_stream(bytes, &mut listener) } else { open_bytes(bytes, &mut listener) };
     let trace = opened.unwrap().trace;
-    (told, trace)
+    (expected, trace)
 }
 
 #[test]
@@ -34,12 +34,12 @@ fn the_levels_of_a_recording_are_those_of_its_totals_to_the_byte() {
     let series = Series::build(&trace, DeviceId(0));
     let bytes = write_trace(Vec::new(), &trace).unwrap();
     for is_stream in [false, true] {
-        let (told, read) = told(&bytes, is_stream);
+        let (expected, read) = expected(&bytes, is_stream);
         assert_eq!(read.events.len(), trace.events.len());
-        assert!(told.len() >= 4, "{}", told.len());
-        assert_eq!(told.last().unwrap().0, trace.events.len() as u64);
+        assert!(expected.len() >= 4, "{}", expected.len());
+        assert_eq!(expected.last().unwrap().0, trace.events.len() as u64);
         let mut first = 0;
-        for (end, levels) in told {
+        for (end, levels) in expected {
             let largest = series.largest(&trace, Metric::Requested, first..end as usize).unwrap().0;
             let before = series.before_position(&trace, first).requested;
             let before = if first == 0 { 0 } else { before };
@@ -63,10 +63,10 @@ fn the_levels_of_a_snapshot_show_its_shape() {
         }
     }
     let text = json!({"segments": [], "device_traces": [events]}).to_string();
-    let (told, trace) = told(text.as_bytes(), false);
-    assert!(told.len() >= 3 && trace.events.len() >= 60_000, "{told:?}");
-    assert!(told.windows(2).all(|pair| pair[0].1.highest < pair[1].1.highest), "{told:?}");
-    let (events, levels) = *told.last().unwrap();
+    let (expected, trace) = expected(text.as_bytes(), false);
+    assert!(expected.len() >= 3 && trace.events.len() >= 60_000, "{expected:?}");
+    assert!(expected.windows(2).all(|pair| pair[0].1.highest < pair[1].1.highest), "{expected:?}");
+    let (events, levels) = *expected.last().unwrap();
     let expected = events / 4 * 1000;
     assert!((levels.highest as u64).abs_diff(expected) <= 2000, "{levels:?} after {events} events");
 }

@@ -164,7 +164,7 @@ pub(crate) fn events(trace: &Trace) -> Vec<What> {
 }
 
 /// Everything that a snapshot says, its rows looked up.
-pub(crate) fn said(raw: &RawSnapshot) -> String {
+pub(crate) fn contents(raw: &RawSnapshot) -> String {
     let mut out = String::new();
     let text = |id: StringId| id.index().map_or("-", |row| raw.strings[row].as_str());
     let stack = |number: u32| {

@@ -27,13 +27,13 @@ pub(crate) fn differences(trace: &Trace, expected: &File) -> Vec<String> {
         device_differences(trace, ordinal, device, &mut wrong);
     }
     let known = trace.device_ids();
-    let strangers = known.iter().filter(|id| {
+    let unknown = known.iter().filter(|id| {
         let totals = series(trace, id.0);
         !expected.devices.contains_key(&id.0) && totals.peak(trace, METRICS[3]).0 > 0
     });
-    let strangers = strangers.count();
-    if strangers != usize::from(expected.host_events > 0) {
-        wrong.push(format!("{strangers} devices hold memory beside {:?}", expected.devices.keys()));
+    let unknown = unknown.count();
+    if unknown != usize::from(expected.host_events > 0) {
+        wrong.push(format!("{unknown} devices hold memory beside {:?}", expected.devices.keys()));
     }
     let mut annotations = BTreeMap::new();
     for annotation in trace.annotations.iter().filter(|annotation| !annotation.is_guessed) {
@@ -101,9 +101,9 @@ fn device_differences(trace: &Trace, ordinal: u16, expected: &Device, wrong: &mu
 ///
 /// PyTorch counts a block's request until its free is completed, so `requested` is compared only at the end, and there
 /// only where no block waits.
-pub(crate) fn differences_from_pytorch(trace: &Trace, told: &PyTorchFigures) -> Vec<String> {
+pub(crate) fn differences_from_pytorch(trace: &Trace, expected: &PyTorchFigures) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (&ordinal, stats) in &told.memory_stats {
+    for (&ordinal, stats) in &expected.memory_stats {
         let series = series(trace, ordinal);
         let end = Bytes::of(series.end(trace));
         for metric in METRICS.into_iter().filter(|metric| *metric != METRICS[0] || end.active == end.allocated) {
@@ -113,7 +113,7 @@ pub(crate) fn differences_from_pytorch(trace: &Trace, told: &PyTorchFigures) -> 
                     .push(format!("device {ordinal}: {metric} ends at {}, PyTorch counted {counted}", end.get(metric)));
             }
         }
-        for metric in METRICS.into_iter().skip(1).filter(|_| told.counted_since.is_some()) {
+        for metric in METRICS.into_iter().skip(1).filter(|_| expected.counted_since.is_some()) {
             let (bytes, counted) = (series.peak(trace, metric).0, stats.peak.get(metric));
             if bytes != counted {
                 wrong.push(format!("device {ordinal}: {metric} peaks at {bytes}, PyTorch counted {counted}"));

@@ -30,7 +30,7 @@ fn every_file_gives_the_totals_peaks_and_events_that_are_in_it() {
 #[test]
 fn peaks_are_those_that_pytorch_counted_while_it_recorded() {
     check_all(|trace, expected| {
-        expected.pytorch.as_ref().map_or_else(Vec::new, |told| differences_from_pytorch(trace, told))
+        expected.pytorch.as_ref().map_or_else(Vec::new, |expected| differences_from_pytorch(trace, expected))
     });
 }
 
@@ -96,13 +96,13 @@ fn devices_that_use_the_same_addresses_stay_apart() {
 
 #[test]
 fn the_same_recording_says_the_same_in_every_pickle_protocol_and_as_json() {
-    let told = |name: &str| {
+    let expected = |name: &str| {
         let trace = open(&folder().join(name)).unwrap_or_else(|why| panic!("{name}: {why}"));
         let events: Vec<_> =
             trace.events.ids().map(|id| (trace.events.time_ns[id.0 as usize], trace.what(id))).collect();
         (events, trace.tables.stacks.len(), trace.annotations.clone(), trace.attributes.len())
     };
-    let (events, stacks, annotations, attributes) = told("pools.pickle");
+    let (events, stacks, annotations, attributes) = expected("pools.pickle");
     for name in [
         "protocol_2.pickle",
         "protocol_3.pickle",
@@ -113,7 +113,7 @@ fn the_same_recording_says_the_same_in_every_pickle_protocol_and_as_json() {
         "padded.pickle",
         "snapshot.json",
     ] {
-        let again = told(name);
+        let again = expected(name);
         assert_eq!(again.0, events, "{name}");
         assert_eq!((&again.2, again.3), (&annotations, attributes), "{name}");
         assert_eq!(again.1, stacks, "{name}");

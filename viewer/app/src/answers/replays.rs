@@ -99,7 +99,7 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     if change.changes_anything() {
         check_events(trace)?;
     }
-    let (config, strange) = recorded_config(facts);
+    let (config, problems) = recorded_config(facts);
     let changed_config = match &change.alloc_conf {
         None => config.clone(),
         Some(settings) => changed_config(&config, settings)?,
@@ -119,7 +119,7 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
     let doubt = Doubt::of_replay(source, device)?;
     let replays = Replays::new(source)?;
-    let (unchanged, tie_break, cache_flushes) = replay_unchanged(&replays, device, &config, strange)?;
+    let (unchanged, tie_break, cache_flushes) = replay_unchanged(&replays, device, &config, problems)?;
     let recorded_capacity = Bound::recorded(source, device)?.bytes;
     let base = Base { trace, device, recorded: &config, tie_break, cache_flushes: &cache_flushes, recorded_capacity };
     let whole = Predicting { base, replays, ends_in_oom, doubt };
@@ -175,7 +175,7 @@ fn replay_unchanged(
     replays: &Replays<'_>,
     device: DeviceId,
     config: &AllocConfig,
-    strange: Vec<String>,
+    problems: Vec<String>,
 ) -> Result<(Unchanged, TieBreak, Vec<u64>), Error> {
     let (source, trace) = (replays.source, replays.source.facts());
     let device_total = recorded_total(trace, device);
@@ -193,14 +193,14 @@ fn replay_unchanged(
         largest_bytes: largest_difference,
         placed_elsewhere,
     });
-    let causes = if divergence.is_some() { causes(trace, strange) } else { strange };
+    let causes = if divergence.is_some() { causes(trace, problems) } else { problems };
     let takes_lowest_address = tie_break == TieBreak::LowestAddress;
     Ok((Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, cache_flushes))
 }
 
 /// Returns the known reasons why a replay may differ from `trace`.
-fn causes(trace: &Trace, strange: Vec<String>) -> Vec<String> {
-    let mut causes = strange;
+fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
+    let mut causes = problems;
     causes.extend(trace.trust_sentences());
     causes.extend(trace.problems.iter().map(ToString::to_string));
     causes

@@ -13,13 +13,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Maximum time to free the largest recording.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// Drops `thing` on a separate thread, waits there until nobody keeps what `held` refers to, and returns the memory to
+/// Drops `thing` on a separate thread, waits there until nobody keeps what `owner` refers to, and returns the memory to
 /// the system.
-pub fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, held: Weak<H>) {
+pub fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, owner: Weak<H>) {
     let work = move || {
         drop(thing);
         let begun = Instant::now();
-        while held.strong_count() > 0 && begun.elapsed() < LONGEST {
+        while owner.strong_count() > 0 && begun.elapsed() < LONGEST {
             std::thread::sleep(Duration::from_millis(20));
         }
         // The last owner may still be freeing memory, so the second call returns what the first could not.

@@ -145,9 +145,9 @@ impl Following {
                 Ok(grown) => last = Some(grown),
                 Err(TryRecvError::Empty) => return last,
                 Err(TryRecvError::Disconnected) => {
-                    let is_told = std::mem::replace(&mut self.has_ended, true);
+                    let was_reported = std::mem::replace(&mut self.has_ended, true);
                     let lost = || Followed::Lost("cannot follow the file: internal error; please report it".to_owned());
-                    return last.or_else(|| (!is_told).then(lost));
+                    return last.or_else(|| (!was_reported).then(lost));
                 }
             }
         }
@@ -319,7 +319,7 @@ mod tests {
     }
 
     /// Follows a recording of one event, does something to the file, and gives what is told.
-    fn told_after(change: impl FnOnce(&Path)) -> String {
+    fn reason_after(change: impl FnOnce(&Path)) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.snap");
         Slowly::start(&path, TEXT).write(1);
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn a_file_that_is_cut_written_anew_replaced_or_deleted_is_reported_as_such() {
-        let cut = told_after(|path| File::options().write(true).open(path).unwrap().set_len(20).unwrap());
+        let cut = reason_after(|path| File::options().write(true).open(path).unwrap().set_len(20).unwrap());
         assert!(cut.contains("the file was truncated to 20 of"), "{cut}");
-        let anew = told_after(|path| {
+        let anew = reason_after(|path| {
             let mut other = trace_from_text(TEXT).unwrap();
             other.header.program = "another run, whose header is longer than what the first has in all".repeat(40);
             std::fs::write(path, write_trace(Vec::new(), &other).unwrap()).unwrap();
@@ -344,13 +344,13 @@ mod tests {
         assert!(anew.contains("overwritten") || anew.contains("truncated to 0"), "{anew}");
         #[cfg(unix)]
         {
-            let replaced = told_after(|path| {
+            let replaced = reason_after(|path| {
                 let other = path.with_extension("other");
                 std::fs::copy(path, &other).unwrap();
                 std::fs::rename(&other, path).unwrap();
             });
             assert!(replaced.contains("another file has replaced it"), "{replaced}");
-            let deleted = told_after(|path| std::fs::remove_file(path).unwrap());
+            let deleted = reason_after(|path| std::fs::remove_file(path).unwrap());
             assert!(deleted.contains("moved or deleted"), "{deleted}");
         }
     }

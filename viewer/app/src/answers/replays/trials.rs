@@ -196,8 +196,8 @@ impl Bench<'_> {
         let trial = |more: u64| Trial { remedy: Remedy::MoreMemory(more), outcome: Outcome::Met };
         let up = |bytes: u64| bytes.checked_next_multiple_of(CAPACITY_STEP);
         // What the driver lacked is the minimum that could be enough.
-        let held = self.request.reserved.saturating_add(self.request.from_driver);
-        let mut fails = up(held.saturating_sub(self.bound))?;
+        let in_use = self.request.reserved.saturating_add(self.request.from_driver);
+        let mut fails = up(in_use.saturating_sub(self.bound))?;
         if is_met(fails) {
             return Some(trial(fails));
         }

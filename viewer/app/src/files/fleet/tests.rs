@@ -48,9 +48,9 @@ fn a_rank_that_the_recording_does_not_say_is_that_of_its_file_name() {
     let files = ["rank0.pickle", "rank10.pickle", "rank2.pickle", "rank7.pickle"]
         .map(|name| (name, recording(None, None, 100)));
     let fleet = fleet_of(&files);
-    let told: Vec<(Option<u32>, &str)> = fleet.ranks.iter().map(|rank| (rank.number(), rank.name.as_str())).collect();
+    let ranks: Vec<(Option<u32>, &str)> = fleet.ranks.iter().map(|rank| (rank.number(), rank.name.as_str())).collect();
     let expected = [(0, "rank0.pickle"), (2, "rank2.pickle"), (7, "rank7.pickle"), (10, "rank10.pickle")];
-    assert_eq!(told, expected.map(|(rank, name)| (Some(rank), name)));
+    assert_eq!(ranks, expected.map(|(rank, name)| (Some(rank), name)));
     assert_eq!(fleet.problems(), Vec::<String>::new());
     // Where two names say the same, or nothing, the file's name stands for the rank.
     let fleet = fleet_of(&["a1.snap", "b1.snap", "c.snap", "d2.snap"].map(|name| (name, recording(None, None, 100))));
@@ -67,8 +67,8 @@ fn a_recorded_rank_goes_before_that_of_a_file_name() {
         ("a.snap", recording(Some(1), Some(2), 100)),
         ("b.snap", recording(Some(1), Some(4), 100)),
     ]);
-    let told: Vec<(u32, &str)> = fleet.ranks.iter().map(|rank| (rank.rank, rank.name.as_str())).collect();
-    assert_eq!(told, [(1, "a.snap"), (1, "b.snap"), (9, "r9.snap"), (10, "r10.snap")]);
+    let ranks: Vec<(u32, &str)> = fleet.ranks.iter().map(|rank| (rank.rank, rank.name.as_str())).collect();
+    assert_eq!(ranks, [(1, "a.snap"), (1, "b.snap"), (9, "r9.snap"), (10, "r10.snap")]);
     assert_eq!(
         fleet.problems(),
         ["rank 1 has 2 recordings: are they of several runs?", "the recordings say different world sizes: 2, 4"]

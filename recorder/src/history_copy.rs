@@ -11,22 +11,22 @@ use highwater_snapshots::{StartingState, Trace, TraceBuilder};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::file;
-use crate::intake::{HeldOps, Intake};
+use crate::intake::{Intake, OpTable};
 
 /// A copy of what a recording keeps in memory at one moment.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HistoryCopy {
     header: Header,
     facts: Vec<DeviceFacts>,
     states: Vec<StartingState>,
-    ops: HeldOps,
+    ops: OpTable,
     events: Vec<Event>,
     events_lost: u64,
     facts_at_end: Vec<(String, String)>,
     with_symbols: bool,
 }
 
-impl Held {
+impl HistoryCopy {
     /// Copies the contents of `intake`; `lost` is the number of messages that never reached it. Returns `None` if it
     /// keeps nothing in memory.
     pub(crate) fn of(intake: &Intake, header: &Header, lost: u64, with_symbols: bool) -> Option<Self> {
