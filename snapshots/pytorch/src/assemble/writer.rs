@@ -10,6 +10,7 @@ use super::names::Names;
 use super::ops::Ops;
 use super::sizes::SizeReceiver;
 use super::stacks::Stacks;
+use super::start::ReservedRange;
 use super::tags::{Tag, TagRanges, Tags};
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_snapshots::ids::{EventId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId};
