@@ -164,9 +164,9 @@ impl Setup {
             return skip(&why);
         }
         let run = command.output().expect("a test can be run again");
-        let (words, words) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-        let has_run = words.contains(DONE);
-        assert!(run.status.success() && has_run, "{name} on the stand-in: {}\n{words}\n{words}", run.status);
+        let (output, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        let has_run = output.contains(DONE);
+        assert!(run.status.success() && has_run, "{name} on the stand-in: {}\n{output}\n{errors}", run.status);
     }
 }
 
