@@ -18,11 +18,10 @@
 //! standard error, and goes on afterwards in another file, `run.0002.snap`. If both name one file, the program's own has
 //! it, and the environment's is renamed. The program's own makes the dumps meanwhile.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::units::{parse_bytes, parse_range};
 
 use crate::error::{Error, Result};
 use crate::hub::{self, Request};
@@ -130,7 +129,8 @@ fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Request
         let disk_bytes = all.map(size);
         Some(Rotation { file_bytes: size(file)?, disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None } })
     })?;
-    let steps = parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, as 10..13", steps)?;
+    let steps =
+        parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, as 10..13", parse_range)?;
     let max_oom_dumps = parsed(variable, "HIGHWATER_OOM_DUMPS", "a number of files", |text| text.parse().ok())?;
     let file = variable("HIGHWATER_SWITCH").map(|path| Trigger::File(path.into()));
     let signal = parsed(variable, "HIGHWATER_SIGNAL", "USR1, USR2 or a signal's number", signal)?;
@@ -158,12 +158,6 @@ fn parsed<T>(
         Some(value) => Ok(Some(value)),
         None => Err(Error::Options(format!("{name}={text}: expected {wanted}"))),
     }
-}
-
-fn steps(text: &str) -> Option<Range<u32>> {
-    let (from, to) = text.split_once("..")?;
-    let range = from.parse().ok()?..to.parse().ok()?;
-    (!range.is_empty()).then_some(range)
 }
 
 fn signal(text: &str) -> Option<i32> {

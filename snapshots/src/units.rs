@@ -1,4 +1,7 @@
-//! One way to print bytes and durations, and to read sizes such as `512MiB`.
+//! One way to print bytes and durations, and to read sizes such as `512MiB` and ranges such as `10..13`.
+
+use std::ops::Range;
+use std::str::FromStr;
 
 const STEPS: [(&str, u64); 6] =
     [("EiB", 1 << 60), ("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -163,6 +166,13 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// Parses a range that is not empty: `10..13`, its first number and the one after its last.
+pub fn parse_range<T: FromStr + PartialOrd>(text: &str) -> Option<Range<T>> {
+    let (from, to) = text.split_once("..")?;
+    let range = from.parse().ok()?..to.parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,5 +249,11 @@ mod tests {
         assert!(parse_bytes("3 parsecs").unwrap_err().contains("parsecs"));
         assert!(parse_bytes("99999999999TiB").is_err());
         assert!(parse_bytes("").is_err());
+    }
+
+    #[test]
+    fn a_range_has_its_first_number_and_the_one_after_its_last() {
+        assert_eq!(parse_range("10..13"), Some(10_u32..13));
+        assert_eq!(["13..13", "10", "a..3", "..3"].map(parse_range::<u32>), [const { None }; 4]);
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use highwater_analysis::excerpt::{excerpt, remove_stacks};
 use highwater_app::files::failure::Failure;
 use highwater_snapshots::Trace;
-use highwater_snapshots::units::format_count;
+use highwater_snapshots::units::{format_count, parse_range};
 
 use super::CategoryChoice;
 
@@ -111,8 +111,5 @@ impl ConvertArguments {
 
 /// Parses a range of events.
 fn events_of(text: &str) -> Result<Range<usize>, String> {
-    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    range
-        .filter(|range: &Range<usize>| range.start < range.end)
-        .ok_or_else(|| "expected FROM..TO with FROM less than TO, such as 1000..2000".to_owned())
+    parse_range(text).ok_or_else(|| "expected FROM..TO with FROM less than TO, such as 1000..2000".to_owned())
 }

@@ -5,14 +5,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
-use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::units::{parse_bytes, parse_range};
 
 fn steps(text: &str) -> Result<Range<u32>, String> {
-    let number = |text: &str| text.parse::<u32>().ok();
-    let range = text.split_once("..").and_then(|(from, to)| Some(number(from)?..number(to)?));
-    range
-        .filter(|range| !range.is_empty())
-        .ok_or_else(|| "expected the first step and the one after the last, as 10..13".to_owned())
+    parse_range(text).ok_or_else(|| "expected the first step and the one after the last, as 10..13".to_owned())
 }
 
 /// `highwater run`.
