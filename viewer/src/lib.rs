@@ -40,6 +40,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
+use highwater_app::report::wrapped;
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::suggest::did_you_mean;
@@ -49,7 +50,6 @@ use crate::cli::on_stdout;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::shell::quoted;
 use crate::cli::output::terminal::columns;
-use crate::cli::output::wrap::wrapped;
 
 /// Indents the lines of a message after its first.
 const CONTINUATION: &str = "  ";

@@ -68,7 +68,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
         None => of_scenario(arguments)?,
     };
     if arguments.json {
-        page.json(&report.figures())?;
+        page.json(&report.facts())?;
     } else {
         report.print(page)?;
     }

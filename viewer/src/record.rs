@@ -9,11 +9,10 @@ use highwater_analysis::Metric;
 use highwater_analysis::phases::{PhaseRow, phases, stages};
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
-use highwater_app::figures::moment::{PeakFigure, count_of};
-use highwater_app::report;
+use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_engine::scenario::{self, Options, Report};
 use highwater_snapshots::units::{format_bytes, format_count, format_flops};
-use serde::Serialize;
 
 use crate::args::{CategoryChoice, RecordArguments};
 use crate::cli::input::recording::spinner;
@@ -22,8 +21,7 @@ use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
-use crate::cli::output::table::{Column, Table};
-use crate::cli::peaks::{peak_figures, peaks_table};
+use crate::cli::peaks::{peaks_table, peaks_value};
 use crate::cli::phases::rows_table;
 
 /// Number of phases shown of a run of many steps.
@@ -90,7 +88,7 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     let choice = CategoryChoice::default();
     let answer = answer_from(&file, &choice, |input| Answer::of(name, &file, &report, input))?;
     if arguments.json {
-        page.json(&answer.figures())?;
+        page.json(&answer.facts())?;
     } else {
         answer.print(page)?;
     }
@@ -103,24 +101,31 @@ fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure>
         let variants = |info: &scenario::ScenarioInfo| -> BTreeMap<_, _> {
             info.variants.iter().map(|variant| (variant.name, variant.about)).collect()
         };
-        page.json(&ListFigures {
-            scenarios: scenarios.iter().map(|info| (info.name, info.about)).collect(),
-            options: scenarios.iter().map(|info| (info.name, info.options)).collect(),
-            variants: scenarios.iter().map(|info| (info.name, variants(info))).collect(),
-        })?;
+        let by_name = |value: &dyn Fn(&scenario::ScenarioInfo) -> Value| {
+            let values = scenarios.iter().map(|info| (info.name, value(info)));
+            Value::Map(BTreeMap::from_iter(values).into_iter().collect())
+        };
+        page.json(&Facts::new([
+            ("scenarios", by_name(&|info| info.about.into()).into()),
+            ("options", by_name(&|info| info.options.to_vec().into()).into()),
+            ("variants", by_name(&|info| Value::of(variants(info))).into()),
+        ]))?;
         return Ok(());
     }
     page.headline(&format!("{}:", count_of(scenarios.len() as u64, "scenario")))?;
     page.gap()?;
-    let mut table = Table::new(vec![Column::text("name"), Column::text("what it is and shows").wrapped()]);
+    let mut rows: Vec<(String, String)> = Vec::new();
     for info in scenarios {
-        table.push(vec![info.name.to_owned(), info.about.to_owned()]);
-        for variant in info.variants {
-            table.push(vec![format!("  --variant {}", variant.name), variant.about.to_owned()]);
-        }
-        table.push(vec!["  also".to_owned(), info.options.join(" ")]);
+        rows.push((info.name.to_owned(), info.about.to_owned()));
+        let variants = info.variants.iter();
+        rows.extend(variants.map(|variant| (format!("  --variant {}", variant.name), variant.about.to_owned())));
+        rows.push(("  also".to_owned(), info.options.join(" ")));
     }
-    page.table(&table)?;
+    let columns = [
+        Column::text("name", "name", |row| rows[row].0.as_str()),
+        Column::text("about", "what it is and shows", |row| rows[row].1.as_str()).wrapped(),
+    ];
+    page.table(&Table::new(rows.len(), columns))?;
     page.gap()?;
     page.hint("Next: highwater record NAME   on the accounting device, which needs no GPU and no memory")?;
     Ok(())
@@ -148,29 +153,29 @@ impl<'a> Answer<'a> {
         Ok(Self { name, file, report, input: input.clone(), summary, phases })
     }
 
-    fn figures(&self) -> RecordFigures<'_> {
-        RecordFigures {
-            file: self.file.display().to_string(),
-            scenario: self.name.to_owned(),
-            device: self.report.device.to_string(),
-            steps: self.report.steps_done,
-            step_flops: self.report.step_cost.flops,
-            step_moved_bytes: self.report.step_cost.bytes,
-            events: self.input.facts().event_count(),
-            losses: self.report.losses.clone(),
-            peaks: peak_figures(self.input.facts(), &self.summary),
-            phases: self.phases_table(self.phases.len()),
-            oom: self
-                .report
-                .oom
-                .as_ref()
-                .map(|oom| OomFigures { requested_bytes: oom.requested, description: oom.description.clone() }),
-            problems: problem_texts(self.input.facts()),
-        }
+    fn facts(&self) -> Facts<'_> {
+        let trace = self.input.facts();
+        let oom = self.report.oom.as_ref().map(|oom| {
+            Facts::new([("requested_bytes", oom.requested.into()), ("description", oom.description.as_str().into())])
+        });
+        Facts::new([
+            ("file", self.file.into()),
+            ("scenario", self.name.into()),
+            ("device", self.report.device.to_string().into()),
+            ("steps", self.report.steps_done.into()),
+            ("step_flops", self.report.step_cost.flops.into()),
+            ("step_moved_bytes", self.report.step_cost.bytes.into()),
+            ("events", trace.event_count().into()),
+            ("losses", self.report.losses.clone().into()),
+            ("peaks", peaks_value(&trace.header, &self.summary).into()),
+            ("phases", self.phases_table(self.phases.len()).into()),
+            ("oom", oom.into()),
+            ("problems", problem_texts(trace).into()),
+        ])
     }
 
     /// The first `shown` phases.
-    fn phases_table(&self, shown: usize) -> Option<report::Table<'_>> {
+    fn phases_table(&self, shown: usize) -> Option<Table<'_>> {
         let peak = self.summary.peaks.iter().find(|peak| peak.metric == Metric::Requested)?;
         Some(rows_table(&self.phases, shown, peak, true))
     }
@@ -201,11 +206,11 @@ impl<'a> Answer<'a> {
             page.line(&format!("Work per step: {flops}, {moved} read and written."))?;
         }
         page.gap()?;
-        page.report(&peaks_table(&self.summary, false))?;
+        page.table(&peaks_table(&self.summary, false))?;
         page.gap()?;
         let shown = self.phases.len().min(PHASES_SHOWN);
         if let Some(table) = self.phases_table(shown) {
-            page.report(&table)?;
+            page.table(&table)?;
         }
         if shown < self.phases.len() {
             let more = format_count((self.phases.len() - shown) as u64);
@@ -218,35 +223,4 @@ impl<'a> Answer<'a> {
             None => next_command(&["peak"], file, &[], "for what is using memory at the peak"),
         })
     }
-}
-
-/// The object that `record --json` prints.
-#[derive(Debug, Serialize)]
-struct RecordFigures<'a> {
-    file: String,
-    scenario: String,
-    device: String,
-    steps: u32,
-    step_flops: u64,
-    step_moved_bytes: u64,
-    events: u64,
-    losses: Option<Vec<f64>>,
-    peaks: BTreeMap<&'static str, Option<PeakFigure>>,
-    phases: Option<report::Table<'a>>,
-    oom: Option<OomFigures>,
-    problems: Vec<String>,
-}
-
-/// The object that `record --list --json` prints; each key by scenario.
-#[derive(Debug, Serialize)]
-struct ListFigures {
-    scenarios: BTreeMap<&'static str, &'static str>,
-    options: BTreeMap<&'static str, &'static [&'static str]>,
-    variants: BTreeMap<&'static str, BTreeMap<&'static str, &'static str>>,
-}
-
-#[derive(Debug, Serialize)]
-struct OomFigures {
-    requested_bytes: u64,
-    description: String,
 }

@@ -18,11 +18,11 @@ use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use highwater_app::gui::views::colouring::ColourBy;
 use highwater_app::gui::views::plan::PlanView;
 use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
+use highwater_app::report::Facts;
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Error, Trace};
-use serde::Serialize;
 
 use crate::args::{
     ComparedAt, PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureTheme, RenderArguments,
@@ -131,14 +131,14 @@ impl<'a> Drawing<'a> {
         let (arguments, [width, height]) = (self.arguments, self.paper.size());
         if arguments.source.json {
             let [.., device] = written.devices;
-            page.json(&RenderFigures {
-                file: arguments.out.display().to_string(),
-                device: device.0,
-                width,
-                height,
-                view: &arguments.view,
-                bytes: written.bytes,
-            })?;
+            page.json(&Facts::new([
+                ("file", arguments.out.as_path().into()),
+                ("device", device.0.into()),
+                ("width", width.into()),
+                ("height", height.into()),
+                ("view", arguments.view.as_str().into()),
+                ("bytes", written.bytes.into()),
+            ]))?;
             return Ok(Status::Fine);
         }
         let size = format!("{width} x {height} pixels, {}", format_bytes(written.bytes));
@@ -363,15 +363,4 @@ fn print(
         None => (vec![], "for the peak as text"),
     };
     page.hint(&next_command(&["peak"], &arguments.source.file, &options, what_for))
-}
-
-/// The object that `render --json` prints.
-#[derive(Debug, Serialize)]
-struct RenderFigures<'a> {
-    file: String,
-    device: u16,
-    width: u32,
-    height: u32,
-    view: &'a str,
-    bytes: u64,
 }

@@ -52,7 +52,7 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
     let simulated = simulate(arguments, &[])?;
     let report = Report::of(&simulated);
     if arguments.json {
-        page.json(&report.figures())?;
+        page.json(&report.facts())?;
     } else {
         report.print(page)?;
     }

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{io_error, same, write_whole};
+use highwater_app::report::Facts;
 use highwater_snapshots::units::format_bytes;
-use serde::Serialize;
 
 use super::{name_of, whole_page};
 use crate::args::ConvertArguments;
@@ -15,15 +15,6 @@ use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
-
-/// The object that `convert --json` prints.
-#[derive(Debug, Serialize)]
-struct PageFigures<'a> {
-    file: String,
-    events: u64,
-    bytes: u64,
-    lost: &'a [String],
-}
 
 /// Reads one recording, or two to compare, writes a page with them, and prints the result.
 ///
@@ -58,7 +49,12 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
     let ((), bytes) = write_whole(out, |file| file.write_all(html.as_bytes()).map_err(io_error))?;
     let events: u64 = inputs.iter().map(|input| input.source.count_events()).sum();
     if arguments.json {
-        page.json(&PageFigures { file: out.display().to_string(), events, bytes, lost: &[] })?;
+        page.json(&Facts::new([
+            ("file", out.into()),
+            ("events", events.into()),
+            ("bytes", bytes.into()),
+            ("lost", Vec::<String>::new().into()),
+        ]))?;
         return Ok(Status::Fine);
     }
     for input in &inputs {

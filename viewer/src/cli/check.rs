@@ -1,28 +1,27 @@
 //! The report of `highwater check`: a recording compared with its budgets.
 
 use std::io;
-use std::rc::Rc;
 
 use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffGroup, DiffQuery};
-use highwater_analysis::{Diff, Doubt, Filter, GroupKey, Moment, Siblings};
+use highwater_analysis::{Diff, Doubt, Filter, GroupKey, Siblings};
 use highwater_app::figures::moment::{count_of, moment_value, when};
-use highwater_app::report::{Column, Table};
+use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, code};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{Category, DeviceId, Error, Trace};
-use serde::Serialize;
 
 use super::budgets::Budgets;
 use super::check_advice::advice;
 use super::check_devices::{device_of_baseline, measured_devices};
-use super::check_figures::{CheckFigures, DifferenceFigures, Unmeasured, culprit_value};
+use super::check_figures::{culprit_value, difference_value};
 use crate::args::{CheckArguments, Given};
 use crate::cli::input::devices::{covered_phrase, on_device, phrase};
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
-use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::caveats::{self, problem_texts, trust};
+use crate::cli::output::key_cells::sum_names;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
@@ -293,47 +292,45 @@ impl<'a> CheckReport<'a> {
 
     /// A row for each of some outcomes.
     fn rules<'t>(&'t self, outcomes: &mut dyn Iterator<Item = &'t Outcome>) -> Table<'t> {
-        let outcomes: Rc<[&'t Outcome]> = outcomes.collect();
-        let rows = outcomes.len();
-        fn of<'t, V>(outcomes: &Rc<[&'t Outcome]>, value: impl Fn(&'t Outcome) -> V + 't) -> impl Fn(usize) -> V + 't {
-            let outcomes = Rc::clone(outcomes);
-            move |row| value(outcomes[row])
-        }
-        let baseline = |one: &Outcome| one.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes);
+        let rows: Rows<&Outcome> = outcomes.collect();
+        let baseline = |one: &&Outcome| one.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes);
         let metric = self.budgets.metric;
-        let moment = |one: &Outcome| moment_value(&self.trace.header, &one.moment);
-        let group = |one: &Outcome| one.culprit.as_ref().map(culprit_value);
-        let culprit = |one: &Outcome| one.culprit.as_ref().map(|culprit| culprit.text.clone());
-        let device = Column::number("device", "device", of(&outcomes, |one| one.moment.device.0));
-        let before = Column::bytes("baseline_bytes", "baseline", of(&outcomes, |one| one.baseline_bytes));
+        let moment = |one: &&Outcome| moment_value(&self.trace.header, &one.moment);
+        let group = |one: &&Outcome| one.culprit.as_ref().map(culprit_value);
+        let culprit = |one: &&Outcome| one.culprit.as_ref().map(|culprit| culprit.text.clone());
+        let strong =
+            |one: &&Outcome| Some(self.mark(one)).filter(|mark| *mark != "met").map(|mark| format!("**{mark}**"));
+        let device = Column::number("device", "device", rows.of(|one| one.moment.device.0));
+        let before = Column::bytes("baseline_bytes", "baseline", rows.of(|one| one.baseline_bytes));
         let columns = [
-            Column::text("mark", "", of(&outcomes, |one| self.mark(one))).in_tables(),
-            Column::text("rule", "", of(&outcomes, |one| one.budget.to_string())).in_files(),
+            Column::text("mark", "", rows.of(|one| self.mark(one))).in_tables().in_markdown(rows.of(strong)),
+            Column::text("rule", "", rows.of(|one| one.budget.to_string())).in_files(),
             if self.has_devices() { device } else { device.in_files() },
-            Column::shown_alone("rule", false, of(&outcomes, |one| one.budget.to_string())),
-            Column::text("subject", "what", of(&outcomes, move |one| one.budget.subject(metric))).wrapped(),
-            Column::bytes("limit_bytes", "limit", of(&outcomes, |one| one.limit_bytes)),
-            Column::bytes("actual_bytes", "actual", of(&outcomes, |one| one.actual_bytes)),
-            Column::difference("headroom_bytes", "headroom", of(&outcomes, Outcome::headroom))
-                .shown(of(&outcomes, headroom)),
-            if self.baseline.is_some() { before.shown(of(&outcomes, baseline)) } else { before.in_files() },
-            Column::text("is_broken", "", of(&outcomes, Outcome::is_broken)).in_files(),
+            Column::shown_alone("rule", false, rows.of(|one| one.budget.to_string()))
+                .in_markdown(rows.of(|one| Some(format!("`{}`", one.budget)))),
+            Column::text("subject", "what", rows.of(move |one| one.budget.subject(metric))).wrapped(),
+            Column::bytes("limit_bytes", "limit", rows.of(|one| one.limit_bytes)),
+            Column::bytes("actual_bytes", "actual", rows.of(|one| one.actual_bytes)),
+            Column::difference("headroom_bytes", "headroom", rows.of(|one| one.headroom()))
+                .shown(rows.of(|one| headroom(one))),
+            if self.baseline.is_some() { before.shown(rows.of(baseline)) } else { before.in_files() },
+            Column::text("is_broken", "", rows.of(|one| one.is_broken())).in_files(),
             // Why the budget, which is met, cannot be confirmed; null if it can, or is exceeded.
-            Column::text("unconfirmed_because", "", of(&outcomes, |one| self.doubt_text(one))).in_files(),
-            Column::nested("moment", of(&outcomes, moment)),
+            Column::text("unconfirmed_because", "", rows.of(|one| self.doubt_text(one))).in_files(),
+            Column::nested("moment", rows.of(moment)),
             // A sentence; null if the budget is met.
-            Column::text("culprit", "", of(&outcomes, culprit)).in_files(),
-            Column::nested("culprit_group", of(&outcomes, group)),
+            Column::text("culprit", "", rows.of(culprit)).in_files(),
+            Column::nested("culprit_group", rows.of(group)),
             // What recomputing modules gives; null if it does not lower the value, or if the budget is met.
-            Column::text("advice", "", of(&outcomes, |one| self.advice(one))).in_files(),
+            Column::text("advice", "", rows.of(|one| self.advice(one))).in_files(),
         ];
-        Table::new(rows, columns)
+        Table::new(rows.count(), columns)
     }
 
-    fn differences_table<'t>(&'t self, differences: &'t Differences) -> Table<'t> {
+    /// The groups that make a difference, what is not listed, and the total; `place` is the title of the second key.
+    pub(super) fn differences_table<'t>(&'t self, differences: &'t Differences, place: &'static str) -> Table<'t> {
         let rows = &differences.rows;
-        let rest = (differences.rest_groups > 0).then(|| count_of(differences.rest_groups, "more group"));
-        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let sums = sum_names(differences.rest_groups);
         let count = rows.len() + sums.len();
         let bytes = move |row: usize| match rows.get(row) {
             Some(group) => [group.a_bytes, group.b_bytes],
@@ -345,9 +342,14 @@ impl<'a> CheckReport<'a> {
             None => vec![sums[row - rows.len()].clone()],
         };
         let others = names.clone();
-        let place = Column::text(self.keys[1].name(), self.keys[1].name(), move |row| others(row).get(1).cloned());
+        let in_code = move |at: usize| {
+            move |row: usize| Some(named(rows.get(row)?).get(at).map_or_else(String::new, |name| code(name)))
+        };
+        let place = Column::text(self.keys[1].name(), place, move |row| others(row).get(1).cloned());
+        let place = place.in_markdown(in_code(1));
         let columns = [
-            Column::text(self.keys[0].name(), self.keys[0].name(), move |row| names(row).swap_remove(0)),
+            Column::text(self.keys[0].name(), self.keys[0].name(), move |row| names(row).swap_remove(0))
+                .in_markdown(in_code(0)),
             if self.keys[1] == GroupKey::Scope { place.cut() } else { place.source_lines() },
             Column::bytes("baseline_bytes", "baseline", move |row| bytes(row)[0]),
             Column::bytes("bytes", "now", move |row| bytes(row)[1]),
@@ -395,27 +397,36 @@ impl<'a> CheckReport<'a> {
 }
 
 impl Report for CheckReport<'_> {
-    /// Returns the JSON object.
-    fn figures(&self) -> impl Serialize {
-        let figures = |(device, all): &(DeviceId, Differences)| DifferenceFigures::of(*device, all, self.keys);
-        CheckFigures {
-            passed: self.has_passed(),
-            broken: self.rules(&mut self.broken()),
-            undecided: self.rules(&mut self.undecided()),
-            rules: self.table(),
-            file: self.arguments.source.file.display().to_string(),
-            baseline: self.budgets.baseline.as_ref().map(|file| file.display().to_string()),
-            device: self.default_device().0,
-            unmeasured: self.unmeasured.iter().map(|(device, why)| Unmeasured { device: device.0, why }).collect(),
-            devices: self.devices.iter().map(|device| device.0).collect(),
-            metric: self.budgets.metric,
-            differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
-            differences_by_device: self.differences.iter().map(figures).collect(),
-            oom: caveats::out_of_memory(self.failed_requests),
-            baseline_caveat: self.baseline_caveat(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
+    fn facts(&self) -> Facts<'_> {
+        let unmeasured = self.unmeasured.iter();
+        let unmeasured =
+            unmeasured.map(|(device, why)| Facts::new([("device", device.0.into()), ("why", why.as_str().into())]));
+        let difference = |(device, all): &(DeviceId, Differences)| difference_value(*device, all, self.keys);
+        let of_default = self.differences.iter().find(|(device, _)| *device == self.default_device());
+        let devices: Vec<u16> = self.devices.iter().map(|device| device.0).collect();
+        Facts::new([
+            ("passed", self.has_passed().into()),
+            ("broken", self.rules(&mut self.broken()).into()),
+            // Budgets that are met as far as the recording goes, which is not far enough.
+            ("undecided", self.rules(&mut self.undecided()).into()),
+            ("rules", self.table().into()),
+            ("file", self.arguments.source.file.as_path().into()),
+            ("baseline", self.budgets.baseline.as_deref().into()),
+            // The default device of those that were measured.
+            ("device", self.default_device().0.into()),
+            ("devices", devices.into()),
+            // Budgets that cannot be measured on a device, while they can on others.
+            ("unmeasured", unmeasured.collect::<Vec<_>>().into()),
+            ("metric", Value::of(self.budgets.metric).into()),
+            // Of the default device.
+            ("differences", of_default.map(difference).into()),
+            ("differences_by_device", self.differences.iter().map(difference).collect::<Vec<_>>().into()),
+            ("oom", caveats::out_of_memory(self.failed_requests).into()),
+            // How the baseline was recorded otherwise, if one of the two is of a simulated GPU.
+            ("baseline_caveat", Fact::or_absent(self.baseline_caveat())),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
     }
 
     /// The budgets on each device.
@@ -427,12 +438,12 @@ impl Report for CheckReport<'_> {
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         page.headline(&self.verdict())?;
         page.gap()?;
-        page.report(&self.table())?;
+        page.table(&self.table())?;
         for outcome in self.broken() {
             page.gap()?;
             let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
             let place = self.place(outcome);
-            page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, at_moment(&outcome.moment)))?;
+            page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, when(&outcome.moment)))?;
             if let Some(culprit) = &outcome.culprit {
                 page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;
             }
@@ -446,7 +457,7 @@ impl Report for CheckReport<'_> {
                 "{}What makes the difference to the baseline at the peak:",
                 on_device(self.trace, *device)
             ))?;
-            page.report(&self.differences_table(differences))?;
+            page.table(&self.differences_table(differences, self.keys[1].name()))?;
         }
         for (device, why) in &self.unmeasured {
             page.gap()?;
@@ -472,7 +483,7 @@ fn github_error(rule: &str, text: &str) -> String {
 }
 
 /// Returns the names of a row, with the number of its modules if there are several.
-pub(super) fn named(row: &DiffGroup) -> Vec<String> {
+fn named(row: &DiffGroup) -> Vec<String> {
     let mut names = row.key.clone();
     if let (Some(last), 2..) = (names.last_mut(), row.members.len()) {
         *last = format!("{last} ({} alike)", row.members.len());
@@ -481,11 +492,6 @@ pub(super) fn named(row: &DiffGroup) -> Vec<String> {
 }
 
 /// Formats the headroom: `820 MiB`, or `−412 MiB` if the budget is exceeded.
-pub(super) fn headroom(outcome: &Outcome) -> String {
+fn headroom(outcome: &Outcome) -> String {
     format_signed_bytes(outcome.headroom()).trim_start_matches('+').to_owned()
-}
-
-/// Formats a moment: `at event 12, step 1, optimizer`.
-pub(super) fn at_moment(moment: &Moment) -> String {
-    when(moment)
 }

@@ -9,10 +9,10 @@ use highwater_analysis::source::Source;
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{Destination, Kind};
 use highwater_app::files::is_stdin;
+use highwater_app::report::{Column, Facts, Table};
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
 use highwater_snapshots::units::format_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
 use crate::args::ConvertArguments;
 use crate::cli::input::recording::spinner;
@@ -21,7 +21,6 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::{next_command, quoted};
-use crate::cli::output::table::{Column, Table};
 
 /// Returns the error if only one path is given.
 pub fn out_is_missing() -> Failure {
@@ -45,7 +44,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         read_and(file, arguments, in_windows, |input| Ok((input.clone(), write_to(&destination, &input.source)?)))?;
     let answer = Answer { file, input: &input, destination: &destination, exported, bytes };
     if arguments.json {
-        page.json(&answer.figures())?;
+        page.json(&answer.facts())?;
     } else {
         answer.print(page)?;
     }
@@ -132,31 +131,41 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn figures(&self) -> ConvertFigures<'_> {
-        ConvertFigures {
-            file: self.destination.path.display().to_string(),
-            events: self.exported.events,
-            bytes: self.bytes,
-            lost: &self.exported.lost,
-        }
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("file", self.destination.path.as_path().into()),
+            ("events", self.exported.events.into()),
+            ("bytes", self.bytes.into()),
+            ("lost", self.exported.lost.clone().into()),
+        ])
+    }
+
+    /// The file that was read, and the one that was written.
+    fn files(&self) -> Table<'_> {
+        let Self { file, input, destination, .. } = self;
+        let in_bytes = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
+        let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
+        let packed = if destination.is_gzipped { ", gzipped" } else { "" };
+        let format = format!("{}{packed}", destination.kind.name());
+        let names = [name, destination.path.display().to_string()];
+        let formats = [input.format.name().to_owned(), format];
+        let bytes = [in_bytes, Some(self.bytes)];
+        let columns = [
+            Column::text("file", "file", move |row| names[row].clone()).cut(),
+            Column::text("format", "format", move |row| formats[row].clone()),
+            Column::bytes("bytes", "size", move |row| bytes[row]),
+        ];
+        Table::new(2, columns)
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Self { file, input, destination, exported, .. } = self;
+        let Self { input, destination, exported, .. } = self;
         let out = &destination.path;
         let events = count_of(exported.events, "event");
         caveats::lead(input.facts(), "", page)?;
         page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
         page.gap()?;
-        let mut table = Table::new(vec![Column::text("file").cut(), Column::text("format"), Column::number("size")]);
-        let in_bytes = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
-        let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
-        let in_bytes = in_bytes.map_or_else(String::new, format_bytes);
-        table.push(vec![name, input.format.name().to_owned(), in_bytes]);
-        let packed = if destination.is_gzipped { ", gzipped" } else { "" };
-        let format = format!("{}{packed}", destination.kind.name());
-        table.push(vec![out.display().to_string(), format, format_bytes(self.bytes)]);
-        page.table(&table)?;
+        page.table(&self.files())?;
         page.gap()?;
         if exported.lost.is_empty() {
             page.line("Nothing was lost.")?;
@@ -183,13 +192,4 @@ impl Answer<'_> {
             }
         }
     }
-}
-
-/// The object that `convert --json` prints.
-#[derive(Debug, Serialize)]
-struct ConvertFigures<'a> {
-    file: String,
-    events: u64,
-    bytes: u64,
-    lost: &'a [String],
 }

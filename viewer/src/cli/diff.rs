@@ -10,29 +10,23 @@ use highwater_analysis::diff::{
 use highwater_analysis::phases::{PhaseRow, stages, steps_of};
 use highwater_analysis::{Diff, GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_snapshots::tables::Tables;
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
-use serde::Serialize;
 
 use super::diff_blocks;
-use super::diff_figures::DiffFigures;
+use super::diff_figures::{self, difference};
 use crate::args::{ComparedAt, DiffArguments};
 use crate::cli::input::devices::{compared_devices, on_device, phrase};
 use crate::cli::input::recording::origin_keys;
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
 use crate::cli::output::caveats;
-use crate::cli::output::key_cells::{key_columns, named};
+use crate::cli::output::key_cells::{key_columns, named, sum_names};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-
-/// B minus A.
-fn difference([a, b]: [u64; 2]) -> i128 {
-    i128::from(b) - i128::from(a)
-}
 
 /// Formats how a group changed, unless its figures tell, and how it was matched.
 fn change_text(group: &DiffGroup) -> String {
@@ -140,7 +134,7 @@ impl<'a> DiffReport<'a> {
             Column::text("a", "in A", |row| value(&differing[row].a)).wrapped(),
             Column::text("b", "in B", |row| value(&differing[row].b)).wrapped(),
         ];
-        page.report(&Table::new(differing.len(), columns))
+        page.table(&Table::new(differing.len(), columns))
     }
 
     fn totals(&self) -> Table<'_> {
@@ -201,7 +195,7 @@ impl<'a> DiffReport<'a> {
             Column::bytes("b_peak_bytes", "B", |row| peak(&listed[row].1.b)),
             Column::difference("delta_bytes", "difference", |row| listed[row].1.delta()),
         ];
-        page.report(&Table::new(listed.len(), columns))
+        page.table(&Table::new(listed.len(), columns))
     }
 
     fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -250,17 +244,15 @@ impl<'a> DiffReport<'a> {
 }
 
 impl Report for DiffReport<'_> {
-    /// Returns the JSON object.
-    fn figures(&self) -> impl Serialize {
-        DiffFigures::of(self.traces, self.arguments, &self.comparison, self.table(), self.lone.as_ref())
+    fn facts(&self) -> Facts<'_> {
+        diff_figures::facts(self.traces, self.arguments, &self.comparison, self.table(), self.lone.as_ref())
     }
 
     /// Returns the groups, the sum of those that are not listed, and the total.
     fn table(&self) -> Table<'_> {
         let diff = &self.comparison.diff;
         let (keys, groups) = (self.arguments.by.0.as_slice(), &diff.groups);
-        let rest = (diff.rest_groups > 0).then(|| count_of(diff.rest_groups, "more group"));
-        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let sums = sum_names(diff.rest_groups);
         let rows = groups.len() + sums.len();
         let bytes = move |row: usize| match groups.get(row) {
             Some(group) => [group.a_bytes, group.b_bytes],
@@ -328,7 +320,7 @@ impl Report for DiffReport<'_> {
         if self.arguments.b.is_some() {
             page.gap()?;
             page.line("Peaks of the whole recordings:")?;
-            page.report(&self.totals())?;
+            page.table(&self.totals())?;
             self.print_phases(page)?;
         }
         page.gap()?;
@@ -341,13 +333,13 @@ impl Report for DiffReport<'_> {
             page.line(if self.is_equal() { "No group differs." } else { "What makes the difference:" })?;
         }
         if !self.is_equal() {
-            page.report(&self.table())?;
+            page.table(&self.table())?;
         }
         self.print_likeness(page)?;
         if let Some(lone) = &self.lone {
             page.gap()?;
             page.line(&diff_blocks::heading(lone))?;
-            page.report(&diff_blocks::table(lone))?;
+            page.table(&diff_blocks::table(lone))?;
         }
         if self.arguments.b.is_some() {
             caveats::print_of(self.traces[0], "A", page)?;

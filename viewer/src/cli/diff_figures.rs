@@ -1,120 +1,73 @@
-//! The JSON object of `diff --json`.
+//! The facts of `highwater diff`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use highwater_analysis::diff::{Comparison, PhasePair, Setting, UnmatchedBlocks};
-use highwater_analysis::{Metric, Moment};
-use highwater_app::figures::moment::PeakFigure;
-use highwater_app::report::{Column, Table};
+use highwater_analysis::Moment;
+use highwater_analysis::diff::{Comparison, PhasePair, UnmatchedBlocks};
+use highwater_app::figures::moment::moment_facts;
+use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_snapshots::{Phase, Trace};
-use serde::Serialize;
 
 use super::diff_blocks;
 use crate::args::DiffArguments;
-use crate::cli::output::caveats;
+use crate::cli::output::caveats::{problem_texts, trust};
 
-/// The object that `diff --json` prints. The differences of groups and rest sum to `delta_bytes`, with a filter to
-/// `filtered_delta_bytes`.
-#[derive(Debug, Serialize)]
-pub(super) struct DiffFigures<'a> {
-    a: SideFigures,
-    b: SideFigures,
-    delta_bytes: i128,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filtered_delta_bytes: Option<i128>,
+/// The facts of a comparison, with single blocks if they were requested. The differences of groups and rest sum to
+/// `delta_bytes`, with a filter to `filtered_delta_bytes`.
+pub(super) fn facts<'a>(
+    traces: [&Trace; 2],
+    arguments: &DiffArguments,
+    comparison: &'a Comparison,
     groups: Table<'a>,
-    rest_a_bytes: u64,
-    rest_b_bytes: u64,
-    rest_delta_bytes: i128,
-    rest_groups: u64,
-    settings: Vec<Setting>,
-    peaks: BTreeMap<&'static str, TotalFigures>,
-    phases: Table<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    blocks: Option<Table<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lone_a_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lone_b_bytes: Option<u64>,
+    lone: Option<&'a UnmatchedBlocks>,
+) -> Facts<'a> {
+    let diff = &comparison.diff;
+    let filter = arguments.blocks.filter.stated();
+    let file_b = arguments.b.as_ref().unwrap_or(&arguments.a);
+    let differing = comparison.settings.iter().filter(|setting| setting.differs());
+    let totals = comparison.totals.iter().map(|(metric, bytes)| (metric.name(), Value::Map(both(*bytes).into())));
+    let peaks: BTreeMap<&'static str, Value> = totals.collect();
+    let [rest_a, rest_b, rest_delta] = both(diff.rest_bytes).map(|(_, value)| value.into());
+    Facts::new([
+        ("a", side_facts(traces[0], &arguments.a, &diff.a).into()),
+        ("b", side_facts(traces[1], file_b, &diff.b).into()),
+        ("delta_bytes", difference([diff.a.bytes, diff.b.bytes]).into()),
+        ("filter", Fact::or_absent(filter)),
+        ("filtered_delta_bytes", Fact::or_absent(filter.map(|_| diff.delta()))),
+        ("groups", groups.into()),
+        ("rest_a_bytes", rest_a),
+        ("rest_b_bytes", rest_b),
+        ("rest_delta_bytes", rest_delta),
+        ("rest_groups", diff.rest_groups.into()),
+        ("settings", differing.map(Value::of).collect::<Vec<_>>().into()),
+        ("peaks", Value::Map(peaks.into_iter().collect()).into()),
+        ("phases", phases(&comparison.phases).into()),
+        ("blocks", Fact::or_absent(lone.map(diff_blocks::table))),
+        ("lone_a_bytes", Fact::or_absent(lone.map(|lone| lone.bytes[0]))),
+        ("lone_b_bytes", Fact::or_absent(lone.map(|lone| lone.bytes[1]))),
+    ])
 }
 
-impl<'a> DiffFigures<'a> {
-    /// Returns the figures of a comparison, with single blocks if they were requested.
-    pub(super) fn of(
-        traces: [&Trace; 2],
-        arguments: &DiffArguments,
-        comparison: &'a Comparison,
-        groups: Table<'a>,
-        lone: Option<&'a UnmatchedBlocks>,
-    ) -> Self {
-        let diff = &comparison.diff;
-        let filter = arguments.blocks.filter.stated();
-        let file_b = arguments.b.as_ref().unwrap_or(&arguments.a);
-        let [rest_a, rest_b] = diff.rest_bytes;
-        let totals = comparison.totals.iter();
-        Self {
-            a: SideFigures::of(traces[0], &arguments.a, &diff.a),
-            b: SideFigures::of(traces[1], file_b, &diff.b),
-            delta_bytes: i128::from(diff.b.bytes) - i128::from(diff.a.bytes),
-            filter: filter.map(str::to_owned),
-            filtered_delta_bytes: filter.map(|_| diff.delta()),
-            groups,
-            rest_a_bytes: rest_a,
-            rest_b_bytes: rest_b,
-            rest_delta_bytes: i128::from(rest_b) - i128::from(rest_a),
-            rest_groups: diff.rest_groups,
-            settings: comparison.settings.iter().filter(|setting| setting.differs()).cloned().collect(),
-            peaks: totals.map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes))).collect(),
-            phases: phases(&comparison.phases),
-            blocks: lone.map(diff_blocks::table),
-            lone_a_bytes: lone.map(|lone| lone.bytes[0]),
-            lone_b_bytes: lone.map(|lone| lone.bytes[1]),
-        }
-    }
+/// B minus A.
+pub(super) fn difference([a, b]: [u64; 2]) -> i128 {
+    i128::from(b) - i128::from(a)
 }
 
-#[derive(Debug, Serialize)]
-struct SideFigures {
-    file: String,
-    device: u16,
-    metric: Metric,
-    #[serde(flatten)]
-    figure: PeakFigure,
-    step: Option<u32>,
-    phase: &'static str,
-    trust: caveats::TrustFigures,
-    problems: Vec<String>,
+/// Bytes in both recordings, and their difference.
+fn both(bytes: [u64; 2]) -> [(&'static str, Value); 3] {
+    [("a_bytes", bytes[0].into()), ("b_bytes", bytes[1].into()), ("delta_bytes", difference(bytes).into())]
 }
 
-impl SideFigures {
-    fn of(trace: &Trace, file: &Path, moment: &Moment) -> Self {
-        Self {
-            file: file.display().to_string(),
-            device: moment.device.0,
-            metric: moment.metric,
-            figure: PeakFigure::of(trace, moment),
-            step: moment.step,
-            phase: moment.phase.name(),
-            trust: caveats::TrustFigures::of(trace),
-            problems: caveats::problem_texts(trace),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct TotalFigures {
-    a_bytes: u64,
-    b_bytes: u64,
-    delta_bytes: i128,
-}
-
-impl TotalFigures {
-    fn of([a, b]: [u64; 2]) -> Self {
-        Self { a_bytes: a, b_bytes: b, delta_bytes: i128::from(b) - i128::from(a) }
-    }
+/// A recording, and its moment that is compared.
+fn side_facts(trace: &Trace, file: &Path, moment: &Moment) -> Facts<'static> {
+    let side = Facts::new([
+        ("file", file.into()),
+        ("device", moment.device.0.into()),
+        ("metric", Value::of(moment.metric).into()),
+    ]);
+    side.and(moment_facts(&trace.header, moment).into())
+        .and(Facts::new([("trust", trust(trace).into()), ("problems", problem_texts(trace).into())]))
 }
 
 /// The phases of both recordings, side by side.

@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use highwater_analysis::filter::BlockFilter;
 use highwater_analysis::source::Window;
 use highwater_app::figures::events::{attributes_of, events_table};
-use highwater_app::report::Table;
+use highwater_app::report::{Table, cut};
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::MAX_IN_TABLE;
@@ -24,7 +24,6 @@ use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::{JsonText, Page, SCHEMA_VERSION};
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::cut;
 
 /// The requested events of a recording.
 #[derive(Debug)]

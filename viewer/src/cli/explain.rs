@@ -2,33 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
 
 use highwater_analysis::beside::SegmentKind;
-use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Remedy};
+use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Remedy};
 use highwater_analysis::pools::BlockPool;
-use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
+use highwater_analysis::{Beside, Explanation, GroupKey, Moment};
 use highwater_app::answers::explanation::explain;
 use highwater_app::figures::moment::{count_of, how_much_and_when, moment_value, peak_name, when};
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, bar, percent, wrapped};
 use highwater_snapshots::Trace;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
 
-use super::idle::{self, IdleFigures};
+use super::idle;
 use crate::args::ExplainArguments;
 use crate::cli::input::devices::where_on;
 use crate::cli::input::recording::{choose_device, origin_keys};
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
-use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::caveats::{self, problem_texts, trust};
 use crate::cli::output::key_cells::{each_text, key_columns, none_note};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{bar, percent};
-use crate::cli::output::wrap::wrapped;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -183,7 +179,7 @@ impl<'a> ExplainReport<'a> {
             Column::text("stream", "stream", |row| of(row).map(|((_, stream), _)| stream.to_string())),
             Column::bytes("bytes", "bytes", |row| of(row).map_or(rest_bytes, |(_, bytes)| *bytes)),
         ];
-        page.report(&Table::new(rows.len() + usize::from(more.is_some()), columns))
+        page.table(&Table::new(rows.len() + usize::from(more.is_some()), columns))
     }
 
     fn hint(&self) -> String {
@@ -204,26 +200,30 @@ impl<'a> ExplainReport<'a> {
 
 impl Report for ExplainReport<'_> {
     /// Bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
-    fn figures(&self) -> impl Serialize {
+    fn facts(&self) -> Facts<'_> {
         let Explanation { peak, filtered, rest_bytes, rest_groups, .. } = &self.explanation;
-        let free: Vec<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
-        ExplainFigures {
-            device: peak.device.0,
-            metric: peak.metric,
-            peak: moment_value(&self.trace.header, peak),
-            layers: self.explanation.layers,
-            free_in_segments: (!free.is_empty()).then(|| free_table(free)),
-            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            filtered: filtered.as_ref().map(|group| self.groups_table(std::slice::from_ref(group), &[]).object(0)),
-            groups: self.table(),
-            rest_bytes: *rest_bytes,
-            rest_groups: *rest_groups,
-            removals: self.removals(),
-            idle: self.explanation.idle.as_ref().map(|idle| IdleFigures::of(idle, self.trace)),
-            advice: self.explanation.advice.iter().map(|one| one.text.clone()).collect(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
+        let free: Rows<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
+        let filtered = filtered.as_ref().map(|group| self.groups_table(std::slice::from_ref(group), &[]).object(0));
+        let advice: Vec<&str> = self.explanation.advice.iter().map(|one| one.text.as_str()).collect();
+        Facts::new([
+            ("device", peak.device.0.into()),
+            ("metric", Value::of(peak.metric).into()),
+            ("peak", moment_value(&self.trace.header, peak).into()),
+            ("layers", Value::of(self.explanation.layers).into()),
+            // The free bytes of segments by pool, stream and size.
+            ("free_in_segments", Fact::or_absent((free.count() > 0).then(|| free_table(&free)))),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            ("filtered", Fact::or_absent(filtered)),
+            ("groups", self.table().into()),
+            ("rest_bytes", (*rest_bytes).into()),
+            ("rest_groups", (*rest_groups).into()),
+            ("removals", self.removals().into()),
+            // Null if uses of blocks were not recorded.
+            ("idle", self.explanation.idle.as_ref().map(|idle| idle::facts(idle, self.trace)).into()),
+            ("advice", advice.into()),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
     }
 
     fn table(&self) -> Table<'_> {
@@ -262,7 +262,7 @@ impl Report for ExplainReport<'_> {
                 format!("Composition of the peak, and {} without each group:", self.explanation.reach.the_peak(""))
             }
         })?;
-        page.report(&self.table())?;
+        page.table(&self.table())?;
         let keys = self.explanation.groups.iter().map(|group| &group.key);
         none_note(self.trace, self.keys(), keys).map_or(Ok(()), |note| page.hint(&note))?;
         if !removals.is_empty() && !peak.is_state {
@@ -271,7 +271,7 @@ impl Report for ExplainReport<'_> {
             page.line(&format!(
                 "Removing parts{of_all} that the program may do without, each time the one that lowers the peak most:"
             ))?;
-            page.report(&self.removals())?;
+            page.table(&self.removals())?;
         }
         if let Some(idle) = &self.explanation.idle {
             idle::print(idle, peak, page)?;
@@ -307,19 +307,14 @@ fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u
 }
 
 /// The free bytes of segments by pool, stream and size.
-fn free_table<'t>(free: Vec<(SegmentKind, u64)>) -> Table<'t> {
-    let free: Rc<[(SegmentKind, u64)]> = free.into();
-    let of = |value: fn(&(SegmentKind, u64)) -> Value| {
-        let free = Rc::clone(&free);
-        move |row: usize| value(&free[row])
-    };
+fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
     let columns = [
-        Column::text("pool", "pool", of(|(place, _)| place.pool.to_string().into())),
-        Column::number("stream", "stream", of(|(place, _)| place.stream.0.into())),
-        Column::bytes("segment_bytes", "segment", of(|(place, _)| place.bytes.into())),
-        Column::bytes("bytes", "free", of(|(_, bytes)| (*bytes).into())),
+        Column::text("pool", "pool", free.of(|(place, _)| place.pool.to_string())),
+        Column::number("stream", "stream", free.of(|(place, _)| place.stream.0)),
+        Column::bytes("segment_bytes", "segment", free.of(|(place, _)| place.bytes)),
+        Column::bytes("bytes", "free", free.of(|(_, bytes)| *bytes)),
     ];
-    Table::new(free.len(), columns)
+    Table::new(free.count(), columns)
 }
 
 /// Formats a moment's phase and step: `backward, step 1`.
@@ -332,28 +327,4 @@ fn place(moment: &Moment) -> String {
             None => format!("event {}", format_count(event)),
         },
     }
-}
-
-#[derive(Debug, Serialize)]
-struct ExplainFigures<'a> {
-    device: u16,
-    metric: Metric,
-    peak: Value,
-    layers: Option<Layers>,
-    /// The free bytes of segments by pool, stream and size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    free_in_segments: Option<Table<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filtered: Option<Value>,
-    groups: Table<'a>,
-    rest_bytes: u64,
-    rest_groups: u64,
-    removals: Table<'a>,
-    /// Null if uses of blocks were not recorded.
-    idle: Option<IdleFigures<'a>>,
-    advice: Vec<String>,
-    trust: TrustFigures,
-    problems: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! The report of `highwater growth`: memory that stays live from step to step.
 
+use std::cmp::Ordering;
 use std::io;
 
 use highwater_analysis::between::Sum;
@@ -7,15 +8,12 @@ use highwater_analysis::frames::short_stack;
 use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps};
 use highwater_analysis::{GroupKey, Metric, Question};
 use highwater_app::figures::leaks::leak_texts;
-use highwater_app::figures::moment::{PeakFigure, count_of};
-use highwater_app::report::{Column, Table};
+use highwater_app::figures::moment::{count_of, peak_facts};
+use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
-use serde::Serialize;
 
-use super::growth_figures::{
-    DeviceFigures, GrowthFigures, ProjectionFigures, ReservedFigures, causes, leaks, stacks, steps, sum,
-};
+use super::growth_figures::{Projection, causes, leaks, reserved_facts, stacks, steps, sum};
 use super::growth_query::{self, check_filter, keys, measured_devices, query, refused, reserved_query};
 use super::holders::Holders;
 use crate::args::GrowthArguments;
@@ -23,12 +21,11 @@ use crate::cli::input::devices::on_device;
 use crate::cli::input::recording::choose_device;
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
-use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::key_columns;
+use crate::cli::output::caveats::{self, problem_texts, trust};
+use crate::cli::output::key_cells::{key_columns, sum_names};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table as text;
 
 /// Printed for a recording with a single whole step.
 const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
@@ -76,13 +73,13 @@ impl<'a> GrowthReport<'a> {
         Ok(Self { trace, arguments, keys, growth, others, reserved, capacity, holders: Holders::of(trace) })
     }
 
-    fn projection(&self) -> Option<ProjectionFigures> {
+    fn projection(&self) -> Option<Projection> {
         let capacity_bytes = self.capacity?;
         let steps_until_full = self.growth.steps_until(capacity_bytes)?;
         // With a filter, nothing can be concluded about the whole device.
         let is_whole = self.arguments.blocks.filter.stated().is_none();
         // What no step leaves regularly does not go on growing.
-        (is_whole && !self.growth.leaks.is_empty()).then_some(ProjectionFigures {
+        (is_whole && !self.growth.leaks.is_empty()).then_some(Projection {
             capacity_bytes,
             peak_bytes: self.growth.last_peak.bytes,
             steps_until_full,
@@ -98,14 +95,15 @@ impl<'a> GrowthReport<'a> {
         self.growth.step_count() > 0
     }
 
-    fn device_figures<'t>(&'t self, growth: &'t Growth) -> DeviceFigures<'t> {
-        DeviceFigures {
-            device: growth.start.device.0,
-            growth_bytes: growth.net(),
-            bytes_per_step: (growth.step_count() > 0).then(|| growth.bytes_per_step()),
-            leaks: leaks(self.trace, &growth.leaks),
-            reserved: self.reserved_of(growth).map(ReservedFigures::of),
-        }
+    /// The verdict on a device.
+    fn device_facts<'t>(&'t self, growth: &'t Growth) -> Facts<'t> {
+        Facts::new([
+            ("device", growth.start.device.0.into()),
+            ("growth_bytes", growth.net().into()),
+            ("bytes_per_step", (growth.step_count() > 0).then(|| growth.bytes_per_step()).into()),
+            ("leaks", leaks(self.trace, &growth.leaks).into()),
+            ("reserved", Fact::or_absent(self.reserved_of(growth).map(reserved_facts))),
+        ])
     }
 
     /// Returns the growth of reserved memory on the device of `growth`, unless that is what was measured.
@@ -217,33 +215,40 @@ impl<'a> GrowthReport<'a> {
         )
     }
 
-    fn steps_table(&self) -> text::Table {
-        let columns = match self.measures_segments() {
-            true => ["reserved after step", "change", "still reserved at end", "segments"],
-            false => ["live after step", "change", "still live at end", "blocks"],
-        };
-        let columns = columns.map(text::Column::number);
-        let mut table = text::Table::new([text::Column::text("step")].into_iter().chain(columns).collect());
+    /// The steps, and what lies between two; of many, the first and the last.
+    fn steps_table(&self) -> Table<'_> {
         let rows = &self.growth.steps;
-        let is_shown = |at: usize| rows.len() <= 2 * SHOWN_STEPS || at < SHOWN_STEPS || at + SHOWN_STEPS >= rows.len();
-        let mut before = self.growth.balance.get(Question::AliveAtA).bytes;
-        for (at, row) in rows.iter().enumerate() {
-            if is_shown(at) {
-                let survivors = [format_bytes(row.survivors.bytes), format_count(row.survivors.blocks)];
-                let cells = match row.step {
-                    Some(step) => {
-                        let change = format_signed_bytes(i128::from(row.end_bytes) - i128::from(before));
-                        [step.to_string(), format_bytes(row.end_bytes), change]
-                    }
-                    None => ["between".to_owned(), String::new(), String::new()],
-                };
-                table.push(cells.into_iter().chain(survivors).collect());
-            } else if at == SHOWN_STEPS {
-                table.push(vec![format!("… {} more", format_count((rows.len() - 2 * SHOWN_STEPS) as u64))]);
-            }
-            before = row.end_bytes;
-        }
-        table
+        let more = rows.len().saturating_sub(2 * SHOWN_STEPS);
+        // In place of those in the middle stands how many they are.
+        let row = move |at: usize| match at.cmp(&SHOWN_STEPS) {
+            Ordering::Equal if more > 0 => None,
+            Ordering::Greater if more > 0 => Some(at + more - 1),
+            _ => Some(at),
+        };
+        let of = move |at: usize| row(at).map(|row| &rows[row]);
+        let name = move |at: usize| match of(at).map(|row| row.step) {
+            Some(Some(step)) => step.to_string(),
+            Some(None) => "between".to_owned(),
+            None => format!("… {} more", format_count(more as u64)),
+        };
+        let end = move |at: usize| of(at).filter(|row| row.step.is_some()).map(|row| row.end_bytes);
+        let start = self.growth.balance.get(Question::AliveAtA).bytes;
+        let before =
+            move |at: usize| row(at)?.checked_sub(1).map_or(Some(start), |before| Some(rows[before].end_bytes));
+        let change = move |at: usize| Some(i128::from(end(at)?) - i128::from(before(at)?));
+        let survivors = move |at: usize| of(at).map(|row| row.survivors);
+        let [live, still, blocks] = match self.measures_segments() {
+            true => ["reserved after step", "still reserved at end", "segments"],
+            false => ["live after step", "still live at end", "blocks"],
+        };
+        let columns = [
+            Column::text("step", "step", name),
+            Column::bytes("end_bytes", live, end),
+            Column::difference("change_bytes", "change", change),
+            Column::bytes("survivor_bytes", still, move |at| survivors(at).map(|sum| sum.bytes)),
+            Column::count("survivor_blocks", blocks, move |at| survivors(at).map(|sum| sum.blocks)),
+        ];
+        Table::new(rows.len() - more + usize::from(more > 0), columns)
     }
 
     fn print_stacks(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -299,44 +304,49 @@ impl<'a> GrowthReport<'a> {
 
 impl Report for GrowthReport<'_> {
     /// Survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
-    fn figures(&self) -> impl Serialize {
+    fn facts(&self) -> Facts<'_> {
         let Growth { start, end, balance, .. } = &self.growth;
-        GrowthFigures {
-            device: start.device.0,
-            metric: start.metric,
-            from_step: self.has_steps().then(|| self.growth.window.from()),
-            to_step: self.has_steps().then(|| self.growth.window.to()),
-            steps: self.growth.step_count(),
-            chosen_because: self.growth.window.reasons(),
-            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            start: PeakFigure::of(self.trace, start),
-            end: PeakFigure::of(self.trace, end),
-            survivors: balance.born,
-            freed: balance.freed,
-            growth_bytes: self.growth.net(),
-            bytes_per_step: self.has_steps().then(|| self.growth.bytes_per_step()),
-            recurring_bytes: self.growth.recurring.bytes,
-            leaks: leaks(self.trace, &self.growth.leaks),
-            causes: (!self.growth.causes.is_empty()).then(|| causes(&self.growth.causes)),
-            reserved: self.reserved_of(&self.growth).map(ReservedFigures::of),
-            devices: self.all().map(|growth| self.device_figures(growth)).collect(),
-            extrapolation: self.projection(),
-            rows: steps(&self.growth.steps),
-            groups: self.table(),
-            rest_survivor_bytes: self.growth.rest_survivors.bytes,
-            rest_freed_bytes: self.growth.rest_freed.bytes,
-            rest_groups: self.growth.rest_groups,
-            stacks: stacks(self.trace, &self.growth.stacks),
-            holders: self.holders.table(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
+        let moment = |moment| Value::Map(peak_facts(&self.trace.header, moment)).into();
+        let devices: Vec<Facts<'_>> = self.all().map(|growth| self.device_facts(growth)).collect();
+        Facts::new([
+            ("device", start.device.0.into()),
+            ("metric", Value::of(start.metric).into()),
+            ("from_step", self.has_steps().then(|| self.growth.window.from()).into()),
+            ("to_step", self.has_steps().then(|| self.growth.window.to()).into()),
+            ("steps", self.growth.step_count().into()),
+            // Why these steps were chosen, if they were not given.
+            ("chosen_because", self.growth.window.reasons().into()),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            ("start", moment(start)),
+            ("end", moment(end)),
+            ("survivors", sum(balance.born).into()),
+            ("freed", sum(balance.freed).into()),
+            ("growth_bytes", self.growth.net().into()),
+            ("bytes_per_step", self.has_steps().then(|| self.growth.bytes_per_step()).into()),
+            ("recurring_bytes", self.growth.recurring.bytes.into()),
+            ("leaks", leaks(self.trace, &self.growth.leaks).into()),
+            // Of reserved memory, the change by the reason why it is kept: together the growth.
+            ("causes", Fact::or_absent((!self.growth.causes.is_empty()).then(|| causes(&self.growth.causes)))),
+            // The growth of reserved memory, beside that of blocks.
+            ("reserved", Fact::or_absent(self.reserved_of(&self.growth).map(reserved_facts))),
+            ("devices", devices.into()),
+            ("extrapolation", self.projection().as_ref().map(Projection::value).into()),
+            ("rows", steps(&self.growth.steps).into()),
+            ("groups", self.table().into()),
+            ("rest_survivor_bytes", self.growth.rest_survivors.bytes.into()),
+            ("rest_freed_bytes", self.growth.rest_freed.bytes.into()),
+            ("rest_groups", self.growth.rest_groups.into()),
+            ("stacks", stacks(self.trace, &self.growth.stacks).into()),
+            // What the program held at the end.
+            ("holders", self.holders.table().into()),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
     }
 
     fn table(&self) -> Table<'_> {
         let Growth { groups, rest_groups, balance, rest_survivors, rest_freed, .. } = &self.growth;
-        let rest = (*rest_groups > 0).then(|| count_of(*rest_groups, "more group"));
-        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let sums = sum_names(*rest_groups);
         let rows = groups.len() + sums.len();
         let of = move |row: usize| match groups.get(row) {
             Some(group) => (group.survivors, group.freed),
@@ -415,7 +425,7 @@ impl Report for GrowthReport<'_> {
             true => format!("Segments obtained {allocated} and still reserved, by group:"),
             false => format!("Allocated {allocated} and still live, by group:"),
         })?;
-        page.report(&self.table())?;
+        page.table(&self.table())?;
         self.print_stacks(page)?;
         if !self.growth.leaks.is_empty() && !self.holders.is_empty() {
             page.gap()?;
@@ -423,7 +433,7 @@ impl Report for GrowthReport<'_> {
             page.line(&format!(
                 "Tensors that the program holds at the end, apart from its models and optimizers; {kept}:"
             ))?;
-            page.report(&self.holders.table())?;
+            page.table(&self.holders.table())?;
         }
         self.print_end(page)
     }

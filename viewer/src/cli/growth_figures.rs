@@ -1,95 +1,40 @@
-//! The JSON object of `growth --json`.
+//! Parts of the answer of `highwater growth`.
 
+use highwater_analysis::Group;
 use highwater_analysis::between::Sum;
 use highwater_analysis::growth::{Growth, Kept, Leak, StepGrowth};
-use highwater_analysis::{Group, Metric};
-use highwater_app::figures::moment::{PeakFigure, count_of};
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
-use serde::Serialize;
-
-use crate::cli::output::caveats::TrustFigures;
-
-/// The object that `growth --json` prints.
-#[derive(Debug, Serialize)]
-pub(super) struct GrowthFigures<'a> {
-    pub(super) device: u16,
-    pub(super) metric: Metric,
-    pub(super) from_step: Option<u32>,
-    pub(super) to_step: Option<u32>,
-    pub(super) steps: usize,
-    /// Why these steps were chosen, if they were not given.
-    pub(super) chosen_because: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) filter: Option<String>,
-    pub(super) start: PeakFigure,
-    pub(super) end: PeakFigure,
-    pub(super) survivors: Sum,
-    pub(super) freed: Sum,
-    pub(super) growth_bytes: i128,
-    pub(super) bytes_per_step: Option<u64>,
-    pub(super) recurring_bytes: u64,
-    pub(super) leaks: Table<'a>,
-    /// Of reserved memory, the change by the reason why it is kept: together the growth.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) causes: Option<Table<'a>>,
-    /// The growth of reserved memory, beside that of blocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserved: Option<ReservedFigures<'a>>,
-    pub(super) devices: Vec<DeviceFigures<'a>>,
-    pub(super) extrapolation: Option<ProjectionFigures>,
-    pub(super) rows: Table<'a>,
-    pub(super) groups: Table<'a>,
-    pub(super) rest_survivor_bytes: u64,
-    pub(super) rest_freed_bytes: u64,
-    pub(super) rest_groups: u64,
-    pub(super) stacks: Table<'a>,
-    /// What the program held at the end.
-    pub(super) holders: Table<'a>,
-    pub(super) trust: TrustFigures,
-    pub(super) problems: Vec<String>,
-}
-
-/// The verdict on a device.
-#[derive(Debug, Serialize)]
-pub(super) struct DeviceFigures<'a> {
-    pub(super) device: u16,
-    pub(super) growth_bytes: i128,
-    pub(super) bytes_per_step: Option<u64>,
-    pub(super) leaks: Table<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserved: Option<ReservedFigures<'a>>,
-}
 
 /// The growth of reserved memory.
-#[derive(Debug, Serialize)]
-pub(super) struct ReservedFigures<'a> {
-    pub(super) growth_bytes: i128,
-    pub(super) bytes_per_step: Option<u64>,
-    pub(super) causes: Table<'a>,
-}
-
-impl<'a> ReservedFigures<'a> {
-    /// Returns the figures of `growth`.
-    pub(super) fn of(growth: &'a Growth) -> Self {
-        Self {
-            growth_bytes: growth.net(),
-            bytes_per_step: (growth.step_count() > 0).then(|| growth.bytes_per_step()),
-            causes: causes(&growth.causes),
-        }
-    }
+pub(super) fn reserved_facts(growth: &Growth) -> Facts<'_> {
+    Facts::new([
+        ("growth_bytes", growth.net().into()),
+        ("bytes_per_step", (growth.step_count() > 0).then(|| growth.bytes_per_step()).into()),
+        ("causes", causes(&growth.causes).into()),
+    ])
 }
 
 /// An extrapolation with the same growth in every further step.
-#[derive(Debug, Serialize)]
-pub(super) struct ProjectionFigures {
+#[derive(Debug)]
+pub(super) struct Projection {
     pub(super) capacity_bytes: u64,
     pub(super) peak_bytes: u64,
     pub(super) steps_until_full: u64,
 }
 
-impl ProjectionFigures {
+impl Projection {
+    /// The extrapolation as an object.
+    pub(super) fn value(&self) -> Value {
+        Value::Map(vec![
+            ("capacity_bytes", self.capacity_bytes.into()),
+            ("peak_bytes", self.peak_bytes.into()),
+            ("steps_until_full", self.steps_until_full.into()),
+        ])
+    }
+
     /// The extrapolation as a sentence.
     pub(super) fn text(&self) -> String {
         format!(

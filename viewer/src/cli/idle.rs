@@ -6,13 +6,11 @@ use std::io;
 use highwater_analysis::explain::Idle;
 use highwater_analysis::{Breakdown, Moment};
 use highwater_app::figures::moment::{count_of, moment_value, when};
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::report::{Column, Facts, Table, Value, bar, percent};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
-use serde::Serialize;
 
 use crate::cli::output::page::Page;
-use crate::cli::output::table::{bar, percent};
 
 /// Prints the memory that is live at `peak` but not used again.
 pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()> {
@@ -31,7 +29,7 @@ pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Resu
         format_bytes(peak.bytes - idle.without.bytes),
         when(&idle.without),
     ))?;
-    page.report(&table(idle))
+    page.table(&table(idle))
 }
 
 fn table(idle: &Idle) -> Table<'_> {
@@ -52,30 +50,17 @@ fn table(idle: &Idle) -> Table<'_> {
 }
 
 /// Memory that is live at the peak but not used again: the groups and the rest sum to `bytes`.
-#[derive(Debug, Serialize)]
-pub(super) struct IdleFigures<'a> {
-    bytes: u64,
-    blocks: usize,
-    by_category: BTreeMap<String, u64>,
-    groups: Table<'a>,
-    rest_bytes: u64,
-    rest_groups: u64,
-    /// The peak if every block were freed after its last use.
-    peak: Value,
-}
-
-impl<'a> IdleFigures<'a> {
-    /// Returns the figures of `idle`.
-    pub(super) fn of(idle: &'a Idle, trace: &Trace) -> Self {
-        let by_category = idle.by_category.groups.iter().map(|group| (group.key.join(""), group.bytes));
-        Self {
-            bytes: idle.bytes(),
-            blocks: idle.blocks.len(),
-            by_category: by_category.collect(),
-            groups: table(idle),
-            rest_bytes: idle.breakdown.rest_bytes,
-            rest_groups: idle.breakdown.rest_groups,
-            peak: moment_value(&trace.header, &idle.without),
-        }
-    }
+pub(super) fn facts<'a>(idle: &'a Idle, trace: &Trace) -> Facts<'a> {
+    let groups = idle.by_category.groups.iter().map(|group| (group.key.join(""), group.bytes));
+    let by_category: BTreeMap<String, u64> = groups.collect();
+    Facts::new([
+        ("bytes", idle.bytes().into()),
+        ("blocks", idle.blocks.len().into()),
+        ("by_category", Value::of(by_category).into()),
+        ("groups", table(idle).into()),
+        ("rest_bytes", idle.breakdown.rest_bytes.into()),
+        ("rest_groups", idle.breakdown.rest_groups.into()),
+        // The peak if every block were freed after its last use.
+        ("peak", moment_value(&trace.header, &idle.without).into()),
+    ])
 }

@@ -10,20 +10,19 @@ use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::device::capacity_text;
 use highwater_app::figures::moment::{count_of, how_much_and_when, micros_since_1970, utc};
 use highwater_app::figures::requests::failure_text;
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::trace::{Annotation, EXCERPT, HOLDERS, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{BlockId, Trace};
-use serde::Serialize;
 
-use super::peaks::{peak_figures, peaks_table};
+use super::peaks::{peaks_table, peaks_value};
 use crate::args::InfoArguments;
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::recording::choose_device;
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
-use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::caveats::{self, problem_texts, trust};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
@@ -221,7 +220,7 @@ impl<'a> InfoReport<'a> {
         }
         self.print_ooms(summary, page)?;
         page.gap()?;
-        page.report(&peaks_table(summary, self.trace.is_state()))
+        page.table(&peaks_table(summary, self.trace.is_state()))
     }
 
     /// Returns the first requests that failed on a device.
@@ -242,28 +241,30 @@ impl<'a> InfoReport<'a> {
 }
 
 impl Report for InfoReport<'_> {
-    fn figures(&self) -> impl Serialize {
+    fn facts(&self) -> Facts<'_> {
         let header = &self.trace.header;
-        InfoFigures {
-            format: self.format.name(),
-            recorder: header.recorder.clone(),
-            program: header.program.clone(),
-            host: header.host.clone(),
-            pid: header.pid,
-            rank: header.rank,
-            world_size: header.world_size,
-            started_us: header.started_unix_us,
-            clock: header.clock.clone(),
-            level: header.level.clone(),
-            ring_capacity: header.ring_capacity,
-            facts: header.facts.iter().filter(|(name, _)| name != NOTE).cloned().collect(),
-            notes: header.notes().map(str::to_owned).collect(),
-            events: self.trace.event_count(),
-            annotations: self.trace.annotations.len(),
-            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            devices: self.table(),
-            problems: problem_texts(self.trace),
-        }
+        let facts: BTreeMap<String, String> = header.facts.iter().filter(|(name, _)| name != NOTE).cloned().collect();
+        let notes: Vec<&str> = header.notes().collect();
+        Facts::new([
+            ("format", self.format.name().into()),
+            ("recorder", header.recorder.as_str().into()),
+            ("program", header.program.as_str().into()),
+            ("host", header.host.as_str().into()),
+            ("pid", header.pid.into()),
+            ("rank", header.rank.into()),
+            ("world_size", header.world_size.into()),
+            ("started_us", header.started_unix_us.into()),
+            ("clock", header.clock.as_str().into()),
+            ("level", header.level.as_str().into()),
+            ("ring_capacity", header.ring_capacity.into()),
+            ("facts", Value::of(facts).into()),
+            ("events", self.trace.event_count().into()),
+            ("annotations", self.trace.annotations.len().into()),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            ("devices", self.table().into()),
+            ("notes", notes.into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
     }
 
     /// A row for each device.
@@ -300,12 +301,12 @@ impl Report for InfoReport<'_> {
             Column::count("segments", "segments", move |row| of(row).segments),
             Column::bytes("baseline_bytes", "baseline", move |row| of(row).baseline_bytes),
             Column::nested("end", end),
-            Column::nested("peaks", move |row| Value::of(peak_figures(self.trace, of(row)))),
+            Column::nested("peaks", move |row| peaks_value(&self.trace.header, of(row))),
             Column::count("oom_events", "failed requests", move |row| of(row).oom_events),
             Column::count("steps", "steps", move |row| of(row).steps),
             Column::number("first_time_us", "first time", move |row| time_us(of(row).first_time_ns)),
             Column::number("last_time_us", "last time", move |row| time_us(of(row).last_time_ns)),
-            Column::nested("trust", |_| Value::of(TrustFigures::of(self.trace))),
+            Column::nested("trust", |_| trust(self.trace)),
         ];
         let peaks = ["requested_peak_bytes", "allocated_peak_bytes", "active_peak_bytes", "reserved_peak_bytes"];
         let peaks = peaks.into_iter().chain(["device_used_peak_bytes"]);
@@ -349,29 +350,4 @@ fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
         page.line(&if at == 0 { format!("  {name:<10} {line}") } else { format!("{indent}{line}") })?;
     }
     Ok(())
-}
-
-/// The object that `info --json` prints.
-#[derive(Debug, Serialize)]
-struct InfoFigures<'a> {
-    format: &'static str,
-    recorder: String,
-    program: String,
-    host: String,
-    pid: u32,
-    rank: Option<u32>,
-    world_size: Option<u32>,
-    started_us: u64,
-    clock: String,
-    level: String,
-    ring_capacity: Option<u64>,
-    facts: BTreeMap<String, String>,
-    events: u64,
-    annotations: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<String>,
-    devices: Table<'a>,
-    /// What the recorder noted about the recording.
-    notes: Vec<String>,
-    problems: Vec<String>,
 }

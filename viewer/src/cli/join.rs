@@ -10,8 +10,8 @@ use highwater_analysis::{Metric, Series};
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::Destination;
 use highwater_app::files::is_stdin;
-use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
+use highwater_app::report::{Column, Facts, Rows, Table};
+use highwater_snapshots::units::format_bytes;
 
 use super::convert::write_to;
 use crate::args::JoinArguments;
@@ -21,7 +21,6 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
-use crate::cli::output::table::{Column, Table};
 
 /// Reads the recordings, writes them as one, and prints the result for each device.
 pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -60,7 +59,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
     let lost = joined.lost.iter().chain(&exported.lost).cloned().collect();
     let answer = Answer { arguments, joined, lost, bytes };
     if arguments.json {
-        page.json(&answer.figures())?;
+        page.json(&answer.facts())?;
     } else {
         answer.print(page)?;
     }
@@ -101,35 +100,40 @@ impl Answer<'_> {
         &self.arguments.out
     }
 
-    fn devices(&self) -> Vec<DeviceFigures> {
+    /// The devices of the merged recording.
+    fn devices(&self) -> Table<'_> {
         let trace = &self.joined.trace;
         let known = trace.device_ids();
         let devices = self.joined.devices.iter().filter(|device| known.contains(&device.device));
-        let figures = |device: &JoinedDevice| {
-            let series = Series::build(trace, device.device);
-            let peak = |metric| series.peak(trace, metric).0;
-            DeviceFigures {
-                device: device.device.0,
-                name: device.name.clone(),
-                file: self.arguments.files[device.part].display().to_string(),
-                was: device.was.0,
-                blocks: trace.blocks.device.iter().filter(|at| **at == device.device).count() as u64,
-                peak_requested: peak(Metric::Requested),
-                peak_reserved: peak(Metric::Reserved),
-            }
+        let rows: Rows<(&JoinedDevice, Series)> =
+            devices.map(|device| (device, Series::build(trace, device.device))).collect();
+        let blocks = |(device, _): &(&JoinedDevice, Series)| {
+            trace.blocks.device.iter().filter(|at| **at == device.device).count()
         };
-        devices.map(figures).collect()
+        let peak = |metric: Metric| rows.of(move |(_, series)| series.peak(trace, metric).0);
+        let columns = [
+            Column::number("device", "device", rows.of(|(device, _)| device.device.0)),
+            Column::text("name", "name", rows.of(|(device, _)| device.name.clone())).cut(),
+            // The recording that it comes from, and its number there.
+            Column::text("file", "from", rows.of(|(device, _)| self.arguments.files[device.part].as_path()))
+                .source_lines(),
+            Column::number("was", "was", rows.of(|(device, _)| device.was.0)),
+            Column::count("blocks", "blocks", rows.of(blocks)),
+            Column::bytes("peak_requested", "peak requested", peak(Metric::Requested)),
+            Column::bytes("peak_reserved", "peak reserved", peak(Metric::Reserved)),
+        ];
+        Table::new(rows.count(), columns)
     }
 
-    fn figures(&self) -> JoinFigures<'_> {
-        JoinFigures {
-            file: self.out().display().to_string(),
-            bytes: self.bytes,
-            events: self.joined.trace.events.len() as u64,
-            devices: self.devices(),
-            lost: &self.lost,
-            warnings: &self.joined.warnings,
-        }
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("file", self.out().into()),
+            ("bytes", self.bytes.into()),
+            ("events", self.joined.trace.events.len().into()),
+            ("devices", self.devices().into()),
+            ("lost", self.lost.clone().into()),
+            ("warnings", self.joined.warnings.clone().into()),
+        ])
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -139,27 +143,7 @@ impl Answer<'_> {
         let files = self.arguments.files.len();
         page.headline(&format!("Wrote {out} ({size}): {events} of {files} recordings on one axis of time."))?;
         page.gap()?;
-        let mut table = Table::new(vec![
-            Column::number("device"),
-            Column::text("name").cut(),
-            Column::text("from").source_lines(),
-            Column::number("was"),
-            Column::number("blocks"),
-            Column::number("peak requested"),
-            Column::number("peak reserved"),
-        ]);
-        for device in self.devices() {
-            table.push(vec![
-                device.device.to_string(),
-                device.name,
-                device.file,
-                device.was.to_string(),
-                format_count(device.blocks),
-                format_bytes(device.peak_requested),
-                format_bytes(device.peak_reserved),
-            ]);
-        }
-        page.table(&table)?;
+        page.table(&self.devices())?;
         if !self.lost.is_empty() || !self.joined.warnings.is_empty() {
             page.gap()?;
         }
@@ -173,31 +157,4 @@ impl Answer<'_> {
         page.gap()?;
         page.hint(&next_command(&["info"], self.out(), &[], "for the peaks of all devices"))
     }
-}
-
-/// The object that `join --json` prints.
-#[derive(Debug, Serialize)]
-struct JoinFigures<'a> {
-    file: String,
-    bytes: u64,
-    events: u64,
-    devices: Vec<DeviceFigures>,
-    lost: &'a [String],
-    warnings: &'a [String],
-}
-
-/// A device of the merged recording.
-#[derive(Debug, Serialize)]
-struct DeviceFigures {
-    device: u16,
-    name: String,
-    /// The recording that it comes from.
-    file: String,
-    /// Its number there.
-    was: u16,
-    blocks: u64,
-    /// In bytes.
-    peak_requested: u64,
-    /// In bytes.
-    peak_reserved: u64,
 }

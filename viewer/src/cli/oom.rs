@@ -10,22 +10,20 @@ use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials}
 use highwater_app::answers::replays::analyse;
 use highwater_app::figures::moment::{at_event, count_of, micros_since_1970};
 use highwater_app::figures::requests::{requested, stream_text};
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::report::{Column, Facts, Rows, Table, Value, percent};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
 use highwater_snapshots::{DeviceId, Error, StackId, Trace};
-use serde::Serialize;
 
 use crate::args::OomArguments;
 use crate::cli::input::devices::where_on;
 use crate::cli::input::recording::choose_device;
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
-use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::caveats::{self, problem_texts, trust};
 use crate::cli::output::key_cells::{key_columns, named};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{self as text, percent};
 
 /// Maximum number of further events whose numbers are listed.
 const TOLD_EVENTS: usize = 20;
@@ -110,18 +108,18 @@ impl<'a> OomReport<'a> {
         let when = at_event(event, case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
         let lead = format!("Out of memory{on}: {asked}, {when}; {fill}.");
         page.headline(&lead)?;
-        page.report(&holders_table(trace, case))?;
+        page.table(&holders_table(trace, case))?;
         let sentences = [Some(case.cause_text()), case.helps(), case.does_not_help(), Some(case.reason_text())];
         let notes = case.request.notes.iter().map(|note| format!("Note: {note}."));
         for text in sentences.into_iter().flatten().chain(notes) {
             page.line(&text)?;
         }
         page.gap()?;
-        page.table(&facts(&case.request))?;
+        page.table(&sizes_table(&case.request))?;
         if let (Some(text), Some(way_out)) = (case.way_out_text(), &case.way_out) {
             page.gap()?;
             page.line(&text)?;
-            page.report(&way_out_table(trace, way_out))?;
+            page.table(&way_out_table(trace, way_out))?;
         }
         print_stack(trace, *stack, page)
     }
@@ -147,13 +145,14 @@ impl<'a> OomReport<'a> {
 }
 
 impl Report for OomReport<'_> {
-    fn figures(&self) -> impl Serialize {
-        OomFigures {
-            ooms: self.table(),
-            rest_events: self.others.clone(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("ooms", self.table().into()),
+            // Failed requests that are only counted.
+            ("rest_events", self.others.clone().into()),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
     }
 
     /// A row for each failed request that is shown.
@@ -284,10 +283,9 @@ fn way_out_table<'a>(trace: &'a Trace, way_out: &'a LiveGroups) -> Table<'a> {
 }
 
 /// The sizes around a failed request; those of segments only for an allocator that has them.
-fn facts(request: &FailedRequest) -> text::Table {
-    use text::Column;
-    let mut table = text::Table::new(vec![Column::text("at that moment"), Column::number("bytes"), Column::text("")]);
-    let mut row = |name: &str, bytes: String, note: String| table.push(vec![name.to_owned(), bytes, note]);
+fn sizes_table(request: &FailedRequest) -> Table<'static> {
+    let mut rows: Vec<(&'static str, String, String)> = Vec::new();
+    let mut row = |name: &'static str, bytes: String, note: String| rows.push((name, bytes, note));
     let is_caching = request.allocator.has_settings();
     if is_caching {
         let stream = stream_text(request).map_or_else(String::new, |stream| format!(", {stream}"));
@@ -304,21 +302,26 @@ fn facts(request: &FailedRequest) -> text::Table {
         None => format!("of {}{inferred}", format_bytes(memory.bytes)),
     };
     row("free on the device", free, of);
-    let plain = |name: &'static str, bytes: u64| (name, bytes);
-    let rows = if is_caching {
-        vec![
-            plain("reserved", request.reserved),
-            plain("  in live blocks", request.allocated),
-            plain("  freed, waiting for a stream", request.waiting),
-            plain("  free in the request's pool and stream", request.free_in_pool),
-            plain("  free in other pools or streams", request.free_elsewhere),
-        ]
+    let mut plain = |name, bytes| row(name, format_bytes(bytes), String::new());
+    if is_caching {
+        plain("reserved", request.reserved);
+        plain("  in live blocks", request.allocated);
+        plain("  freed, waiting for a stream", request.waiting);
+        plain("  free in the request's pool and stream", request.free_in_pool);
+        plain("  free in other pools or streams", request.free_elsewhere);
     } else {
-        vec![plain("in live blocks", request.allocated)]
-    };
-    let outside = request.outside.map(|bytes| plain("outside the allocator", bytes));
-    rows.into_iter().chain(outside).for_each(|(name, bytes)| row(name, format_bytes(bytes), String::new()));
-    table
+        plain("in live blocks", request.allocated);
+    }
+    if let Some(outside) = request.outside {
+        plain("outside the allocator", outside);
+    }
+    let rows: Rows<_> = rows.into_iter().collect();
+    let columns = [
+        Column::text("what", "at that moment", rows.of(|row| row.0)),
+        Column::number("size", "bytes", rows.of(|row| row.1.clone())),
+        Column::text("note", "", rows.of(|row| row.2.clone())),
+    ];
+    Table::new(rows.count(), columns)
 }
 
 fn holes_text(holes: &[Hole]) -> String {
@@ -334,15 +337,6 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
     page.gap()?;
     page.line("Requested at")?;
     lines.iter().try_for_each(|line| page.source_line(2, line))
-}
-
-#[derive(Debug, Serialize)]
-struct OomFigures<'a> {
-    ooms: Table<'a>,
-    /// Failed requests that are only counted.
-    rest_events: Vec<u64>,
-    trust: TrustFigures,
-    problems: Vec<String>,
 }
 
 /// Sentences about the cause and what would have helped.

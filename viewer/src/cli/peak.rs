@@ -8,24 +8,22 @@ use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phases, reached_elsewhere, stages};
 use highwater_analysis::{Filter, Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
 use highwater_app::figures::leaks::leak_lines;
-use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, peak_name, when};
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::figures::moment::{elsewhere_text, how_much_and_when, moment_facts, peak_name, when};
+use highwater_app::report::{Column, Fact, Facts, Table, Value, bar, percent};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
 
-use super::pools::{PoolFigures, PoolsReport};
+use super::pools::PoolsReport;
 use crate::args::{At, Given, PeakArguments};
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::recording::{choose_device, origin_keys};
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
-use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{each_text, key_columns, named, none_note};
+use crate::cli::output::caveats::{self, problem_texts, trust};
+use crate::cli::output::key_cells::{each_text, key_columns, named, none_note, sum_names};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{bar, percent};
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -187,28 +185,24 @@ impl<'a> PeakReport<'a> {
 
 impl Report for PeakReport<'_> {
     /// Groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
-    fn figures(&self) -> impl Serialize {
+    fn facts(&self) -> Facts<'_> {
         let Peak { moment, breakdown } = &self.peak;
         let filter = self.arguments.blocks.filter.stated();
-        PeakFigures {
-            device: moment.device.0,
-            metric: moment.metric,
-            bytes: moment.bytes,
-            event: moment.number(),
-            time_us: moment.time_ns.map(|time| micros_since_1970(&self.trace.header, time)),
-            step: moment.step,
-            phase: moment.phase.name(),
-            reached_elsewhere: elsewhere_table(&self.elsewhere),
-            filter: filter.map(str::to_owned),
-            filtered_bytes: filter.map(|_| breakdown.total),
-            leaked_bytes: self.leaks.as_ref().map(|leaks| leaks.at_moment.total),
-            groups: self.table(),
-            rest_bytes: breakdown.rest_bytes,
-            rest_groups: breakdown.rest_groups,
-            pools: self.pools.as_ref().map(PoolsReport::figures),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
+        let subject = Facts::new([("device", moment.device.0.into()), ("metric", Value::of(moment.metric).into())]);
+        subject.and(moment_facts(&self.trace.header, moment).into()).and(Facts::new([
+            ("reached_elsewhere", elsewhere_table(&self.elsewhere).into()),
+            ("filter", Fact::or_absent(filter)),
+            ("filtered_bytes", Fact::or_absent(filter.map(|_| breakdown.total))),
+            // Bytes of blocks that earlier steps left, from lines that leave some in every step; null where it is not
+            // searched: without whole steps, and at a given event of a long recording.
+            ("leaked_bytes", self.leaks.as_ref().map(|leaks| leaks.at_moment.total).into()),
+            ("groups", self.table().into()),
+            ("rest_bytes", breakdown.rest_bytes.into()),
+            ("rest_groups", breakdown.rest_groups.into()),
+            ("pools", Fact::or_absent(self.pools.as_ref().map(PoolsReport::table))),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ]))
     }
 
     fn table(&self) -> Table<'_> {
@@ -216,8 +210,7 @@ impl Report for PeakReport<'_> {
         let keys = &self.arguments.by.0;
         let groups = &breakdown.groups;
         let has_members = groups.iter().any(|group| !group.members.is_empty());
-        let rest = (breakdown.rest_groups > 0).then(|| count_of(breakdown.rest_groups, "more group"));
-        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let sums = sum_names(breakdown.rest_groups);
         let rows = groups.len() + sums.len();
         let bytes = move |row: usize| match groups.get(row) {
             Some(group) => group.bytes,
@@ -295,7 +288,7 @@ impl Report for PeakReport<'_> {
         page.gap()?;
         let has_match = !breakdown.groups.is_empty();
         if has_match {
-            page.report(&self.table())?;
+            page.table(&self.table())?;
             let keys = breakdown.groups.iter().map(|group| &group.key);
             none_note(self.trace, &self.arguments.by.0, keys).map_or(Ok(()), |note| page.hint(&note))?;
             for line in self.pools.iter().flat_map(PoolsReport::lines) {
@@ -334,30 +327,4 @@ fn event_of(count: u64, at: At) -> Result<Option<u64>, Failure> {
             Err(Failure::Usage(format!("--at {number}: the recording has no such event; they go from 0 to {last}")))
         }
     }
-}
-
-#[derive(Debug, Serialize)]
-struct PeakFigures<'a> {
-    device: u16,
-    metric: Metric,
-    bytes: u64,
-    event: Option<u64>,
-    time_us: Option<u64>,
-    step: Option<u32>,
-    phase: &'static str,
-    reached_elsewhere: Table<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filtered_bytes: Option<u64>,
-    /// Bytes of blocks that earlier steps left, from lines that leave some in every step; `None` where it is not
-    /// searched: without whole steps, and at a given event of a long recording.
-    leaked_bytes: Option<u64>,
-    groups: Table<'a>,
-    rest_bytes: u64,
-    rest_groups: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pools: Option<Vec<PoolFigures>>,
-    trust: TrustFigures,
-    problems: Vec<String>,
 }

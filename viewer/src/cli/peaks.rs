@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Moment};
-use highwater_app::figures::moment::PeakFigure;
-use highwater_app::report::{Column, Table};
+use highwater_app::figures::moment::peak_facts;
+use highwater_app::report::{Column, Table, Value, percent};
+use highwater_snapshots::Phase;
+use highwater_snapshots::trace::Header;
 use highwater_snapshots::units::format_count;
-use highwater_snapshots::{Phase, Trace};
-
-use crate::cli::output::table::percent;
 
 /// Describes what a metric counts.
 fn meaning(metric: Metric) -> &'static str {
@@ -53,8 +52,12 @@ pub fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
     Table::new(peaks.len(), columns)
 }
 
-/// Returns the peak of each metric by its name; `None` if the recording has no samples of it.
-pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, Option<PeakFigure>> {
+/// Returns the peak of each metric by its name; null if the recording has no samples of it.
+pub fn peaks_value(header: &Header, summary: &DeviceSummary) -> Value {
     let peak = |metric: Metric| summary.peaks.iter().find(|moment| moment.metric == metric);
-    Metric::ALL.map(|metric| (metric.name(), peak(metric).map(|moment| PeakFigure::of(trace, moment)))).into()
+    let peaks = Metric::ALL.map(|metric| {
+        let peak = peak(metric).map(|moment| Value::Map(peak_facts(header, moment)));
+        (metric.name(), peak.into())
+    });
+    Value::Map(BTreeMap::from(peaks).into_iter().collect())
 }

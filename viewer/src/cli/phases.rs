@@ -6,21 +6,19 @@ use std::io;
 use highwater_analysis::phases::{PhaseRow, peak_of, phases, stages};
 use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
-use highwater_app::report::{Column, Table, Value};
+use highwater_app::report::{Column, Fact, Facts, Table, Value, bar};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
-use serde::Serialize;
 
 use crate::args::PhasesArguments;
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::recording::{choose_device, origin_keys};
 use crate::cli::input::source::Input;
 use crate::cli::output::answer::Report;
-use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::caveats::{self, problem_texts, trust};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::bar;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -52,15 +50,15 @@ impl<'a> PhasesReport<'a> {
 }
 
 impl Report for PhasesReport<'_> {
-    fn figures(&self) -> impl Serialize {
-        PhasesFigures {
-            device: self.device.0,
-            metric: self.arguments.metric,
-            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            rows: self.table(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("device", self.device.0.into()),
+            ("metric", Value::of(self.arguments.metric).into()),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            ("rows", self.table().into()),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
     }
 
     fn table(&self) -> Table<'_> {
@@ -87,7 +85,7 @@ impl Report for PhasesReport<'_> {
             page.line(&format!("Counting only blocks with {filter}."))?;
         }
         page.gap()?;
-        page.report(&self.table())?;
+        page.table(&self.table())?;
         caveats::print(self.trace, page)?;
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
@@ -163,16 +161,4 @@ fn made_of(row: &PhaseRow, metric: Metric) -> String {
     let listed = parts.iter().take(NAMED).copied().chain((rest > 0).then_some(("others", rest)));
     let texts: Vec<String> = listed.map(|(name, bytes)| format!("{name} {}", format_bytes(bytes))).collect();
     texts.join(", ")
-}
-
-/// The object that `phases --json` prints.
-#[derive(Debug, Serialize)]
-struct PhasesFigures<'a> {
-    device: u16,
-    metric: Metric,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<String>,
-    rows: Table<'a>,
-    trust: TrustFigures,
-    problems: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! The report of `highwater plan`: the cheapest changes that fit, what each costs, and the lines that apply them.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use highwater_app::answers::plan::{
@@ -9,14 +10,12 @@ use highwater_app::figures::planned::{
     Budget, NOT_OPTIMAL, answer, assumptions, changes_table, costs, duration, large_enough, least, less_work, proven,
     sharding, shares,
 };
+use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
 
 pub use super::plan_figures::Proven;
-use super::plan_figures::{AlternativeFigures, MinimumFigures, PeaksFigures, PlanFigures, SearchedFigures};
 use crate::args::Maximize;
 use crate::cli::output::page::Page;
-use crate::cli::output::table::{Column, Table};
 use crate::gpu::Roofline;
 
 /// The report, as text and as JSON.
@@ -114,46 +113,66 @@ impl PlanReport {
     }
 
     /// Returns the JSON object.
-    pub fn figures(&self) -> impl Serialize + '_ {
+    pub fn facts(&self) -> Facts<'_> {
         let Search { as_is, plans, minimum, combinations, trials, is_optimal, reach, .. } = &self.search;
-        PlanFigures {
-            budget_bytes: self.budget.bytes,
-            reserve_bytes: self.budget.reserve,
-            fits: self.fits(),
-            fits_as_is: self.search.fits_as_is && *reach == Reach::End,
-            reach: reach.name(),
-            unconfirmed_because: reach.doubt(),
-            gets_past_failure: (*reach == Reach::FailedRequest).then_some(!plans.is_empty()),
-            proof: match self.proof {
-                _ if self.proven.is_some() => "simulated",
-                Proof::Rerun(_) => "rerun",
-                Proof::Replayed => "replayed",
-            },
-            proven: self.proven.as_ref(),
-            command: self.command.as_deref(),
-            lines: &self.code.lines,
-            environment: self.code.environment.iter().cloned().collect(),
-            gpu: self.roofline.map(|roofline| roofline.rates.gpu),
-            estimated_step_us: self.step_time()[1],
-            work_share: plans.first().map(|plan| self.work_share(plan)),
-            before: PeaksFigures::of(as_is),
-            after: plans.first().map(|plan| PeaksFigures::of(&plan.trial)),
-            plan: changes_table(&self.lines, self.proof, false),
-            alternatives: plans.iter().skip(1).map(|plan| self.alternative(plan)).collect(),
-            minimum: MinimumFigures {
-                bytes: minimum.requested,
-                changes: names(&minimum.setup),
-                scopes: minimum.setup.recomputed.clone().unwrap_or_default(),
-                settings: minimum.setup.settings.as_deref(),
-                device_bytes: minimum.device_bytes.map(|bytes| bytes.saturating_add(self.budget.reserve)),
-                is_exact: minimum.is_exact,
-            },
-            maximized: self.maximized.filter(|_| !plans.is_empty()).map(|(_, size)| size),
-            spare_bytes: plans.first().map(|plan| self.budget.capacity().saturating_sub(plan.trial.reserved)),
-            searched: SearchedFigures { combinations: *combinations, trials: *trials, is_optimal: *is_optimal },
-            assumptions: &self.assumptions,
-            warnings: &self.warnings,
-        }
+        let proof = match self.proof {
+            _ if self.proven.is_some() => "simulated",
+            Proof::Rerun(_) => "rerun",
+            Proof::Replayed => "replayed",
+        };
+        let environment: BTreeMap<String, String> = self.code.environment.iter().cloned().collect();
+        let least = Facts::new([
+            ("bytes", minimum.requested.into()),
+            ("changes", names(&minimum.setup).into()),
+            ("scopes", minimum.setup.recomputed.clone().unwrap_or_default().into()),
+            ("settings", minimum.setup.settings.as_deref().into()),
+            ("device_bytes", minimum.device_bytes.map(|bytes| bytes.saturating_add(self.budget.reserve)).into()),
+            ("is_exact", minimum.is_exact.into()),
+        ]);
+        let searched = Facts::new([
+            ("combinations", (*combinations).into()),
+            ("trials", (*trials).into()),
+            ("is_optimal", (*is_optimal).into()),
+        ]);
+        let spare = plans.first().map(|plan| self.budget.capacity().saturating_sub(plan.trial.reserved));
+        Facts::new([
+            ("budget_bytes", self.budget.bytes.into()),
+            ("reserve_bytes", self.budget.reserve.into()),
+            // Null if it does as far as the figures go, which is not to the end of the run.
+            ("fits", self.fits().into()),
+            ("fits_as_is", (self.search.fits_as_is && *reach == Reach::End).into()),
+            // How far the figures go: `end`, `failed_request`, or `recorded`.
+            ("reach", reach.name().into()),
+            // Why what was recorded is not all that the run needs.
+            ("unconfirmed_because", reach.doubt().into()),
+            // Whether every recorded request succeeds with the plan, if the figures go only so far.
+            ("gets_past_failure", (*reach == Reach::FailedRequest).then_some(!plans.is_empty()).into()),
+            ("proof", proof.into()),
+            // The program with the plan, simulated once more on a device of the budget; null if no program was given.
+            ("proven", self.proven.as_ref().map(Value::of).into()),
+            ("command", self.command.as_deref().into()),
+            // Python or Rust, which runs as it stands.
+            ("lines", self.code.lines.clone().into()),
+            // Environment variables to set before the program starts.
+            ("environment", Value::of(environment).into()),
+            // The GPU that times are estimated for, if they are.
+            ("gpu", self.roofline.map(|roofline| roofline.rates.gpu).into()),
+            // The time of a step with the plan, or as it is if nothing is changed.
+            ("estimated_step_us", self.step_time()[1].into()),
+            // What plans are ranked by within a class, as a share of the step's work; null if nothing fits.
+            ("work_share", plans.first().map(|plan| self.work_share(plan)).into()),
+            ("before", peaks_value(as_is).into()),
+            ("after", plans.first().map(|plan| peaks_value(&plan.trial)).into()),
+            ("plan", changes_table(&self.lines, self.proof, false).into()),
+            ("alternatives", self.alternatives().into()),
+            ("minimum", least.into()),
+            // The largest size that fits, if one was asked for.
+            ("maximized", self.maximized.filter(|_| !plans.is_empty()).map(|(_, size)| size).into()),
+            ("spare_bytes", spare.into()),
+            ("searched", searched.into()),
+            ("assumptions", self.assumptions.clone().into()),
+            ("warnings", self.warnings.clone().into()),
+        ])
     }
 
     /// The additional work of a plan, weighted as plans are ranked.
@@ -161,17 +180,22 @@ impl PlanReport {
         plan.cost as f64 / self.search.base.units().max(1) as f64
     }
 
-    fn alternative(&self, plan: &Plan) -> AlternativeFigures {
-        let Plan { setup, class, trial, .. } = plan;
-        AlternativeFigures {
-            changes: names(setup),
-            scopes: setup.recomputed.clone().unwrap_or_default(),
-            class: *class,
-            work_share: self.work_share(plan),
-            flops_share: shares(&self.search, plan)[0],
-            peak_bytes: trial.requested,
-            reserved_bytes: trial.reserved,
-        }
+    /// The plans but the first.
+    fn alternatives(&self) -> Table<'_> {
+        let plans = self.search.plans.get(1..).unwrap_or_default();
+        let costs = |row: usize| costs(self.proof, plans[row].class, shares(&self.search, &plans[row]));
+        let columns = [
+            Column::text("changes", "other plans", |row| names(&plans[row].setup))
+                .shown(|row| name(&plans[row].setup))
+                .wrapped(),
+            Column::text("scopes", "", |row| plans[row].setup.recomputed.clone().unwrap_or_default()).in_files(),
+            Column::text("class", "costs", |row| Value::of(plans[row].class)).shown(costs),
+            Column::number("work_share", "", |row| self.work_share(&plans[row])).in_files(),
+            Column::number("flops_share", "", |row| shares(&self.search, &plans[row])[0]).in_files(),
+            Column::bytes("peak_bytes", "requested", |row| plans[row].trial.requested),
+            Column::bytes("reserved_bytes", "reserved", |row| plans[row].trial.reserved),
+        ];
+        Table::new(plans.len(), columns)
     }
 
     /// The estimated time of a step in microseconds: as it is, and with the plan.
@@ -246,25 +270,14 @@ impl PlanReport {
         let Search { plans, is_optimal, reach, .. } = &self.search;
         self.lead(page, &answer(&self.search, self.budget))?;
         page.gap()?;
-        page.report(&changes_table(&self.lines, self.proof, self.roofline.is_some()))?;
+        page.table(&changes_table(&self.lines, self.proof, self.roofline.is_some()))?;
         page.line(&proven(self.proof, reach, plan, self.budget))?;
         if !is_optimal {
             page.warning(NOT_OPTIMAL)?;
         }
         if plans.len() > 1 {
             page.gap()?;
-            let mut table = Table::new(vec![
-                Column::text("other plans").wrapped(),
-                Column::text("costs"),
-                Column::number("requested"),
-                Column::number("reserved"),
-            ]);
-            for other in &plans[1..] {
-                let Trial { requested, reserved, .. } = other.trial;
-                let costs = costs(self.proof, other.class, shares(&self.search, other));
-                table.push(vec![name(&other.setup), costs, format_bytes(requested), format_bytes(reserved)]);
-            }
-            page.table(&table)?;
+            page.table(&self.alternatives())?;
         }
         page.gap()?;
         page.line(&least(&self.search))
@@ -287,12 +300,23 @@ impl PlanReport {
             page.line(&text)?;
         }
         page.gap()?;
-        let mut table = Table::new(vec![Column::text("its peak consists of"), Column::number("requested")]);
-        for (name, bytes) in &self.at_minimum {
-            table.push(vec![name.clone(), format_bytes(*bytes)]);
-        }
-        page.table(&table)
+        let parts = &self.at_minimum;
+        let columns = [
+            Column::text("part", "its peak consists of", |row| parts[row].0.as_str()),
+            Column::bytes("bytes", "requested", |row| parts[row].1),
+        ];
+        page.table(&Table::new(parts.len(), columns))
     }
+}
+
+/// The peaks of a trial.
+fn peaks_value(trial: &Trial) -> Value {
+    Value::Map(vec![
+        ("requested_bytes", trial.requested.into()),
+        ("allocated_bytes", trial.allocated.into()),
+        ("reserved_bytes", trial.reserved.into()),
+        ("retries", trial.retries.into()),
+    ])
 }
 
 /// Words what came of the program with the plan.

@@ -3,8 +3,8 @@
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::{Breakdown, Together};
 use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Table};
 use highwater_snapshots::units::format_bytes;
-use serde::Serialize;
 
 /// Maximum number of pools that are named in a line.
 const MAX_NAMES: usize = 12;
@@ -48,31 +48,24 @@ impl PoolsReport {
         sets.into_iter().map(line).collect()
     }
 
-    /// Returns the figures of each pool.
-    pub(super) fn figures(&self) -> Vec<PoolFigures> {
-        let figures = |(pool, [bytes, free_bytes]): &(BlockPool, [u64; 2])| {
+    /// A row for each pool.
+    pub(super) fn table(&self) -> Table<'_> {
+        let pool = |row: usize| self.pools[row].0;
+        let never_in_use_with = move |row: usize| -> Vec<String> {
             let others = self.pools.iter().map(|(other, _)| *other).filter(|other| other.is_private());
-            let is_apart = |other: &BlockPool| pool.is_private() && self.together.are_apart(pool.code(), other.code());
-            PoolFigures {
-                pool: pool.to_string(),
-                bytes: *bytes,
-                free_bytes: *free_bytes,
-                most_in_use_bytes: self.together.most(pool.code()),
-                never_in_use_with: others.filter(is_apart).map(|other| other.to_string()).collect(),
-            }
+            let is_apart =
+                |other: &BlockPool| pool(row).is_private() && self.together.are_apart(pool(row).code(), other.code());
+            others.filter(is_apart).map(|other| other.to_string()).collect()
         };
-        self.pools.iter().map(figures).collect()
+        let columns = [
+            Column::text("pool", "pool", move |row| pool(row).to_string()),
+            Column::bytes("bytes", "bytes", |row| self.pools[row].1[0]),
+            Column::bytes("free_bytes", "free", |row| self.pools[row].1[1]),
+            // The most bytes in its blocks at any moment of the recording.
+            Column::bytes("most_in_use_bytes", "most in use", move |row| self.together.most(pool(row).code())),
+            // The private pools that never have blocks at the same time.
+            Column::text("never_in_use_with", "never in use with", never_in_use_with),
+        ];
+        Table::new(self.pools.len(), columns)
     }
-}
-
-/// A pool of reserved memory.
-#[derive(Debug, Serialize)]
-pub(super) struct PoolFigures {
-    pool: String,
-    bytes: u64,
-    free_bytes: u64,
-    /// The most bytes in its blocks at any moment of the recording.
-    most_in_use_bytes: u64,
-    /// The private pools that never have blocks at the same time.
-    never_in_use_with: Vec<String>,
 }

@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::Metric;
-use highwater_app::answers::outliers::{Middle, RULE};
-use highwater_app::figures::ranks::{
-    COMPARED, Caveat, Outlier, headlines, limits, median, outliers, passed_by, ranks_table,
-};
+use highwater_app::answers::outliers::RULE;
+use highwater_app::figures::ranks::{COMPARED, Caveat, headlines, limits, median, outliers, passed_by, ranks_table};
 use highwater_app::files::fleet::{Fleet, Rank};
-use highwater_app::report::Table;
-use serde::Serialize;
+use highwater_app::report::{Fact, Facts, Table, Value};
 
 use crate::args::InfoArguments;
 use crate::cli::input::recording::read_fleet;
@@ -50,26 +47,35 @@ struct RanksReport<'a> {
 }
 
 impl Report for RanksReport<'_> {
-    fn figures(&self) -> impl Serialize {
+    fn facts(&self) -> Facts<'_> {
         let fleet = self.fleet;
-        let missing = fleet.missing();
+        let gaps = fleet.missing();
+        let missing: Vec<u32> = gaps.iter().cloned().flatten().take(MAX_MISSING).collect();
+        let missing_count: u64 = gaps.iter().map(|gap| u64::from(gap.end() - gap.start()) + 1).sum();
         let highest = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]);
-        RanksFigures {
-            folder: &fleet.name,
-            world_size: fleet.world_size(),
-            filter: self.arguments.blocks.filter.stated(),
-            highest: highest.and_then(Rank::number),
-            highest_file: highest.map(|rank| rank.path.display().to_string()),
-            rule: RULE,
-            outliers: COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect(),
-            median: Metric::ALL.map(|metric| (metric.name(), median(fleet, metric))).into(),
-            missing: missing.iter().cloned().flatten().take(MAX_MISSING).collect(),
-            missing_count: missing.iter().map(|gap| u64::from(gap.end() - gap.start()) + 1).sum(),
-            ranks: self.table(),
-            unread: fleet.unread.iter().map(|(path, why)| Unread { file: path.display().to_string(), why }).collect(),
-            skipped: fleet.skipped,
-            problems: fleet.problems(),
-        }
+        let medians = Metric::ALL.map(|metric| (metric.name(), Value::of(median(fleet, metric))));
+        let outliers = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric));
+        let unread = fleet.unread.iter();
+        let unread =
+            unread.map(|(file, why)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]));
+        Facts::new([
+            ("folder", fleet.name.as_str().into()),
+            ("world_size", fleet.world_size().into()),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            // The rank with the highest peak of allocated bytes.
+            ("highest", highest.and_then(Rank::number).into()),
+            ("highest_file", highest.map(|rank| rank.path.as_path()).into()),
+            ("rule", RULE.into()),
+            ("outliers", outliers.map(Value::of).collect::<Vec<_>>().into()),
+            ("median", Value::Map(BTreeMap::from(medians).into_iter().collect()).into()),
+            ("missing", missing.into()),
+            ("missing_count", missing_count.into()),
+            ("ranks", self.table().into()),
+            // Files that could not be read.
+            ("unread", unread.collect::<Vec<_>>().into()),
+            ("skipped", fleet.skipped.into()),
+            ("problems", fleet.problems().into()),
+        ])
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -87,7 +93,7 @@ impl Report for RanksReport<'_> {
         let (warnings, notes): (Vec<Caveat>, Vec<Caveat>) = limits(fleet).into_iter().partition(|one| one.is_warning);
         warnings.iter().try_for_each(|one| page.warning(&one.text))?;
         page.gap()?;
-        page.report(&self.table())?;
+        page.table(&self.table())?;
         if !notes.is_empty() || fleet.skipped > 0 {
             page.gap()?;
         }
@@ -108,32 +114,4 @@ impl Report for RanksReport<'_> {
     fn table(&self) -> Table<'_> {
         ranks_table(self.fleet, |row| row)
     }
-}
-
-/// The object that `info --json` prints of a folder.
-#[derive(Debug, Serialize)]
-struct RanksFigures<'a> {
-    folder: &'a str,
-    world_size: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<&'a str>,
-    /// The rank with the highest peak of allocated bytes.
-    highest: Option<u32>,
-    highest_file: Option<String>,
-    rule: &'static str,
-    outliers: Vec<Outlier>,
-    median: BTreeMap<&'static str, Middle>,
-    missing: Vec<u32>,
-    missing_count: u64,
-    ranks: Table<'a>,
-    unread: Vec<Unread<'a>>,
-    skipped: usize,
-    problems: Vec<String>,
-}
-
-/// A file that could not be read.
-#[derive(Debug, Serialize)]
-struct Unread<'a> {
-    file: String,
-    why: &'a str,
 }

@@ -8,10 +8,9 @@ use highwater_app::answers::outliers::Standing;
 use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::{capitalized, problems};
 use highwater_app::files::fleet::{Fleet, Rank, ranges_text};
-use highwater_app::report::{Column, Table};
+use highwater_app::report::{Column, Facts, Table};
 use highwater_snapshots::Error;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
-use serde::Serialize;
 
 use super::diff::DiffReport;
 use crate::args::DiffArguments;
@@ -66,15 +65,15 @@ fn within(
     let nearest = format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label());
     compare(arguments, [a, b], page, |report, page| {
         if arguments.form.json {
-            let figures = WithinFigures {
-                folder: &fleet.name,
-                metric: metric.name(),
-                a_rank: a.number(),
-                b_rank: b.number(),
-                stands_out: outlier.is_some(),
-                diff: report.figures(),
-            };
-            return Ok(page.json(&figures)?);
+            let facts = Facts::new([
+                ("folder", fleet.name.as_str().into()),
+                ("metric", metric.name().into()),
+                ("a_rank", a.number().into()),
+                ("b_rank", b.number().into()),
+                ("stands_out", outlier.is_some().into()),
+                ("diff", report.facts().into()),
+            ]);
+            return Ok(page.json(&facts)?);
         }
         if arguments.form.csv {
             return report.write(arguments.form, page);
@@ -126,15 +125,15 @@ fn between(
     let ranks = [by_rank[0][&most.rank], by_rank[1][&most.rank]];
     compare(arguments, ranks, page, |report, page| {
         if arguments.form.json {
-            let figures = BetweenFigures {
-                a: &fleets[0].name,
-                b: &fleets[1].name,
-                metric: arguments.metric.name(),
-                ranks: table(&pairs, most),
-                grown_most: most.rank,
-                diff: report.figures(),
-            };
-            return Ok(page.json(&figures)?);
+            let facts = Facts::new([
+                ("a", fleets[0].name.as_str().into()),
+                ("b", fleets[1].name.as_str().into()),
+                ("metric", arguments.metric.name().into()),
+                ("ranks", table(&pairs, most).into()),
+                ("grown_most", most.rank.into()),
+                ("diff", report.facts().into()),
+            ]);
+            return Ok(page.json(&facts)?);
         }
         if arguments.form.csv {
             return Ok(table(&pairs, most).write_csv(page.raw())?);
@@ -201,7 +200,7 @@ fn print_pairs(
         warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
     }
     page.gap()?;
-    page.report(&table(pairs, most))?;
+    page.table(&table(pairs, most))?;
     page.gap()?;
     Ok(page.line(&format!("Rank {} in both:", most.rank))?)
 }
@@ -251,26 +250,4 @@ fn compare(
     }
     tell(&report, page)?;
     Ok(Status::Fine)
-}
-
-/// The object that `diff --json` prints of one folder.
-#[derive(Debug, Serialize)]
-struct WithinFigures<'a, D: Serialize> {
-    folder: &'a str,
-    metric: &'static str,
-    a_rank: Option<u32>,
-    b_rank: Option<u32>,
-    stands_out: bool,
-    diff: D,
-}
-
-/// The object that `diff --json` prints of two folders.
-#[derive(Debug, Serialize)]
-struct BetweenFigures<'a, D: Serialize> {
-    a: &'a str,
-    b: &'a str,
-    metric: &'static str,
-    ranks: Table<'a>,
-    grown_most: u32,
-    diff: D,
 }

@@ -10,13 +10,13 @@ use highwater_analysis::source::Source;
 use highwater_app::figures::moment::{count_of, count_with};
 use highwater_app::files::destination::{Destination, Kind, rewrite};
 use highwater_app::files::is_stdin;
+use highwater_app::report::{Column, Facts, Rows, Table};
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::amend_file;
 use highwater_snapshots::symbols::{
     Asked, Cause, Found, LookUp, Missing, ModuleOutcome, SYSTEM_DEBUG_FOLDER, Symbolizer, look_up,
 };
 use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
 
 use super::convert::write_to;
 use crate::args::SymbolizeArguments;
@@ -25,7 +25,6 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
-use crate::cli::output::table::{Column, Table};
 
 /// An uncompressed `.snap`, whose sections can be copied.
 const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
@@ -53,7 +52,7 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
     let written = write(arguments, destination.as_ref(), &mut recording, &found)?;
     let answer = Answer { arguments, found, written };
     if arguments.json {
-        page.json(&answer.figures())?;
+        page.json(&answer.facts())?;
     } else {
         caveats::lead(&recording.trace, "", page)?;
         answer.print(page)?;
@@ -155,35 +154,51 @@ impl Answer<'_> {
         if has_failed || self.found.modules.iter().any(is_rebuilt) { Status::Broken } else { Status::Fine }
     }
 
-    fn figures(&self) -> SymbolizeFigures<'_> {
-        let sum = |count: fn(&ModuleOutcome) -> u64| self.found.modules.iter().map(count).sum();
-        let asked = self.found.modules.iter().filter(|module| module.asked > 0);
-        SymbolizeFigures {
-            file: self.written.as_ref().map(|written| written.path.display().to_string()),
-            bytes: self.written.as_ref().map(|written| written.bytes),
-            frames: sum(|module| module.frames),
-            asked: sum(|module| module.asked),
-            with_lines: sum(|module| module.with_lines),
-            with_names: sum(|module| module.with_names),
-            unresolved: sum(ModuleOutcome::unresolved),
-            outside: self.found.outside,
-            torn_bytes: self.written.as_ref().map_or(0, |written| written.torn_bytes),
-            modules: asked.map(|module| self.module_figures(module)).collect(),
-        }
+    fn facts(&self) -> Facts<'_> {
+        let sum = |count: fn(&ModuleOutcome) -> u64| self.found.modules.iter().map(count).sum::<u64>().into();
+        let written = self.written.as_ref();
+        Facts::new([
+            // Null if nothing was written.
+            ("file", written.map(|written| written.path.as_path()).into()),
+            ("bytes", written.map(|written| written.bytes).into()),
+            // Frames within modules.
+            ("frames", sum(|module| module.frames)),
+            ("asked", sum(|module| module.asked)),
+            ("with_lines", sum(|module| module.with_lines)),
+            ("with_names", sum(|module| module.with_names)),
+            ("unresolved", sum(ModuleOutcome::unresolved)),
+            // Frames without lines outside all modules.
+            ("outside", self.found.outside.into()),
+            ("torn_bytes", written.map_or(0, |written| written.torn_bytes).into()),
+            ("modules", self.modules().into()),
+        ])
     }
 
-    fn module_figures<'m>(&self, module: &'m ModuleOutcome) -> ModuleFigures<'m> {
-        let from = module.finding.as_ref().and_then(|finding| finding.as_ref().ok());
-        ModuleFigures {
-            path: &module.path,
-            frames: module.frames,
-            asked: module.asked,
-            with_lines: module.with_lines,
-            with_names: module.with_names,
-            from: from.map(|found| found.path.display().to_string()),
-            certain: from.is_none_or(|found| found.is_certain),
-            reason: self.reason(module),
-        }
+    /// The modules whose frames were looked up.
+    fn modules(&self) -> Table<'_> {
+        let rows: Rows<&ModuleOutcome> = self.found.modules.iter().filter(|module| module.asked > 0).collect();
+        let found = |module: &ModuleOutcome| module.finding.as_ref().and_then(|finding| finding.as_ref().ok().cloned());
+        let columns = [
+            Column::text("path", "module", rows.of(|module| module.path.clone())).source_lines(),
+            Column::count("frames", "", rows.of(|module| module.frames)).in_files(),
+            Column::count("asked", "frames", rows.of(|module| module.asked)),
+            Column::count("with_lines", "lines", rows.of(|module| module.with_lines)),
+            Column::count("with_names", "names", rows.of(|module| module.with_names)),
+            // The file that was read.
+            Column::text(
+                "from",
+                "from",
+                rows.of(move |module| found(module).map(|found| found.path.display().to_string())),
+            )
+            .shown(rows.of(|module| source(module)))
+            .source_lines(),
+            // Whether it is certainly the file that ran.
+            Column::text("certain", "", rows.of(move |module| found(module).is_none_or(|found| found.is_certain)))
+                .in_files(),
+            // Why some frames have no file and line, and what would help.
+            Column::text("reason", "", rows.of(|module| self.reason(module))).in_files(),
+        ];
+        Table::new(rows.count(), columns)
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -203,18 +218,7 @@ impl Answer<'_> {
         }
         page.headline(&format!("{headline}."))?;
         page.gap()?;
-        let mut table = Table::new(vec![
-            Column::text("module").source_lines(),
-            Column::number("frames"),
-            Column::number("lines"),
-            Column::number("names"),
-            Column::text("from").source_lines(),
-        ]);
-        for module in found.modules.iter().filter(|module| module.asked > 0) {
-            let counts = [module.asked, module.with_lines, module.with_names].map(format_count);
-            table.push([vec![module.path.clone()], counts.to_vec(), vec![source(module)]].concat());
-        }
-        page.table(&table)?;
+        page.table(&self.modules())?;
         self.print_reasons(page)?;
         page.gap()?;
         match &self.written {
@@ -346,39 +350,4 @@ fn source(module: &ModuleOutcome) -> String {
 /// Returns whether a module is code that the kernel maps into every program (vDSO).
 fn is_kernels(path: &str) -> bool {
     !path.contains('/') && path.contains("vdso")
-}
-
-/// The object that `symbolize --json` prints.
-#[derive(Debug, Serialize)]
-struct SymbolizeFigures<'a> {
-    /// Null if nothing was written.
-    file: Option<String>,
-    bytes: Option<u64>,
-    /// Frames within modules.
-    frames: u64,
-    asked: u64,
-    with_lines: u64,
-    with_names: u64,
-    unresolved: u64,
-    /// Frames without lines outside all modules.
-    outside: u64,
-    torn_bytes: u64,
-    /// The modules whose frames were looked up.
-    modules: Vec<ModuleFigures<'a>>,
-}
-
-/// The result for one module.
-#[derive(Debug, Serialize)]
-struct ModuleFigures<'a> {
-    path: &'a str,
-    frames: u64,
-    asked: u64,
-    with_lines: u64,
-    with_names: u64,
-    /// The file that was read.
-    from: Option<String>,
-    /// Whether it is certainly the file that ran.
-    certain: bool,
-    /// Why some frames have no file and line, and what would help.
-    reason: Option<String>,
 }

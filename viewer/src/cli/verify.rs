@@ -5,13 +5,14 @@ use std::path::Path;
 
 use highwater_analysis::verify::verify_devices;
 use highwater_app::figures::moment::count_of;
+use highwater_app::report::Value;
 use highwater_pytorch::open::FileKind;
 use serde::Serialize;
 
 use crate::args::VerifyArguments;
 use crate::cli::input::devices::on_devices;
 use crate::cli::input::recording::{Recording, choose_device};
-use crate::cli::output::caveats::TrustFigures;
+use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
@@ -26,7 +27,7 @@ pub struct VerifyReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trust: Option<TrustFigures>,
+    trust: Option<Value>,
     /// Losses, as sentences.
     #[serde(skip)]
     limits: Vec<String>,
@@ -63,7 +64,7 @@ impl VerifyReport {
             devices: devices.iter().map(|device| device.0).collect(),
             events: Some(trace.events.len()),
             blocks: Some(trace.blocks.len()),
-            trust: Some(TrustFigures::of(trace)),
+            trust: Some(caveats::trust(trace)),
             limits: trace.trust.limits(),
             routine: trace.routine_sentences().into_iter().chain(trace.header.notes().map(str::to_owned)).collect(),
             is_unreadable: trace.is_unreadable(),

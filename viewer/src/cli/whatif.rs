@@ -1,21 +1,20 @@
 //! The report of `highwater whatif`.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::Metric;
-use highwater_app::answers::prediction::{Changed, Concerned, Figures, Prediction, Tried, suggested_capacity};
+use highwater_app::answers::prediction::{
+    Changed, Concerned, Deviation, Figures, Prediction, Tried, suggested_capacity,
+};
 use highwater_app::answers::recomputation::Recomputation;
-use highwater_app::figures::moment::PeakFigure;
 use highwater_app::figures::predicted::{self, LOWEST_ADDRESS, NO_BLOCK, compared, compared_table};
 use highwater_app::files::destination::Destination;
-use highwater_app::report::{Table, Value};
+use highwater_app::report::{Facts, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 use highwater_snapshots::{Phase, Trace};
-use serde::Serialize;
 
 use super::convert::write_to;
-use super::peaks::peak_figures;
+use super::peaks::peaks_value;
 use crate::args::WhatIfArguments;
 use crate::cli::input::devices::on_device;
 use crate::cli::output::answer::Report;
@@ -88,7 +87,7 @@ impl<'a> WhatIfReport<'a> {
         page.headline(&format!("{}{}", self.on_device(&self.prediction), predicted::what_helps(&self.prediction)))?;
         page.line(&predicted::unchanged(&self.prediction))?;
         page.gap()?;
-        page.report(&self.table())
+        page.table(&self.table())
     }
 
     fn print_changed(&self, changed: &Changed, page: &mut Page<'_>) -> io::Result<()> {
@@ -117,7 +116,7 @@ impl<'a> WhatIfReport<'a> {
         if !on.is_empty() {
             page.line(on.trim_end())?;
         }
-        page.report(&self.table())?;
+        page.table(&self.table())?;
         page.gap()?;
         page.line(&predicted::settings_and_memory(changed))?;
         if let Some(oom) = &changed.oom {
@@ -196,54 +195,50 @@ impl<'a> WhatIfReport<'a> {
 }
 
 impl Report for WhatIfReport<'_> {
-    fn figures(&self) -> impl Serialize {
+    fn facts(&self) -> Facts<'_> {
         let Prediction { device, measured, recorded_conf, unchanged, changed, tried, .. } = &self.prediction;
-        let peaks = |trace: &Trace, figures: &Figures| peak_figures(trace, &figures.summary);
-        WhatIfFigures {
-            device: device.0,
-            recorded_alloc_conf: recorded_conf.clone(),
-            measured: peaks(self.trace, measured),
-            replayed: peaks(self.trace, &unchanged.figures),
-            divergence: unchanged.divergence.as_ref().map(|deviation| {
+        let changed = changed.as_ref();
+        let peaks = |trace: &Trace, figures: &Figures| peaks_value(&trace.header, &figures.summary);
+        let concerned = |at: usize| changed.map(|changed| concerned_value(changed.concerned[at]));
+        let devices: Vec<Value> = self.predictions().filter_map(device_value).collect();
+        Facts::new([
+            ("device", device.0.into()),
+            ("recorded_alloc_conf", recorded_conf.as_str().into()),
+            ("measured", peaks(self.trace, measured).into()),
+            ("replayed", peaks(self.trace, &unchanged.figures).into()),
+            ("divergence", unchanged.divergence.as_ref().map(deviation_value).into()),
+            ("takes_lowest_address", unchanged.takes_lowest_address.into()),
+            ("causes", unchanged.causes.clone().into()),
+            ("changed", changed.map(|changed| peaks(changed.recording.facts(), &changed.figures)).into()),
+            ("alloc_conf", changed.map(|changed| changed.alloc_conf.as_str()).into()),
+            ("capacity_bytes", changed.and_then(|changed| changed.capacity).into()),
+            // Whether everything fits; null if nothing was changed, or if the recording ends too early.
+            ("fits", changed.and_then(Changed::fits).into()),
+            // Why what was recorded is not all that the run needs.
+            ("unconfirmed_because", changed.and_then(|changed| Some(changed.doubt?.text(self.trace))).into()),
+            // No smaller device is enough; only if the recording ends in an out-of-memory error.
+            ("lower_bound_bytes", changed.and_then(lower_bound).into()),
+            // One for each requested device.
+            ("devices", devices.into()),
+            ("oom", changed.and_then(oom_value).into()),
+            ("rescued_events", changed.map(|changed| changed.rescued.clone()).unwrap_or_default().into()),
+            ("removed", concerned(0).into()),
+            ("shortened", concerned(1).into()),
+            ("scaled", concerned(2).into()),
+            ("recomputed", changed.and_then(|changed| changed.recomputation.as_ref()).map(recomputed_value).into()),
+            (
+                "fragmentation",
                 Value::Map(vec![
-                    ("event", deviation.event.into()),
-                    ("what", deviation.text.clone().into()),
-                    ("largest_difference_bytes", deviation.largest_bytes.into()),
-                    ("blocks_placed_elsewhere", deviation.placed_elsewhere.into()),
+                    ("measured", unused_value(measured)),
+                    ("changed", changed.map(|changed| unused_value(&changed.figures)).into()),
                 ])
-            }),
-            takes_lowest_address: unchanged.takes_lowest_address,
-            causes: unchanged.causes.clone(),
-            changed: changed.as_ref().map(|changed| peaks(changed.recording.facts(), &changed.figures)),
-            alloc_conf: changed.as_ref().map(|changed| changed.alloc_conf.clone()),
-            capacity_bytes: changed.as_ref().and_then(|changed| changed.capacity),
-            fits: changed.as_ref().and_then(Changed::fits),
-            unconfirmed_because: changed.as_ref().and_then(|changed| Some(changed.doubt?.text(self.trace))),
-            lower_bound_bytes: changed.as_ref().and_then(lower_bound),
-            devices: self.predictions().filter_map(device_value).collect(),
-            oom: changed.as_ref().and_then(oom_value),
-            rescued_events: changed.as_ref().map(|changed| changed.rescued.clone()).unwrap_or_default(),
-            removed: changed.as_ref().map(|changed| concerned_value(changed.concerned[0])),
-            shortened: changed.as_ref().map(|changed| concerned_value(changed.concerned[1])),
-            scaled: changed.as_ref().map(|changed| concerned_value(changed.concerned[2])),
-            recomputed: changed.as_ref().and_then(|changed| {
-                let recomputation = changed.recomputation.as_ref()?;
-                let Recomputation { modules, calls, evidence, .. } = *recomputation;
-                Some(Value::Map(vec![
-                    ("modules", modules.into()),
-                    ("calls", calls.into()),
-                    ("evidence", evidence.name().into()),
-                ]))
-            }),
-            fragmentation: Value::Map(vec![
-                ("measured", unused_value(measured)),
-                ("changed", changed.as_ref().map(|changed| unused_value(&changed.figures)).into()),
-            ]),
-            tried: tried.iter().map(tried_value).collect(),
-            assumptions: self.assumptions().into_iter().map(str::to_owned).collect(),
-            file: self.written.as_ref().map(|(file, _)| file.clone()),
-            problems: problem_texts(self.trace),
-        }
+                .into(),
+            ),
+            ("tried", tried.iter().map(tried_value).collect::<Vec<_>>().into()),
+            ("assumptions", self.assumptions().into()),
+            ("file", self.written.as_ref().map(|(file, _)| file.as_str()).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
     }
 
     fn table(&self) -> Table<'_> {
@@ -297,42 +292,6 @@ fn lower_bound(changed: &Changed) -> Option<u64> {
     changed.ends_in_oom.map(|_| changed.suffices.unwrap_or(changed.live_bytes))
 }
 
-type Peaks = BTreeMap<&'static str, Option<PeakFigure>>;
-
-/// The object that `whatif --json` prints.
-#[derive(Debug, Serialize)]
-struct WhatIfFigures {
-    device: u16,
-    recorded_alloc_conf: String,
-    measured: Peaks,
-    replayed: Peaks,
-    divergence: Option<Value>,
-    takes_lowest_address: bool,
-    causes: Vec<String>,
-    changed: Option<Peaks>,
-    alloc_conf: Option<String>,
-    capacity_bytes: Option<u64>,
-    /// Whether everything fits; null if nothing was changed, or if the recording ends too early.
-    fits: Option<bool>,
-    /// Why what was recorded is not all that the run needs.
-    unconfirmed_because: Option<String>,
-    /// No smaller device is enough; only if the recording ends in an out-of-memory error.
-    lower_bound_bytes: Option<u64>,
-    /// One for each requested device.
-    devices: Vec<Value>,
-    oom: Option<Value>,
-    rescued_events: Vec<u64>,
-    removed: Option<Value>,
-    shortened: Option<Value>,
-    scaled: Option<Value>,
-    recomputed: Option<Value>,
-    fragmentation: Value,
-    tried: Vec<Value>,
-    assumptions: Vec<String>,
-    file: Option<String>,
-    problems: Vec<String>,
-}
-
 /// The result of the change on one device.
 fn device_value(prediction: &Prediction) -> Option<Value> {
     let changed = prediction.changed.as_ref()?;
@@ -357,6 +316,19 @@ fn oom_value(changed: &Changed) -> Option<Value> {
         ("suffices_bytes", changed.suffices.filter(|_| changed.ends_in_oom.is_none()).into()),
         ("description", oom.report.clone().into()),
     ]))
+}
+
+fn deviation_value(deviation: &Deviation) -> Value {
+    Value::Map(vec![
+        ("event", deviation.event.into()),
+        ("what", deviation.text.clone().into()),
+        ("largest_difference_bytes", deviation.largest_bytes.into()),
+        ("blocks_placed_elsewhere", deviation.placed_elsewhere.into()),
+    ])
+}
+
+fn recomputed_value(Recomputation { modules, calls, evidence, .. }: &Recomputation) -> Value {
+    Value::Map(vec![("modules", (*modules).into()), ("calls", (*calls).into()), ("evidence", evidence.name().into())])
 }
 
 fn concerned_value(Concerned { blocks, bytes }: Concerned) -> Value {

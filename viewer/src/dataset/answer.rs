@@ -5,19 +5,18 @@ use std::path::{Path, PathBuf};
 
 use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::passed_by;
-use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
+use highwater_app::report::{Column, Facts, Table};
+use highwater_snapshots::units::format_bytes;
 
 use crate::args::ConvertArguments;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::quoted;
-use crate::cli::output::table::{Column, Table};
 
 /// Maximum number of recordings and unreadable files that are listed.
 const TOLD: usize = 8;
 
 /// One recording that was written.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct Written {
     rank: Option<u32>,
     file: PathBuf,
@@ -46,26 +45,6 @@ pub(super) struct Answer<'a> {
     pub(super) lost: Vec<String>,
 }
 
-/// The object that `convert --json` prints.
-#[derive(Debug, Serialize)]
-pub(super) struct Figures<'a> {
-    file: String,
-    events: u64,
-    blocks: u64,
-    bytes: u64,
-    recordings: &'a [Written],
-    unread: Vec<Unread<'a>>,
-    skipped: usize,
-    lost: &'a [String],
-}
-
-/// A file that could not be read.
-#[derive(Debug, Serialize)]
-struct Unread<'a> {
-    file: String,
-    why: &'a str,
-}
-
 impl Answer<'_> {
     fn sum(&self, of: impl Fn(&Written) -> u64) -> u64 {
         self.written.iter().map(of).sum()
@@ -75,17 +54,34 @@ impl Answer<'_> {
         self.written.iter().map(|written| written.bytes).sum()
     }
 
-    pub(super) fn figures(&self) -> Figures<'_> {
-        Figures {
-            file: self.out.display().to_string(),
-            events: self.sum(|written| written.events),
-            blocks: self.sum(|written| written.blocks),
-            bytes: self.bytes(),
-            recordings: &self.written,
-            unread: self.unread.iter().map(|(path, why)| Unread { file: path.display().to_string(), why }).collect(),
-            skipped: self.skipped,
-            lost: &self.lost,
-        }
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let unread = self.unread.iter();
+        let unread =
+            unread.map(|(file, why)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]));
+        Facts::new([
+            ("file", self.out.into()),
+            ("events", self.sum(|written| written.events).into()),
+            ("blocks", self.sum(|written| written.blocks).into()),
+            ("bytes", self.bytes().into()),
+            ("recordings", self.recordings(self.written.len()).into()),
+            ("unread", unread.collect::<Vec<_>>().into()),
+            ("skipped", self.skipped.into()),
+            ("lost", self.lost.clone().into()),
+        ])
+    }
+
+    /// The first `shown` recordings.
+    fn recordings(&self, shown: usize) -> Table<'_> {
+        let rows = &self.written;
+        let rank = |row: usize| rows[row].rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+        let columns = [
+            Column::number("rank", "rank", |row| rows[row].rank).shown(rank),
+            Column::text("file", "file", |row| rows[row].file.as_path()).cut(),
+            Column::count("events", "events", |row| rows[row].events),
+            Column::count("blocks", "blocks", |row| rows[row].blocks),
+            Column::bytes("bytes", "size", |row| rows[row].bytes),
+        ];
+        Table::new(shown, columns)
     }
 
     pub(super) fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -99,23 +95,7 @@ impl Answer<'_> {
         };
         page.headline(&format!("Wrote {out} ({}): {what}{of}.", format_bytes(self.bytes())))?;
         page.gap()?;
-        let mut table = Table::new(vec![
-            Column::number("rank"),
-            Column::text("file").cut(),
-            Column::number("events"),
-            Column::number("blocks"),
-            Column::number("size"),
-        ]);
-        for written in self.written.iter().take(TOLD) {
-            table.push(vec![
-                written.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
-                written.file.display().to_string(),
-                format_count(written.events),
-                format_count(written.blocks),
-                format_bytes(written.bytes),
-            ]);
-        }
-        page.table(&table)?;
+        page.table(&self.recordings(self.written.len().min(TOLD)))?;
         if self.written.len() > TOLD {
             page.line(&format!("  … and {}", count_of((self.written.len() - TOLD) as u64, "more recording")))?;
         }

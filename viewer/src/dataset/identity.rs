@@ -1,12 +1,12 @@
 //! Identifies the recording of each row, and describes it in the file's metadata.
 
 use highwater_app::files::fleet::Origin;
+use highwater_app::report::{Facts, Value};
 use highwater_snapshots::Trace;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::KeyValue;
-use serde::Serialize;
 
-use crate::cli::output::caveats::{TrustFigures, problem_texts};
+use crate::cli::output::caveats::{problem_texts, trust};
 
 /// The version of the two tables: a later one may add columns, but never change their meaning.
 pub(super) const SCHEMA_VERSION: &str = "1";
@@ -19,16 +19,6 @@ pub(super) struct Identity {
     /// Its rank and where that comes from; `None` if unknown.
     pub(super) rank: Option<(u32, Origin)>,
     started_us: u64,
-}
-
-/// A device in the metadata.
-#[derive(Serialize)]
-struct Device<'a> {
-    device: u16,
-    name: &'a str,
-    capacity_bytes: u64,
-    driver: &'a str,
-    settings: &'a [(String, String)],
 }
 
 impl Identity {
@@ -45,15 +35,17 @@ impl Identity {
     pub(super) fn metadata(&self, trace: &Trace) -> Vec<KeyValue> {
         let header = &trace.header;
         let number = |number: Option<u32>| number.map(|number| number.to_string());
-        let devices: Vec<Device<'_>> = trace
+        let devices: Vec<Facts<'_>> = trace
             .devices
             .iter()
-            .map(|facts| Device {
-                device: facts.device.0,
-                name: &facts.name,
-                capacity_bytes: facts.capacity_bytes,
-                driver: &facts.driver,
-                settings: &facts.settings,
+            .map(|facts| {
+                Facts::new([
+                    ("device", facts.device.0.into()),
+                    ("name", facts.name.as_str().into()),
+                    ("capacity_bytes", facts.capacity_bytes.into()),
+                    ("driver", facts.driver.as_str().into()),
+                    ("settings", Value::of(&facts.settings).into()),
+                ])
             })
             .collect();
         let from = |(_, origin): (u32, Origin)| origin.name().unwrap_or_default().to_owned();
@@ -69,7 +61,7 @@ impl Identity {
             ("started_us", Some(header.started_unix_us.to_string())),
             ("clock", Some(header.clock.clone())),
             ("devices", serde_json::to_string(&devices).ok()),
-            ("trust", serde_json::to_string(&TrustFigures::of(trace)).ok()),
+            ("trust", serde_json::to_string(&trust(trace)).ok()),
             ("problems", serde_json::to_string(&problem_texts(trace)).ok()),
         ];
         facts.into_iter().filter_map(|(name, value)| Some(KeyValue::new(format!("highwater.{name}"), value?))).collect()

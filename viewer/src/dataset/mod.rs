@@ -50,7 +50,7 @@ trait Rows {
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let answer = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
     if arguments.json {
-        page.json(&answer.figures())?;
+        page.json(&answer.facts())?;
     } else {
         answer.print(page)?;
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use highwater_analysis::Metric;
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Table, percent};
 use highwater_snapshots::units::format_bytes;
 
 use super::program::Program;
@@ -16,7 +17,6 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::{next_command, shortened};
-use crate::cli::output::table::{Column, Table, percent};
 
 /// Maximum number of processes whose recordings are listed.
 const MAX_FILES: usize = 16;
@@ -146,30 +146,21 @@ fn report_file(
 }
 
 /// The peaks of each device.
-fn devices(summaries: &[DeviceSummary]) -> Table {
-    let mut table = Table::new(vec![
-        Column::number("device"),
-        Column::text("name").cut(),
-        Column::number("calls"),
-        Column::number("failed"),
-        Column::number("peak reserved"),
-        Column::number("of device"),
-        Column::number("reserved at end"),
-        Column::number("peak device use"),
-    ]);
-    for device in summaries {
-        let peak = |metric| device.peaks.iter().find(|moment| moment.metric == metric).map(|moment| moment.bytes);
-        let held = peak(Metric::Reserved).unwrap_or(0);
-        table.push(vec![
-            device.device.0.to_string(),
-            device.name.clone(),
-            (device.allocs + device.frees).to_string(),
-            device.oom_events.to_string(),
-            format_bytes(held),
-            percent(held, device.capacity_bytes),
-            format_bytes(device.end.reserved),
-            peak(Metric::DeviceUsed).map_or_else(|| "-".to_owned(), format_bytes),
-        ]);
-    }
-    table
+fn devices(summaries: &[DeviceSummary]) -> Table<'_> {
+    let peak = |row: usize, metric: Metric| {
+        summaries[row].peaks.iter().find(|moment| moment.metric == metric).map(|moment| moment.bytes)
+    };
+    let held = move |row: usize| peak(row, Metric::Reserved).unwrap_or(0);
+    let used = move |row: usize| peak(row, Metric::DeviceUsed).map_or_else(|| "-".to_owned(), format_bytes);
+    let columns = [
+        Column::number("device", "device", |row| summaries[row].device.0),
+        Column::text("name", "name", |row| summaries[row].name.as_str()).cut(),
+        Column::number("calls", "calls", |row| summaries[row].allocs + summaries[row].frees),
+        Column::number("failed", "failed", |row| summaries[row].oom_events),
+        Column::bytes("peak_reserved", "peak reserved", held),
+        Column::shown_alone("of device", true, move |row| percent(held(row), summaries[row].capacity_bytes)),
+        Column::bytes("end_reserved", "reserved at end", |row| summaries[row].end.reserved),
+        Column::shown_alone("peak device use", true, used),
+    ];
+    Table::new(summaries.len(), columns)
 }

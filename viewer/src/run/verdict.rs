@@ -6,10 +6,10 @@ use highwater_analysis::{Filter, GroupKey, Metric, Peak, Siblings};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::moment::how_much_and_when;
 use highwater_app::figures::requests::failure_text;
+use highwater_app::report::percent;
 
 use crate::cli::input::source::Input;
 use crate::cli::output::outcome::Failure;
-use crate::cli::output::table::percent;
 
 /// The verdict, without the file.
 ///

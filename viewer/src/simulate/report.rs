@@ -1,12 +1,13 @@
 //! The answer of `highwater simulate`: whether the program fits, what it needs, and how far that is exact.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use highwater_analysis::{GroupKey, Metric};
+use highwater_analysis::{GroupKey, Metric, Moment};
+use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::moment::{count_of, when};
 use highwater_app::figures::requests::failure_text;
+use highwater_app::report::{Column, Facts, Rows, Table, Value, percent};
 use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
 
 use super::accuracy::{Accuracy, Class, Values};
 use super::found::{Called, Outcome, Recorded, Simulated};
@@ -16,7 +17,6 @@ use crate::cli;
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::shortened;
-use crate::cli::output::table::{Column, Table, percent};
 
 /// What a CUDA context takes of a device, and NCCL beside it, at most: a program that fits by less may not fit.
 const OUTSIDE_BYTES: u64 = 1 << 30;
@@ -183,80 +183,92 @@ impl<'a> Report<'a> {
     }
 
     /// The peaks of each process.
-    fn peaks(&self) -> Table {
+    fn peaks(&self) -> Table<'_> {
+        let wanted = [Metric::Requested, Metric::Allocated, Metric::Reserved];
+        let rank = |(number, one): (usize, &Recorded)| {
+            one.trace.header.rank.map_or_else(|| number.to_string(), |rank| rank.to_string())
+        };
+        let of_process = |(number, one): (usize, &'a Recorded)| {
+            let peaks = one.summary.peaks.iter().filter(|moment| wanted.contains(&moment.metric));
+            peaks.map(move |moment| (rank((number, one)), *moment))
+        };
+        let rows: Rows<(String, Moment)> = self.simulated.recorded.iter().enumerate().flat_map(of_process).collect();
+        let memory = self.simulated.gpu.memory_bytes;
         let is_several = self.simulated.recorded.len() > 1;
-        let mut columns = vec![Column::text(if is_several { "rank" } else { "total" })];
-        columns.extend(is_several.then(|| Column::text("total")));
-        columns.extend([Column::number("peak"), Column::number("of device"), Column::text("when")]);
-        let mut table = Table::new(columns);
-        for (number, one) in self.simulated.recorded.iter().enumerate() {
-            let rank = one.trace.header.rank.map_or_else(|| number.to_string(), |rank| rank.to_string());
-            let wanted = [Metric::Requested, Metric::Allocated, Metric::Reserved];
-            for moment in one.summary.peaks.iter().filter(|moment| wanted.contains(&moment.metric)) {
-                let mut row: Vec<String> = is_several.then(|| rank.clone()).into_iter().collect();
-                row.extend([
-                    moment.metric.name().to_owned(),
-                    format_bytes(moment.bytes),
-                    percent(moment.bytes, self.simulated.gpu.memory_bytes),
-                    when(moment),
-                ]);
-                table.push(row);
-            }
+        let mut columns = vec![Column::text("total", "total", rows.of(|(_, moment)| moment.metric.name()))];
+        if is_several {
+            columns.insert(0, Column::text("rank", "rank", rows.of(|(rank, _)| rank.clone())));
         }
-        table
+        columns.extend([
+            Column::bytes("peak_bytes", "peak", rows.of(|(_, moment)| moment.bytes)),
+            Column::shown_alone("of device", true, rows.of(move |(_, moment)| percent(moment.bytes, memory))),
+            Column::shown_alone("when", false, rows.of(|(_, moment)| when(moment))),
+        ]);
+        Table::new(rows.count(), columns)
     }
 
     /// Returns the JSON object.
-    pub(super) fn figures(&self) -> Figures {
+    pub(super) fn facts(&self) -> Facts<'_> {
         let simulated = self.simulated;
         let gpu = &simulated.gpu;
         let main = simulated.main();
-        let fact = |name: &str| main.trace.header.facts.iter().find(|(of, _)| of == name).map(|(_, text)| text.clone());
-        Figures {
-            fits: match &self.outcome {
-                Outcome::Fits => Some(true),
-                Outcome::DoesNotFit => Some(false),
-                Outcome::Unknown(_) => None,
-            },
-            unknown: match &self.outcome {
-                Outcome::Unknown(why) => Some(why.clone()),
-                _ => None,
-            },
-            gpu: gpu.name,
-            compute_capability: format!("{}.{}", gpu.capability.0, gpu.capability.1),
-            capacity_bytes: gpu.memory_bytes,
-            reserve_bytes: simulated.reserve_bytes,
-            peaks: PeakFigures::of(main),
-            accuracy: self.accuracy.class,
-            bounds: BoundFigures::of(&self.accuracy),
-            ranks: simulated.recorded.iter().map(RankFigures::of).collect(),
-            oom: main.failure().map(|failure| OomFigures {
-                requested_bytes: failure.requested,
-                device_free_bytes: failure.device_free,
-                description: failure_text(&failure),
-            }),
-            steps: main.summary.steps,
-            stopped: simulated.recorded.iter().any(|one| one.noted.is_stopped),
-            exit_status: simulated.status,
-            not_included: NOT_INCLUDED,
-            requested_is_lower_bound: !simulated.noted(|noted| &noted.unknown_workspaces).is_empty(),
-            unknown_workspaces: simulated.noted(|noted| &noted.unknown_workspaces),
-            missing: simulated.noted(|noted| &noted.missing),
-            autotuned: simulated.noted(|noted| &noted.autotuned),
-            depends_on_values: simulated.noted(|noted| &noted.reads),
-            first_to_decide: match &self.accuracy.values {
-                Values::OtherWithOnes(line) => line.as_deref().cloned(),
-                _ => None,
-            },
-            same_with_ones: match self.accuracy.values {
-                Values::NotRead | Values::Untried => None,
-                Values::SameWithOnes => Some(true),
-                Values::OtherWithOnes(_) | Values::OtherEnd(_) => Some(false),
-            },
-            uninitialized_host_bytes: simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum(),
-            torch: fact("torch"),
-            file: main.file.clone(),
-        }
+        let fact =
+            |name: &str| main.trace.header.facts.iter().find(|(of, _)| of == name).map(|(_, text)| text.as_str());
+        let (fits, unknown) = match &self.outcome {
+            Outcome::Fits => (Some(true), None),
+            Outcome::DoesNotFit => (Some(false), None),
+            Outcome::Unknown(why) => (None, Some(why.as_str())),
+        };
+        let Accuracy { requested, allocated, active, reserved, .. } = self.accuracy;
+        let bounds = [
+            (Metric::Requested, requested),
+            (Metric::Allocated, allocated),
+            (Metric::Active, active),
+            (Metric::Reserved, reserved),
+        ];
+        let first_to_decide = match &self.accuracy.values {
+            Values::OtherWithOnes(line) => line.as_deref(),
+            _ => None,
+        };
+        let same_with_ones = match self.accuracy.values {
+            Values::NotRead | Values::Untried => None,
+            Values::SameWithOnes => Some(true),
+            Values::OtherWithOnes(_) | Values::OtherEnd(_) => Some(false),
+        };
+        let unknown_workspaces = simulated.noted(|noted| &noted.unknown_workspaces);
+        let skipped: u64 = simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum();
+        Facts::new([
+            ("fits", fits.into()),
+            ("unknown", unknown.into()),
+            ("gpu", gpu.name.into()),
+            ("compute_capability", format!("{}.{}", gpu.capability.0, gpu.capability.1).into()),
+            ("capacity_bytes", gpu.memory_bytes.into()),
+            ("reserve_bytes", simulated.reserve_bytes.into()),
+            ("peaks", peaks_value(main).into()),
+            ("accuracy", Value::of(self.accuracy.class).into()),
+            // Between what the peaks are.
+            ("bounds", Value::Map(bounds.map(|(metric, bounds)| (metric.name(), Value::of(bounds))).into()).into()),
+            ("ranks", simulated.recorded.iter().map(rank_value).collect::<Vec<_>>().into()),
+            ("oom", main.failure().as_ref().map(failure_value).into()),
+            ("steps", main.summary.steps.into()),
+            // Whether the program was ended after these steps.
+            ("stopped", simulated.recorded.iter().any(|one| one.noted.is_stopped).into()),
+            ("exit_status", simulated.status.into()),
+            ("not_included", NOT_INCLUDED.to_vec().into()),
+            ("requested_is_lower_bound", (!unknown_workspaces.is_empty()).into()),
+            ("unknown_workspaces", called(&unknown_workspaces).into()),
+            ("missing", called(&simulated.noted(|noted| &noted.missing)).into()),
+            // Lines in which kernels are chosen by the time that they take.
+            ("autotuned", called(&simulated.noted(|noted| &noted.autotuned)).into()),
+            ("depends_on_values", called(&simulated.noted(|noted| &noted.reads)).into()),
+            // The line after which the first other request is made if values are ones.
+            ("first_to_decide", first_to_decide.map(Value::of).into()),
+            // Whether the same is allocated if values are ones; null unless that was tried.
+            ("same_with_ones", same_with_ones.into()),
+            ("uninitialized_host_bytes", skipped.into()),
+            ("torch", fact("torch").into()),
+            ("file", main.file.as_path().into()),
+        ])
     }
 }
 
@@ -296,99 +308,33 @@ fn place_of(called: &Called) -> String {
     }
 }
 
-/// The JSON object of `highwater simulate --json`.
-#[derive(Debug, Serialize)]
-pub(super) struct Figures {
-    fits: Option<bool>,
-    unknown: Option<String>,
-    gpu: &'static str,
-    compute_capability: String,
-    capacity_bytes: u64,
-    reserve_bytes: u64,
-    peaks: PeakFigures,
-    accuracy: Class,
-    /// Between what the peaks are.
-    bounds: BoundFigures,
-    ranks: Vec<RankFigures>,
-    oom: Option<OomFigures>,
-    steps: u64,
-    /// Whether the program was ended after these steps.
-    stopped: bool,
-    exit_status: u8,
-    not_included: [&'static str; 3],
-    requested_is_lower_bound: bool,
-    unknown_workspaces: Vec<Called>,
-    missing: Vec<Called>,
-    /// Lines in which kernels are chosen by the time that they take.
-    autotuned: Vec<Called>,
-    depends_on_values: Vec<Called>,
-    /// The line after which the first other request is made if values are ones.
-    first_to_decide: Option<Called>,
-    /// Whether the same is allocated if values are ones; null unless that was tried.
-    same_with_ones: Option<bool>,
-    uninitialized_host_bytes: u64,
-    torch: Option<String>,
-    file: PathBuf,
+/// The peaks of a process.
+fn peaks_value(recorded: &Recorded) -> Value {
+    let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
+    Value::Map(metrics.map(|metric| (metric.name(), recorded.peak(metric).into())).into())
 }
 
-#[derive(Debug, Serialize)]
-struct PeakFigures {
-    requested: u64,
-    allocated: u64,
-    active: u64,
-    reserved: u64,
+/// What a process has recorded.
+fn rank_value(recorded: &Recorded) -> Value {
+    Value::Map(vec![
+        ("rank", recorded.trace.header.rank.into()),
+        ("pid", recorded.trace.header.pid.into()),
+        ("device", recorded.summary.device.0.into()),
+        ("peaks", peaks_value(recorded)),
+        ("file", recorded.file.as_path().into()),
+    ])
 }
 
-impl PeakFigures {
-    fn of(recorded: &Recorded) -> Self {
-        Self {
-            requested: recorded.peak(Metric::Requested),
-            allocated: recorded.peak(Metric::Allocated),
-            active: recorded.peak(Metric::Active),
-            reserved: recorded.peak(Metric::Reserved),
-        }
-    }
+/// A request that failed.
+fn failure_value(failure: &RequestFailure) -> Value {
+    Value::Map(vec![
+        ("requested_bytes", failure.requested.into()),
+        ("device_free_bytes", failure.device_free.into()),
+        ("description", failure_text(failure).into()),
+    ])
 }
 
-#[derive(Debug, Serialize)]
-struct BoundFigures {
-    requested: Interval,
-    allocated: Interval,
-    active: Interval,
-    reserved: Interval,
-}
-
-impl BoundFigures {
-    fn of(accuracy: &Accuracy) -> Self {
-        let Accuracy { requested, allocated, active, reserved, .. } = *accuracy;
-        Self { requested, allocated, active, reserved }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct RankFigures {
-    rank: Option<u32>,
-    pid: u32,
-    device: u16,
-    peaks: PeakFigures,
-    file: PathBuf,
-}
-
-impl RankFigures {
-    fn of(recorded: &Recorded) -> Self {
-        Self {
-            rank: recorded.trace.header.rank,
-            pid: recorded.trace.header.pid,
-            device: recorded.summary.device.0,
-            peaks: PeakFigures::of(recorded),
-            file: recorded.file.clone(),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct OomFigures {
-    requested_bytes: u64,
-    device_free_bytes: u64,
-    description: String,
+/// Lines of the program in a JSON object.
+fn called(all: &[Called]) -> Vec<Value> {
+    all.iter().map(Value::of).collect()
 }

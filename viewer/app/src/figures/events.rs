@@ -2,13 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
 
 use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::{BlockId, EventId, OpId, ScopeId, StackId, StringId, Trace};
 
 use super::moment::micros_since_1970;
-use crate::report::{Column, Table, Value};
+use crate::report::{Column, Rows, Table, Value};
 
 /// Maximum number of stacks whose values are cached: many events share few stacks.
 const STACKS_KEPT: usize = 10_000;
@@ -82,11 +81,7 @@ pub fn events_table<'t>(
     ids: &'t [EventId],
     stacks: &'t RefCell<HashMap<StackId, Value>>,
 ) -> Table<'t> {
-    let values: Rc<[EventValues]> = ids.iter().map(|id| EventValues::of(trace, *id)).collect();
-    let of = |value: fn(&Trace, &EventValues) -> Value| {
-        let values = Rc::clone(&values);
-        move |row: usize| value(trace, &values[row])
-    };
+    let values: Rows<EventValues> = ids.iter().map(|id| EventValues::of(trace, *id)).collect();
     let at = move |row: usize| ids[row].0 as usize;
     let span = move |row: usize| trace.spans.at(ids[row]);
     let attributes = move |row: usize| {
@@ -106,35 +101,31 @@ pub fn events_table<'t>(
         Column::text("kind", "kind", move |row| trace.events.kind[at(row)].name()),
         Column::number("time_us", "time", move |row| micros_since_1970(&trace.header, trace.events.time_ns[at(row)])),
         Column::number("device", "device", move |row| trace.events.device[at(row)].0),
-        Column::number("block", "block", of(|_, event| event.block.map(|block| block.0).into())),
-        Column::number("address", "address", of(|_, event| event.address.into())),
-        Column::bytes("size", "size", of(|_, event| event.size.into())),
-        Column::bytes("allocated", "allocated", of(|_, event| event.allocated.into())),
-        Column::number("stream", "stream", of(|_, event| event.stream.into())),
-        Column::text("pool", "pool", of(|_, event| event.pool.into())),
-        Column::text("category", "category", of(|_, event| event.category.into())),
+        Column::number("block", "block", values.of(|event| event.block.map(|block| block.0))),
+        Column::number("address", "address", values.of(|event| event.address)),
+        Column::bytes("size", "size", values.of(|event| event.size)),
+        Column::bytes("allocated", "allocated", values.of(|event| event.allocated)),
+        Column::number("stream", "stream", values.of(|event| event.stream)),
+        Column::text("pool", "pool", values.of(|event| event.pool)),
+        Column::text("category", "category", values.of(|event| event.category)),
         Column::text(
             "op",
             "op",
-            of(|trace, event| Some(trace.tables.op_name(event.op)).filter(|name| !name.is_empty()).into()),
+            values.of(|event| Some(trace.tables.op_name(event.op)).filter(|name| !name.is_empty())),
         ),
         Column::number(
             "op_id",
             "op number",
-            of(|trace, event| event.op.is_some().then(|| trace.op_number(event.op).0).into()),
+            values.of(|event| event.op.is_some().then(|| trace.op_number(event.op).0)),
         ),
         Column::text(
             "scope",
             "scope",
-            of(|trace, event| event.scope.is_some().then(|| trace.tables.scope_path(event.scope)).into()),
+            values.of(|event| event.scope.is_some().then(|| trace.tables.scope_path(event.scope))),
         ),
         Column::text("phase", "phase", move |row| span(row).map(|span| span.phase.name())),
         Column::number("step", "step", move |row| span(row).and_then(|span| span.step)),
-        Column::text(
-            "text",
-            "text",
-            of(|trace, event| event.text.is_some().then(|| trace.tables.string(event.text)).into()),
-        ),
+        Column::text("text", "text", values.of(|event| event.text.is_some().then(|| trace.tables.string(event.text)))),
         Column::nested("attributes", attributes),
         // Innermost first; empty if none was recorded.
         Column::text("stack", "stack", stack),

@@ -1,10 +1,9 @@
 //! Moments, as figures and as text.
 
 use highwater_analysis::Moment;
+use highwater_snapshots::Phase;
 use highwater_snapshots::trace::Header;
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{Phase, Trace};
-use serde::Serialize;
 
 use crate::report::Value;
 
@@ -13,20 +12,21 @@ pub fn micros_since_1970(header: &Header, time_ns: u64) -> u64 {
     header.started_unix_us.saturating_add(time_ns / 1000)
 }
 
-/// The peak of a total, and its moment.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct PeakFigure {
-    bytes: u64,
-    event: Option<u64>,
-    time_us: Option<u64>,
+/// The peak of a total in a JSON object: bytes, its event and time.
+pub fn peak_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Value)> {
+    let time_us = moment.time_ns.map(|time| micros_since_1970(header, time));
+    vec![("bytes", moment.bytes.into()), ("event", moment.number().into()), ("time_us", time_us.into())]
 }
 
-impl PeakFigure {
-    /// Returns the figures of `moment`.
-    pub fn of(trace: &Trace, moment: &Moment) -> Self {
-        let time_us = moment.time_ns.map(|time| micros_since_1970(&trace.header, time));
-        Self { bytes: moment.bytes, event: moment.number(), time_us }
-    }
+/// A moment in a JSON object: the same, with its step and phase.
+pub fn moment_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Value)> {
+    let place = [("step", moment.step.into()), ("phase", moment.phase.name().into())];
+    peak_facts(header, moment).into_iter().chain(place).collect()
+}
+
+/// The same as an object.
+pub fn moment_value(header: &Header, moment: &Moment) -> Value {
+    Value::Map(moment_facts(header, moment))
 }
 
 /// The name of the moment at which a total is largest: `Peak`, or of a recording without events the state that it has.
@@ -94,18 +94,6 @@ pub fn utc(micros: u64) -> String {
     let year = year + era * 400;
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
-/// A moment in a JSON object: a total, its event and time, step and phase.
-pub fn moment_value(header: &Header, moment: &Moment) -> Value {
-    let time_us = moment.time_ns.map(|time| micros_since_1970(header, time));
-    Value::Map(vec![
-        ("bytes", moment.bytes.into()),
-        ("event", moment.number().into()),
-        ("time_us", time_us.into()),
-        ("step", moment.step.into()),
-        ("phase", moment.phase.name().into()),
-    ])
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! Sentences and figures about a replay, for the command line and the app.
 
-use std::rc::Rc;
-
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
 
 use super::moment::{at_event, count_of, count_with};
 use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
 use crate::answers::recomputation::Recomputation;
-use crate::report::{Column, Table, Value};
+use crate::report::{Column, Rows, Table};
 
 /// Printed if no block matches the conditions.
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
@@ -243,31 +241,23 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
 
 /// The peaks; if a request failed, those before it.
 pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
-    let rows: Rc<[Compared]> = rows.into();
-    let of = |value: fn(&Compared) -> Value| {
-        let rows = Rc::clone(&rows);
-        move |row: usize| value(&rows[row])
-    };
+    let rows: Rows<Compared> = rows.into_iter().collect();
     let place = |one: &Compared| {
         let step = one.peak.and_then(|peak| peak.step).map(|step| format!("step {step}"));
         let phase = one.peak.and_then(|peak| peak.known_phase()).map(|phase| phase.to_string());
-        step.into_iter().chain(phase).collect::<Vec<_>>().join(", ").into()
+        step.into_iter().chain(phase).collect::<Vec<_>>().join(", ")
     };
-    let mut columns = vec![
-        Column::text("figure", "peak of", of(|one| one.name.clone().into())),
-        Column::bytes("recorded_bytes", "recorded", of(|one| one.bytes[0].into())),
-        Column::bytes(
-            "changed_bytes",
-            if failed { "until it failed" } else { "what if" },
-            of(|one| one.bytes[1].into()),
-        ),
+    let changed = if failed { "until it failed" } else { "what if" };
+    let difference = Column::shown_alone("difference", true, rows.of(|one| difference(one.bytes[0], one.bytes[1])));
+    let columns = [
+        Some(Column::text("figure", "peak of", rows.of(|one| one.name.clone()))),
+        Some(Column::bytes("recorded_bytes", "recorded", rows.of(|one| one.bytes[0]))),
+        Some(Column::bytes("changed_bytes", changed, rows.of(|one| one.bytes[1]))),
+        // Memory that a failed replay did not reach is not a saving.
+        Some(difference).filter(|_| !failed),
+        Some(Column::text("new_peak", "new peak in", rows.of(place)).optional()),
     ];
-    // Memory that a failed replay did not reach is not a saving.
-    let both = Rc::clone(&rows);
-    let difference = move |row: usize| difference(both[row].bytes[0], both[row].bytes[1]);
-    columns.extend((!failed).then(|| Column::shown_alone("difference", true, difference)));
-    columns.push(Column::text("new_peak", "new peak in", of(place)).optional());
-    Table::new(rows.len(), columns)
+    Table::new(rows.count(), columns.into_iter().flatten())
 }
 
 /// Settings to compare with the recorded ones.
@@ -306,36 +296,23 @@ pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
 
 /// The recorded settings and the tried ones.
 pub fn tried_table(prediction: &Prediction) -> Table<'_> {
-    let rows: Rc<[TriedSettings<'_>]> = tried(prediction).into();
-    let of = |value: fn(&TriedSettings<'_>) -> Value| {
-        let rows = Rc::clone(&rows);
-        move |row: usize| value(&rows[row])
-    };
-    let (names, figures) = (Rc::clone(&rows), Rc::clone(&rows));
+    let rows: Rows<TriedSettings<'_>> = tried(prediction).into_iter().collect();
+    let peak = |metric: Metric| rows.of(move |one| one.figures.peak_bytes(metric));
     let before = prediction.measured.peak_bytes(Metric::Reserved);
+    let from_before = move |one: &TriedSettings<'_>| difference(before, one.figures.peak_bytes(Metric::Reserved));
     let columns = [
         // Settings are never shortened, since users copy them.
-        Column::text("alloc_conf", "settings", of(|one| one.name.into()))
-            .shown(move |row| names[row].name.replace(',', ",\n"))
+        Column::text("alloc_conf", "settings", rows.of(|one| one.name))
+            .shown(rows.of(|one| one.name.replace(',', ",\n")))
             .lines(),
-        Column::bytes(
-            "peak_allocated_bytes",
-            "peak allocated",
-            of(|one| one.figures.peak_bytes(Metric::Allocated).into()),
-        ),
-        Column::bytes(
-            "peak_reserved_bytes",
-            "peak reserved",
-            of(|one| one.figures.peak_bytes(Metric::Reserved).into()),
-        ),
-        Column::shown_alone("difference", true, move |row| {
-            difference(before, figures[row].figures.peak_bytes(Metric::Reserved))
-        }),
-        Column::bytes("unused_bytes", "reserved − active", of(|one| one.figures.reserved_beyond_active().into()))
+        Column::bytes("peak_allocated_bytes", "peak allocated", peak(Metric::Allocated)),
+        Column::bytes("peak_reserved_bytes", "peak reserved", peak(Metric::Reserved)),
+        Column::shown_alone("difference", true, rows.of(from_before)),
+        Column::bytes("unused_bytes", "reserved − active", rows.of(|one| one.figures.reserved_beyond_active()))
             .optional(),
-        Column::text("result", "result", of(|one| one.end.clone().into())),
+        Column::text("result", "result", rows.of(|one| one.end.clone())),
     ];
-    Table::new(rows.len(), columns)
+    Table::new(rows.count(), columns)
 }
 
 /// Printed for a replay in which no request fails.

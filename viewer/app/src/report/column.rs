@@ -100,13 +100,14 @@ pub struct Column<'a> {
     place: Place,
     value: Box<dyn Fn(usize) -> Value + 'a>,
     shown: Option<Box<dyn Fn(usize) -> String + 'a>>,
+    markdown: Option<Box<dyn Fn(usize) -> Option<String> + 'a>>,
 }
 
 impl<'a> Column<'a> {
     fn new<V: Into<Value>>(unit: Unit, [key, title]: [&'static str; 2], value: impl Fn(usize) -> V + 'a) -> Self {
         let value = Box::new(move |row| value(row).into());
         let (fit, place) = (Fit::Never, Place::Everywhere);
-        Self { key, title, unit, fit, is_optional: false, has_lines: false, place, value, shown: None }
+        Self { key, title, unit, fit, is_optional: false, has_lines: false, place, value, shown: None, markdown: None }
     }
 
     /// Sizes in bytes.
@@ -158,6 +159,11 @@ impl<'a> Column<'a> {
     /// Shows another form to people.
     pub fn shown(self, text: impl Fn(usize) -> String + 'a) -> Self {
         Self { shown: Some(Box::new(text)), ..self }
+    }
+
+    /// Has a form of its own in Markdown, in the rows for which `text` returns one.
+    pub fn in_markdown(self, text: impl Fn(usize) -> Option<String> + 'a) -> Self {
+        Self { markdown: Some(Box::new(text)), ..self }
     }
 
     /// Cuts its cells if a text table is wider than the page.
@@ -216,6 +222,12 @@ impl<'a> Column<'a> {
             Some(shown) => shown(row),
             None => self.unit.text(&self.value(row)),
         }
+    }
+
+    /// The same in Markdown.
+    pub fn markdown_cell(&self, row: usize) -> String {
+        let own = self.markdown.as_ref().and_then(|text| text(row));
+        own.unwrap_or_else(|| self.cell(row))
     }
 }
 

@@ -1,9 +1,20 @@
-//! Tables of an answer, each described once: the command line prints them as text, CSV and JSON, the app shows them.
+//! An answer: facts by name, and tables of typed columns. Each is described once: the command line prints it as text, Markdown,
+//! CSV and JSON, the app shows its tables.
 
-mod column;
-mod table;
 mod value;
+mod column;
+mod rows;
+mod table;
+mod facts;
+mod wrap;
+mod text;
+mod markdown;
 
 pub use column::{Column, Fit, Unit};
+pub use facts::{Fact, Facts};
+pub use markdown::code;
+pub use rows::Rows;
 pub use table::Table;
+pub use text::{bar, cut, percent};
 pub use value::Value;
+pub use wrap::wrapped;

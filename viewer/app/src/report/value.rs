@@ -1,6 +1,7 @@
 //! The value of a cell, exact and without a form.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
@@ -116,6 +117,12 @@ impl From<u16> for Value {
     }
 }
 
+impl From<u8> for Value {
+    fn from(number: u8) -> Self {
+        Self::Number(number.into())
+    }
+}
+
 impl From<usize> for Value {
     fn from(number: usize) -> Self {
         Self::Number(number as u64)
@@ -149,6 +156,12 @@ impl From<String> for Value {
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+impl From<&Path> for Value {
+    fn from(path: &Path) -> Self {
+        Self::Text(path.display().to_string())
     }
 }
 

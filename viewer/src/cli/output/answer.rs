@@ -2,9 +2,8 @@
 
 use std::io;
 
-use highwater_app::report::Table;
+use highwater_app::report::{Facts, Table};
 use highwater_snapshots::Trace;
-use serde::Serialize;
 
 use crate::args::Form;
 use crate::cli::output::caveats;
@@ -13,8 +12,8 @@ use crate::cli::output::page::Page;
 
 /// A report about a recording.
 pub trait Report {
-    /// Returns the JSON object.
-    fn figures(&self) -> impl Serialize;
+    /// Returns its facts: the JSON object.
+    fn facts(&self) -> Facts<'_>;
 
     /// Returns its main table.
     fn table(&self) -> Table<'_>;
@@ -29,7 +28,7 @@ pub trait Report {
     /// Fails if the page cannot be written.
     fn write(&self, form: Form, page: &mut Page<'_>) -> Result<(), Failure> {
         if form.json {
-            return Ok(page.json(&self.figures())?);
+            return Ok(page.json(&self.facts())?);
         }
         let written = if form.csv { self.table().write_csv(page.raw()) } else { self.print(page) };
         Ok(written?)

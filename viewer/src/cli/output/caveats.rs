@@ -5,6 +5,7 @@ use std::io;
 use highwater_analysis::owners::is_of_program;
 use highwater_analysis::unmatched_skips;
 use highwater_app::figures::moment::count_of;
+use highwater_app::report::Value;
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Trace};
@@ -13,31 +14,29 @@ use serde::Serialize;
 use crate::cli::output::page::Page;
 
 /// The facts of [`Trust`] and other limits of the accuracy, and whether there are any.
-#[derive(Clone, Debug, Serialize)]
-pub struct TrustFigures {
+#[derive(Debug, Serialize)]
+struct TrustFigures<'a> {
     complete: bool,
     #[serde(flatten)]
-    facts: Trust,
+    facts: &'a Trust,
     /// Whether steps or phases come from annotations guessed from stacks.
     phases_guessed: bool,
     /// Uses of blocks that were not live, which only readers count.
     unmatched_uses: u64,
     /// What the recorder noted about the recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    notes: Vec<String>,
+    notes: Vec<&'a str>,
 }
 
-impl TrustFigures {
-    /// Returns the figures of `trace`.
-    pub fn of(trace: &Trace) -> Self {
-        Self {
-            complete: trace.is_complete(),
-            facts: trace.trust.clone(),
-            phases_guessed: trace.phases_are_guessed(),
-            unmatched_uses: trace.trust.unmatched_uses,
-            notes: trace.header.notes().map(str::to_owned).collect(),
-        }
-    }
+/// Returns the limits of the accuracy of `trace`, as figures.
+pub fn trust(trace: &Trace) -> Value {
+    Value::of(TrustFigures {
+        complete: trace.is_complete(),
+        facts: &trace.trust,
+        phases_guessed: trace.phases_are_guessed(),
+        unmatched_uses: trace.trust.unmatched_uses,
+        notes: trace.header.notes().collect(),
+    })
 }
 
 /// Returns the problems of the file, a sentence each.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::frames::short_stacks;
+use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Column, Value};
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::tables::Tables;
@@ -55,6 +56,12 @@ pub fn key_columns<'a>(
     columns.push(Column::nested("key", move |row| all.get(row).map(|values| values.join(", "))));
     columns.push(Column::nested("keys", move |row| values.get(row).map(|values| named(keys, values))));
     columns
+}
+
+/// Names the rows after groups: what is not listed, if anything, and the total.
+pub fn sum_names(rest_groups: u64) -> Vec<String> {
+    let rest = (rest_groups > 0).then(|| count_of(rest_groups, "more group"));
+    rest.into_iter().chain(["total".to_owned()]).collect()
 }
 
 /// The values of a group by key.

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use highwater_analysis::GroupKey;
-use highwater_analysis::budget::Differences;
-use highwater_app::figures::moment::count_of;
-use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, shown};
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+use highwater_app::figures::moment::when;
+use highwater_app::report::code;
+use highwater_snapshots::shown::{MAX_SHOWN, shown};
+use highwater_snapshots::units::format_bytes;
 
-use crate::cli::check::{CheckReport, at_moment, headroom, named};
+use crate::cli::check::CheckReport;
 use crate::cli::input::devices::on_device;
+use crate::cli::output::answer::Report as _;
 
 /// Returns `report` as Markdown, with a link to a picture, given by its description and its path.
 pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {
@@ -23,11 +24,11 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> Stri
         .as_ref()
         .map_or_else(String::new, |baseline| format!(" against {}", code(&name_of(baseline))));
     let _ = writeln!(out, "{} {file}{against}.\n", report.verdict());
-    push_rules(&mut out, report);
+    out.push_str(&report.table().markdown());
     for outcome in report.broken() {
         let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
         let place = report.place(outcome);
-        let _ = write!(out, "\n- **{}**: {over} over the limit, {place}{}", outcome.budget, at_moment(&outcome.moment));
+        let _ = write!(out, "\n- **{}**: {over} over the limit, {place}{}", outcome.budget, when(&outcome.moment));
         match &outcome.culprit {
             Some(culprit) => out.extend([": ", &escaped(&culprit.text), "."]),
             None => out.push('.'),
@@ -36,7 +37,12 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> Stri
     if !report.has_passed() {
         out.push('\n');
     }
-    push_differences(&mut out, report);
+    for (device, differences) in report.told_differences() {
+        let on = on_device(report.trace, *device);
+        let _ = writeln!(out, "\n{on}What makes the difference to the baseline at the peak:\n");
+        let place = if report.keys[1] == GroupKey::Scope { "scope" } else { "line of code" };
+        out.push_str(&report.differences_table(differences, place).markdown());
+    }
     if let Some((what, picture)) = picture {
         let _ = writeln!(out, "\n![{what}](<{}>)", picture.replace(['<', '>', '\n'], "_"));
     }
@@ -47,67 +53,9 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> Stri
     out
 }
 
-fn push_rules(out: &mut String, report: &CheckReport<'_>) {
-    let has_baseline = report.budgets.baseline.is_some();
-    let (title, line) = if has_baseline { (" baseline |", "--:|") } else { ("", "") };
-    let (device, device_line) = if report.has_devices() { (" device |", "--:|") } else { ("", "") };
-    let _ = writeln!(out, "| |{device} rule | what | limit | actual | headroom |{title}");
-    let _ = writeln!(out, "|---|{device_line}---|---|--:|--:|--:|{line}");
-    for outcome in &report.outcomes {
-        let mark = report.mark(outcome);
-        let mark = if mark == "met" { mark.to_owned() } else { format!("**{mark}**") };
-        let device = if report.has_devices() { format!(" {} |", outcome.moment.device.0) } else { String::new() };
-        let (limit, actual) = (format_bytes(outcome.limit_bytes), format_bytes(outcome.actual_bytes));
-        let what = outcome.budget.subject(report.budgets.metric);
-        let _ = write!(
-            out,
-            "| {mark} |{device} `{}` | {what} | {limit} | {actual} | {} |",
-            outcome.budget,
-            headroom(outcome)
-        );
-        if has_baseline {
-            let _ = write!(out, " {} |", outcome.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes));
-        }
-        out.push('\n');
-    }
-}
-
-fn push_differences(out: &mut String, report: &CheckReport<'_>) {
-    for (device, differences) in report.told_differences() {
-        let on = on_device(report.trace, *device);
-        let _ = writeln!(out, "\n{on}What makes the difference to the baseline at the peak:\n");
-        push_difference(out, report.keys[1], differences);
-    }
-}
-
-fn push_difference(out: &mut String, key: GroupKey, differences: &Differences) {
-    let place = if key == GroupKey::Scope { "scope" } else { "line of code" };
-    let _ = writeln!(out, "| category | {place} | baseline | now | difference |\n|---|---|--:|--:|--:|");
-    let mut row = |category: &str, place: &str, [before, now]: [u64; 2]| {
-        let delta = format_signed_bytes(i128::from(now) - i128::from(before));
-        let (before, now) = (format_bytes(before), format_bytes(now));
-        let _ = writeln!(out, "| {category} | {place} | {before} | {now} | {delta} |");
-    };
-    for group in &differences.rows {
-        let names = named(group);
-        let part = |at: usize| names.get(at).map_or_else(String::new, |name| code(name));
-        row(&part(0), &part(1), [group.a_bytes, group.b_bytes]);
-    }
-    if differences.rest_groups > 0 {
-        row(&count_of(differences.rest_groups, "more group"), "", differences.rest_bytes);
-    }
-    row("total", "", differences.bytes);
-}
-
 /// Returns a file's name without its folders, which are a CI runner's and carry no information.
 fn name_of(file: &Path) -> String {
     file.file_name().map_or_else(|| file.display().to_string(), |name| name.to_string_lossy().into_owned())
-}
-
-/// Formats a name as code, in a table or outside. Names come from files: characters that would end the cell, the code
-/// or the line are removed.
-fn code(name: &str) -> String {
-    format!("`{}`", shown(name, MAX_IN_TABLE).replace('`', "'").replace('|', "\\|"))
 }
 
 /// Escapes a sentence that contains names as code, so that its other characters have no meaning in Markdown.
@@ -125,7 +73,6 @@ mod tests {
 
     #[test]
     fn names_from_files_cannot_end_a_cell_or_begin_markup() {
-        assert_eq!(code("a|b`c\nd"), "`a\\|b'c\u{fffd}d`");
         assert_eq!(escaped("activations of scope `a|b` <b>grew</b>"), "activations of scope `a\\|b` &lt;b>grew&lt;/b>");
         assert_eq!(name_of(Path::new("/home/runner/step.snap")), "step.snap");
     }

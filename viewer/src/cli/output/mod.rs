@@ -1,8 +1,6 @@
 //! The output of commands: pages, tables, suggested commands, exit status.
 
 pub mod outcome;
-pub mod wrap;
-pub mod table;
 pub(crate) mod terminal;
 pub mod page;
 pub mod shell;

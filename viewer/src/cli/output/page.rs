@@ -2,15 +2,13 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
-use highwater_app::report;
+use highwater_app::report::{Table, wrapped};
 use serde::Serialize;
 
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, is_hidden, shown};
 
-use crate::cli::output::table::Table;
 use crate::cli::output::terminal::columns;
-use crate::cli::output::wrap::wrapped;
 
 /// The text output of a command.
 pub struct Page<'a> {
@@ -33,9 +31,6 @@ struct Versioned<'a, T: Serialize> {
     #[serde(flatten)]
     answer: &'a T,
 }
-
-/// Rows of a table of which all cells are kept, at most.
-const MAX_ROWS_KEPT: usize = 4096;
 
 /// Separates a suggested command from its purpose.
 const PURPOSE: &str = "   ";
@@ -125,20 +120,9 @@ impl<'a> Page<'a> {
     }
 
     /// Prints a table, its titles dimmed.
-    pub fn table(&mut self, table: &Table) -> io::Result<()> {
-        for (position, line) in table.lines(self.width).iter().enumerate() {
-            self.styled(if position == 0 { DIM } else { "" }, line)?;
-        }
-        Ok(())
-    }
-
-    /// Prints the table of a report. The rows of a long one are formatted twice instead of kept.
-    pub fn report(&mut self, table: &report::Table<'_>) -> io::Result<()> {
-        if table.rows() <= MAX_ROWS_KEPT {
-            return self.table(&Table::of(table));
-        }
+    pub fn table(&mut self, table: &Table<'_>) -> io::Result<()> {
         let mut style = DIM;
-        Table::stream(table, self.width, |line| self.styled(std::mem::take(&mut style), line))
+        table.each_line(self.width, |line| self.styled(std::mem::take(&mut style), line))
     }
 
     /// Prints one JSON object, the version of its keys first, and a line end.
@@ -208,8 +192,9 @@ impl<W: Write> Write for JsonText<W> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use highwater_app::report::Column;
+
     use super::*;
-    use crate::cli::output::table::Column;
 
     fn at_width(width: usize, print: impl FnOnce(&mut Page<'_>) -> io::Result<()>) -> Vec<String> {
         let mut out = Vec::new();
@@ -265,9 +250,7 @@ mod tests {
         let mut page = Page { out: &mut out, width: None, is_coloured: true };
         page.headline("a\x1b[2Jb").unwrap();
         page.line("c\x07\u{9b}d").unwrap();
-        let mut table = Table::new(vec![Column::text("op")]);
-        table.push(vec!["e\x1b]0;title\x07f".to_owned()]);
-        page.table(&table).unwrap();
+        page.table(&Table::new(1, [Column::text("op", "op", |_| "e\x1b]0;title\x07f")])).unwrap();
         let text = String::from_utf8(out).unwrap();
         let own = text.replace(BOLD, "").replace(DIM, "").replace(PLAIN, "").replace('\n', "");
         assert_eq!(own, "a\u{fffd}[2Jbc\u{fffd}\u{fffd}d  op  e\u{fffd}]0;title\u{fffd}f");
