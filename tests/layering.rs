@@ -73,10 +73,10 @@ const CARRIED: ([&str; 2], &str) = (["highwater-inject-library", "highwater-simu
 
 /// The files of the viewer that may use the engine or its allocator: recording scenarios and replaying recordings.
 const ENGINE_USERS: [&str; 9] = [
-    "viewer/src/record.rs",
+    "viewer/src/commands/record.rs",
     "viewer/src/args/record.rs",
-    "viewer/src/plan/rerun.rs",
-    "viewer/src/plan/rust_program.rs",
+    "viewer/src/commands/plan/rerun.rs",
+    "viewer/src/commands/plan/rust_program.rs",
     "viewer/app/src/answers/replays/capacity.rs",
     "viewer/app/src/answers/replays/replayed.rs",
     "viewer/app/src/answers/replays/replayer.rs",

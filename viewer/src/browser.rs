@@ -1,7 +1,5 @@
 //! The app for browsers: a page around the app's module, which `cargo page` builds and this program embeds.
 
-mod convert;
-
 use std::io::Read as _;
 use std::path::Path;
 
@@ -11,9 +9,7 @@ use flate2::read::GzDecoder;
 use highwater_app::files::is_stdin;
 use serde::Serialize;
 
-use crate::cli::output::outcome::Failure;
-
-pub use convert::convert;
+use crate::output::outcome::Failure;
 
 /// The page's own script.
 pub const SCRIPT: &str = include_str!("../web/page.js");

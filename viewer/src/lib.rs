@@ -6,31 +6,11 @@
 
 pub mod gpu;
 pub mod args;
-pub mod cli;
-#[cfg(feature = "engine")]
-pub mod record;
-#[cfg(not(feature = "engine"))]
-#[path = "record_disabled.rs"]
-pub mod record;
-pub mod whatif;
+pub mod output;
+pub mod input;
 mod python_package;
-pub mod run;
-pub mod attach;
-pub mod simulate;
-pub mod plan;
-#[cfg(feature = "parquet")]
-pub mod dataset;
-#[cfg(not(feature = "parquet"))]
-#[path = "dataset_disabled.rs"]
-pub mod dataset;
-#[cfg(feature = "gui")]
-pub mod render;
-#[cfg(not(feature = "gui"))]
-#[path = "render_disabled.rs"]
-pub mod render;
-pub mod check;
 pub mod browser;
-pub mod serve;
+pub mod commands;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -46,10 +26,11 @@ use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::suggest::did_you_mean;
 
 use crate::args::{Arguments, Command};
-use crate::cli::on_stdout;
-use crate::cli::output::outcome::{Failure, Status};
-use crate::cli::output::shell::quoted;
-use crate::cli::output::terminal::columns;
+use crate::commands::next::quoted;
+use crate::commands::on_stdout;
+use crate::commands::{attach, check, convert, plan, record, render, run, serve, simulate, whatif};
+use crate::output::outcome::{Failure, Status};
+use crate::output::terminal::columns;
 
 /// Indents the lines of a message after its first.
 const CONTINUATION: &str = "  ";
@@ -79,27 +60,27 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(arguments: Arguments) -> Result<Status, Failure> {
     match arguments.command {
         None => open(&arguments.files, Summary::Whole),
-        Some(Command::Info(arguments)) => on_stdout(|page| cli::info(&arguments, page)),
-        Some(Command::Peak(arguments)) => on_stdout(|page| cli::peak(&arguments, page)),
-        Some(Command::Phases(arguments)) => on_stdout(|page| cli::phases(&arguments, page)),
-        Some(Command::Explain(arguments)) => on_stdout(|page| cli::explain(&arguments, page)),
+        Some(Command::Info(arguments)) => on_stdout(|page| commands::info(&arguments, page)),
+        Some(Command::Peak(arguments)) => on_stdout(|page| commands::peak(&arguments, page)),
+        Some(Command::Phases(arguments)) => on_stdout(|page| commands::phases(&arguments, page)),
+        Some(Command::Explain(arguments)) => on_stdout(|page| commands::explain(&arguments, page)),
         Some(Command::Plan(arguments)) => on_stdout(|page| plan::run(&arguments, page)),
-        Some(Command::Diff(arguments)) => on_stdout(|page| cli::diff(&arguments, page)),
+        Some(Command::Diff(arguments)) => on_stdout(|page| commands::diff(&arguments, page)),
         Some(Command::WhatIf(arguments)) => on_stdout(|page| whatif::run(&arguments, page)),
-        Some(Command::Growth(arguments)) => on_stdout(|page| cli::growth(&arguments, page)),
-        Some(Command::Oom(arguments)) => on_stdout(|page| cli::oom(&arguments, page)),
+        Some(Command::Growth(arguments)) => on_stdout(|page| commands::growth(&arguments, page)),
+        Some(Command::Oom(arguments)) => on_stdout(|page| commands::oom(&arguments, page)),
         Some(Command::Check(arguments)) => on_stdout(|page| check::run(&arguments, page)),
-        Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
-        Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
+        Some(Command::Events(arguments)) => on_stdout(|page| commands::events(&arguments, page)),
+        Some(Command::Verify(arguments)) => on_stdout(|page| commands::verify(&arguments, page)),
         Some(Command::Convert(arguments)) if arguments.wants_tables() => {
-            on_stdout(|page| dataset::run(&arguments, page))
+            on_stdout(|page| convert::dataset::run(&arguments, page))
         }
         Some(Command::Convert(arguments)) if arguments.wants_page() => {
-            on_stdout(|page| browser::convert(&arguments, page))
+            on_stdout(|page| convert::page::convert(&arguments, page))
         }
-        Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),
-        Some(Command::Join(arguments)) => on_stdout(|page| cli::join::run(&arguments, page)),
-        Some(Command::Symbolize(arguments)) => on_stdout(|page| cli::symbolize::run(&arguments, page)),
+        Some(Command::Convert(arguments)) => on_stdout(|page| convert::run(&arguments, page)),
+        Some(Command::Join(arguments)) => on_stdout(|page| commands::join::run(&arguments, page)),
+        Some(Command::Symbolize(arguments)) => on_stdout(|page| commands::symbolize::run(&arguments, page)),
         Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
         Some(Command::Serve(arguments)) => on_stdout(|page| serve::run(&arguments, page)),
         Some(Command::Completions(arguments)) => on_stdout(|page| {
@@ -157,8 +138,8 @@ fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
     }
     say(&format!("{why}: here is a summary instead of the app"));
     match summary {
-        Summary::Whole => on_stdout(|page| cli::summary::print(files, page)),
-        Summary::Peak => on_stdout(|page| cli::summary::print_peaks(files, page)),
+        Summary::Whole => on_stdout(|page| commands::open::summary::print(files, page)),
+        Summary::Peak => on_stdout(|page| commands::open::summary::print_peaks(files, page)),
         Summary::None => Ok(Status::Fine),
     }
 }
@@ -202,7 +183,7 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
         return Ok(Some("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned()));
     }
     let examples = Examples { list: record::EXAMPLES, record: record::example, rerun: plan::RERUN };
-    let most_resident = cli::input::source::resident_events()?;
+    let most_resident = input::source::resident_events()?;
     Ok(highwater_app::gui::run(files.to_vec(), examples, most_resident)?
         .map(|why| format!("the app cannot be shown ({why})")))
 }

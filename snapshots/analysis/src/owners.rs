@@ -173,6 +173,8 @@ const FRAMEWORK_FILES: &[&str] = &[
     // Of Highwater's own binary, whose inlined functions have names without a crate.
     "/viewer/src/lib.rs",
     "/viewer/src/main.rs",
+    "/viewer/src/commands",
+    // The same in recordings of earlier versions.
     "/viewer/src/record.rs",
     "/viewer/src/cli/mod.rs",
 ];

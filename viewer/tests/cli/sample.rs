@@ -4,22 +4,22 @@ use std::path::Path;
 
 use clap::Parser as _;
 use highwater::args::{self, Arguments, Form};
-use highwater::cli::budgets::Budgets;
-use highwater::cli::check::CheckReport;
-use highwater::cli::diff::DiffReport;
-use highwater::cli::events::EventsListing;
-use highwater::cli::explain::ExplainReport;
-use highwater::cli::growth::GrowthReport;
-use highwater::cli::info::InfoReport;
-use highwater::cli::input::recording::Recording;
-use highwater::cli::input::source::Input;
-use highwater::cli::oom::OomReport;
-use highwater::cli::output::answer::Report as _;
-use highwater::cli::output::outcome::Failure;
-use highwater::cli::output::page::Page;
-use highwater::cli::peak::PeakReport;
-use highwater::cli::phases::PhasesReport;
-use highwater::cli::verify::VerifyReport;
+use highwater::commands::check::budgets::Budgets;
+use highwater::commands::check::report::CheckReport;
+use highwater::commands::diff::DiffReport;
+use highwater::commands::events::EventsListing;
+use highwater::commands::explain::ExplainReport;
+use highwater::commands::growth::GrowthReport;
+use highwater::commands::info::InfoReport;
+use highwater::commands::oom::OomReport;
+use highwater::commands::peak::PeakReport;
+use highwater::commands::phases::PhasesReport;
+use highwater::commands::verify::VerifyReport;
+use highwater::input::recording::Recording;
+use highwater::input::source::Input;
+use highwater::output::answer::Report as _;
+use highwater::output::outcome::Failure;
+use highwater::output::page::Page;
 use highwater_analysis::Source;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::text::trace_from_text;
@@ -144,7 +144,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             report.write(arguments.source.form, page)?;
         }
         args::Command::WhatIf(arguments) => {
-            let report = highwater::whatif::report(&input, &arguments)?;
+            let report = highwater::commands::whatif::report(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
         args::Command::Check(arguments) => {

@@ -49,9 +49,9 @@ pub(crate) fn steps() -> Trace {
 /// The app with `trace` open.
 pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
     let examples = Examples {
-        list: highwater::record::EXAMPLES,
-        record: highwater::record::example,
-        rerun: highwater::plan::RERUN,
+        list: highwater::commands::record::EXAMPLES,
+        record: highwater::commands::record::example,
+        rerun: highwater::commands::plan::RERUN,
     };
     let mut app = App::new(Settings::default()).with_examples(examples).with_dialogs(Dialogs::PathField);
     if let Some(trace) = trace {

@@ -5,7 +5,7 @@ use eframe::egui::{Key, Modifiers, Rect, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater::args::{Arguments, Command as Subcommand};
-use highwater::cli::output::page::Page;
+use highwater::output::page::Page;
 use highwater_app::gui::App;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
@@ -55,7 +55,7 @@ fn printed_of(trace: &Trace, budget: &str) -> Vec<String> {
     let words = ["highwater", "plan", file.to_str().unwrap(), "--budget", budget];
     let Some(Subcommand::Plan(arguments)) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
     let mut out = Vec::new();
-    highwater::plan::run(&arguments, &mut Page::plain(&mut out)).unwrap();
+    highwater::commands::plan::run(&arguments, &mut Page::plain(&mut out)).unwrap();
     String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -102,7 +102,7 @@ fn failed(program: &str) -> Trace {
     let Some(Subcommand::Record(arguments)) = Arguments::try_parse_from(words.split(' ')).unwrap().command else {
         panic!()
     };
-    highwater::record::run(&arguments, &mut Page::plain(&mut Vec::new())).unwrap();
+    highwater::commands::record::run(&arguments, &mut Page::plain(&mut Vec::new())).unwrap();
     let mut trace = highwater_snapshots::format::read_file(&file).unwrap();
     trace.header.program = program.to_owned();
     trace

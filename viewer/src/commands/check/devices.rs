@@ -1,0 +1,57 @@
+//! The devices of a recording that is checked, and those of its baseline.
+
+use highwater_analysis::Metric;
+use highwater_analysis::budget::Budget;
+use highwater_snapshots::{DeviceId, Trace};
+
+use super::budgets::Budgets;
+use crate::input::devices::covered;
+use crate::input::source::Input;
+use crate::output::outcome::Failure;
+
+/// Returns the devices on which `metric` is measured: those that a verdict covers, except those without samples of it
+/// if others have some.
+pub(super) fn measured_devices(input: &Input, wanted: Option<u16>, metric: Metric) -> Result<Vec<DeviceId>, Failure> {
+    let covered = covered(input.facts(), wanted)?;
+    let has_metric = |device: &DeviceId| input.check_metric(*device, metric).is_ok();
+    let measured: Vec<DeviceId> = covered.iter().copied().filter(has_metric).collect();
+    match covered.first() {
+        Some(first) if measured.is_empty() => input.check_metric(*first, metric).map(|()| measured),
+        _ => Ok(measured),
+    }
+}
+
+/// Returns the device of `baseline` to compare `device` of `trace` with: the one with the same number, or the only one
+/// if both have just one.
+///
+/// # Errors
+///
+/// Fails if there is none and a budget needs it.
+pub(super) fn device_of_baseline(
+    baseline: &Input,
+    trace: &Trace,
+    device: DeviceId,
+    budgets: &Budgets,
+) -> Result<Option<DeviceId>, Failure> {
+    let (known, own) = (baseline.facts().device_ids(), trace.device_ids());
+    let found = match known.as_slice() {
+        _ if known.contains(&device) => Some(device),
+        [one] if own.len() == 1 => Some(*one),
+        _ => None,
+    };
+    if let Some(found) = found {
+        baseline.check_metric(found, budgets.metric).map_err(|failure| match failure {
+            Failure::Usage(text) => Failure::Usage(format!("baseline: {text}")),
+            other => other,
+        })?;
+    } else if budgets.rows.iter().any(|budget| matches!(budget, Budget::Growth(_))) {
+        let have: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
+        let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
+        let text = format!(
+            "baseline: the recording has no device {}; it has {have}; name one that both have with --device N",
+            device.0
+        );
+        return Err(Failure::Usage(text));
+    }
+    Ok(found)
+}

@@ -1,0 +1,202 @@
+//! `highwater convert`: writes a recording in another format.
+
+#[cfg(feature = "parquet")]
+pub mod dataset;
+#[cfg(not(feature = "parquet"))]
+#[path = "convert/dataset_disabled.rs"]
+pub mod dataset;
+pub mod page;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use highwater_analysis::folded::write_folded;
+use highwater_analysis::source::Source;
+use highwater_app::figures::moment::count_of;
+use highwater_app::files::destination::{Destination, Kind};
+use highwater_app::files::is_stdin;
+use highwater_app::report::{Column, Facts, Table};
+use highwater_pytorch::export::{Exported, write_json, write_pickle};
+use highwater_snapshots::units::format_bytes;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::ConvertArguments;
+use crate::commands::next::{next_command, quoted};
+use crate::input::recording::spinner;
+use crate::input::source::{Input, answer_or_whole};
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// Returns the error if only one path is given.
+pub fn out_is_missing() -> Failure {
+    Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())
+}
+
+/// Reads the recording, writes it in another format, and prints the result.
+pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let [file] = files else {
+        let text = "only --to parquet (into a folder) and .html (two, to compare) take several recordings; convert one at a time";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    if arguments.table.is_some() {
+        let text = "--table is for an OUT with the ending .parquet";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let destination = Destination::new(out, file)?;
+    let in_windows = matches!(destination.kind, Kind::Snap | Kind::Folded) && !arguments.no_stacks;
+    let (input, (exported, bytes)) =
+        read_and(file, arguments, in_windows, |input| Ok((input.clone(), write_to(&destination, &input.source)?)))?;
+    let answer = Answer { file, input: &input, destination: &destination, exported, bytes };
+    if arguments.json {
+        page.json(&answer.facts())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// What was written, and its bytes.
+type Written = (Exported, u64);
+
+/// Opens what the options ask for of a recording, and lets `write` write it; `in_windows` says whether it can do so where
+/// a long recording is read in windows.
+///
+/// # Errors
+///
+/// Fails if the recording cannot be read or does not have all of the events, or as `write` does.
+pub(crate) fn read_and<T>(
+    file: &Path,
+    arguments: &ConvertArguments,
+    in_windows: bool,
+    write: impl FnMut(&Input) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let can_be_long = in_windows || arguments.events.is_some();
+    let open = |is_whole: bool| {
+        let open = if can_be_long && !is_whole { Input::open } else { Input::whole };
+        trimmed(open(file, &arguments.categories)?, arguments)
+    };
+    answer_or_whole(open, write)
+}
+
+/// Leaves out what the options say, where the recording, or the part of it that they ask for, is in memory.
+fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Failure> {
+    if let (None, Some(events)) = (input.source.whole(), &arguments.events) {
+        // The event before them gives the state at their start.
+        let events = events.start.saturating_sub(1) as u64..events.end as u64;
+        let part = input.ask(|source, _| Ok(source.window(events)?.trace.into_owned()))?;
+        input.source = Source::in_memory(part);
+    }
+    input.map_whole(|trace| arguments.trim(trace))
+}
+
+/// Writes a recording in the format of `destination`. Returns what was written, and its bytes.
+pub(super) fn write_to(destination: &Destination, source: &Source<'_>) -> Result<Written, Failure> {
+    let events = source.count_events();
+    let progress = progress_bar(destination, events);
+    let written = destination.write(|out| {
+        let mut tell = |events: u64| {
+            progress.set_position(events);
+            ControlFlow::Continue(())
+        };
+        match destination.kind {
+            Kind::Snap => source.write(out, &mut tell).map(|_| Exported { events, lost: Vec::new() }),
+            Kind::Folded => Ok(Exported { events, lost: vec![write_folded(out, source)?] }),
+            Kind::Pickle | Kind::Json => {
+                let window = source.window(source.events())?;
+                let write = if destination.kind == Kind::Json { write_json } else { write_pickle };
+                write(out, &window.trace, &mut tell)
+            }
+        }
+    });
+    progress.finish_and_clear();
+    written
+}
+
+/// Returns a progress bar on a terminal; it counts events if the format does.
+fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
+    let spinner = spinner(&format!("writing {}", destination.path.display()));
+    if spinner.is_hidden() || destination.kind == Kind::Folded {
+        return spinner;
+    }
+    let style =
+        ProgressStyle::with_template("{spinner} {msg} {wide_bar} {human_pos} of {human_len} events ({elapsed})");
+    spinner.set_style(style.expect("the template is well formed"));
+    spinner.set_length(events);
+    spinner
+}
+
+/// The report about one recording.
+struct Answer<'a> {
+    file: &'a Path,
+    input: &'a Input,
+    destination: &'a Destination,
+    exported: Exported,
+    bytes: u64,
+}
+
+impl Answer<'_> {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("file", self.destination.path.as_path().into()),
+            ("events", self.exported.events.into()),
+            ("bytes", self.bytes.into()),
+            ("lost", self.exported.lost.clone().into()),
+        ])
+    }
+
+    /// The file that was read, and the one that was written.
+    fn files(&self) -> Table<'_> {
+        let Self { file, input, destination, .. } = self;
+        let in_bytes = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
+        let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
+        let packed = if destination.is_gzipped { ", gzipped" } else { "" };
+        let format = format!("{}{packed}", destination.kind.name());
+        let names = [name, destination.path.display().to_string()];
+        let formats = [input.format.name().to_owned(), format];
+        let bytes = [in_bytes, Some(self.bytes)];
+        let columns = [
+            Column::text("file", "file", move |row| names[row].clone()).cut(),
+            Column::text("format", "format", move |row| formats[row].clone()),
+            Column::bytes("bytes", "size", move |row| bytes[row]),
+        ];
+        Table::new(2, columns)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Self { input, destination, exported, .. } = self;
+        let out = &destination.path;
+        let events = count_of(exported.events, "event");
+        caveats::lead(input.facts(), "", page)?;
+        page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
+        page.gap()?;
+        page.table(&self.files())?;
+        page.gap()?;
+        if exported.lost.is_empty() {
+            page.line("Nothing was lost.")?;
+        }
+        for what in &exported.lost {
+            page.warning(&format!("Lost: {what}."))?;
+        }
+        caveats::print(input.facts(), page)?;
+        page.gap()?;
+        if destination.kind == Kind::Json && !destination.is_gzipped {
+            page.line(
+                "JSON has no references: the stack of each event is written in full. A .pickle has each stack once, and \
+                 .json.gz is a fraction of the size.",
+            )?;
+        }
+        match destination.kind {
+            Kind::Folded => {
+                let file = quoted(&out.display().to_string());
+                page.hint(&format!("Next: inferno-flamegraph {file} > flames.svg   or any flame graph program"))
+            }
+            Kind::Snap => page.hint(&next_command(&["info"], out, &[], "for what is in it")),
+            Kind::Pickle | Kind::Json => {
+                page.hint(&next_command(&["peak"], out, &[], "or open it in PyTorch's viewer, pytorch.org/memory_viz"))
+            }
+        }
+    }
+}

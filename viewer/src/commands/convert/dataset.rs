@@ -1,0 +1,261 @@
+//! `highwater convert` to Parquet: recordings as two tables, of events and of blocks, for query engines.
+//! `docs/ranks.md` has the schema and queries.
+
+mod column;
+mod texts;
+mod identity;
+mod events;
+mod blocks;
+mod table;
+mod tables;
+mod answer;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+
+use highwater_analysis::source::Source;
+use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
+use highwater_app::files::fleet::{Fleet, Origin, Rank, on_workers};
+use highwater_app::files::is_stdin;
+use highwater_snapshots::{Error, Trace};
+use parquet::errors::ParquetError;
+
+use self::answer::{Answer, Written};
+use self::column::{Column, Value};
+use self::identity::Identity;
+use self::tables::Tables;
+use crate::args::{ConvertArguments, ConvertTable};
+use crate::commands::convert::out_is_missing;
+use crate::commands::convert::read_and;
+use crate::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
+use crate::input::source::{Input, opener};
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// The rows of a table, read column by column within a range that was entered.
+trait Rows {
+    /// The recording that they belong to.
+    fn identity(&self) -> &Identity;
+    /// Number of rows.
+    fn len(&self) -> usize;
+    /// Prepares `rows`, which follow those entered before.
+    fn enter(&mut self, rows: Range<usize>);
+}
+
+/// Converts to a data set, or to a file with one table.
+pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let answer = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
+    if arguments.json {
+        page.json(&answer.facts())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(if answer.unread.is_empty() { Status::Fine } else { Status::Unsound })
+}
+
+/// Writes one table of one recording as a file.
+fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
+    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let [file] = files else {
+        let text = "several recordings are written as a folder: --to parquet OUTDIR";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    if file.is_dir() {
+        let text = format!("{}: a folder of recordings is written as a folder: --to parquet OUTDIR", file.display());
+        return Err(Failure::Usage(text));
+    }
+    if !is_stdin(file) && same(out, file) {
+        return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
+    }
+    let (input, (rank, bytes)) =
+        read_and(file, arguments, true, |input| Ok((input.clone(), write_one(input, (file, out), arguments)?)))?;
+    if !arguments.json {
+        caveats::lead(input.facts(), "", page)?;
+    }
+    let counts = counts(&input.source, file)?;
+    let written = Written::of(rank, file.clone(), counts, bytes);
+    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(input.facts()) })
+}
+
+/// Writes the chosen table of a recording. Returns the rank, and the file's length.
+fn write_one(
+    input: &Input,
+    (file, out): (&Path, &Path),
+    arguments: &ConvertArguments,
+) -> Result<(Option<u32>, u64), Failure> {
+    let facts = input.facts();
+    let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
+    let identity = Identity::of(&name_of(file), rank, facts);
+    let tables = Tables { source: &input.source, identity: &identity, has_rank: true, no_stacks: arguments.no_stacks };
+    let turning = spinner(&format!("writing {}", out.display()));
+    let written = write_whole(out, |file| match arguments.table.unwrap_or_default() {
+        ConvertTable::Events => tables.write_events(file),
+        ConvertTable::Blocks => tables.write_blocks(file),
+    });
+    turning.finish_and_clear();
+    Ok((identity.rank.map(|(rank, _)| rank), written?.1))
+}
+
+/// The number of events and of blocks of the recording in `file`.
+fn counts(source: &Source<'_>, file: &Path) -> Result<[u64; 2], Failure> {
+    let blocks = source.count_blocks().map_err(|source| Failure::Read { file: file.to_owned(), source })?;
+    Ok([source.count_events(), blocks])
+}
+
+/// Writes both tables of all recordings into a folder, partitioned by rank.
+fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
+    if arguments.table.is_some() {
+        let text = "--to parquet writes both tables: --table is for one file that ends in .parquet";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    if arguments.events.is_some() || arguments.no_stacks {
+        let text = "--events and --no-stacks are for one recording: leave them out, or convert each recording first";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    if files.iter().any(|file| is_stdin(file)) {
+        let text = "standard input can be read only once, and a data set is of files: write it to a file first";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    if fs::read_dir(out).map_or_else(|_| out.exists(), |mut entries| entries.next().is_some()) {
+        let text = format!("{}: exists and is not an empty folder; name a new one, or remove it", out.display());
+        return Err(Failure::Usage(text));
+    }
+    let open = opener(&arguments.categories)?;
+    let inputs = list(files)?;
+    let fleet = read_inputs(&inputs, &open);
+    if fleet.ranks.is_empty() {
+        return Err(Failure::Usage(nothing_to_read(&fleet)));
+    }
+    let parts = parts(&fleet);
+    let bar = counting_bar(&format!("writing {}", out.display()), fleet.ranks.len());
+    let outcome = write_folder(out, |folder| {
+        let outcomes = on_workers(fleet.ranks.len(), |row| {
+            let outcome = write_rank(&fleet.ranks[row], &parts[row], folder, &open);
+            bar.inc(1);
+            let flow = if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            (outcome, flow)
+        });
+        outcomes.into_iter().collect::<Result<Vec<_>, Failure>>()
+    });
+    bar.finish_and_clear();
+    let (mut written, mut lost, mut unread) = (Vec::new(), BTreeMap::new(), fleet.unread.clone());
+    for outcome in outcome? {
+        match outcome {
+            Ok((rank, of_rank)) => {
+                written.push(rank);
+                of_rank.into_iter().for_each(|what| *lost.entry(what).or_insert(0_usize) += 1);
+            }
+            Err((path, why)) => unread.push((path, why)),
+        }
+    }
+    let lost =
+        lost.into_iter().map(|(what, count)| if count > 1 { format!("{what} (in {count} recordings)") } else { what });
+    Ok(Answer { arguments, out, written, unread, skipped: fleet.skipped, lost: lost.collect() })
+}
+
+/// The partition of recordings whose rank is unknown: readers of such data sets read it as null.
+const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The result for one recording: what was written and lost, or the file that could not be read again, and why.
+type Outcome = Result<(Written, Vec<String>), (PathBuf, String)>;
+
+fn write_rank(
+    rank: &Rank,
+    part: &str,
+    folder: &Partial<'_>,
+    open: impl Fn(&Path, bool) -> Result<Source<'static>, Error>,
+) -> Result<Outcome, Failure> {
+    let write = |is_whole: bool| match open(&rank.path, is_whole) {
+        Ok(source) => {
+            let bytes = write_tables(&source, rank, part, folder)?;
+            let counts = counts(&source, &rank.path)?;
+            Ok(Ok((Written::of(rank.number(), rank.path.clone(), counts, bytes), lost(source.facts()))))
+        }
+        Err(why) => Ok(Err((rank.path.clone(), why.to_string()))),
+    };
+    match write(false) {
+        // What is left of a damaged recording is known only when all of it is read.
+        Err(Failure::Damaged(_)) => write(true),
+        written => written,
+    }
+}
+
+/// Writes both tables of a recording; returns their length.
+fn write_tables(source: &Source<'_>, rank: &Rank, part: &str, folder: &Partial<'_>) -> Result<u64, Failure> {
+    let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), source.facts());
+    let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
+    let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
+    let tables = Tables { source, identity: &identity, has_rank: false, no_stacks: false };
+    let events = || folder.write(&place("events"), |out| tables.write_events(out));
+    let blocks = || folder.write(&place("blocks"), |out| tables.write_blocks(out));
+    let (events, blocks) = rayon::join(events, blocks);
+    Ok(events? + blocks?)
+}
+
+/// Returns the file name of each recording in the folder of its rank.
+fn parts(fleet: &Fleet) -> Vec<String> {
+    let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+    let name = |rank: &Rank| {
+        let count = counts.entry(rank.number()).or_default();
+        *count += 1;
+        format!("part-{}.parquet", *count - 1)
+    };
+    fleet.ranks.iter().map(name).collect()
+}
+
+/// Returns the columns of a single file: no folder gives its rank.
+fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
+    let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
+    columns.insert(0, Column::or_null("rank", "The rank, where the recording says it", Value::Number(rank)));
+    columns
+}
+
+/// Returns the columns of both tables as Markdown, as in `docs/ranks.md`.
+pub fn schema_page() -> String {
+    fn rows<V>(title: &str, columns: &[Column<V>]) -> String {
+        let row = |column: &Column<V>| {
+            let null = if column.is_optional { "yes" } else { "" };
+            format!("| `{}` | {} | {null} | {} |\n", column.name, column.type_name(), column.about)
+        };
+        let head = format!("| `{title}` | type | null | what it says |\n|---|---|---|---|\n");
+        head + &columns.iter().map(row).collect::<String>()
+    }
+    format!("{}\n{}", rows("events", &events::columns()), rows("blocks", &blocks::columns()))
+}
+
+/// Returns what the tables do not contain of a recording.
+fn lost(trace: &Trace) -> Vec<String> {
+    let held = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
+    let counted = [
+        (trace.annotations.len(), "named ranges (steps and phases that they make are kept)"),
+        (held, "addresses of segments reserved at the start (their bytes are in reserved_bytes)"),
+        (trace.attributes.len(), "further facts of events, blocks and segments"),
+    ];
+    counted.iter().filter(|(count, _)| *count > 0).map(|(_, what)| (*what).to_owned()).collect()
+}
+
+fn name_of(file: &Path) -> String {
+    if is_stdin(file) {
+        return "standard input".to_owned();
+    }
+    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Converts an error of writing a table into an error of writing a recording.
+fn parquet_error(error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(why) => match why.downcast::<io::Error>() {
+            Ok(why) => io_error(*why),
+            Err(why) => io_error(io::Error::other(why)),
+        },
+        other => io_error(io::Error::other(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

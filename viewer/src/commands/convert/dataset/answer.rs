@@ -1,0 +1,128 @@
+//! The report of a conversion to Parquet.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use highwater_app::figures::moment::count_of;
+use highwater_app::figures::ranks::passed_by;
+use highwater_app::report::{Column, Facts, Table};
+use highwater_snapshots::units::format_bytes;
+
+use crate::args::ConvertArguments;
+use crate::commands::next::quoted;
+use crate::output::page::Page;
+
+/// Maximum number of recordings and unreadable files that are listed.
+const TOLD: usize = 8;
+
+/// One recording that was written.
+#[derive(Debug)]
+pub(super) struct Written {
+    rank: Option<u32>,
+    file: PathBuf,
+    events: u64,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl Written {
+    /// Returns the entry of a recording of `[events, blocks]`, which was read from `file` and takes this many bytes in
+    /// its tables.
+    pub(super) fn of(rank: Option<u32>, file: PathBuf, [events, blocks]: [u64; 2], bytes: u64) -> Self {
+        Self { rank, file, events, blocks, bytes }
+    }
+}
+
+/// The report, as text and as JSON.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    pub(super) arguments: &'a ConvertArguments,
+    pub(super) out: &'a Path,
+    pub(super) written: Vec<Written>,
+    /// Files that could not be read, with the reasons.
+    pub(super) unread: Vec<(PathBuf, String)>,
+    pub(super) skipped: usize,
+    pub(super) lost: Vec<String>,
+}
+
+impl Answer<'_> {
+    fn sum(&self, of: impl Fn(&Written) -> u64) -> u64 {
+        self.written.iter().map(of).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.written.iter().map(|written| written.bytes).sum()
+    }
+
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let unread = self.unread.iter();
+        let unread =
+            unread.map(|(file, why)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]));
+        Facts::new([
+            ("file", self.out.into()),
+            ("events", self.sum(|written| written.events).into()),
+            ("blocks", self.sum(|written| written.blocks).into()),
+            ("bytes", self.bytes().into()),
+            ("recordings", self.recordings(self.written.len()).into()),
+            ("unread", unread.collect::<Vec<_>>().into()),
+            ("skipped", self.skipped.into()),
+            ("lost", self.lost.clone().into()),
+        ])
+    }
+
+    /// The first `shown` recordings.
+    fn recordings(&self, shown: usize) -> Table<'_> {
+        let rows = &self.written;
+        let rank = |row: usize| rows[row].rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+        let columns = [
+            Column::number("rank", "rank", |row| rows[row].rank).shown(rank),
+            Column::text("file", "file", |row| rows[row].file.as_path()).cut(),
+            Column::count("events", "events", |row| rows[row].events),
+            Column::count("blocks", "blocks", |row| rows[row].blocks),
+            Column::bytes("bytes", "size", |row| rows[row].bytes),
+        ];
+        Table::new(shown, columns)
+    }
+
+    pub(super) fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let out = self.out.display().to_string();
+        let [events, blocks] = [self.sum(|written| written.events), self.sum(|written| written.blocks)];
+        let what = format!("{}, {}", count_of(events, "event"), count_of(blocks, "block"));
+        let of = if self.arguments.to.is_some() {
+            format!(" of {}", count_of(self.written.len() as u64, "recording"))
+        } else {
+            String::new()
+        };
+        page.headline(&format!("Wrote {out} ({}): {what}{of}.", format_bytes(self.bytes())))?;
+        page.gap()?;
+        page.table(&self.recordings(self.written.len().min(TOLD)))?;
+        if self.written.len() > TOLD {
+            page.line(&format!("  … and {}", count_of((self.written.len() - TOLD) as u64, "more recording")))?;
+        }
+        page.gap()?;
+        for what in &self.lost {
+            page.warning(&format!("Lost: {what}."))?;
+        }
+        for (path, why) in self.unread.iter().take(TOLD) {
+            page.warning(&format!("Not read: {}: {why}", path.display()))?;
+        }
+        if self.unread.len() > TOLD {
+            page.warning(&format!("Not read: … and {}", count_of((self.unread.len() - TOLD) as u64, "more file")))?;
+        }
+        if self.skipped > 0 {
+            page.line(&passed_by(self.skipped))?;
+        }
+        if self.lost.is_empty() && self.unread.is_empty() {
+            page.line("Nothing was lost.")?;
+        }
+        page.gap()?;
+        let from = match self.arguments.to {
+            Some(_) => format!("{out}/events/*/*.parquet"),
+            None => out.clone(),
+        };
+        // Names that a shell would interpret are left for the user to quote.
+        let from = if quoted(&out) == out { from } else { "OUT".to_owned() };
+        let hint = "or any engine that reads Parquet";
+        page.hint(&format!("Next: duckdb -c \"from '{from}' limit 5\"   {hint}"))
+    }
+}

@@ -1,0 +1,11 @@
+//! Replaces `dataset` in a build without Parquet.
+
+use crate::args::ConvertArguments;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// Fails: this build writes no Parquet.
+pub fn run(_arguments: &ConvertArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
+    let text = "this build writes no Parquet: build highwater with its default feature 'parquet'";
+    Err(Failure::Usage(text.to_owned()))
+}

@@ -1,0 +1,392 @@
+//! The report of `highwater diff`: the differences between two recordings, or between two moments of one.
+
+mod blocks;
+mod facts;
+pub(super) mod ranks;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use highwater_analysis::diff::{
+    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, MatchKind, PhasePair, Setting, UnmatchedBlocks,
+};
+use highwater_analysis::phases::{PhaseRow, stages, steps_of};
+use highwater_analysis::{Diff, GroupKey, Metric};
+use highwater_app::figures::moment::{count_of, when};
+use highwater_app::report::{Column, Facts, Table, Value};
+use highwater_snapshots::tables::Tables;
+use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
+
+use self::facts::difference;
+use crate::args::{ComparedAt, DiffArguments};
+use crate::commands::next::next_with;
+use crate::input::devices::{compared_devices, on_device, phrase};
+use crate::input::recording::origin_keys;
+use crate::input::source::Input;
+use crate::output::answer::Report;
+use crate::output::caveats;
+use crate::output::key_cells::{key_columns, named, sum_names};
+use crate::output::outcome::Failure;
+use crate::output::page::Page;
+
+/// Formats how a group changed, unless its figures tell, and how it was matched.
+fn change_text(group: &DiffGroup) -> String {
+    let change = match group.change() {
+        Change::Same | Change::Grown | Change::Shrunk => "",
+        change => change.name(),
+    };
+    match group.likeness {
+        MatchKind::Equal => change.to_owned(),
+        likeness => format!("{change} ({})", likeness.name()).trim_start().to_owned(),
+    }
+}
+
+/// The equal modules that are one group, each with the same share of all sums; `None` if it is of one.
+fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
+    let count = group.members.len() as u64;
+    let member = |values: &Vec<String>| {
+        Value::Map(vec![
+            ("key", values.join(", ").into()),
+            ("keys", named(keys, values)),
+            ("a_bytes", (group.a_bytes / count).into()),
+            ("b_bytes", (group.b_bytes / count).into()),
+            ("delta_bytes", (group.delta() / i128::from(count)).into()),
+            ("a_blocks", (group.a_blocks / count).into()),
+            ("b_blocks", (group.b_blocks / count).into()),
+            ("change", Value::of(group.change())),
+            ("likeness", Value::of(group.likeness)),
+        ])
+    };
+    (count > 0).then(|| group.members.iter().map(member).collect())
+}
+
+/// Maximum number of differing phases that are listed.
+const TOLD_PHASES: usize = 12;
+
+/// The report, as text and as JSON.
+#[derive(Debug)]
+pub struct DiffReport<'a> {
+    traces: [&'a Trace; 2],
+    arguments: &'a DiffArguments,
+    comparison: Comparison,
+    /// The single blocks, if requested.
+    lone: Option<UnmatchedBlocks>,
+    /// Whether each recording ends out of memory on its device.
+    ran_out: [bool; 2],
+}
+
+impl<'a> DiffReport<'a> {
+    /// Compares two recordings, which may be the same.
+    pub fn of(inputs: [&'a Input; 2], arguments: &'a DiffArguments) -> Result<Self, Failure> {
+        let traces = inputs.map(Input::facts);
+        let metric = arguments.metric;
+        let wanted = [arguments.device, arguments.device_b.or(arguments.device)];
+        let devices = compared_devices(inputs, wanted, metric)?;
+        let wanted = [arguments.at, arguments.at_b].map(|at| at.map(|at| at.0));
+        let at = moments_of(wanted, arguments.b.is_none(), (inputs[0], devices[0]))?;
+        let find = |side: usize| {
+            let found = inputs[side].ask(|source, _| at[side].find(source, devices[side], metric))?;
+            found.map_or_else(|| Err(missing_step(at[side], side, inputs[side], devices[side])?), Ok)
+        };
+        let query = DiffQuery {
+            keys: &arguments.by.0,
+            top: arguments.top,
+            filter: &arguments.blocks.filter.filter,
+            siblings: arguments.modules.siblings(),
+        };
+        let moments = [find(0)?, find(1)?];
+        let mut lone = None;
+        if arguments.lone_blocks > 0 {
+            let windows = [0, 1].map(|side| inputs[side].ask(|source, _| source.window_at(moments[side].number())));
+            let [a, b] = windows;
+            let windows = [a?, b?];
+            let indexes = [0, 1].map(|side: usize| windows[side].index(devices[side]));
+            let asked = [0, 1].map(|side: usize| Asked {
+                trace: &windows[side].trace,
+                series: &indexes[side].series,
+                live: &indexes[side].live,
+            });
+            lone = Some(UnmatchedBlocks::of(asked, &moments, &query, arguments.lone_blocks));
+        }
+        let comparison = inputs[0].ask(|a, watch| Comparison::of([a, &inputs[1].source], moments, &query, watch))?;
+        let mut ran_out = [false; 2];
+        for side in [0, 1] {
+            let found = inputs[side].ask(|source, _| source.final_oom())?;
+            ran_out[side] = found.is_some_and(|(_, device)| device == devices[side]);
+        }
+        Ok(Self { traces, arguments, comparison, lone, ran_out })
+    }
+
+    /// Returns whether no group differs.
+    fn is_equal(&self) -> bool {
+        let diff = &self.comparison.diff;
+        diff.rest_groups == 0 && diff.groups.iter().all(|group| group.a_bytes == group.b_bytes)
+    }
+
+    fn print_settings(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let differing: Vec<&Setting> = self.comparison.settings.iter().filter(|setting| setting.differs()).collect();
+        if differing.is_empty() {
+            return Ok(());
+        }
+        page.gap()?;
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        let columns = [
+            Column::text("name", "set differently", |row| differing[row].name.clone()),
+            Column::text("a", "in A", |row| value(&differing[row].a)).wrapped(),
+            Column::text("b", "in B", |row| value(&differing[row].b)).wrapped(),
+        ];
+        page.table(&Table::new(differing.len(), columns))
+    }
+
+    fn totals(&self) -> Table<'_> {
+        let totals = &self.comparison.totals;
+        let columns = [
+            Column::text("total", "total", |row| totals[row].0.name().replace('_', " ")),
+            Column::bytes("a_bytes", "A", |row| totals[row].1[0]),
+            Column::bytes("b_bytes", "B", |row| totals[row].1[1]),
+            Column::difference("delta_bytes", "difference", |row| difference(totals[row].1)),
+        ];
+        Table::new(totals.len(), columns)
+    }
+
+    /// Prints the phases whose peaks differ, in their order; if there are many, those that differ most.
+    fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
+        // A step may have several phases of one name.
+        let mut occurrences: HashMap<(Option<String>, Option<Phase>), u32> = HashMap::new();
+        let named = self.comparison.phases.iter().map(|pair| {
+            let count = occurrences.entry((pair.steps(), pair.phase())).or_default();
+            *count += 1;
+            let name = pair.phase().map_or("", Phase::name);
+            (if *count > 1 { format!("{name} (no. {count})") } else { name.to_owned() }, pair)
+        });
+        let (on_both, on_one): (Vec<_>, Vec<_>) = named.partition(|(_, pair)| pair.delta().is_some());
+        let only = |side: &str, count: usize| {
+            let be = if count == 1 { "is" } else { "are" };
+            (count > 0).then(|| format!("{} {be} only in {side}.", count_of(count as u64, "phase")))
+        };
+        let in_a = on_one.iter().filter(|(_, pair)| pair.a.is_some()).count();
+        let alone: Vec<String> = only("A", in_a).into_iter().chain(only("B", on_one.len() - in_a)).collect();
+        let size = |pair: &PhasePair| pair.delta().map_or(0, i128::unsigned_abs);
+        let differing: Vec<(String, &PhasePair)> = on_both.into_iter().filter(|(_, pair)| size(pair) > 0).collect();
+        if differing.is_empty() && !alone.is_empty() {
+            page.gap()?;
+            page.line(&alone.join(" "))?;
+        }
+        if differing.is_empty() {
+            return Ok(());
+        }
+        let mut largest: Vec<usize> = (0..differing.len()).collect();
+        largest.sort_by_key(|row| std::cmp::Reverse(size(differing[*row].1)));
+        largest.truncate(TOLD_PHASES);
+        largest.sort_unstable();
+        page.gap()?;
+        let which = match differing.len() - largest.len() {
+            0 => String::new(),
+            _ => format!(" The {} that differ most:", largest.len()),
+        };
+        let count = count_of(differing.len() as u64, "differing phase");
+        let alone: String = alone.iter().map(|text| format!(" {text}")).collect();
+        page.line(&format!("Peaks of {count}.{alone}{which}"))?;
+        let listed: Vec<&(String, &PhasePair)> = largest.into_iter().map(|row| &differing[row]).collect();
+        let peak = |row: &Option<PhaseRow>| row.as_ref().map(|row| row.peak_bytes);
+        let columns = [
+            Column::text("step", "step", |row| listed[row].1.steps().unwrap_or_else(|| "-".to_owned())),
+            Column::text("phase", "phase", |row| listed[row].0.clone()),
+            Column::bytes("a_peak_bytes", "A", |row| peak(&listed[row].1.a)),
+            Column::bytes("b_peak_bytes", "B", |row| peak(&listed[row].1.b)),
+            Column::difference("delta_bytes", "difference", |row| listed[row].1.delta()),
+        ];
+        page.table(&Table::new(listed.len(), columns))
+    }
+
+    fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let loosely =
+            self.comparison.diff.groups.iter().filter(|group| group.likeness == MatchKind::Alike).count() as u64;
+        if loosely > 0 {
+            let s = if loosely == 1 { " was" } else { "s were" };
+            page.warning(&format!(
+                "{loosely} group{s} matched loosely: functions stand between others that did not before, or have new names."
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// The stack of a group: the one in B, as its name, or in A if B has none.
+    fn stack_of(&self, group: &DiffGroup) -> (&Tables, StackId) {
+        let side = usize::from(group.stacks[1].is_some());
+        (&self.traces[side].tables, group.stacks[side])
+    }
+
+    fn hint(&self) -> String {
+        let files: Vec<&Path> =
+            std::iter::once(&self.arguments.a).chain(&self.arguments.b).map(AsRef::as_ref).collect();
+        let given = self.arguments.given();
+        if self.is_equal() {
+            return next_with(&["explain"], &files[..1], &[], &given, "for what would lower the peak");
+        }
+        // Most of reserved memory may be free, which has no origin.
+        let is_reserved = self.arguments.metric == Metric::Reserved;
+        if is_reserved && !self.arguments.by.0.contains(&GroupKey::Pool) {
+            return next_with(&["diff"], &files, &["--by", "pool,size"], &given, "for the segments behind it");
+        }
+        let is_by_code = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack));
+        let is_by_origin = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Scope | GroupKey::Op));
+        if let Some((keys, names)) = origin_keys(self.traces[0]).filter(|_| !is_by_origin && !is_reserved) {
+            return next_with(&["diff"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
+        }
+        if is_by_code || is_reserved {
+            // The side that takes more.
+            let is_a = self.comparison.diff.a.bytes >= self.comparison.diff.b.bytes;
+            let larger = if is_a { files[..1].to_vec() } else { files.last().copied().into_iter().collect() };
+            return next_with(&["explain"], &larger, &[], &given, "for what could be done");
+        }
+        next_with(&["diff"], &files, &["--by", "frame"], &given, "for the lines of code behind it")
+    }
+}
+
+impl Report for DiffReport<'_> {
+    fn facts(&self) -> Facts<'_> {
+        facts::facts(self.traces, self.arguments, &self.comparison, self.table(), self.lone.as_ref())
+    }
+
+    /// Returns the groups, the sum of those that are not listed, and the total.
+    fn table(&self) -> Table<'_> {
+        let diff = &self.comparison.diff;
+        let (keys, groups) = (self.arguments.by.0.as_slice(), &diff.groups);
+        let sums = sum_names(diff.rest_groups);
+        let rows = groups.len() + sums.len();
+        let bytes = move |row: usize| match groups.get(row) {
+            Some(group) => [group.a_bytes, group.b_bytes],
+            None if row + 1 < rows => diff.rest_bytes,
+            None => [diff.a_bytes, diff.b_bytes],
+        };
+        let of = move |row: usize| groups.get(row);
+        let each = move |row: usize| match of(row).map_or(0, |group| group.members.len()) {
+            0 => String::new(),
+            members => format!("{} modules", format_count(members as u64)),
+        };
+        let members = move |row: usize| Value::or_absent(of(row).and_then(|group| members_of(group, keys)));
+        let names = groups.iter().map(|group| (&group.key, self.stack_of(group)));
+        let mut columns = key_columns(keys, names, &sums);
+        columns.extend([
+            Column::bytes("a_bytes", "A", move |row| bytes(row)[0]),
+            Column::bytes("b_bytes", "B", move |row| bytes(row)[1]),
+            Column::difference("delta_bytes", "difference", move |row| difference(bytes(row))),
+            Column::count("a_blocks", "", move |row| of(row).map(|group| group.a_blocks)).in_files(),
+            Column::count("b_blocks", "", move |row| of(row).map(|group| group.b_blocks)).in_files(),
+            Column::text("change", "", move |row| of(row).map(|group| Value::of(group.change())))
+                .shown(move |row| of(row).map_or_else(String::new, change_text))
+                .optional(),
+            Column::text("likeness", "", move |row| of(row).map(|group| Value::of(group.likeness))).in_files(),
+            Column::shown_alone("", false, each).optional(),
+            Column::nested("members", members),
+        ]);
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    /// Prints the report as text.
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Diff { a, b, .. } = &self.comparison.diff;
+        let metric = self.arguments.metric.name().replace('_', " ");
+        let delta = i128::from(b.bytes) - i128::from(a.bytes);
+        let on = if a.device == b.device { on_device(self.traces[1], b.device) } else { String::new() };
+        let words = match delta {
+            0 => format!("{on}B takes as much as A: {} {metric}.", format_bytes(a.bytes)),
+            _ => {
+                let more = if delta > 0 { "more" } else { "less" };
+                let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
+                format!(
+                    "{on}B takes {size} {more} than A: {} {metric} against {}.",
+                    format_bytes(b.bytes),
+                    format_bytes(a.bytes)
+                )
+            }
+        };
+        page.headline(&words)?;
+        for (side, moment) in [("A", a), ("B", b)] {
+            let file =
+                if side == "B" { self.arguments.b.as_ref().unwrap_or(&self.arguments.a) } else { &self.arguments.a };
+            let trace = self.traces[usize::from(side == "B")];
+            let on = phrase(trace, &[moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "));
+            let when = when(moment);
+            page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
+        }
+        // Only the peaks of whole recordings are cut short by it.
+        for (side, ran_out) in [("A", self.ran_out[0]), ("B", self.ran_out[1])] {
+            if ran_out && self.arguments.b.is_some() {
+                page.warning(&format!("{side} ran out of memory: what it would have needed later is not recorded."))?;
+            }
+        }
+        self.print_settings(page)?;
+        if self.arguments.b.is_some() {
+            page.gap()?;
+            page.line("Peaks of the whole recordings:")?;
+            page.table(&self.totals())?;
+            self.print_phases(page)?;
+        }
+        page.gap()?;
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            page.line(&format!(
+                "Of this, {} in blocks with {filter}:",
+                format_signed_bytes(self.comparison.diff.delta())
+            ))?;
+        } else {
+            page.line(if self.is_equal() { "No group differs." } else { "What makes the difference:" })?;
+        }
+        if !self.is_equal() {
+            page.table(&self.table())?;
+        }
+        self.print_likeness(page)?;
+        if let Some(lone) = &self.lone {
+            page.gap()?;
+            page.line(&blocks::heading(lone))?;
+            page.table(&blocks::table(lone))?;
+        }
+        if self.arguments.b.is_some() {
+            caveats::print_of(self.traces[0], "A", page)?;
+            caveats::print_of(self.traces[1], "B", page)?;
+        } else {
+            caveats::print(self.traces[0], page)?;
+        }
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+}
+
+/// Returns the error if the recording of `side` does not have the step of `at`.
+pub fn missing_step(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
+    let rows = input.ask(|source, watch| stages(source, device, Metric::Requested, watch))?;
+    let steps = steps_of(&rows);
+    let have = match (steps.first(), steps.last()) {
+        (Some(first), Some(last)) if first != last => format!("it has steps {first} to {last}"),
+        (Some(one), _) => format!("it has step {one} only"),
+        _ => "it has no steps".to_owned(),
+    };
+    let which = ["A", "B"][side];
+    Ok(Failure::Usage(format!("{} of {which}: the recording has no such step; {have}", ComparedAt(at))))
+}
+
+/// Returns the compared moments of both sides, of two recordings or, if `is_one`, of that one.
+pub fn moments_of(
+    [at, at_b]: [Option<DiffAt>; 2],
+    is_one: bool,
+    (input, device): (&Input, DeviceId),
+) -> Result<[DiffAt; 2], Failure> {
+    if !is_one {
+        let at = at.unwrap_or_default();
+        return Ok([at, at_b.unwrap_or(at)]);
+    }
+    match (at, at_b) {
+        (Some(a), Some(b)) => Ok([a, b]),
+        (Some(DiffAt::Step(step)), None) => Ok([DiffAt::Step(step), DiffAt::Step(step.saturating_add(1))]),
+        (Some(DiffAt::StepEnd(step)), None) => Ok([DiffAt::StepEnd(step), DiffAt::StepEnd(step.saturating_add(1))]),
+        (None, None) => input.ask(|source, _| DiffAt::last_steps(source, device))?.ok_or_else(|| {
+            let text = "cannot compare the last two steps: the recording has fewer than two whole steps; name a second \
+                        recording, or two moments with --at and --at-b";
+            Failure::Usage(text.to_owned())
+        }),
+        _ => Err(Failure::Usage("comparing two moments of one recording needs both --at and --at-b".to_owned())),
+    }
+}

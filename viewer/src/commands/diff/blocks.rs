@@ -1,0 +1,43 @@
+//! The single blocks of `highwater diff`, as a table.
+
+use highwater_analysis::diff::UnmatchedBlocks;
+use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Table};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+/// Formats the heading: `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
+pub(crate) fn heading(lone: &UnmatchedBlocks) -> String {
+    let side = |side: usize| match lone.counts[side] {
+        0 => format!("none in {}", ["A", "B"][side]),
+        count => format!("{} of {} in {}", count_of(count, "block"), format_bytes(lone.bytes[side]), ["A", "B"][side]),
+    };
+    format!("Blocks on one side only: {}, {}.", side(0), side(1))
+}
+
+/// The listed blocks, with the number and bytes of further ones.
+pub(crate) fn table(lone: &UnmatchedBlocks) -> Table<'_> {
+    let blocks = &lone.blocks;
+    let more = lone.counts.iter().sum::<u64>() - blocks.len() as u64;
+    let rest = lone.bytes.iter().sum::<u64>() - blocks.iter().map(|one| one.bytes).sum::<u64>();
+    let of = move |row: usize| blocks.get(row);
+    let category = move |row: usize| of(row).map_or_else(|| count_of(more, "more block"), |one| one.category.clone());
+    let made = move |row: usize| {
+        of(row).map_or_else(String::new, |one| {
+            one.made.map_or_else(|| "before".to_owned(), |event| format_count(event.0.into()))
+        })
+    };
+    let columns = [
+        Column::text("only_in", "only in", move |row| of(row).map(|one| ["a", "b"][one.side]))
+            .shown(move |row| of(row).map_or("", |one| ["A", "B"][one.side]).to_owned()),
+        Column::number("block", "", move |row| of(row).map(|one| one.block.0)).in_files(),
+        Column::bytes("bytes", "size", move |row| of(row).map_or(rest, |one| one.bytes)),
+        Column::text("category", "category", category),
+        Column::text("op", "op", move |row| of(row).map(|one| one.op.clone())).cut(),
+        Column::text("scope", "scope", move |row| of(row).map(|one| one.scope.clone())).cut(),
+        Column::number("event", "allocated at event", move |row| of(row).map(|one| one.made.map(|event| event.0)))
+            .shown(made),
+        Column::text("frame", "line", move |row| of(row).map(|one| one.frame.clone())).source_lines(),
+    ];
+    let sums = usize::from(more > 0);
+    Table::new(blocks.len() + sums, columns).with_sums(sums)
+}

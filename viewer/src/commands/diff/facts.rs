@@ -1,0 +1,84 @@
+//! The facts of `highwater diff`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use highwater_analysis::Moment;
+use highwater_analysis::diff::{Comparison, PhasePair, UnmatchedBlocks};
+use highwater_app::figures::moment::moment_facts;
+use highwater_app::report::{Column, Fact, Facts, Table, Value};
+use highwater_snapshots::{Phase, Trace};
+
+use super::blocks;
+use crate::args::DiffArguments;
+use crate::output::caveats::{problem_texts, trust};
+
+/// The facts of a comparison, with single blocks if they were requested. The differences of groups and rest sum to
+/// `delta_bytes`, with a filter to `filtered_delta_bytes`.
+pub(super) fn facts<'a>(
+    traces: [&Trace; 2],
+    arguments: &DiffArguments,
+    comparison: &'a Comparison,
+    groups: Table<'a>,
+    lone: Option<&'a UnmatchedBlocks>,
+) -> Facts<'a> {
+    let diff = &comparison.diff;
+    let filter = arguments.blocks.filter.stated();
+    let file_b = arguments.b.as_ref().unwrap_or(&arguments.a);
+    let differing = comparison.settings.iter().filter(|setting| setting.differs());
+    let totals = comparison.totals.iter().map(|(metric, bytes)| (metric.name(), Value::Map(both(*bytes).into())));
+    let peaks: BTreeMap<&'static str, Value> = totals.collect();
+    let [rest_a, rest_b, rest_delta] = both(diff.rest_bytes).map(|(_, value)| value.into());
+    Facts::new([
+        ("a", side_facts(traces[0], &arguments.a, &diff.a).into()),
+        ("b", side_facts(traces[1], file_b, &diff.b).into()),
+        ("delta_bytes", difference([diff.a.bytes, diff.b.bytes]).into()),
+        ("filter", Fact::or_absent(filter)),
+        ("filtered_delta_bytes", Fact::or_absent(filter.map(|_| diff.delta()))),
+        ("groups", groups.into()),
+        ("rest_a_bytes", rest_a),
+        ("rest_b_bytes", rest_b),
+        ("rest_delta_bytes", rest_delta),
+        ("rest_groups", diff.rest_groups.into()),
+        ("settings", differing.map(Value::of).collect::<Vec<_>>().into()),
+        ("peaks", Value::Map(peaks.into_iter().collect()).into()),
+        ("phases", phases(&comparison.phases).into()),
+        ("blocks", Fact::or_absent(lone.map(blocks::table))),
+        ("lone_a_bytes", Fact::or_absent(lone.map(|lone| lone.bytes[0]))),
+        ("lone_b_bytes", Fact::or_absent(lone.map(|lone| lone.bytes[1]))),
+    ])
+}
+
+/// B minus A.
+pub(super) fn difference([a, b]: [u64; 2]) -> i128 {
+    i128::from(b) - i128::from(a)
+}
+
+/// Bytes in both recordings, and their difference.
+fn both(bytes: [u64; 2]) -> [(&'static str, Value); 3] {
+    [("a_bytes", bytes[0].into()), ("b_bytes", bytes[1].into()), ("delta_bytes", difference(bytes).into())]
+}
+
+/// A recording, and its moment that is compared.
+fn side_facts(trace: &Trace, file: &Path, moment: &Moment) -> Facts<'static> {
+    let side = Facts::new([
+        ("file", file.into()),
+        ("device", moment.device.0.into()),
+        ("metric", Value::of(moment.metric).into()),
+    ]);
+    side.and(moment_facts(&trace.header, moment).into())
+        .and(Facts::new([("trust", trust(trace).into()), ("problems", problem_texts(trace).into())]))
+}
+
+/// The phases of both recordings, side by side.
+fn phases(pairs: &[PhasePair]) -> Table<'_> {
+    let columns = [
+        Column::number("a_step", "step in A", |row| pairs[row].a.as_ref().and_then(|row| row.step)),
+        Column::number("b_step", "step in B", |row| pairs[row].b.as_ref().and_then(|row| row.step)),
+        Column::text("phase", "phase", |row| pairs[row].phase().map_or("", Phase::name)),
+        Column::bytes("a_peak_bytes", "A", |row| pairs[row].a.as_ref().map(|row| row.peak_bytes)),
+        Column::bytes("b_peak_bytes", "B", |row| pairs[row].b.as_ref().map(|row| row.peak_bytes)),
+        Column::difference("delta_bytes", "difference", |row| pairs[row].delta()),
+    ];
+    Table::new(pairs.len(), columns)
+}

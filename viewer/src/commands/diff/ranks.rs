@@ -1,0 +1,253 @@
+//! `highwater diff` of folders: an outlier compared with a typical rank, or two runs rank by rank.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use highwater_analysis::source::Source;
+use highwater_app::answers::outliers::Standing;
+use highwater_app::figures::moment::count_of;
+use highwater_app::figures::ranks::{capitalized, problems};
+use highwater_app::files::fleet::{Fleet, Rank, ranges_text};
+use highwater_app::report::{Column, Facts, Table};
+use highwater_snapshots::Error;
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+
+use super::DiffReport;
+use crate::args::DiffArguments;
+use crate::input::recording::read_fleet;
+use crate::input::source::{Input, opener};
+use crate::output::answer::Report as _;
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// Runs `highwater diff` if A or B is a folder.
+pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let open = opener(&arguments.categories)?;
+    match &arguments.b {
+        None => within(arguments, &open, page),
+        Some(b) if b.is_dir() && arguments.a.is_dir() => between(arguments, b, &open, page),
+        Some(_) => {
+            let text = "a folder of ranks is compared with another folder; name two folders, or two recordings";
+            Err(Failure::Usage(text.to_owned()))
+        }
+    }
+}
+
+/// Compares the outlier of a folder, or else the rank with the highest peak, with the one nearest to the median.
+fn within(
+    arguments: &DiffArguments,
+    open: &(impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync),
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
+    let fleet = read_fleet(&arguments.a, open)?;
+    let metric = arguments.metric;
+    let outlier = fleet.outlier(metric);
+    let pair = outlier.or(fleet.highest(metric)).and_then(|row| Some((row, fleet.usual(metric, row)?)));
+    let Some((row, usual)) = pair else {
+        let text = format!("{}: one recording alone cannot be compared; name a second folder", fleet.name);
+        return Err(Failure::Usage(text));
+    };
+    let [a, b] = [usual, row].map(|row| &fleet.ranks[row]);
+    let ranks = count_of(fleet.ranks.len() as u64, "rank");
+    let name = metric.name().replace('_', " ");
+    let intro = match fleet.standings(metric)[row] {
+        Standing::Out { by, .. } => {
+            let side = if by > 0 { "above" } else { "below" };
+            let by = format_bytes(by.unsigned_abs());
+            let rank = capitalized(&b.label());
+            format!("{rank} stands out: it peaks {by} {side} the median of {ranks}, in {name}.")
+        }
+        Standing::Usual => {
+            format!("No rank stands out among {ranks}; {} peaks highest, in {name}.", b.label())
+        }
+    };
+    let nearest = format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label());
+    compare(arguments, [a, b], page, |report, page| {
+        if arguments.form.json {
+            let facts = Facts::new([
+                ("folder", fleet.name.as_str().into()),
+                ("metric", metric.name().into()),
+                ("a_rank", a.number().into()),
+                ("b_rank", b.number().into()),
+                ("stands_out", outlier.is_some().into()),
+                ("diff", report.facts().into()),
+            ]);
+            return Ok(page.json(&facts)?);
+        }
+        if arguments.form.csv {
+            return report.write(arguments.form, page);
+        }
+        page.headline(&intro)?;
+        page.line(&nearest)?;
+        warn(problems(&fleet).into_iter().map(|problem| problem.text), page)?;
+        page.gap()?;
+        Ok(report.print(page)?)
+    })
+}
+
+/// Prints the problems of recordings, a sentence each.
+fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> Result<(), Failure> {
+    for sentence in sentences {
+        for line in page.broken(0, &sentence) {
+            page.warning(&line)?;
+        }
+    }
+    Ok(())
+}
+
+/// The peaks of one rank in both folders; `None` if only one has it.
+#[derive(Debug)]
+struct Pair {
+    rank: u32,
+    a_bytes: Option<u64>,
+    b_bytes: Option<u64>,
+    /// A rank that only one folder has counts in full.
+    delta_bytes: i128,
+}
+
+/// Compares two folders rank by rank, and the recordings of the rank that grew most.
+fn between(
+    arguments: &DiffArguments,
+    b: &Path,
+    open: &(impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync),
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
+    let read = |folder: &Path| read_fleet(folder, open);
+    let fleets = [read(&arguments.a)?, read(b)?];
+    let by_rank = fleets.each_ref().map(|fleet| first_of_each(fleet));
+    let pairs = pairs(&by_rank, arguments);
+    let in_both = pairs.iter().filter(|pair| pair.a_bytes.is_some() && pair.b_bytes.is_some());
+    let Some(most) = in_both.max_by_key(|pair| (pair.delta_bytes, std::cmp::Reverse(pair.rank))) else {
+        let text = format!("{} and {} have no rank in common", fleets[0].name, fleets[1].name);
+        return Err(Failure::Usage(text));
+    };
+    let ranks = [by_rank[0][&most.rank], by_rank[1][&most.rank]];
+    compare(arguments, ranks, page, |report, page| {
+        if arguments.form.json {
+            let facts = Facts::new([
+                ("a", fleets[0].name.as_str().into()),
+                ("b", fleets[1].name.as_str().into()),
+                ("metric", arguments.metric.name().into()),
+                ("ranks", table(&pairs, most).into()),
+                ("grown_most", most.rank.into()),
+                ("diff", report.facts().into()),
+            ]);
+            return Ok(page.json(&facts)?);
+        }
+        if arguments.form.csv {
+            return Ok(table(&pairs, most).write_csv(page.raw())?);
+        }
+        print_pairs(arguments, &fleets, &pairs, most, page)?;
+        page.gap()?;
+        Ok(report.print(page)?)
+    })
+}
+
+/// Returns the recording of each rank, the first if there are several.
+fn first_of_each(fleet: &Fleet) -> BTreeMap<u32, &Rank> {
+    let mut first = BTreeMap::new();
+    for rank in &fleet.ranks {
+        first.entry(rank.rank).or_insert(rank);
+    }
+    first
+}
+
+fn pairs(by_rank: &[BTreeMap<u32, &Rank>; 2], arguments: &DiffArguments) -> Vec<Pair> {
+    let mut ranks: Vec<u32> = by_rank.iter().flat_map(BTreeMap::keys).copied().collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let pair = |rank: u32| {
+        let [a, b] = by_rank.each_ref().map(|ranks| ranks.get(&rank).map(|rank| rank.peak(arguments.metric).bytes));
+        let delta_bytes = i128::from(b.unwrap_or(0)) - i128::from(a.unwrap_or(0));
+        Pair { rank, a_bytes: a, b_bytes: b, delta_bytes }
+    };
+    ranks.into_iter().map(pair).collect()
+}
+
+fn print_pairs(
+    arguments: &DiffArguments,
+    fleets: &[Fleet; 2],
+    pairs: &[Pair],
+    most: &Pair,
+    page: &mut Page<'_>,
+) -> Result<(), Failure> {
+    let metric = arguments.metric.name().replace('_', " ");
+    let words = match most.delta_bytes {
+        1.. => format!(
+            "Rank {} grew most: its peak of {metric} bytes by {}.",
+            most.rank,
+            format_signed_bytes(most.delta_bytes)
+        ),
+        0 => format!("No rank grew: the peaks of {metric} bytes are at most what they were."),
+        _ => format!(
+            "Every rank shrank; rank {} least: its peak of {metric} bytes by {}.",
+            most.rank,
+            format_signed_bytes(most.delta_bytes)
+        ),
+    };
+    page.headline(&words)?;
+    page.line(&format!("A: {}; B: {}.", fleets[0].name, fleets[1].name))?;
+    let only = |is_here: fn(&Pair) -> bool| -> Vec<_> {
+        pairs.iter().filter(|pair| is_here(pair)).map(|pair| pair.rank..=pair.rank).collect()
+    };
+    for (side, ranks) in [("A", only(|pair| pair.b_bytes.is_none())), ("B", only(|pair| pair.a_bytes.is_none()))] {
+        if !ranks.is_empty() {
+            page.warning(&format!("Only in {side}: {}.", ranges_text(&ranks)))?;
+        }
+    }
+    for fleet in fleets {
+        warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
+    }
+    page.gap()?;
+    page.table(&table(pairs, most))?;
+    page.gap()?;
+    Ok(page.line(&format!("Rank {} in both:", most.rank))?)
+}
+
+/// A row for each rank; an arrow marks the one that grew most.
+fn table<'t>(pairs: &'t [Pair], most: &'t Pair) -> Table<'t> {
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
+    let note = |row: usize| {
+        let is_most = pairs[row].rank == most.rank && pairs[row].delta_bytes > 0;
+        if is_most { "◀ grew most" } else { "" }.to_owned()
+    };
+    let columns = [
+        Column::number("rank", "rank", |row| pairs[row].rank),
+        Column::bytes("a_bytes", "A", |row| pairs[row].a_bytes).shown(move |row| bytes(pairs[row].a_bytes)),
+        Column::bytes("b_bytes", "B", |row| pairs[row].b_bytes).shown(move |row| bytes(pairs[row].b_bytes)),
+        Column::difference("delta_bytes", "difference", |row| pairs[row].delta_bytes),
+        Column::shown_alone("", false, note),
+    ];
+    Table::new(pairs.len(), columns)
+}
+
+/// Reads the recordings of both ranks again, says which of them is incomplete, and lets `tell` print the report of
+/// `diff`.
+fn compare(
+    arguments: &DiffArguments,
+    ranks: [&Rank; 2],
+    page: &mut Page<'_>,
+    tell: impl FnOnce(&DiffReport<'_>, &mut Page<'_>) -> Result<(), Failure>,
+) -> Result<Status, Failure> {
+    let sides = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
+    let open = |rank: &Rank| Input::open(&rank.path, &arguments.categories);
+    let parts = [open(ranks[0])?, open(ranks[1])?];
+    let (whole, inputs, report);
+    match DiffReport::of(parts.each_ref(), &sides) {
+        // What is left of a damaged recording is known only when all of it is read.
+        Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {
+            let open = |rank: &Rank| Input::whole(&rank.path, &arguments.categories);
+            whole = [open(ranks[0])?, open(ranks[1])?];
+            (inputs, report) = (whole.each_ref(), DiffReport::of(whole.each_ref(), &sides)?);
+        }
+        of_parts => (inputs, report) = (parts.each_ref(), of_parts?),
+    }
+    if arguments.form.is_text() {
+        for ((input, rank), side) in inputs.iter().zip(ranks).zip(["A", "B"]) {
+            caveats::lead(input.facts(), &format!("{side}, {}", rank.label()), page)?;
+        }
+    }
+    tell(&report, page)?;
+    Ok(Status::Fine)
+}

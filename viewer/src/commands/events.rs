@@ -1,0 +1,249 @@
+//! `highwater events`: lists events, written while they are read from the trace.
+
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::ops::{ControlFlow, Range};
+
+use highwater_analysis::filter::BlockFilter;
+use highwater_analysis::source::Window;
+use highwater_app::figures::events::{attributes_of, events_table};
+use highwater_app::report::{Table, cut};
+use highwater_snapshots::line_text::shorten_line;
+use highwater_snapshots::references::readable;
+use highwater_snapshots::shown::MAX_IN_TABLE;
+use highwater_snapshots::text::event_text_without_stack;
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
+
+use crate::args::EventsArguments;
+use crate::commands::next::next_with;
+use crate::input::devices::{on_device, on_devices};
+use crate::input::recording::choose_device;
+use crate::input::source::Input;
+use crate::output::caveats::{self, problem_texts};
+use crate::output::outcome::Failure;
+use crate::output::page::{JsonText, Page, SCHEMA_VERSION};
+
+/// The requested events of a recording.
+#[derive(Debug)]
+pub struct EventsListing<'a> {
+    input: &'a Input,
+    trace: &'a Trace,
+    arguments: &'a EventsArguments,
+    device: Option<DeviceId>,
+    /// `None` if there are no events.
+    range: Option<Range<u64>>,
+    /// The time of the last event.
+    last_time_ns: u64,
+}
+
+/// Events that are read at once.
+const EVENTS_AT_ONCE: u64 = 1 << 19;
+
+/// An event, whose text does not include its stack.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    trace: &'a Trace,
+    id: EventId,
+}
+
+impl<'a> EventsListing<'a> {
+    /// Selects events of a recording, and reads the first of them.
+    pub fn of(input: &'a Input, arguments: &'a EventsArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let device = arguments.device.map(|_| choose_device(trace, arguments.device)).transpose()?;
+        let range = event_range(input.source.events().end, arguments)?;
+        let mut last_time_ns = 0;
+        if let Some(range) = &range {
+            input.ask(|source, _| source.window(range.start..range.end.min(range.start + EVENTS_AT_ONCE)).map(drop))?;
+            let last = input.ask(|source, _| source.window_at(Some(range.end - 1)))?;
+            last_time_ns = last.last().and_then(|id| last.trace.events.time_of(id)).unwrap_or(0);
+        }
+        Ok(Self { input, trace, arguments, device, range, last_time_ns })
+    }
+
+    /// Writes one JSON object, one event per line.
+    pub fn write_json(&self, page: &mut Page<'_>) -> Result<(), Failure> {
+        let problems = serde_json::to_string(&problem_texts(self.trace))?;
+        write!(
+            JsonText(page.raw()),
+            "{{\"schema_version\": {SCHEMA_VERSION},\n\"problems\": {problems},\n\"events\": ["
+        )?;
+        let mut separator = "\n";
+        self.each_table(|table| {
+            for row in 0..table.rows() {
+                write!(page.raw(), "{separator}")?;
+                serde_json::to_writer(JsonText(page.raw()), &table.object(row))?;
+                separator = ",\n";
+            }
+            Ok(())
+        })?;
+        writeln!(page.raw(), "\n]}}")?;
+        Ok(())
+    }
+
+    /// Writes the events as CSV.
+    pub fn write_csv(&self, page: &mut Page<'_>) -> Result<(), Failure> {
+        let stacks = RefCell::default();
+        events_table(self.trace, &[], &stacks).write_csv(page.raw())?;
+        self.each_table(|table| Ok(table.write_csv_rows(page.raw())?))
+    }
+
+    /// Calls `take` with the events that are to be listed, window by window.
+    fn each_table(&self, mut take: impl FnMut(&Table<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        let stacks = RefCell::default();
+        self.each_window(|trace, ids| take(&events_table(trace, ids, &stacks)))
+    }
+
+    /// Writes a table.
+    pub fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
+        let count = format_count(self.input.source.events().end);
+        let Some(range) = &self.range else {
+            page.headline("No events: the recording contains only a state.")?;
+            return Ok(caveats::print(self.trace, page)?);
+        };
+        let (first, last) = (range.start, range.end - 1);
+        let restriction = self.restriction();
+        let on = match self.device {
+            Some(device) => on_device(self.trace, device),
+            None => on_devices(self.trace, &self.trace.device_ids()),
+        };
+        page.headline(&format!(
+            "{on}Events {} to {} of {count}{restriction}:",
+            format_count(first),
+            format_count(last)
+        ))?;
+        page.gap()?;
+        let number_width = format_count(last).len().max("event".len());
+        // Of a recording without times, the column is left out.
+        let time_width =
+            if self.trace.has_times() { seconds(self.last_time_ns).len().max("seconds".len()) + 2 } else { 0 };
+        let heading = if self.trace.has_times() { "seconds" } else { "" };
+        page.hint(&format!("  {:>number_width$}{heading:>time_width$}  {:<14}  what", "event", "kind"))?;
+        let mut last_listed = None;
+        self.each(|Listed { trace, id }| {
+            let number = trace.number(id);
+            let is_everywhere = trace.is_everywhere(id);
+            last_listed = Some((number, (!is_everywhere).then(|| trace.events.device[id.0 as usize])));
+            let kind = trace.events.kind[id.0 as usize].name();
+            let text = event_text_without_stack(trace, id);
+            let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
+            let (number, seconds) = (format_count(number), trace.time_of(id).map(seconds).unwrap_or_default());
+            let line = format!("  {number:>number_width$}{seconds:>time_width$}  {kind:<14}  {what}");
+            page.line(&page.width().map_or_else(|| line.clone(), |width| cut(&line, width)))?;
+            if self.arguments.stacks {
+                let indent = " ".repeat(number_width + time_width + 4);
+                for frame in trace.tables.stack_text(trace.events.stack[id.0 as usize]) {
+                    let room =
+                        page.width().map_or(MAX_IN_TABLE, |width| width.saturating_sub(indent.len() + 2).max(40));
+                    page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;
+                }
+                let attributes = attributes_of(trace, id).into_iter();
+                for (name, value) in attributes.flat_map(|(name, value)| readable(name, value)) {
+                    page.line(&format!("{indent}{name}: {value}"))?;
+                }
+            }
+            Ok(())
+        })?;
+        if last_listed.is_none() {
+            page.line("  none")?;
+        }
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint(last_listed))?;
+        Ok(())
+    }
+
+    /// Returns a command that shows the memory after the last listed event, of which the number and the device are
+    /// given.
+    fn hint(&self, last_listed: Option<(u64, Option<DeviceId>)>) -> String {
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let Some((number, device)) = last_listed else {
+            return next_with(&["peak"], &files, &[], &given, "for what is using memory at the peak");
+        };
+        let device = device.filter(|_| self.trace.device_ids().len() > 1).map(|device| device.0);
+        let what_for = "for what is using memory after this event";
+        next_with(&["peak"], &files, &["--at", &number.to_string()], &given.on_device(device), what_for)
+    }
+
+    fn restriction(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.arguments.kind.is_empty() {
+            let kinds: Vec<&str> = self.arguments.kind.iter().map(|kind| kind.name()).collect();
+            parts.push(format!("of kind {}", kinds.join(", ")));
+        }
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            parts.push(format!("of blocks with {filter}"));
+        }
+        if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
+    }
+
+    /// Calls `take` with the events that are to be listed.
+    fn each(&self, mut take: impl FnMut(Listed<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        self.each_window(|trace, ids| ids.iter().try_for_each(|id| take(Listed { trace, id: *id })))
+    }
+
+    /// Calls `take` with the events of each window that are to be listed.
+    fn each_window(&self, mut take: impl FnMut(&Trace, &[EventId]) -> Result<(), Failure>) -> Result<(), Failure> {
+        let Some(range) = &self.range else { return Ok(()) };
+        let filter = &self.arguments.blocks.filter.filter;
+        let mut outcome = Ok(());
+        let list = |window: &Window<'_>| {
+            let trace = &window.trace;
+            let mut matcher = (!filter.is_empty()).then(|| filter.on(trace));
+            let all: Vec<EventId> = window.events.clone().map(EventId::from_index).collect();
+            for some in all.chunks(EVENTS_AT_ONCE as usize) {
+                let listed: Vec<EventId> =
+                    some.iter().copied().filter(|id| self.is_chosen(trace, *id, matcher.as_mut())).collect();
+                outcome = take(trace, &listed);
+                if outcome.is_err() {
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        let read = self.input.source.each_numbered(range.clone(), EVENTS_AT_ONCE, list);
+        read.map_err(|why| self.input.unreadable(why))?;
+        outcome
+    }
+
+    fn is_chosen(&self, trace: &Trace, id: EventId, matcher: Option<&mut BlockFilter<'_>>) -> bool {
+        let row = id.0 as usize;
+        let kind = trace.events.kind[row];
+        let is_of_kind = self.arguments.kind.is_empty() || self.arguments.kind.contains(&kind);
+        let is_there = self.device.is_none_or(|device| trace.events.device[row] == device || trace.is_everywhere(id));
+        is_of_kind
+            && is_there
+            && matcher.is_none_or(|matcher| block_of(trace, id).is_some_and(|block| matcher.matches(block)))
+    }
+}
+
+/// Seconds since the recording's origin.
+fn seconds(time_ns: u64) -> String {
+    let micros = time_ns / 1000;
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+/// Returns the numbers of the events to list.
+fn event_range(count: u64, arguments: &EventsArguments) -> Result<Option<Range<u64>>, Failure> {
+    let Some(last) = count.checked_sub(1) else {
+        return Ok(None);
+    };
+    let (from, to) = (arguments.from, arguments.to.unwrap_or(last).min(last));
+    if from > last {
+        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
+        return Err(Failure::Usage(text));
+    }
+    if from > to {
+        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
+    }
+    Ok(Some(from..to + 1))
+}
+
+fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {
+    match trace.subject(id) {
+        Subject::Block(block) | Subject::Tag(block, _) => Some(block).filter(|block| block.is_some()),
+        _ => None,
+    }
+}

@@ -1,0 +1,331 @@
+//! The report of `highwater explain`: the composition of the peak, and what would lower it.
+
+mod idle;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use highwater_analysis::beside::SegmentKind;
+use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Remedy};
+use highwater_analysis::pools::BlockPool;
+use highwater_analysis::{Beside, Explanation, GroupKey, Moment};
+use highwater_app::answers::explanation::explain;
+use highwater_app::figures::moment::{count_of, how_much_and_when, moment_value, peak_name, when};
+use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, bar, percent, wrapped};
+use highwater_snapshots::Trace;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use crate::args::ExplainArguments;
+use crate::commands::next::next_with;
+use crate::input::devices::where_on;
+use crate::input::recording::{choose_device, origin_keys};
+use crate::input::source::Input;
+use crate::output::answer::Report;
+use crate::output::caveats::{self, problem_texts, trust};
+use crate::output::key_cells::{each_text, key_columns, none_note};
+use crate::output::outcome::Failure;
+use crate::output::page::Page;
+
+/// The report, as text and as JSON.
+#[derive(Debug)]
+pub struct ExplainReport<'a> {
+    trace: &'a Trace,
+    arguments: &'a ExplainArguments,
+    explanation: Explanation,
+    /// Whether the recording has uses of blocks that were not evaluated.
+    ignores_uses: bool,
+}
+
+impl<'a> ExplainReport<'a> {
+    /// Explains the peak of a recording.
+    pub fn of(input: &'a Input, arguments: &'a ExplainArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let device = choose_device(trace, arguments.device.device)?;
+        let query = ExplainQuery {
+            metric: arguments.metric,
+            keys: arguments.keys(!trace.spans.is_all_setup()),
+            top: arguments.top,
+            filter: &arguments.blocks.filter.filter,
+            siblings: arguments.modules.siblings(),
+        };
+        let explanation = input.ask(|source, watch| explain(source, device, &query, watch))?;
+        let has_uses = || input.source.count(device, EventKind::Used) > 0;
+        let ignores_uses = input.source.whole().is_none() && has_uses();
+        Ok(Self { trace, arguments, explanation, ignores_uses })
+    }
+
+    fn keys(&self) -> &'a [GroupKey] {
+        self.arguments.keys(!self.trace.spans.is_all_setup())
+    }
+
+    /// A row for each of `groups`, then for sums of bytes, by name.
+    fn groups_table<'t>(&'t self, groups: &'t [ExplainedGroup], sums: &[(String, u64)]) -> Table<'t> {
+        let peak = &self.explanation.peak;
+        let (names, sum_bytes): (Vec<String>, Vec<u64>) = sums.iter().cloned().unzip();
+        let (rows, total) = (groups.len() + sums.len(), sum_bytes.last().copied().unwrap_or(0));
+        let bytes = move |row: usize| match groups.get(row) {
+            Some(group) => group.bytes_at_peak,
+            None => sum_bytes[row - groups.len()],
+        };
+        let (of_share, of_bar) = (bytes.clone(), bytes.clone());
+        let has_members = groups.iter().any(|group| !group.members.is_empty());
+        let each = |row: usize| {
+            groups.get(row).map_or_else(String::new, |group| each_text(group.bytes_at_peak, group.members.len()))
+        };
+        let without = |row: usize| groups.get(row).map(|group| &group.without);
+        let members = |row: usize| {
+            let members = groups.get(row).map(|group| &group.members).filter(|members| !members.is_empty());
+            Value::or_absent(members.map(|keys| keys.iter().map(|key| key.join(", ")).collect::<Vec<_>>()))
+        };
+        let named = groups.iter().map(|group| (&group.key, (&self.trace.tables, group.stack)));
+        let mut columns = key_columns(self.keys(), named, &names);
+        let figure = |column: Column<'t>| if peak.is_state { column.in_files() } else { column };
+        let title = if peak.is_state { "bytes" } else { "at the peak" };
+        columns.push(Column::bytes("bytes_at_peak", title, bytes));
+        columns.push(Column::shown_alone("share", true, move |row| percent(of_share(row), total)).optional());
+        columns.push(Column::shown_alone("", false, move |row| bar(of_bar(row), total, 12)).optional());
+        columns.extend(has_members.then(|| Column::shown_alone("each", false, each).optional()));
+        columns.push(
+            Column::count("blocks_at_peak", "blocks", |row| groups.get(row).map(|group| group.blocks_at_peak))
+                .optional(),
+        );
+        columns
+            .push(figure(Column::bytes("peak_without", "without it", move |row| without(row).map(|peak| peak.bytes))));
+        columns.push(figure(Column::bytes("saved_bytes", "saves", |row| {
+            groups.get(row).map(|group| group.saved_bytes(peak))
+        })));
+        columns.push(Column::number("new_peak_event", "", move |row| without(row).map(Moment::number)).in_files());
+        columns.push(Column::number("new_peak_step", "", move |row| without(row).map(|peak| peak.step)).in_files());
+        let phase = move |row| without(row).map(|peak| peak.phase.name());
+        let new_peak = Column::text("new_peak_phase", "new peak in", phase);
+        columns.push(figure(new_peak.shown(move |row| without(row).map_or_else(String::new, place))));
+        columns.push(Column::nested("members", members));
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    fn removals(&self) -> Table<'_> {
+        let removals = &self.explanation.removals;
+        let columns = [
+            Column::text("without", "without", |row| removals[row].cause.name()),
+            Column::text("condition", "", |row| removals[row].cause.condition()).in_files(),
+            Column::bytes("bytes_at_peak", "size at that peak", |row| removals[row].bytes_at_peak),
+            Column::bytes("", "peak without it", |row| removals[row].left.bytes).in_tables(),
+            Column::shown_alone("new peak in", false, |row| place(&removals[row].left)),
+            Column::nested("peak", |row| moment_value(&self.trace.header, &removals[row].left)),
+        ];
+        Table::new(removals.len(), columns)
+    }
+
+    fn print_advice(&self, page: &mut Page<'_>, advice: &[Advice]) -> io::Result<()> {
+        if advice.is_empty() {
+            return Ok(());
+        }
+        page.gap()?;
+        if self.explanation.filtered.is_some() {
+            page.line("For the whole peak:")?;
+        }
+        let width = page.width().unwrap_or(110).saturating_sub(2).max(40);
+        for one in advice {
+            for (position, line) in wrapped(&one.text, width).iter().enumerate() {
+                page.line(&format!("{} {line}", if position == 0 { "•" } else { " " }))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_layers(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Some(layers) = &self.explanation.layers else { return Ok(()) };
+        let mut parts = vec![format!("{} requested", format_bytes(layers.requested))];
+        let mut add = |bytes: u64, what: &str| {
+            if bytes > 0 {
+                parts.push(format!("{} {what}", format_bytes(bytes)));
+            }
+        };
+        add(layers.rounding, "rounding");
+        add(layers.waiting, "waiting for a stream");
+        add(layers.free_in_segments, "free in segments");
+        let reserved = layers.requested + layers.rounding + layers.waiting + layers.free_in_segments;
+        add(layers.outside.unwrap_or(0), "outside the allocator");
+        if reserved == 0 || parts.len() < 2 {
+            return Ok(());
+        }
+        let all = match layers.outside {
+            Some(outside) => format!("{} in use on the device", format_bytes(reserved + outside)),
+            None => format!("{} reserved", format_bytes(reserved)),
+        };
+        page.gap()?;
+        page.line(&format!("At that moment: {} = {all}.", parts.join(" + ")))?;
+        self.print_free(page)
+    }
+
+    /// Prints where bytes are free in segments, if that is in more than one pool or stream.
+    fn print_free(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let mut free: BTreeMap<(BlockPool, u64), u64> = BTreeMap::new();
+        for (place, bytes) in free_places(&self.explanation.beside) {
+            *free.entry((place.pool, place.stream.0)).or_default() += bytes;
+        }
+        if free.len() < 2 {
+            return Ok(());
+        }
+        let mut rows: Vec<((BlockPool, u64), u64)> = free.into_iter().collect();
+        rows.sort_by_key(|(place, bytes)| (std::cmp::Reverse(*bytes), *place));
+        let rest: Vec<_> = rows.drain(rows.len().min(MAX_POOLS)..).collect();
+        let more = (!rest.is_empty()).then(|| count_of(rest.len() as u64, "more"));
+        let rest_bytes: u64 = rest.iter().map(|(_, bytes)| bytes).sum();
+        let of = |row: usize| rows.get(row);
+        let pool = |row| of(row).map(|((pool, _), _)| pool.to_string()).or_else(|| more.clone());
+        let columns = [
+            Column::text("pool", "free in segments of pool", pool),
+            Column::text("stream", "stream", |row| of(row).map(|((_, stream), _)| stream.to_string())),
+            Column::bytes("bytes", "bytes", |row| of(row).map_or(rest_bytes, |(_, bytes)| *bytes)),
+        ];
+        page.table(&Table::new(rows.len() + usize::from(more.is_some()), columns))
+    }
+
+    fn hint(&self) -> String {
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
+        if self.arguments.by.0.contains(&GroupKey::Frame) {
+            return next_with(&["whatif"], &files, &[], &given, "for the same run under other allocator settings");
+        }
+        let is_by_origin = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Scope | GroupKey::Op));
+        match origin_keys(self.trace).filter(|_| !is_by_origin) {
+            Some((keys, names)) => {
+                next_with(&["explain"], &files, &["--by", keys], &given, &format!("for the {names} behind it"))
+            }
+            None => next_with(&["explain"], &files, &["--by", "frame"], &given, "for the lines of code behind it"),
+        }
+    }
+}
+
+impl Report for ExplainReport<'_> {
+    /// Bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
+    fn facts(&self) -> Facts<'_> {
+        let Explanation { peak, filtered, rest_bytes, rest_groups, .. } = &self.explanation;
+        let free: Rows<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
+        let filtered = filtered.as_ref().map(|group| self.groups_table(std::slice::from_ref(group), &[]).object(0));
+        let advice: Vec<&str> = self.explanation.advice.iter().map(|one| one.text.as_str()).collect();
+        Facts::new([
+            ("device", peak.device.0.into()),
+            ("metric", Value::of(peak.metric).into()),
+            ("peak", moment_value(&self.trace.header, peak).into()),
+            ("layers", Value::of(self.explanation.layers).into()),
+            // The free bytes of segments by pool, stream and size.
+            ("free_in_segments", Fact::or_absent((free.count() > 0).then(|| free_table(&free)))),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            ("filtered", Fact::or_absent(filtered)),
+            ("groups", self.table().into()),
+            ("rest_bytes", (*rest_bytes).into()),
+            ("rest_groups", (*rest_groups).into()),
+            ("removals", self.removals().into()),
+            // Null if uses of blocks were not recorded.
+            ("idle", self.explanation.idle.as_ref().map(|idle| idle::facts(idle, self.trace)).into()),
+            ("advice", advice.into()),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
+    }
+
+    fn table(&self) -> Table<'_> {
+        let Explanation { peak, groups, rest_bytes, rest_groups, filtered, .. } = &self.explanation;
+        let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
+        let rest = (*rest_groups > 0).then(|| (count_of(*rest_groups, "more group"), *rest_bytes));
+        let sums: Vec<(String, u64)> = rest.into_iter().chain([("total".to_owned(), total)]).collect();
+        self.groups_table(groups, &sums)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
+        let on = where_on(self.trace, peak.device);
+        page.headline(&format!("{}{on}: {}.", peak_name(peak), how_much_and_when(peak)))?;
+        if let Some(text) = caveats::out_of_memory(self.explanation.failed_requests) {
+            page.warning(&text)?;
+        }
+        if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
+            let [bytes, without, saved] =
+                [group.bytes_at_peak, group.without.bytes, group.saved_bytes(peak)].map(format_bytes);
+            let effect = match peak.is_state {
+                true => String::new(),
+                false => {
+                    let when = when(&group.without);
+                    format!(" Without all such blocks the peak would be {without}, {saved} less, {when}.")
+                }
+            };
+            let part = percent(group.bytes_at_peak, peak.bytes);
+            page.line(&format!("Of these, {bytes} ({part}) are in blocks with {filter}.{effect}"))?;
+        }
+        self.print_advice(page, advice)?;
+        page.gap()?;
+        page.line(&match peak.is_state {
+            true => "Composition of the state:".to_owned(),
+            false => {
+                format!("Composition of the peak, and {} without each group:", self.explanation.reach.the_peak(""))
+            }
+        })?;
+        page.table(&self.table())?;
+        let keys = self.explanation.groups.iter().map(|group| &group.key);
+        none_note(self.trace, self.keys(), keys).map_or(Ok(()), |note| page.hint(&note))?;
+        if !removals.is_empty() && !peak.is_state {
+            page.gap()?;
+            let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
+            page.line(&format!(
+                "Removing parts{of_all} that the program may do without, each time the one that lowers the peak most:"
+            ))?;
+            page.table(&self.removals())?;
+        }
+        if let Some(idle) = &self.explanation.idle {
+            idle::print(idle, peak, page)?;
+        }
+        if self.ignores_uses {
+            page.gap()?;
+            page.line("Blocks that are live but not used again are found only in recordings that fit into memory.")?;
+        }
+        self.print_layers(page)?;
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint())?;
+        let is_planned =
+            |one: &Advice| matches!(one.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer | Remedy::StepInBackward);
+        if !advice.iter().any(is_planned) {
+            return Ok(());
+        }
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
+        page.hint(&next_with(&["plan"], &files, &["--budget", "SIZE"], &given, "for the cheapest changes that fit"))
+    }
+}
+
+/// Maximum number of pools and streams that are listed.
+const MAX_POOLS: usize = 12;
+
+/// Returns the free bytes of segments whose pool is known.
+fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u64)> {
+    beside.iter().filter_map(|(beside, bytes)| match beside {
+        Beside::Free(Some(place)) => Some((*place, *bytes)),
+        _ => None,
+    })
+}
+
+/// The free bytes of segments by pool, stream and size.
+fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
+    let columns = [
+        Column::text("pool", "pool", free.of(|(place, _)| place.pool.to_string())),
+        Column::number("stream", "stream", free.of(|(place, _)| place.stream.0)),
+        Column::bytes("segment_bytes", "segment", free.of(|(place, _)| place.bytes)),
+        Column::bytes("bytes", "free", free.of(|(_, bytes)| *bytes)),
+    ];
+    Table::new(free.count(), columns)
+}
+
+/// Formats a moment's phase and step: `backward, step 1`.
+fn place(moment: &Moment) -> String {
+    match (moment.number(), moment.step) {
+        (None, _) => "before the first event".to_owned(),
+        (_, Some(step)) => format!("{}, step {step}", moment.phase),
+        (Some(event), None) => match moment.known_phase() {
+            Some(phase) => phase.to_string(),
+            None => format!("event {}", format_count(event)),
+        },
+    }
+}

@@ -1,0 +1,450 @@
+//! The report of `highwater growth`: memory that stays live from step to step.
+
+mod holders;
+mod parts;
+mod query;
+
+use std::cmp::Ordering;
+use std::io;
+
+use highwater_analysis::between::Sum;
+use highwater_analysis::frames::short_stack;
+use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps};
+use highwater_analysis::{GroupKey, Metric, Question};
+use highwater_app::figures::leaks::leak_texts;
+use highwater_app::figures::moment::{count_of, peak_facts};
+use highwater_app::report::{Column, Fact, Facts, Table, Value};
+use highwater_snapshots::Trace;
+use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+
+use self::holders::Holders;
+use self::parts::{Projection, causes, leaks, reserved_facts, stacks, steps, sum};
+use self::query::{check_filter, keys, measured_devices, query, refused, reserved_query};
+use crate::args::GrowthArguments;
+use crate::commands::next::next_with;
+use crate::input::devices::on_device;
+use crate::input::recording::choose_device;
+use crate::input::source::Input;
+use crate::output::answer::Report;
+use crate::output::caveats::{self, problem_texts, trust};
+use crate::output::key_cells::{key_columns, sum_names};
+use crate::output::outcome::Failure;
+use crate::output::page::Page;
+
+/// Printed for a recording with a single whole step.
+const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
+
+/// Number of steps listed at the beginning and at the end if there are many.
+const SHOWN_STEPS: usize = 6;
+
+/// The report, as text and as JSON.
+#[derive(Debug)]
+pub struct GrowthReport<'a> {
+    trace: &'a Trace,
+    arguments: &'a GrowthArguments,
+    keys: Vec<GroupKey>,
+    growth: Growth,
+    /// The other devices, if none was given.
+    others: Vec<Growth>,
+    /// The growth of reserved memory on the same devices, if that of blocks was asked for.
+    reserved: Vec<Growth>,
+    /// The device's memory; `None` if unknown.
+    capacity: Option<u64>,
+    holders: Holders,
+}
+
+impl<'a> GrowthReport<'a> {
+    /// Computes the report of a recording.
+    pub fn of(input: &'a Input, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let device = choose_device(trace, arguments.device.device)?;
+        let keys = keys(trace, arguments);
+        check_filter(arguments)?;
+        let devices = measured_devices(device, trace.device_ids(), arguments);
+        let queries: Vec<GrowthQuery<'_>> =
+            std::iter::once(query(&keys, arguments)).chain(reserved_query(arguments)).collect();
+        let found = input.ask(|source, watch| growth(source, &devices, query::steps(arguments), &queries, watch))?;
+        let mut found = found.into_iter();
+        let (devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+        let mut devices = devices.into_iter();
+        let growth = devices.next().expect("a device was chosen").map_err(|no| refused(&no))?;
+        // A device without these steps is left out.
+        let others = devices.flatten().collect();
+        let facts = trace.device_facts(growth.start.device);
+        let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
+        let reserved = reserved.into_iter().flatten().collect();
+        Ok(Self { trace, arguments, keys, growth, others, reserved, capacity, holders: Holders::of(trace) })
+    }
+
+    fn projection(&self) -> Option<Projection> {
+        let capacity_bytes = self.capacity?;
+        let steps_until_full = self.growth.steps_until(capacity_bytes)?;
+        // With a filter, nothing can be concluded about the whole device.
+        let is_whole = self.arguments.blocks.filter.stated().is_none();
+        // What no step leaves regularly does not go on growing.
+        (is_whole && !self.growth.leaks.is_empty()).then_some(Projection {
+            capacity_bytes,
+            peak_bytes: self.growth.last_peak.bytes,
+            steps_until_full,
+        })
+    }
+
+    /// Returns the default device, then the others.
+    fn all(&self) -> impl Iterator<Item = &Growth> {
+        std::iter::once(&self.growth).chain(&self.others)
+    }
+
+    fn has_steps(&self) -> bool {
+        self.growth.step_count() > 0
+    }
+
+    /// The verdict on a device.
+    fn device_facts<'t>(&'t self, growth: &'t Growth) -> Facts<'t> {
+        Facts::new([
+            ("device", growth.start.device.0.into()),
+            ("growth_bytes", growth.net().into()),
+            ("bytes_per_step", (growth.step_count() > 0).then(|| growth.bytes_per_step()).into()),
+            ("leaks", leaks(self.trace, &growth.leaks).into()),
+            ("reserved", Fact::or_absent(self.reserved_of(growth).map(reserved_facts))),
+        ])
+    }
+
+    /// Returns the growth of reserved memory on the device of `growth`, unless that is what was measured.
+    fn reserved_of(&self, growth: &Growth) -> Option<&Growth> {
+        self.reserved.iter().find(|reserved| reserved.start.device == growth.start.device)
+    }
+
+    fn measures_segments(&self) -> bool {
+        self.arguments.metric == Metric::Reserved
+    }
+
+    fn print_end(&self, page: &mut Page<'_>) -> io::Result<()> {
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+
+    /// Returns whether a device's memory grows, one sentence per line: its leaks first.
+    fn verdict(&self, growth: &Growth) -> Vec<String> {
+        let device = match self.trace.device_ids().len() {
+            0 | 1 => String::new(),
+            _ => format!("Device {}: ", growth.start.device.0),
+        };
+        let leaks = if self.measures_segments() { Vec::new() } else { leak_texts(&growth.leaks, &growth.window) };
+        let mut lines: Vec<String> = leaks.into_iter().map(|text| format!("{device}{text}")).collect();
+        lines.push(format!("{device}{}", self.headline(growth)));
+        if self.measures_segments() {
+            let of_line = |leak: &Leak| {
+                let (line, each) = (&leak.line, format_bytes(leak.bytes_per_step));
+                format!("{device}{line} obtains segments that are kept in every step, {each} a step on average.")
+            };
+            lines.extend(growth.leaks.iter().map(of_line));
+        }
+        // What a verdict on live memory does not cover.
+        let reserved = self.reserved_of(growth).filter(|reserved| reserved.net() > 0 && reserved.step_count() != 1);
+        if let Some(reserved) = reserved.filter(|_| growth.net() <= 0 && growth.window.is_whole()) {
+            let first = reserved.causes.first().map_or_else(String::new, |cause| format!(": {}", cause.text()));
+            let when = match reserved.step_count() {
+                0 => "in the recording".to_owned(),
+                _ => format!("in these steps, {} a step on average", format_bytes(reserved.bytes_per_step())),
+            };
+            let bytes = format_bytes(u64::try_from(reserved.net()).unwrap_or(u64::MAX));
+            lines.push(format!(
+                "{device}But reserved memory grows by {bytes} {when}{first}. `growth --metric reserved` shows more."
+            ));
+        }
+        lines
+    }
+
+    fn headline(&self, growth: &Growth) -> String {
+        let net = growth.net();
+        let which = match self.arguments.blocks.filter.stated() {
+            Some(filter) => format!("Live memory in blocks with {filter}"),
+            None if self.measures_segments() => "Reserved memory".to_owned(),
+            None => "Live memory".to_owned(),
+        };
+        if self.trace.is_state() {
+            return "The recording has no events, so growth is unknown.".to_owned();
+        }
+        if self.trace.event_count() == 0 {
+            return "The recording has no events and no blocks: there is nothing to compare.".to_owned();
+        }
+        // An incomplete step says nothing about growth.
+        if !growth.window.is_whole() {
+            return growth.window.reasons().join(" ");
+        }
+        let size = format_signed_bytes(net);
+        let size = size.trim_start_matches(['+', '−']);
+        match net {
+            1.. if growth.step_count() == 1 && growth.window.first == FirstStep::Only => ONE_STEP.to_owned(),
+            1.. if growth.step_count() > 1 => {
+                let steps = count_of(growth.step_count() as u64, "step");
+                let each = format_bytes(growth.bytes_per_step());
+                format!("{which} grows {}: {size} in {steps}, {each} a step on average.", span(&growth.window))
+            }
+            1.. => format!("{which} grows {}, by {size}.", span(&growth.window)),
+            0 => format!("{which} does not grow {}.", span(&growth.window)),
+            _ => format!("{which} shrinks {}, by {size}.", span(&growth.window)),
+        }
+    }
+
+    /// Returns the growth as a sentence whose terms add up to the byte.
+    fn identity(&self) -> String {
+        let balance = &self.growth.balance;
+        let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
+        let when = if self.has_steps() { "in these steps" } else { "in the recording" };
+        let (noun, born, freed, total) = match self.measures_segments() {
+            true => {
+                ("segment", format!("obtained {when} is still reserved"), "was released", "Reserved memory".to_owned())
+            }
+            false => {
+                let total = format!("Live memory ({})", self.growth.start.metric);
+                ("block", format!("allocated {when} is still live"), "was freed", total)
+            }
+        };
+        let part = |sum: Sum, what: &str| {
+            let text = || format!("{} {what} ({})", format_bytes(sum.bytes), count_of(sum.blocks, noun));
+            (sum.bytes > 0).then(text)
+        };
+        let born = part(balance.born, &born);
+        let freed = part(balance.freed, &format!("from before {freed}"));
+        let parts: Vec<String> = born.into_iter().chain(freed).collect();
+        let parts = if parts.is_empty() { String::new() } else { format!("{}. ", parts.join("; ")) };
+        format!(
+            "{parts}{total}: {} before, {} after, {}.",
+            format_bytes(start),
+            format_bytes(end),
+            format_signed_bytes(self.growth.net()),
+        )
+    }
+
+    /// The steps, and what lies between two; of many, the first and the last.
+    fn steps_table(&self) -> Table<'_> {
+        let rows = &self.growth.steps;
+        let more = rows.len().saturating_sub(2 * SHOWN_STEPS);
+        // In place of those in the middle stands how many they are.
+        let row = move |at: usize| match at.cmp(&SHOWN_STEPS) {
+            Ordering::Equal if more > 0 => None,
+            Ordering::Greater if more > 0 => Some(at + more - 1),
+            _ => Some(at),
+        };
+        let of = move |at: usize| row(at).map(|row| &rows[row]);
+        let name = move |at: usize| match of(at).map(|row| row.step) {
+            Some(Some(step)) => step.to_string(),
+            Some(None) => "between".to_owned(),
+            None => format!("… {} more", format_count(more as u64)),
+        };
+        let end = move |at: usize| of(at).filter(|row| row.step.is_some()).map(|row| row.end_bytes);
+        let start = self.growth.balance.get(Question::AliveAtA).bytes;
+        let before =
+            move |at: usize| row(at)?.checked_sub(1).map_or(Some(start), |before| Some(rows[before].end_bytes));
+        let change = move |at: usize| Some(i128::from(end(at)?) - i128::from(before(at)?));
+        let survivors = move |at: usize| of(at).map(|row| row.survivors);
+        let [live, still, blocks] = match self.measures_segments() {
+            true => ["reserved after step", "still reserved at end", "segments"],
+            false => ["live after step", "still live at end", "blocks"],
+        };
+        let columns = [
+            Column::text("step", "step", name),
+            Column::bytes("end_bytes", live, end),
+            Column::difference("change_bytes", "change", change),
+            Column::bytes("survivor_bytes", still, move |at| survivors(at).map(|sum| sum.bytes)),
+            Column::count("survivor_blocks", blocks, move |at| survivors(at).map(|sum| sum.blocks)),
+        ];
+        Table::new(rows.len() - more + usize::from(more > 0), columns)
+    }
+
+    fn print_stacks(&self, page: &mut Page<'_>) -> io::Result<()> {
+        if self.keys.contains(&GroupKey::Stack) {
+            return Ok(());
+        }
+        for group in &self.growth.stacks {
+            page.gap()?;
+            let what = match self.measures_segments() {
+                true => format!("{} obtained at", count_of(group.blocks, "segment")),
+                false => format!("{} allocated at", count_of(group.blocks, "block")),
+            };
+            page.line(&format!("{} in {what}", format_bytes(group.bytes)))?;
+            for line in short_stack(&self.trace.tables, group.stack) {
+                page.source_line(2, &line)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hint(&self) -> String {
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let balance = &self.growth.balance;
+        if self.trace.is_state() {
+            return next_with(&["peak"], &files, &[], &given, "for what is using memory");
+        }
+        if balance.born.blocks == 0 && balance.freed.blocks == 0 {
+            return next_with(&["phases"], &files, &[], &given, "for what each step and phase did");
+        }
+        if self.measures_segments() {
+            let options = ["--metric", "reserved", "--at", "end", "--by", "pool,stream,size"];
+            let given = given.without("metric");
+            return next_with(&["peak"], &files, &options, &given, "for all reserved memory by pool and stream");
+        }
+        if !self.keys.contains(&GroupKey::Stack) {
+            let options = ["--by", "stack"];
+            return next_with(&["growth"], &files, &options, &given, "for the call stacks of what is still live");
+        }
+        if self.growth.window.from() == self.growth.window.to() {
+            let options = ["--at", "end", "--by", "frame"];
+            return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
+        }
+        // Growth is measured from the end of the step before the window.
+        let Some(before) = self.growth.window.from().checked_sub(1) else {
+            let options = ["--at", "end", "--by", "frame"];
+            return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
+        };
+        let [a, b] = [before, self.growth.window.to()].map(|step| format!("step-end:{step}"));
+        let options = ["--at", &a, "--at-b", &b];
+        next_with(&["diff"], &files, &options, &given, "for the ends of two steps side by side")
+    }
+}
+
+impl Report for GrowthReport<'_> {
+    /// Survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
+    fn facts(&self) -> Facts<'_> {
+        let Growth { start, end, balance, .. } = &self.growth;
+        let moment = |moment| Value::Map(peak_facts(&self.trace.header, moment)).into();
+        let devices: Vec<Facts<'_>> = self.all().map(|growth| self.device_facts(growth)).collect();
+        Facts::new([
+            ("device", start.device.0.into()),
+            ("metric", Value::of(start.metric).into()),
+            ("from_step", self.has_steps().then(|| self.growth.window.from()).into()),
+            ("to_step", self.has_steps().then(|| self.growth.window.to()).into()),
+            ("steps", self.growth.step_count().into()),
+            // Why these steps were chosen, if they were not given.
+            ("chosen_because", self.growth.window.reasons().into()),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            ("start", moment(start)),
+            ("end", moment(end)),
+            ("survivors", sum(balance.born).into()),
+            ("freed", sum(balance.freed).into()),
+            ("growth_bytes", self.growth.net().into()),
+            ("bytes_per_step", self.has_steps().then(|| self.growth.bytes_per_step()).into()),
+            ("recurring_bytes", self.growth.recurring.bytes.into()),
+            ("leaks", leaks(self.trace, &self.growth.leaks).into()),
+            // Of reserved memory, the change by the reason why it is kept: together the growth.
+            ("causes", Fact::or_absent((!self.growth.causes.is_empty()).then(|| causes(&self.growth.causes)))),
+            // The growth of reserved memory, beside that of blocks.
+            ("reserved", Fact::or_absent(self.reserved_of(&self.growth).map(reserved_facts))),
+            ("devices", devices.into()),
+            ("extrapolation", self.projection().as_ref().map(Projection::value).into()),
+            ("rows", steps(&self.growth.steps).into()),
+            ("groups", self.table().into()),
+            ("rest_survivor_bytes", self.growth.rest_survivors.bytes.into()),
+            ("rest_freed_bytes", self.growth.rest_freed.bytes.into()),
+            ("rest_groups", self.growth.rest_groups.into()),
+            ("stacks", stacks(self.trace, &self.growth.stacks).into()),
+            // What the program held at the end.
+            ("holders", self.holders.table().into()),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
+    }
+
+    fn table(&self) -> Table<'_> {
+        let Growth { groups, rest_groups, balance, rest_survivors, rest_freed, .. } = &self.growth;
+        let sums = sum_names(*rest_groups);
+        let rows = groups.len() + sums.len();
+        let of = move |row: usize| match groups.get(row) {
+            Some(group) => (group.survivors, group.freed),
+            None if row + 1 < rows => (*rest_survivors, *rest_freed),
+            None => (balance.born, balance.freed),
+        };
+        let net = move |row| i128::from(of(row).0.bytes) - i128::from(of(row).1.bytes);
+        let [still, each, gone] = match self.measures_segments() {
+            true => ["still reserved", "segments", "released from before"],
+            false => ["still live", "blocks", "freed from before"],
+        };
+        let (has_steps, count) = (self.has_steps(), self.growth.step_count());
+        let steps =
+            move |row: usize| groups.get(row).map_or_else(String::new, |group| format!("{} of {count}", group.steps));
+        let least = move |row: usize| {
+            let group = groups.get(row).filter(|group| group.is_recurring);
+            group.map_or_else(String::new, |group| format_bytes(group.least_bytes))
+        };
+        let names = groups.iter().map(|group| (&group.key, (&self.trace.tables, group.stack)));
+        let mut columns = key_columns(&self.keys, names, &sums);
+        columns.extend([
+            Column::bytes("survivor_bytes", still, move |row| of(row).0.bytes).in_tables(),
+            Column::count("survivor_blocks", each, move |row| of(row).0.blocks).optional().in_tables(),
+            Column::bytes("freed_bytes", gone, move |row| of(row).1.bytes).optional().in_tables(),
+            Column::nested("survivors", move |row| sum(of(row).0)),
+            Column::nested("freed", move |row| sum(of(row).1)),
+            Column::difference("growth_bytes", "growth", net),
+        ]);
+        let number = Column::count("steps", "in steps", |row| groups.get(row).map(|group| group.steps));
+        let fewest =
+            Column::bytes("least_bytes", "minimum per step", |row| groups.get(row).map(|group| group.least_bytes));
+        columns.push(if has_steps { number.shown(steps) } else { number.in_files() });
+        columns.push(if has_steps { fewest.shown(least).optional() } else { fewest.in_files() });
+        columns
+            .push(Column::text("is_recurring", "", |row| groups.get(row).map(|group| group.is_recurring)).in_files());
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let mut devices: Vec<&Growth> = self.all().collect();
+        devices.sort_by_key(|growth| growth.leaks.is_empty());
+        let verdict: Vec<String> = devices.into_iter().flat_map(|growth| self.verdict(growth)).collect();
+        for (at, line) in verdict.iter().enumerate() {
+            if at == 0 { page.headline(line)? } else { page.line(line)? }
+        }
+        if !self.has_steps() && self.trace.event_count() > 0 {
+            let how = how_to_mark_steps(self.trace);
+            page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
+        }
+        if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
+            return self.print_end(page);
+        }
+        page.line(&format!("{}{}", on_device(self.trace, self.growth.start.device), self.identity()))?;
+        for cause in &self.growth.causes {
+            page.line(&format!("Of this, {}.", cause.text()))?;
+        }
+        if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
+            page.line(match self.measures_segments() {
+                true => "No source line obtains a segment that is kept in every step.",
+                false => "No leak: no source line leaves memory in every step.",
+            })?;
+        }
+        if let Some(projection) = self.projection() {
+            page.line(&projection.text())?;
+        }
+        for reason in self.growth.window.reasons().iter().filter(|_| self.growth.window.is_whole()) {
+            page.line(reason)?;
+        }
+        if self.has_steps() {
+            page.gap()?;
+            page.table(&self.steps_table())?;
+        }
+        page.gap()?;
+        let allocated = if self.has_steps() { "in these steps" } else { "in the recording" };
+        page.line(&match self.measures_segments() {
+            true => format!("Segments obtained {allocated} and still reserved, by group:"),
+            false => format!("Allocated {allocated} and still live, by group:"),
+        })?;
+        page.table(&self.table())?;
+        self.print_stacks(page)?;
+        if !self.growth.leaks.is_empty() && !self.holders.is_empty() {
+            page.gap()?;
+            let kept = "a graph keeps what its operations have saved for backward, too";
+            page.line(&format!(
+                "Tensors that the program holds at the end, apart from its models and optimizers; {kept}:"
+            ))?;
+            page.table(&self.holders.table())?;
+        }
+        self.print_end(page)
+    }
+}
+
+fn span(window: &StepWindow) -> String {
+    if window.steps.is_empty() {
+        return "from the start of the recording to its end".to_owned();
+    }
+    format!("from the start of step {} to the end of step {}", window.from(), window.to())
+}

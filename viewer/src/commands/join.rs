@@ -1,0 +1,160 @@
+//! `highwater join`: merges several recordings on a common time axis.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use highwater_analysis::join::{JoinPart, Joined, JoinedDevice, join};
+use highwater_analysis::source::Source;
+use highwater_analysis::{Metric, Series};
+use highwater_app::figures::moment::count_of;
+use highwater_app::files::destination::Destination;
+use highwater_app::files::is_stdin;
+use highwater_app::report::{Column, Facts, Rows, Table};
+use highwater_snapshots::units::format_bytes;
+
+use super::convert::write_to;
+use crate::args::JoinArguments;
+use crate::commands::next::next_command;
+use crate::input::categories::read_with;
+use crate::input::recording::Recording;
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// Reads the recordings, writes them as one, and prints the result for each device.
+pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let names = names(&arguments.files)?;
+    if arguments.offsets.len() >= arguments.files.len() {
+        let text = format!(
+            "--offset is given {} times: the first is that of the second recording, and there are {} recordings",
+            arguments.offsets.len(),
+            arguments.files.len()
+        );
+        return Err(Failure::Usage(text));
+    }
+    let mut destination = None;
+    for file in &arguments.files {
+        destination = Some(Destination::new(&arguments.out, file)?);
+    }
+    let destination = destination.expect("the command line asks for two files");
+    let recordings: Vec<Recording> =
+        arguments.files.iter().map(|file| read_with(file, &arguments.categories)).collect::<Result<_, _>>()?;
+    let offsets =
+        std::iter::once(0).chain(arguments.offsets.iter().map(|offset| offset.nanos)).chain(std::iter::repeat(0));
+    let parts: Vec<JoinPart<'_>> = recordings
+        .iter()
+        .zip(&names)
+        .zip(offsets)
+        .map(|((recording, name), offset_ns)| JoinPart { name, trace: &recording.trace, offset_ns })
+        .collect();
+    let joined = join(&parts).map_err(|why| Failure::Usage(why.to_string()))?;
+    if !arguments.json {
+        for (recording, name) in recordings.iter().zip(&names) {
+            caveats::lead(&recording.trace, name, page)?;
+        }
+    }
+    drop(recordings);
+    let (exported, bytes) = write_to(&destination, &Source::in_memory(&joined.trace))?;
+    let lost = joined.lost.iter().chain(&exported.lost).cloned().collect();
+    let answer = Answer { arguments, joined, lost, bytes };
+    if arguments.json {
+        page.json(&answer.facts())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// Distinct names of the recordings: the stems of their file names, or their paths if these are equal.
+fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let stem = |file: &PathBuf| -> String {
+        match file.file_stem() {
+            Some(stem) if !is_stdin(file) => stem.to_string_lossy().into_owned(),
+            _ => "standard input".to_owned(),
+        }
+    };
+    let paths: BTreeSet<PathBuf> =
+        files.iter().map(|file| std::fs::canonicalize(file).unwrap_or(file.clone())).collect();
+    if paths.len() < files.len() {
+        return Err(Failure::Usage("the same recording is given twice".to_owned()));
+    }
+    let stems: Vec<String> = files.iter().map(stem).collect();
+    let is_shared = |stem: &String| stems.iter().filter(|other| *other == stem).count() > 1;
+    let name = |(file, stem): (&PathBuf, &String)| {
+        if is_shared(stem) { file.display().to_string() } else { stem.clone() }
+    };
+    Ok(files.iter().zip(&stems).map(name).collect())
+}
+
+/// The report about the recordings.
+struct Answer<'a> {
+    arguments: &'a JoinArguments,
+    joined: Joined,
+    lost: Vec<String>,
+    bytes: u64,
+}
+
+impl Answer<'_> {
+    fn out(&self) -> &Path {
+        &self.arguments.out
+    }
+
+    /// The devices of the merged recording.
+    fn devices(&self) -> Table<'_> {
+        let trace = &self.joined.trace;
+        let known = trace.device_ids();
+        let devices = self.joined.devices.iter().filter(|device| known.contains(&device.device));
+        let rows: Rows<(&JoinedDevice, Series)> =
+            devices.map(|device| (device, Series::build(trace, device.device))).collect();
+        let blocks = |(device, _): &(&JoinedDevice, Series)| {
+            trace.blocks.device.iter().filter(|at| **at == device.device).count()
+        };
+        let peak = |metric: Metric| rows.of(move |(_, series)| series.peak(trace, metric).0);
+        let columns = [
+            Column::number("device", "device", rows.of(|(device, _)| device.device.0)),
+            Column::text("name", "name", rows.of(|(device, _)| device.name.clone())).cut(),
+            // The recording that it comes from, and its number there.
+            Column::text("file", "from", rows.of(|(device, _)| self.arguments.files[device.part].as_path()))
+                .source_lines(),
+            Column::number("was", "was", rows.of(|(device, _)| device.was.0)),
+            Column::count("blocks", "blocks", rows.of(blocks)),
+            Column::bytes("peak_requested", "peak requested", peak(Metric::Requested)),
+            Column::bytes("peak_reserved", "peak reserved", peak(Metric::Reserved)),
+        ];
+        Table::new(rows.count(), columns)
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("file", self.out().into()),
+            ("bytes", self.bytes.into()),
+            ("events", self.joined.trace.events.len().into()),
+            ("devices", self.devices().into()),
+            ("lost", self.lost.clone().into()),
+            ("warnings", self.joined.warnings.clone().into()),
+        ])
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let trace = &self.joined.trace;
+        let events = count_of(trace.events.len() as u64, "event");
+        let (out, size) = (self.out().display(), format_bytes(self.bytes));
+        let files = self.arguments.files.len();
+        page.headline(&format!("Wrote {out} ({size}): {events} of {files} recordings on one axis of time."))?;
+        page.gap()?;
+        page.table(&self.devices())?;
+        if !self.lost.is_empty() || !self.joined.warnings.is_empty() {
+            page.gap()?;
+        }
+        for what in &self.lost {
+            page.warning(&format!("Lost: {what}."))?;
+        }
+        for what in &self.joined.warnings {
+            page.warning(&format!("Times: {what}."))?;
+        }
+        caveats::print(trace, page)?;
+        page.gap()?;
+        page.hint(&next_command(&["info"], self.out(), &[], "for the peaks of all devices"))
+    }
+}

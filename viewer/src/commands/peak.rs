@@ -1,0 +1,332 @@
+//! The report of `highwater peak`: what is using memory at the peak or after an event.
+
+mod pools;
+
+use std::io;
+
+use highwater_analysis::breakdown::Breakdown;
+use highwater_analysis::growth::Leaks;
+use highwater_analysis::peak::Query;
+use highwater_analysis::phases::{phases, reached_elsewhere, stages};
+use highwater_analysis::{Filter, Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
+use highwater_app::figures::leaks::leak_lines;
+use highwater_app::figures::moment::{elsewhere_text, how_much_and_when, moment_facts, peak_name, when};
+use highwater_app::report::{Column, Fact, Facts, Table, Value, bar, percent};
+use highwater_snapshots::Trace;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use self::pools::PoolsReport;
+use crate::args::{At, Given, PeakArguments};
+use crate::commands::next::next_with;
+use crate::input::devices::{on_device, where_on};
+use crate::input::recording::{choose_device, origin_keys};
+use crate::input::source::Input;
+use crate::output::answer::Report;
+use crate::output::caveats::{self, problem_texts, trust};
+use crate::output::key_cells::{each_text, key_columns, named, none_note, sum_names};
+use crate::output::outcome::Failure;
+use crate::output::page::Page;
+
+/// The report, as text and as JSON.
+#[derive(Debug)]
+pub struct PeakReport<'a> {
+    trace: &'a Trace,
+    arguments: &'a PeakArguments,
+    peak: Peak,
+    /// Other moments with the same peak.
+    elsewhere: Vec<Moment>,
+    /// The pools, if reserved memory is grouped by them.
+    pools: Option<PoolsReport>,
+    /// What leaks, and what of it is live at the moment.
+    leaks: Option<LeaksAt>,
+}
+
+/// The leaks of a recording, and their blocks at a moment, each module by itself.
+#[derive(Debug)]
+struct LeaksAt {
+    leaks: Leaks,
+    at_moment: Breakdown,
+}
+
+impl LeaksAt {
+    /// Returns the bytes of the group with these values of all keys.
+    fn of_key(&self, key: &[String]) -> u64 {
+        let groups = self.at_moment.groups.iter().filter(|leaked| leaked.key == key);
+        groups.map(|leaked| leaked.bytes).sum()
+    }
+
+    /// Returns the bytes of `group`, or of all of its members.
+    fn of_group(&self, group: &Group) -> u64 {
+        if group.members.is_empty() {
+            return self.of_key(&group.key);
+        }
+        group.members.iter().map(|member| self.of_key(member)).sum()
+    }
+}
+
+/// Returns whether pools are compared: reserved memory is grouped by pool.
+fn compares_pools(arguments: &PeakArguments) -> bool {
+    !arguments.metric.is_of_blocks()
+        && arguments.by.0.contains(&GroupKey::Pool)
+        && arguments.blocks.filter.filter.is_empty()
+}
+
+fn query(arguments: &PeakArguments) -> Query<'_> {
+    Query {
+        keys: &arguments.by.0,
+        top: arguments.top,
+        filter: &arguments.blocks.filter.filter,
+        siblings: arguments.modules.siblings(),
+    }
+}
+
+/// The query for all pools.
+const BY_POOL: &[GroupKey] = &[GroupKey::Pool];
+
+fn by_pool(filter: &Filter) -> Query<'_> {
+    Query { keys: BY_POOL, top: usize::MAX, filter, siblings: Siblings::Each }
+}
+
+impl<'a> PeakReport<'a> {
+    /// Computes the report of a recording.
+    pub fn of(input: &'a Input, arguments: &'a PeakArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let (device, metric) = (choose_device(trace, arguments.device.device)?, arguments.metric);
+        input.check_metric(device, metric)?;
+        let at = arguments.at.map(|at| event_of(trace.event_count(), at)).transpose()?;
+        input.ask(|source, watch| {
+            let mut together = compares_pools(arguments).then(Together::default);
+            if let Some(together) = &mut together {
+                let append = |part| together.append(part);
+                source.each_window(|window| Together::of_pools(window, device), append, &mut *watch)?;
+            }
+            // For a given event, a long recording is not read from end to end.
+            let is_read = at.is_none() || source.whole().is_some();
+            let rows = std::thread::scope(|threads| {
+                // Of a recording in memory, both go through all events.
+                threads.spawn(|| source.index(device));
+                if is_read { stages(source, device, metric, watch) } else { Ok(Vec::new()) }
+            })?;
+            let leaks = Leaks::of_recording(source, device, Metric::Requested, &rows)?.filter(|_| is_read);
+            let (moment, elsewhere) = match at {
+                Some(event) => (source.moment(device, metric, event)?, Vec::new()),
+                None => {
+                    let peak = source.peak(device, metric)?;
+                    (peak, reached_elsewhere(&phases(source, device, metric, rows), &peak))
+                }
+            };
+            let window = source.window_at(moment.number())?;
+            let (trace_at, index) = (&window.trace, window.index(device));
+            let broken_down = |query: &Query<'_>| Peak::at(trace_at, &index.live, &index.series, moment, query);
+            let query = query(arguments);
+            let pools = together.map(|together| {
+                let peak = broken_down(&by_pool(&arguments.blocks.filter.filter));
+                PoolsReport::of(&peak.breakdown, together)
+            });
+            let leaks = leaks.map(|leaks| {
+                let at_moment = leaks.breakdown(trace_at, &index.live, &moment, &query);
+                LeaksAt { leaks, at_moment }
+            });
+            Ok(Self { trace, arguments, peak: broken_down(&query), elsewhere, pools, leaks })
+        })
+    }
+
+    /// Returns the leaks, if some of them are live at the moment.
+    fn leaks(&self) -> Option<&LeaksAt> {
+        self.leaks.as_ref().filter(|leaks| leaks.at_moment.total > 0)
+    }
+
+    /// The equal modules that are one group, each with the same share of bytes and blocks; `None` if it is of one.
+    fn members(&self, group: &Group) -> Option<Vec<Value>> {
+        let keys = &self.arguments.by.0;
+        let count = group.members.len() as u64;
+        let has_free = !self.peak.moment.metric.is_of_blocks();
+        let member = |values: &Vec<String>| {
+            Value::Map(vec![
+                ("key", values.join(", ").into()),
+                ("keys", named(keys, values)),
+                ("bytes", (group.bytes / count).into()),
+                ("blocks", (group.blocks / count).into()),
+                ("leaked_bytes", self.leaks.as_ref().map(|leaks| leaks.of_key(values)).into()),
+                ("free_bytes", Value::or_absent(has_free.then_some(group.free_bytes / count))),
+            ])
+        };
+        (count > 0).then(|| group.members.iter().map(member).collect())
+    }
+
+    /// Prints the first other moment with the same peak, and the number of further ones.
+    fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
+        elsewhere_text(&self.elsewhere).map_or(Ok(()), |text| page.line(&text))
+    }
+
+    fn hint(&self) -> String {
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
+        if self.peak.breakdown.groups.is_empty() {
+            return next_with(&["peak"], &files, &[], &Given::default(), "for what is using memory at the peak");
+        }
+        let keys = &self.arguments.by.0;
+        // Most of reserved memory may be free, which has no origin.
+        let is_reserved = self.arguments.metric == Metric::Reserved;
+        if is_reserved && !keys.contains(&GroupKey::Pool) {
+            let by = ["--by", "pool,stream,size"];
+            return next_with(&["peak"], &files, &by, &given, "for the segments behind it, by pool and stream");
+        }
+        if let Some((keys, names)) = origin_keys(self.trace).filter(|_| *keys == [GroupKey::Category]) {
+            return next_with(&["peak"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
+        }
+        if !is_reserved && !keys.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
+            return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
+        }
+        if self.peak.moment.step.is_none() {
+            return next_with(&["explain"], &files, &[], &given, "for what would lower the peak");
+        }
+        next_with(&["phases"], &files, &[], &given, "for what each step and phase did")
+    }
+}
+
+impl Report for PeakReport<'_> {
+    /// Groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
+    fn facts(&self) -> Facts<'_> {
+        let Peak { moment, breakdown } = &self.peak;
+        let filter = self.arguments.blocks.filter.stated();
+        let subject = Facts::new([("device", moment.device.0.into()), ("metric", Value::of(moment.metric).into())]);
+        subject.and(moment_facts(&self.trace.header, moment).into()).and(Facts::new([
+            ("reached_elsewhere", elsewhere_table(&self.elsewhere).into()),
+            ("filter", Fact::or_absent(filter)),
+            ("filtered_bytes", Fact::or_absent(filter.map(|_| breakdown.total))),
+            // Bytes of blocks that earlier steps left, from lines that leave some in every step; null where it is not
+            // searched: without whole steps, and at a given event of a long recording.
+            ("leaked_bytes", self.leaks.as_ref().map(|leaks| leaks.at_moment.total).into()),
+            ("groups", self.table().into()),
+            ("rest_bytes", breakdown.rest_bytes.into()),
+            ("rest_groups", breakdown.rest_groups.into()),
+            ("pools", Fact::or_absent(self.pools.as_ref().map(PoolsReport::table))),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ]))
+    }
+
+    fn table(&self) -> Table<'_> {
+        let breakdown = &self.peak.breakdown;
+        let keys = &self.arguments.by.0;
+        let groups = &breakdown.groups;
+        let has_members = groups.iter().any(|group| !group.members.is_empty());
+        let sums = sum_names(breakdown.rest_groups);
+        let rows = groups.len() + sums.len();
+        let bytes = move |row: usize| match groups.get(row) {
+            Some(group) => group.bytes,
+            None if row + 1 < rows => breakdown.rest_bytes,
+            None => breakdown.total,
+        };
+        let is_of_blocks = self.peak.moment.metric.is_of_blocks();
+        let free = move |row: usize| groups.get(row).filter(|_| !is_of_blocks).map(|group| group.free_bytes);
+        // Free bytes have rows of their own unless they are in the rows of pools and streams.
+        let are_in_rows = keys.iter().all(|key| matches!(key, GroupKey::Pool | GroupKey::Stream));
+        let has_free =
+            groups.iter().any(|group| group.free_bytes > 0 && (are_in_rows || group.free_bytes < group.bytes));
+        let free_cell = move |row| free(row).filter(|bytes| *bytes > 0).map_or_else(String::new, format_bytes);
+        let blocks = |row: usize| groups.get(row).map(|group| group.blocks);
+        let blocks_cell = move |row| blocks(row).filter(|blocks| *blocks > 0).map_or_else(String::new, format_count);
+        let leaked = move |row: usize| {
+            let leaks = self.leaks.as_ref()?;
+            match groups.get(row) {
+                Some(group) => Some(leaks.of_group(group)),
+                None => (row + 1 == rows).then_some(leaks.at_moment.total),
+            }
+        };
+        let leaked_cell = move |row| leaked(row).filter(|bytes| *bytes > 0).map_or_else(String::new, format_bytes);
+        let each =
+            |row: usize| groups.get(row).map_or_else(String::new, |group| each_text(group.bytes, group.members.len()));
+        let total = breakdown.total;
+        let bar = move |row: usize| if row + 1 < rows { bar(bytes(row), total, 20) } else { String::new() };
+        let members = |row: usize| Value::or_absent(groups.get(row).and_then(|group| self.members(group)));
+        let named = groups.iter().map(|group| (&group.key, (&self.trace.tables, group.stack)));
+        let mut columns = key_columns(keys, named, &sums);
+        columns.push(Column::bytes("bytes", "bytes", bytes));
+        columns.push(Column::shown_alone("share", true, move |row| percent(bytes(row), total)));
+        columns.push(Column::shown_alone("", false, bar).optional());
+        columns.extend(has_members.then(|| Column::shown_alone("each", false, each).optional()));
+        columns.extend(has_free.then(|| Column::shown_alone("free", true, free_cell)));
+        columns.push(Column::count("blocks", "blocks", blocks).shown(blocks_cell));
+        let leaking = Column::bytes("leaked_bytes", "leaking", leaked).shown(leaked_cell);
+        columns.push(if self.leaks().is_some() { leaking } else { leaking.in_files() });
+        columns.extend((!is_of_blocks).then(|| Column::bytes("free_bytes", "", free).in_files()));
+        columns.push(Column::nested("members", members));
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Peak { moment, breakdown } = &self.peak;
+        match self.arguments.at {
+            None => {
+                let on = where_on(self.trace, moment.device);
+                page.headline(&format!("{}{on}: {}.", peak_name(moment), how_much_and_when(moment)))?;
+                self.print_elsewhere(page)?;
+            }
+            Some(_) => {
+                let when = when(moment);
+                let metric = moment.metric.name().replace('_', " ");
+                let when = when[..1].to_uppercase() + &when[1..];
+                let on = on_device(self.trace, moment.device);
+                page.headline(&format!("{on}{when}: {} {metric}.", format_bytes(moment.bytes)))?;
+            }
+        }
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            let share = percent(breakdown.total, moment.bytes);
+            page.line(&format!("Of these, {} ({share}) are in blocks with {filter}.", format_bytes(breakdown.total)))?;
+        }
+        if let Some(leaks) = self.leaks() {
+            let bytes = leaks.at_moment.total;
+            page.line(&format!(
+                "Of these, {} ({}) leak from earlier steps:",
+                format_bytes(bytes),
+                percent(bytes, moment.bytes)
+            ))?;
+            for text in leak_lines(&leaks.leaks.lines) {
+                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
+            }
+        }
+        page.gap()?;
+        let has_match = !breakdown.groups.is_empty();
+        if has_match {
+            page.table(&self.table())?;
+            let keys = breakdown.groups.iter().map(|group| &group.key);
+            none_note(self.trace, &self.arguments.by.0, keys).map_or(Ok(()), |note| page.hint(&note))?;
+            for line in self.pools.iter().flat_map(PoolsReport::lines) {
+                page.line(&line)?;
+            }
+        } else {
+            page.line("No block matches.")?;
+        }
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+}
+
+/// Other moments with the same peak.
+fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
+    let columns = [
+        Column::number("event", "event", |row| moments[row].number()),
+        Column::number("step", "step", |row| moments[row].step),
+        Column::text("phase", "phase", |row| moments[row].phase.name()),
+    ];
+    Table::new(moments.len(), columns)
+}
+
+/// Returns the event of `at` among `count`; `None` for the moment before the first.
+fn event_of(count: u64, at: At) -> Result<Option<u64>, Failure> {
+    match at {
+        At::Start => Ok(None),
+        At::End => Ok(count.checked_sub(1)),
+        At::Event(number) if number < count => Ok(Some(number)),
+        At::Event(number) if count == 0 => {
+            Err(Failure::Usage(format!("--at {number}: the recording has no events; use --at start")))
+        }
+        At::Event(number) => {
+            let last = count - 1;
+            Err(Failure::Usage(format!("--at {number}: the recording has no such event; they go from 0 to {last}")))
+        }
+    }
+}

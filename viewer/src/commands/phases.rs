@@ -1,0 +1,164 @@
+//! The report of `highwater phases`: memory by step and phase.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use highwater_analysis::phases::{PhaseRow, peak_of, phases, stages};
+use highwater_analysis::{Metric, Moment};
+use highwater_app::figures::moment::{count_of, how_much_and_when};
+use highwater_app::report::{Column, Fact, Facts, Table, Value, bar};
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, Trace};
+
+use crate::args::PhasesArguments;
+use crate::commands::next::next_with;
+use crate::input::devices::{on_device, where_on};
+use crate::input::recording::{choose_device, origin_keys};
+use crate::input::source::Input;
+use crate::output::answer::Report;
+use crate::output::caveats::{self, problem_texts, trust};
+use crate::output::outcome::Failure;
+use crate::output::page::Page;
+
+/// The report, as text and as JSON.
+#[derive(Debug)]
+pub struct PhasesReport<'a> {
+    trace: &'a Trace,
+    arguments: &'a PhasesArguments,
+    device: DeviceId,
+    rows: Vec<PhaseRow>,
+    /// The peak, which `peak` and `info` report too.
+    peak: Moment,
+}
+
+/// Maximum number of categories listed in one cell.
+const NAMED: usize = 3;
+
+impl<'a> PhasesReport<'a> {
+    /// Computes the report of a recording, of which only the blocks of the filter count.
+    pub fn of(input: &'a Input, arguments: &'a PhasesArguments) -> Result<Self, Failure> {
+        let (trace, metric) = (input.facts(), arguments.metric);
+        let device = choose_device(trace, arguments.device.device)?;
+        input.check_metric(device, metric)?;
+        check_filter(arguments)?;
+        input.ask(|source, watch| {
+            let rows = stages(source, device, metric, watch)?;
+            let peak = source.moment(device, metric, peak_of(&rows).map(|(event, _)| event))?;
+            Ok(Self { trace, arguments, device, rows: phases(source, device, metric, rows), peak })
+        })
+    }
+}
+
+impl Report for PhasesReport<'_> {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("device", self.device.0.into()),
+            ("metric", Value::of(self.arguments.metric).into()),
+            ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
+            ("rows", self.table().into()),
+            ("trust", trust(self.trace).into()),
+            ("problems", problem_texts(self.trace).into()),
+        ])
+    }
+
+    fn table(&self) -> Table<'_> {
+        rows_table(&self.rows, self.rows.len(), &self.peak, !self.trace.spans.is_all_setup())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        if self.rows.is_empty() {
+            let on = on_device(self.trace, self.device);
+            page.headline(&format!("{on}No phases: nothing was allocated or freed while events were recorded."))?;
+            return caveats::print(self.trace, page);
+        }
+        let steps: BTreeSet<u32> = self.rows.iter().filter_map(|row| row.step).collect();
+        let phases = count_of(self.rows.len() as u64, "phase");
+        let is_marked = !self.trace.spans.is_all_setup();
+        let counts = match steps.len() as u64 {
+            _ if !is_marked => "no phases or steps marked".to_owned(),
+            0 => format!("{phases}, no steps marked"),
+            steps => format!("{phases} in {}", count_of(steps, "step")),
+        };
+        let on = where_on(self.trace, self.device);
+        page.headline(&format!("Peak{on}: {}; {counts}.", how_much_and_when(&self.peak)))?;
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            page.line(&format!("Counting only blocks with {filter}."))?;
+        }
+        page.gap()?;
+        page.table(&self.table())?;
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let keys = origin_keys(self.trace).map_or("frame", |(keys, _)| keys);
+        let mut options = vec!["--by", keys];
+        // The peak of some blocks alone is at another moment than the whole one.
+        let is_filtered = self.arguments.blocks.filter.stated().is_some();
+        let at = self.peak.number().filter(|_| is_filtered).map(|event| event.to_string());
+        options.extend(at.iter().flat_map(|at| ["--at", at]));
+        page.hint(&next_with(&["peak"], &files, &options, &given, "for what is using memory at the peak"))
+    }
+}
+
+/// Returns an error if blocks are selected for a total that is not a sum over blocks.
+fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
+    let metric = arguments.metric;
+    if arguments.blocks.filter.stated().is_some() && !metric.is_of_blocks() {
+        let text = format!("--where selects blocks, but {metric} is not a sum over blocks; use requested or allocated");
+        return Err(Failure::Usage(text));
+    }
+    Ok(())
+}
+
+/// The first `shown` of the rows, whose sizes are of the total of `peak`. An arrow marks the row with the event of the peak.
+/// Unless the recording `is_marked`, its only phase has no name.
+pub fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
+    let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
+    let is_of_peak = |row: &PhaseRow| match peak.number() {
+        Some(event) => (row.first..=row.last).contains(&event),
+        None => row.peak_bytes == highest,
+    };
+    let marked = rows.iter().position(is_of_peak).filter(|_| rows.len() > 1);
+    let metric = peak.metric;
+    let step = |row: usize| rows[row].step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+    let phase = move |row: usize| if is_marked { rows[row].phase.name() } else { "-" }.to_owned();
+    let bar = move |row: usize| {
+        let mark = if Some(row) == marked { " ◀" } else { "" };
+        format!("{}{mark}", bar(rows[row].peak_bytes, highest, 6))
+    };
+    let by_category = |row: usize| {
+        Value::Map(
+            rows[row].at_peak.ranked().iter().map(|(category, bytes)| (category.name(), (*bytes).into())).collect(),
+        )
+    };
+    let columns = [
+        Column::number("step", "step", |row| rows[row].step).shown(step),
+        Column::text("phase", "phase", |row| rows[row].phase.name()).shown(phase),
+        Column::number("first_event", "", |row| rows[row].first).in_files(),
+        Column::number("last_event", "", |row| rows[row].last).in_files(),
+        Column::bytes("start_bytes", "start", |row| rows[row].start_bytes),
+        Column::bytes("peak_bytes", "peak", |row| rows[row].peak_bytes),
+        Column::shown_alone("", false, bar).optional(),
+        Column::number("peak_event", "", |row| rows[row].peak_event).in_files(),
+        Column::bytes("end_bytes", "end", |row| rows[row].end_bytes),
+        Column::text("at_peak", "at its peak", by_category).shown(move |row| made_of(&rows[row], metric)).entries(),
+    ];
+    Table::new(shown, columns)
+}
+
+/// Formats the composition of a peak, largest part first, including the bytes outside blocks.
+fn made_of(row: &PhaseRow, metric: Metric) -> String {
+    let by_category = row.at_peak.ranked();
+    let in_blocks: u64 = by_category.iter().map(|(_, bytes)| bytes).sum();
+    let outside = match metric {
+        Metric::Reserved => "(free in segments)",
+        _ => "(outside blocks)",
+    };
+    let mut parts: Vec<(&str, u64)> = by_category.iter().map(|(category, bytes)| (category.name(), *bytes)).collect();
+    parts.push((outside, row.peak_bytes.saturating_sub(in_blocks)));
+    parts.retain(|(_, bytes)| *bytes > 0);
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let rest: u64 = parts.iter().skip(NAMED).map(|(_, bytes)| bytes).sum();
+    let listed = parts.iter().take(NAMED).copied().chain((rest > 0).then_some(("others", rest)));
+    let texts: Vec<String> = listed.map(|(name, bytes)| format!("{name} {}", format_bytes(bytes))).collect();
+    texts.join(", ")
+}

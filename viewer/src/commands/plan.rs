@@ -1,0 +1,256 @@
+//! `highwater plan`: the cheapest changes with which a training step fits a memory budget.
+
+mod proven;
+mod report;
+#[cfg(feature = "engine")]
+mod rerun;
+#[cfg(feature = "engine")]
+mod rust_program;
+#[cfg(feature = "engine")]
+mod maximize;
+mod program;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_analysis::Source;
+use highwater_app::answers::plan::{
+    Allowance, Plan, Query, Recorded, RerunOf, Search, Setup, TrainingStep, plan_with, search,
+};
+use highwater_app::answers::replays::used_outside;
+use highwater_app::figures::planned::counted_outside;
+use highwater_snapshots::units::format_bytes;
+
+use self::program::SimulatedProgram;
+#[cfg(feature = "engine")]
+use self::{maximize::largest, rerun::Rerun};
+#[cfg(feature = "engine")]
+use crate::args::Maximize;
+use crate::args::PlanArguments;
+#[cfg(feature = "engine")]
+use crate::commands::next::quoted;
+use crate::commands::plan::report::{PlanContext, PlanReport};
+use crate::input::categories::read_with;
+use crate::input::recording::spinner;
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+#[cfg(feature = "engine")]
+use highwater_app::answers::plan::Forbidden;
+
+/// Runs built-in steps again, for the plans of the app.
+#[cfg(feature = "engine")]
+pub const RERUN: Option<RerunOf> = Some(|trace| {
+    let step = Rerun::of_recording(trace, &[])?;
+    Some(step.map(|step| Box::new(step) as Box<dyn TrainingStep + Send>))
+});
+/// This build has no engine to run a step with.
+#[cfg(not(feature = "engine"))]
+pub const RERUN: Option<RerunOf> = None;
+
+/// Searches a plan and prints it.
+pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let budget = arguments.budget();
+    if budget.capacity() == 0 {
+        let [budget, reserve] = [budget.bytes, budget.reserve].map(format_bytes);
+        return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
+    }
+    let is_program = !arguments.words.is_empty();
+    if is_program && arguments.maximize.is_some() {
+        return Err(Failure::Usage(
+            "--maximize needs a step whose size is known: a scenario of `highwater record`".to_owned(),
+        ));
+    }
+    if let Some(gpu) = arguments.gpu.filter(|_| !is_program) {
+        gpu.rates().map_err(Failure::Usage)?;
+    }
+    let report = match &arguments.file {
+        _ if is_program => of_program(arguments, page)?,
+        Some(file) => of_file(file, arguments, page)?,
+        None => of_scenario(arguments)?,
+    };
+    if arguments.json {
+        page.json(&report.facts())?;
+    } else {
+        report.print(page)?;
+    }
+    // A fit that cannot be confirmed does not pass either.
+    Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })
+}
+
+/// Plans the step in `file`: by running it again if it is a built-in one, or else by replaying the recording.
+fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
+    let trace = Arc::new(read_with(file, &arguments.categories)?.trace);
+    if !arguments.json {
+        caveats::lead(&trace, "", page)?;
+    }
+    let device = trace.main_device();
+    let used = match arguments.reserve {
+        None => used_outside(&Source::in_memory(Arc::clone(&trace)), device)
+            .map_err(|source| Failure::Read { file: file.to_owned(), source })?,
+        Some(_) => 0,
+    };
+    let reserve = arguments.reserve.or(Some(used));
+    let arguments = &PlanArguments { reserve, ..arguments.clone() };
+    let option = |text: String| format!("{text} Count another size with --reserve.");
+    let warnings: Vec<String> = counted_outside(used).map(option).into_iter().collect();
+    #[cfg(feature = "engine")]
+    if let Some(step) = Rerun::of_recording(&trace, &arguments.modules) {
+        let step = step.map_err(Failure::Usage)?.timed(arguments.roofline());
+        return of_rerun(&step, arguments, warnings);
+    }
+    if arguments.maximize.is_some() {
+        let text = "--maximize needs a step that can be run again with another size: a recording of `highwater record`";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    if arguments.gpu.is_some() {
+        let text = "--gpu cannot estimate times from this recording: it has no shapes of operations; give a recording of \
+                    `highwater record`, or --scenario";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let step = Recorded::new(trace, device, &arguments.modules).map_err(Failure::Usage)?;
+    let found = searched(&step, arguments)?;
+    let setup = found.best().map(|plan| plan.setup.clone());
+    report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })
+}
+
+/// Plans a program that is not edited: simulates it, and once more with the plan.
+fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
+    let program = SimulatedProgram::new(arguments);
+    let simulated = program.recorded()?;
+    let warnings: Vec<String> = program.assumed().into_iter().collect();
+    if !arguments.json {
+        warnings.iter().try_for_each(|text| page.warning(text))?;
+    }
+    let trace = simulated.trace();
+    let step = Recorded::new(Arc::clone(trace), trace.main_device(), &arguments.modules).map_err(Failure::Usage)?;
+    let found = searched(&step, arguments)?;
+    let setup = found.best().map(|plan| plan.setup.clone());
+    let code = setup.as_ref().map(|setup| step.code(setup)).transpose().map_err(Failure::Usage)?.unwrap_or_default();
+    let expected = found.best().map_or(found.as_is, |plan| plan.trial);
+    let is_possible = found.fits_as_is || !found.plans.is_empty();
+    let proven = is_possible.then(|| program.prove(&code, expected, simulated.file())).transpose()?;
+    let warnings = if arguments.json { warnings } else { Vec::new() };
+    Ok(report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })?.proven(proven))
+}
+
+/// What a report applies, and what limits it beside the step's own warnings.
+#[derive(Default)]
+struct Applied {
+    /// The changes to make, if any.
+    setup: Option<Setup>,
+    /// The command that records the step with them.
+    command: Option<String>,
+    warnings: Vec<String>,
+}
+
+fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
+    let turning = spinner(&format!("planning for {}", format_bytes(arguments.budget)));
+    let found = search(step, &query_of(arguments));
+    turning.finish_and_clear();
+    found.map_err(Failure::Usage)
+}
+
+fn query_of(arguments: &PlanArguments) -> Query {
+    Query {
+        capacity: arguments.budget().capacity(),
+        allowed: arguments.allow.clone(),
+        forbidden: arguments.forbid.clone(),
+    }
+}
+
+/// Returns the plan that each further allowance would make possible.
+fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
+    let turning = spinner("looking for changes that would be enough");
+    let query = query_of(arguments);
+    let others = Allowance::ALL.into_iter().filter(|one| !arguments.allow.contains(one));
+    let found: Result<Vec<_>, String> =
+        others.map(|one| Ok(plan_with(step, &query, one)?.map(|plan| (one, plan)))).collect();
+    turning.finish_and_clear();
+    Ok(found.map_err(Failure::Usage)?.into_iter().flatten().collect())
+}
+
+fn report(
+    step: &dyn TrainingStep,
+    found: Search,
+    arguments: &PlanArguments,
+    applied: Applied,
+) -> Result<PlanReport, Failure> {
+    let Applied { setup, command, mut warnings } = applied;
+    let budget = arguments.budget();
+    let possible = if found.plans.is_empty() { with_allowances(step, arguments)? } else { Vec::new() };
+    let code = setup.map(|setup| step.code(&setup)).transpose().map_err(Failure::Usage)?.unwrap_or_default();
+    warnings.splice(0..0, step.warnings(&found.as_is));
+    let context = PlanContext { budget, command, code, warnings, possible, roofline: arguments.roofline() };
+    PlanReport::of(step, found, context).map_err(Failure::Usage)
+}
+
+#[cfg(feature = "engine")]
+fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+    let step = Rerun::of_scenario(&arguments.training, &arguments.modules).map_err(Failure::Usage)?;
+    let step = step.timed(arguments.roofline());
+    of_rerun(&step, arguments, Vec::new())
+}
+
+/// Fails: this build has no scenarios.
+#[cfg(not(feature = "engine"))]
+fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+    Err(Failure::Usage("give a recording: this build has no engine to run a scenario with".to_owned()))
+}
+
+/// Plans a step that can be run again; `warnings` limit the answer.
+#[cfg(feature = "engine")]
+fn of_rerun(step: &Rerun, arguments: &PlanArguments, warnings: Vec<String>) -> Result<PlanReport, Failure> {
+    if let Some(which) = arguments.maximize {
+        return maximized(step, which, arguments, warnings);
+    }
+    let found = searched(step, arguments)?;
+    let setup = found.best().map(|plan| plan.setup.clone());
+    of_setup(step, found, arguments, setup, warnings)
+}
+
+/// Finds the largest size of `step` with which some plan fits, and that plan.
+#[cfg(feature = "engine")]
+fn maximized(
+    step: &Rerun,
+    which: Maximize,
+    arguments: &PlanArguments,
+    mut warnings: Vec<String>,
+) -> Result<PlanReport, Failure> {
+    let mut arguments = arguments.clone();
+    if which == Maximize::Batch {
+        arguments.forbid.push(Forbidden::MicroBatches);
+    }
+    let (query, mut refused) = (query_of(&arguments), None);
+    let turning = spinner(&format!("looking for the largest {}", which.name()));
+    let found = largest(step.size(which).unwrap_or(1), |size| match step.with_size(which, size) {
+        Ok(step) => Ok(!search(&step, &query)?.plans.is_empty()),
+        Err(why) => {
+            refused = Some(format!("A {} of {size} is not possible: {why}.", which.name()));
+            Ok(false)
+        }
+    });
+    turning.finish_and_clear();
+    let size = found.map_err(Failure::Usage)?.unwrap_or(1);
+    warnings.extend(refused);
+    let step = step.with_size(which, size).map_err(Failure::Usage)?;
+    let found = searched(&step, &arguments)?;
+    let setup = found.plans.first().map(|plan| if found.fits_as_is { Setup::default() } else { plan.setup.clone() });
+    Ok(of_setup(&step, found, &arguments, setup, warnings)?.maximized(which, size))
+}
+
+/// Builds the report, whose command and lines apply `setup`.
+#[cfg(feature = "engine")]
+fn of_setup(
+    step: &Rerun,
+    found: Search,
+    arguments: &PlanArguments,
+    setup: Option<Setup>,
+    warnings: Vec<String>,
+) -> Result<PlanReport, Failure> {
+    let command = setup.as_ref().map(|setup| {
+        let words = step.command(setup, arguments.budget().capacity());
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    });
+    report(step, found, arguments, Applied { setup, command, warnings })
+}

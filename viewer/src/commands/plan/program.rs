@@ -1,0 +1,110 @@
+//! Plans for a PyTorch program that is not edited: simulates it, plans, and simulates it once more with the plan's lines on
+//! a device of exactly the budget.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::args::{PlanArguments, SimulateArguments};
+use crate::commands::plan::report::Proven;
+use crate::commands::simulate::{Outcome, Simulated, simulate};
+use crate::gpu::Gpu;
+use crate::output::outcome::Failure;
+use highwater_analysis::Metric;
+use highwater_app::answers::plan::{Code, Trial};
+
+/// The file with the lines that the Python package applies.
+const LINES: &str = "HIGHWATER_SIMULATE_LINES";
+
+/// The memory of the first simulation, in which nothing fails: more than any device has.
+const UNLIMITED_BYTES: u64 = 1 << 40;
+
+/// A program, and the GPU that it is simulated on.
+#[derive(Debug)]
+pub(super) struct SimulatedProgram<'a> {
+    arguments: &'a PlanArguments,
+    gpu: Gpu,
+}
+
+impl<'a> SimulatedProgram<'a> {
+    /// Finds the GPU.
+    pub(super) fn new(arguments: &'a PlanArguments) -> Self {
+        Self { arguments, gpu: arguments.gpu.unwrap_or_else(Gpu::unless_named) }
+    }
+
+    /// Says which GPU decides the kernels, unless it was chosen.
+    pub(super) fn assumed(&self) -> Option<String> {
+        let name = self.gpu.name;
+        let text = format!("--gpu is not given: the program is simulated with the kernels of an {name}");
+        self.arguments.gpu.is_none().then_some(text)
+    }
+
+    /// Simulates the program as it is, on a device with memory for anything.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nothing was recorded, or the program does not get to its end.
+    pub(super) fn recorded(&self) -> Result<Simulated, Failure> {
+        let memory = UNLIMITED_BYTES.max(self.gpu.memory_bytes);
+        let simulated = simulate(&self.simulation(memory, 0, None), &[])?;
+        match simulated.outcome() {
+            Outcome::Fits => Ok(simulated),
+            Outcome::DoesNotFit => Err(Failure::Record("the program ran out of memory by its own limit".to_owned())),
+            Outcome::Unknown(why) => Err(Failure::Record(format!("nothing can be planned: {why}"))),
+        }
+    }
+
+    /// Simulates the program with `code` applied, on a device of the budget, and compares it with what is `expected`. Writes
+    /// a file beside that of the program as it is, `recorded`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nothing was recorded.
+    pub(super) fn prove(&self, code: &Code, expected: Trial, recorded: &Path) -> Result<Proven, Failure> {
+        let mut more: Vec<(String, OsString)> =
+            code.environment.iter().map(|(name, value)| (name.clone(), value.into())).collect();
+        let cannot = |why: std::io::Error| Failure::Record(format!("cannot write the lines of the plan: {why}"));
+        let mut file = tempfile::NamedTempFile::new().map_err(cannot)?;
+        if !code.lines.is_empty() {
+            file.write_all(code.lines.join("\n").as_bytes()).map_err(cannot)?;
+            more.push((LINES.to_owned(), file.path().into()));
+        }
+        let budget = self.arguments.budget();
+        let out = recorded.with_extension("planned.snap");
+        let attempt = |values: bool| {
+            let simulation = self.simulation(budget.bytes, budget.reserve, Some(out.clone()));
+            simulate(&SimulateArguments { values, ..simulation }, &more)
+        };
+        let predicted = [expected.requested, expected.allocated, expected.reserved];
+        let peaks = |simulated: &Simulated| {
+            [Metric::Requested, Metric::Allocated, Metric::Reserved].map(|metric| simulated.peak(metric))
+        };
+        let mut simulated = attempt(false)?;
+        let is_as_predicted = matches!(simulated.outcome(), Outcome::Fits) && peaks(&simulated) == predicted;
+        if simulated.reads_unknown_values() && !is_as_predicted {
+            // With the plan, the program may ask for a value on which memory depends: transformers does without a cache.
+            simulated = attempt(true)?;
+        }
+        let (fits, why) = match simulated.outcome() {
+            Outcome::Fits => (Some(true), None),
+            Outcome::DoesNotFit => (Some(false), Some("it runs out of memory".to_owned())),
+            Outcome::Unknown(why) => (None, Some(why)),
+        };
+        let [requested, allocated, reserved] = peaks(&simulated);
+        Ok(Proven {
+            fits,
+            requested_bytes: requested,
+            allocated_bytes: allocated,
+            reserved_bytes: reserved,
+            as_predicted: [requested, allocated, reserved] == predicted,
+            depends_on_values: simulated.lines_that_read(),
+            why,
+            file: simulated.file().to_owned(),
+        })
+    }
+
+    fn simulation(&self, memory: u64, reserve: u64, out: Option<PathBuf>) -> SimulateArguments {
+        let words = self.arguments.words.clone();
+        SimulateArguments { memory: Some(memory), reserve, out, ..SimulateArguments::of(words, self.gpu) }
+    }
+}

@@ -1,0 +1,226 @@
+//! `highwater record`: runs a built-in training step of the engine and records it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use highwater_analysis::Metric;
+use highwater_analysis::phases::{PhaseRow, phases, stages};
+use highwater_analysis::summary::{DeviceSummary, of_device};
+use highwater_app::example::Example;
+use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Facts, Table, Value};
+use highwater_engine::scenario::{self, Options, Report};
+use highwater_snapshots::units::{format_bytes, format_count, format_flops};
+
+use crate::args::{CategoryChoice, RecordArguments};
+use crate::commands::next::next_command;
+use crate::commands::phases::rows_table;
+use crate::input::recording::spinner;
+use crate::input::source::{Input, answer_from};
+use crate::output::caveats::{self, problem_texts};
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+use crate::output::peaks::{peaks_table, peaks_value};
+
+/// Number of phases shown of a run of many steps.
+const PHASES_SHOWN: usize = 25;
+
+/// The example that the first screen of the app offers to record.
+pub const EXAMPLES: &[Example] = &[
+    Example {
+        name: "gpt2",
+        title: "GPT-2",
+        about: "A language model with AdamW: the peak is at the end of forward, and most of it is activations.",
+    },
+    Example {
+        name: "vit-l-16",
+        title: "ViT-L/16",
+        about: "The vision transformer of a PyTorch tutorial: the peak is in the optimizer step, not in backward.",
+    },
+    Example {
+        name: "tiny-nerf",
+        title: "tiny NeRF",
+        about: "Small layers over many points: almost all of the peak is activations kept for backward.",
+    },
+];
+
+/// Held by those who record a built-in step, and read by those who only run one: the recorder is one for the process, and
+/// the app does both on several threads.
+static TURN: RwLock<()> = RwLock::new(());
+
+/// Waits until no other built-in step is recorded or run.
+pub(crate) fn recording_turn() -> RwLockWriteGuard<'static, ()> {
+    TURN.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no built-in step is recorded.
+pub(crate) fn running_turn() -> RwLockReadGuard<'static, ()> {
+    TURN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records the scenario `name` with its defaults on the accounting device into `file`.
+///
+/// # Errors
+///
+/// Returns a sentence for the user.
+pub fn example(name: &str, file: &Path) -> Result<(), String> {
+    let options = Options { steps: 2, ..Options::default() };
+    let _turn = recording_turn();
+    scenario::record(name, &options, file).map(drop).map_err(|why| format!("cannot record {name}: {why}"))
+}
+
+/// Runs the scenario, reads its recording, and prints its memory.
+pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.list {
+        list(arguments, page)?;
+        return Ok(Status::Fine);
+    }
+    let name = arguments.scenario.as_deref().unwrap_or_default();
+    let file = arguments.file();
+    let turning = spinner(&format!("recording {name}"));
+    let turn = recording_turn();
+    let report = scenario::record(name, &arguments.options(), &file);
+    drop(turn);
+    turning.finish_and_clear();
+    let report = report.map_err(|error| Failure::Record(error.to_string()))?;
+    let choice = CategoryChoice::default();
+    let answer = answer_from(&file, &choice, |input| Answer::of(name, &file, &report, input))?;
+    if arguments.json {
+        page.json(&answer.facts())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(if report.oom.is_some() { Status::Unsound } else { Status::Fine })
+}
+
+fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure> {
+    let scenarios = scenario::all();
+    if arguments.json {
+        let variants = |info: &scenario::ScenarioInfo| -> BTreeMap<_, _> {
+            info.variants.iter().map(|variant| (variant.name, variant.about)).collect()
+        };
+        let by_name = |value: &dyn Fn(&scenario::ScenarioInfo) -> Value| {
+            let values = scenarios.iter().map(|info| (info.name, value(info)));
+            Value::Map(BTreeMap::from_iter(values).into_iter().collect())
+        };
+        page.json(&Facts::new([
+            ("scenarios", by_name(&|info| info.about.into()).into()),
+            ("options", by_name(&|info| info.options.to_vec().into()).into()),
+            ("variants", by_name(&|info| Value::of(variants(info))).into()),
+        ]))?;
+        return Ok(());
+    }
+    page.headline(&format!("{}:", count_of(scenarios.len() as u64, "scenario")))?;
+    page.gap()?;
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for info in scenarios {
+        rows.push((info.name.to_owned(), info.about.to_owned()));
+        let variants = info.variants.iter();
+        rows.extend(variants.map(|variant| (format!("  --variant {}", variant.name), variant.about.to_owned())));
+        rows.push(("  also".to_owned(), info.options.join(" ")));
+    }
+    let columns = [
+        Column::text("name", "name", |row| rows[row].0.as_str()),
+        Column::text("about", "what it is and shows", |row| rows[row].1.as_str()).wrapped(),
+    ];
+    page.table(&Table::new(rows.len(), columns))?;
+    page.gap()?;
+    page.hint("Next: highwater record NAME   on the accounting device, which needs no GPU and no memory")?;
+    Ok(())
+}
+
+/// The memory of a run, as recorded.
+struct Answer<'a> {
+    name: &'a str,
+    file: &'a Path,
+    report: &'a Report,
+    input: Input,
+    summary: DeviceSummary,
+    phases: Vec<PhaseRow>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(name: &'a str, file: &'a Path, report: &'a Report, input: &Input) -> Result<Self, Failure> {
+        let device = input.facts().main_device();
+        let (summary, phases) = input.ask(|source, watch| {
+            let steps = source.count_steps(&[device], &mut *watch)?;
+            let summary = of_device(source, device, steps.first().copied().unwrap_or(0))?;
+            let rows = stages(source, device, Metric::Requested, watch)?;
+            Ok((summary, phases(source, device, Metric::Requested, rows)))
+        })?;
+        Ok(Self { name, file, report, input: input.clone(), summary, phases })
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let trace = self.input.facts();
+        let oom = self.report.oom.as_ref().map(|oom| {
+            Facts::new([("requested_bytes", oom.requested.into()), ("description", oom.description.as_str().into())])
+        });
+        Facts::new([
+            ("file", self.file.into()),
+            ("scenario", self.name.into()),
+            ("device", self.report.device.to_string().into()),
+            ("steps", self.report.steps_done.into()),
+            ("step_flops", self.report.step_cost.flops.into()),
+            ("step_moved_bytes", self.report.step_cost.bytes.into()),
+            ("events", trace.event_count().into()),
+            ("losses", self.report.losses.clone().into()),
+            ("peaks", peaks_value(&trace.header, &self.summary).into()),
+            ("phases", self.phases_table(self.phases.len()).into()),
+            ("oom", oom.into()),
+            ("problems", problem_texts(trace).into()),
+        ])
+    }
+
+    /// The first `shown` phases.
+    fn phases_table(&self, shown: usize) -> Option<Table<'_>> {
+        let peak = self.summary.peaks.iter().find(|peak| peak.metric == Metric::Requested)?;
+        Some(rows_table(&self.phases, shown, peak, true))
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Self { name, file, report, input, .. } = self;
+        let trace = input.facts();
+        if let Some(oom) = &report.oom {
+            let during =
+                format!("after {} of {name} on {}", count_of(u64::from(report.steps_done), "step"), report.device);
+            page.headline(&format!("Out of memory {during}: {} requested.", format_bytes(oom.requested)))?;
+            for line in oom.description.lines() {
+                page.warning(&format!("  {line}"))?;
+            }
+            page.gap()?;
+        }
+        let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
+        let steps = count_of(u64::from(report.steps_done), "step");
+        let events = count_of(trace.event_count(), "event");
+        let file_name = file.display();
+        let sentence = format!("Recorded {steps} of {name} on {}: {events} in {file_name}", report.device);
+        page.headline(&format!("{sentence} ({}).", format_bytes(bytes)))?;
+        if let Some([first, .., last]) = report.losses.as_deref() {
+            page.line(&format!("The loss went from {first:.4} to {last:.4}."))?;
+        }
+        if report.steps_done > 0 {
+            let [flops, moved] = [format_flops(report.step_cost.flops), format_bytes(report.step_cost.bytes)];
+            page.line(&format!("Work per step: {flops}, {moved} read and written."))?;
+        }
+        page.gap()?;
+        page.table(&peaks_table(&self.summary, false))?;
+        page.gap()?;
+        let shown = self.phases.len().min(PHASES_SHOWN);
+        if let Some(table) = self.phases_table(shown) {
+            page.table(&table)?;
+        }
+        if shown < self.phases.len() {
+            let more = format_count((self.phases.len() - shown) as u64);
+            page.line(&format!("  … and {more} more; `highwater phases {file_name}` lists them"))?;
+        }
+        caveats::print(trace, page)?;
+        page.gap()?;
+        page.hint(&match &report.oom {
+            Some(_) => next_command(&["oom"], file, &[], "for why it ran out of memory, and what would have helped"),
+            None => next_command(&["peak"], file, &[], "for what is using memory at the peak"),
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! Replaces `render.rs` in a build without the app.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_app::session::Recording;
+use highwater_snapshots::Trace;
+
+use crate::args::RenderArguments;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// Fails: this build has no app to draw with.
+pub fn run(arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
+    match Drawing::of(arguments)? {}
+}
+
+/// Returns `trace`, read from `file`, unchanged.
+pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
+    Arc::new(Recording::new(file.display().to_string(), Some(file.to_owned()), trace))
+}
+
+/// A picture; there are none in this build.
+#[derive(Debug)]
+pub enum Drawing {}
+
+impl Drawing {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this build has no app to draw with.
+    pub fn of(_arguments: &RenderArguments) -> Result<Self, Failure> {
+        let text = "this build draws no pictures: build highwater with its default feature 'gui'";
+        Err(Failure::Usage(text.to_owned()))
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn draw(&self, _recordings: &[Arc<Recording>]) -> Result<(), Failure> {
+        match *self {}
+    }
+}

@@ -1,0 +1,120 @@
+//! `highwater run`: records any program: PyTorch in it with the Python package, other use of the CUDA driver with a
+//! preloaded library.
+
+mod library;
+mod program;
+mod signals;
+mod verdict;
+mod report;
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use self::library::Library;
+pub(crate) use self::program::Program;
+pub(crate) use self::report::report_file_of;
+pub(crate) use self::signals::Signals;
+use crate::args::ProgramArguments;
+use crate::output::outcome::{Failure, Status};
+use crate::python_package;
+
+/// What Python runs when it starts: the recorder is imported only together with PyTorch.
+const START: &str = r#"
+class _BeforeTorch:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(_BeforeTorch)
+        try:
+            from highwater import _launched
+            finder = _launched.finder()
+        except Exception:
+            return None
+        sys.meta_path.insert(0, finder)
+        return finder.find_spec(name, path, target)
+if sys.version_info >= (3, 9):
+    sys.meta_path.insert(0, _BeforeTorch)
+"#;
+
+/// Runs the program to its end, prints on standard error what was recorded, and exits with its status. Standard input,
+/// output and error are the program's.
+pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
+    let program = Program::find(&arguments.words)?;
+    let file = file_of(arguments, &program)?;
+    let library = Library::provide()?;
+    let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the run: {why}"));
+    let folder = || tempfile::Builder::new().prefix("highwater-run-").tempdir().map_err(cannot);
+    let (claims, python) = (folder()?, folder()?);
+    python_package::write(python.path(), START).map_err(cannot)?;
+    if !file.is_dir() {
+        make_way(&file)?;
+    }
+    let mut command = Command::new(program.path());
+    command.args(arguments.words.iter().skip(1));
+    for (name, value) in settings(arguments, &file, claims.path()) {
+        command.env(name, value);
+    }
+    command.envs(python_package::environment(python.path()));
+    command.env("LD_PRELOAD", library.among(std::env::var_os("LD_PRELOAD")));
+    // Installed before the program starts, so that no signal is lost.
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
+    let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
+    let ended =
+        signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
+    if !arguments.quiet {
+        report::report(&program, &file, claims.path());
+    }
+    Ok(Status::Program(code(ended)))
+}
+
+/// Returns the absolute path of the recording, since the program may change its folder. For a program that only starts
+/// others, this is the folder: the recorded program names its file.
+fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, Failure> {
+    let named = || match program.script(&arguments.words) {
+        Some(script) => format!("{script}.snap"),
+        None if program.starts_others() => ".".to_owned(),
+        None => format!("{}.snap", program.name()),
+    };
+    let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(named()));
+    std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))
+}
+
+/// Fails now rather than after the run if the file cannot be written; removes an existing file.
+pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
+    let cannot =
+        |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another by --out", file.display()));
+    if file.exists() && !file.is_file() {
+        return Err(Failure::Write(format!("{} is not a regular file; choose another with --out", file.display())));
+    }
+    OpenOptions::new().write(true).create(true).truncate(false).open(file).map_err(cannot)?;
+    std::fs::remove_file(file).map_err(cannot)
+}
+
+/// The settings of the library, as environment variables.
+fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'static str, OsString)> {
+    let level = if arguments.no_stacks { "events" } else { "stacks" };
+    let steps = arguments.steps.as_ref().map_or_else(String::new, |steps| format!("{}..{}", steps.start, steps.end));
+    let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default().into();
+    vec![
+        ("HIGHWATER_RUN_FILE", file.into()),
+        ("HIGHWATER_RUN_CLAIMS", claims.into()),
+        ("HIGHWATER_RUN_LEVEL", level.into()),
+        ("HIGHWATER_RUN_RING", number(arguments.ring)),
+        ("HIGHWATER_RUN_SMALLEST", number(arguments.smallest)),
+        ("HIGHWATER_RUN_STEPS", steps.into()),
+        ("HIGHWATER_RUN_DRIVER", if arguments.driver { "1" } else { "" }.into()),
+    ]
+}
+
+/// Returns the exit status: the program's, or 128 and the number of the signal that killed it, as in shells.
+pub(crate) fn code(ended: ExitStatus) -> u8 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&ended) {
+        return 128_u8.saturating_add(u8::try_from(signal).unwrap_or(0));
+    }
+    ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
+}

@@ -1,0 +1,131 @@
+//! The preloaded library, written to where the loader finds it.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use highwater_app::files::computed_cache::cache_folder;
+
+use crate::output::outcome::Failure;
+
+/// The library embedded in the binary; empty if it was built without.
+#[cfg(feature = "run")]
+static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inject.so"));
+#[cfg(not(feature = "run"))]
+const CARRIED: &[u8] = &[];
+
+/// The environment variable that names another library than the embedded one.
+const VARIABLE: &str = "HIGHWATER_INJECT";
+
+/// The name of the library's file next to the binary.
+const BESIDE: &str = "libhighwater_inject_library.so";
+
+/// The library, as a file.
+#[derive(Debug)]
+pub(super) struct Library {
+    path: PathBuf,
+    /// Keeps the file until the program ends, if it is not in a cache.
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Library {
+    /// Finds the library, or writes the embedded one into the user's cache.
+    pub(super) fn provide() -> Result<Self, Failure> {
+        if !cfg!(all(target_os = "linux", target_env = "gnu")) {
+            let text =
+                "`highwater run` works on Linux with the GNU C library: elsewhere, record from within the program";
+            return Err(Failure::Record(text.to_owned()));
+        }
+        let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        if let Some(path) = named {
+            return Self::at(&path).ok_or_else(|| {
+                Failure::Record(format!("{VARIABLE} names {}, which the dynamic loader cannot load", path.display()))
+            });
+        }
+        if CARRIED.is_empty() {
+            let beside = std::env::current_exe().ok().map(|own| own.with_file_name(BESIDE));
+            return beside.as_deref().and_then(Self::at).ok_or_else(|| {
+                Failure::Record(format!(
+                    "this build does not carry the library that records programs, and {BESIDE} is not beside it: build \
+                     highwater with its default feature 'run', or name the library in {VARIABLE}"
+                ))
+            });
+        }
+        let cached = cache_folder().and_then(|folder| put(&folder, CARRIED).ok()).and_then(|path| Self::at(&path));
+        if let Some(library) = cached {
+            return Ok(library);
+        }
+        let cannot =
+            |why: io::Error| Failure::Record(format!("cannot put the library into a folder for this run: {why}"));
+        let folder = tempfile::Builder::new().prefix("highwater-").tempdir().map_err(cannot)?;
+        let path = put(folder.path(), CARRIED).map_err(cannot)?;
+        Ok(Self { path, _folder: Some(folder) })
+    }
+
+    /// Returns a path for the file that the loader accepts: it takes spaces and colons for the end of a name.
+    fn at(path: &Path) -> Option<Self> {
+        let path = std::path::absolute(path).ok()?;
+        let is_plain = !path.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte));
+        (is_plain && path.is_file()).then_some(Self { path, _folder: None })
+    }
+
+    /// Returns the value of `LD_PRELOAD` with this library after those already in it.
+    pub(super) fn among(&self, others: Option<OsString>) -> OsString {
+        let mut all = others.unwrap_or_default();
+        if !all.is_empty() {
+            all.push(":");
+        }
+        all.push(&self.path);
+        all
+    }
+}
+
+/// Writes `content` into `folder` under a name derived from it, unless it is there. Other processes see all of it or
+/// nothing.
+fn put(folder: &Path, content: &[u8]) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let path = folder.join(format!("libhighwater-inject-{:016x}.so", checksum(content)));
+    if std::fs::read(&path).is_ok_and(|there| there == content) {
+        return Ok(path);
+    }
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(content)?;
+    file.persist(&path)?;
+    Ok(path)
+}
+
+/// Returns a hash of the content: FNV-1a, over words.
+fn checksum(content: &[u8]) -> u64 {
+    let word = |chunk: &[u8]| chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
+    content.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, chunk| (sum ^ word(chunk)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_put_once_and_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = put(&folder.path().join("cache"), b"content").unwrap();
+        let written = || std::fs::metadata(&path).unwrap().modified().unwrap();
+        let before = written();
+        assert_eq!(put(&folder.path().join("cache"), b"content").unwrap(), path);
+        assert_eq!(written(), before, "it was there");
+        std::fs::write(&path, b"conte").unwrap();
+        assert_eq!(put(&folder.path().join("cache"), b"content").unwrap(), path);
+        assert_eq!(std::fs::read(&path).unwrap(), b"content");
+        assert_ne!(put(&folder.path().join("cache"), b"other").unwrap(), path);
+    }
+
+    #[test]
+    fn it_stands_behind_libraries_that_were_asked_for() {
+        let library = Library { path: PathBuf::from("/cache/ours.so"), _folder: None };
+        assert_eq!(library.among(None), "/cache/ours.so");
+        assert_eq!(library.among(Some("/a.so:/b.so".into())), "/a.so:/b.so:/cache/ours.so");
+        let folder = tempfile::tempdir().unwrap();
+        let spaced = folder.path().join("a b.so");
+        std::fs::write(&spaced, b"").unwrap();
+        assert!(Library::at(&spaced).is_none(), "the loader would take it for two");
+    }
+}

@@ -1,0 +1,166 @@
+//! The summary on standard error when the program has ended.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use highwater_analysis::Metric;
+use highwater_analysis::summary::{DeviceSummary, summarize};
+use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Table, percent};
+use highwater_snapshots::units::format_bytes;
+
+use super::program::Program;
+use super::verdict::verdict;
+use crate::args::CategoryChoice;
+use crate::commands::next::{next_command, shortened};
+use crate::input::source::Input;
+use crate::output::caveats;
+use crate::output::outcome::Failure;
+use crate::output::page::Page;
+
+/// Maximum number of processes whose recordings are listed.
+const MAX_FILES: usize = 16;
+
+/// Prints what was recorded, or why nothing was. Errors here do not change the program's exit status.
+pub(super) fn report(program: &Program, file: &Path, claims: &Path) {
+    let mut out = io::stderr().lock();
+    let page = &mut Page::for_stderr(&mut out);
+    // If standard error is closed, nobody reads it.
+    let _ = match files_of_run(file, claims).as_slice() {
+        [] if lost(claims) > 0 => report_lost(lost(claims), page),
+        [] => report_nothing(program, page),
+        files => report_files(program, files, page).and_then(|()| report_lost(lost(claims), page)),
+    };
+}
+
+/// The recordings of a run, as its processes claimed them: first the requested name, then others by name.
+fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
+    let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    let mut files: Vec<PathBuf> = claimed.map(PathBuf::from).filter(|path| path.is_file()).collect();
+    files.sort_by_key(|path| (path != file, path.clone()));
+    files
+}
+
+/// The number of processes whose recordings have begun, and have not ended.
+fn lost(claims: &Path) -> usize {
+    let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
+    entries.into_iter().filter(|entry| entry.file_name().to_string_lossy().ends_with(".begun")).count()
+}
+
+fn report_lost(count: usize, page: &mut Page<'_>) -> io::Result<()> {
+    let which = match count {
+        0 => return Ok(()),
+        1 => "the recording of a process is lost: it".to_owned(),
+        count => format!("the recordings of {count} processes are lost: they"),
+    };
+    page.headline(&format!("highwater: {which} ended before it could be written, as after SIGKILL or a crash."))
+}
+
+fn report_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
+    page.headline(
+        "highwater: nothing was recorded: no use of CUDA by PyTorch and no allocation by the CUDA driver was seen.",
+    )?;
+    if let Some(why) = program.resists() {
+        return page.line(&format!("  {why}."));
+    }
+    page.line(
+        "  Either the program used no GPU memory, or the library was not loaded where it did: in a container, in a server or \
+         job that was already running or runs elsewhere, or in a child process that is statically linked, has other \
+         privileges or was started without LD_PRELOAD in its environment.",
+    )
+}
+
+fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
+    let mut next = None;
+    for file in files.iter().take(MAX_FILES) {
+        let file = &shortened(file);
+        let read = Input::open(file, &CategoryChoice::default());
+        match read.and_then(|input| Ok((input.ask(summarize)?, input))) {
+            Ok((summaries, input)) => {
+                report_file(program, file, (&input, &summaries), page)?;
+                next.get_or_insert_with(|| next_of(file, &input));
+            }
+            Err(why) => page.warning(&format!("highwater: {why}"))?,
+        }
+    }
+    if files.len() > MAX_FILES {
+        page.line(&format!("… and {} more", files.len() - MAX_FILES))?;
+    }
+    next.map_or(Ok(()), |next| page.hint(&next))
+}
+
+/// The command to try next.
+fn next_of(file: &Path, input: &Input) -> String {
+    if !is_of_pytorch(input) {
+        return next_command(&["peak"], file, &["--by", "scope,frame"], "for the calls that allocated memory");
+    }
+    let ends_out_of_memory = input.ask(|source, _| source.final_oom()).is_ok_and(|failed| failed.is_some());
+    if ends_out_of_memory {
+        return next_command(&["oom"], file, &[], "for why the request failed, and what would have helped");
+    }
+    next_command(&["explain"], file, &[], "for what makes the peak, and what would lower it")
+}
+
+/// Whether PyTorch has recorded it, and not the preloaded library.
+fn is_of_pytorch(input: &Input) -> bool {
+    input.facts().header.recorder == "PyTorch"
+}
+
+/// Prints the peak of the recording that a PyTorch program has written.
+///
+/// # Errors
+///
+/// Fails if it cannot be read.
+pub(crate) fn report_file_of(file: &Path, page: &mut Page<'_>) -> Result<(), Failure> {
+    let file = &shortened(file);
+    let input = Input::open(file, &CategoryChoice::default())?;
+    let summaries = input.ask(summarize)?;
+    page.headline(&format!("{}: {}.", file.display(), verdict(&input, &summaries)?))?;
+    Ok(page.hint(&next_of(file, &input))?)
+}
+
+fn report_file(
+    program: &Program,
+    file: &Path,
+    (input, summaries): (&Input, &[DeviceSummary]),
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let trace = input.facts();
+    let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
+    let events = count_of(input.source.count_events(), "event");
+    // A shell or a launcher runs others.
+    let recorded = trace.header.program.split(' ').next().and_then(|word| Path::new(word).file_name());
+    let recorded = recorded.map_or_else(|| program.name(), |name| name.to_string_lossy().into_owned());
+    let process = format!("{recorded}, process {}", trace.header.pid);
+    let name = file.display();
+    if is_of_pytorch(input) {
+        let verdict = verdict(input, summaries).unwrap_or_else(|why| why.to_string());
+        page.headline(&format!("highwater: {name}: {verdict}."))?;
+        // Of a ring, the peak is that of the last events.
+        return if trace.trust.events_lost > 0 { caveats::print(trace, page) } else { Ok(()) };
+    }
+    page.headline(&format!("highwater: recorded {events} of {process} in {name} ({}).", format_bytes(bytes)))?;
+    page.table(&devices(summaries))?;
+    caveats::print(trace, page)
+}
+
+/// The peaks of each device.
+fn devices(summaries: &[DeviceSummary]) -> Table<'_> {
+    let peak = |row: usize, metric: Metric| {
+        summaries[row].peaks.iter().find(|moment| moment.metric == metric).map(|moment| moment.bytes)
+    };
+    let held = move |row: usize| peak(row, Metric::Reserved).unwrap_or(0);
+    let used = move |row: usize| peak(row, Metric::DeviceUsed).map_or_else(|| "-".to_owned(), format_bytes);
+    let columns = [
+        Column::number("device", "device", |row| summaries[row].device.0),
+        Column::text("name", "name", |row| summaries[row].name.as_str()).cut(),
+        Column::number("calls", "calls", |row| summaries[row].allocs + summaries[row].frees),
+        Column::number("failed", "failed", |row| summaries[row].oom_events),
+        Column::bytes("peak_reserved", "peak reserved", held),
+        Column::shown_alone("of device", true, move |row| percent(held(row), summaries[row].capacity_bytes)),
+        Column::bytes("end_reserved", "reserved at end", |row| summaries[row].end.reserved),
+        Column::shown_alone("peak device use", true, used),
+    ];
+    Table::new(summaries.len(), columns)
+}

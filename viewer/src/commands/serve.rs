@@ -1,0 +1,371 @@
+//! `highwater serve`: shows recordings in a browser, also on another computer.
+
+mod request;
+mod response;
+mod site;
+mod token;
+
+use std::io;
+use std::io::Read as _;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use highwater_app::files::is_stdin;
+use highwater_pytorch::open::FileKind;
+use highwater_snapshots::format::{MAGIC, write_trace};
+use tempfile::TempDir;
+
+use self::site::{Served, Site};
+use crate::args::ServeArguments;
+use crate::browser;
+use crate::input::categories::read_with;
+use crate::input::recording::Recording;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// Clients that are answered at once; further ones wait until one of these is done.
+const MAX_CLIENTS: usize = 64;
+
+/// The time that a client has to send its request, and that while many clients are being answered.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const SHORT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// The pause after a connection that could not be accepted.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// Serves the recordings until the user stops the program.
+pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    browser::module()?;
+    let host = arguments.host.as_deref().unwrap_or("127.0.0.1");
+    let listener = listen(host, arguments.port)?;
+    let address = listener.local_addr()?;
+    // Until something is written, signals end the program as usual.
+    let first = arguments.files.first().map(|file| read_with(file, &arguments.categories));
+    let stop = Stop::watch(address)?;
+    let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
+    let Some(recordings) = prepare(arguments, first, &folder, &stop, page)? else { return Ok(Status::Fine) };
+    let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings));
+    let url = format!("http://{}/{}/", shown_host(host, address), site.token());
+    print(arguments, &url, address, page)?;
+    page.raw().flush()?;
+    if arguments.open
+        && let Err(why) = open_browser(&folder, &url)
+    {
+        page.warning(&format!("--open: {why}; open the address yourself."))?;
+        page.raw().flush()?;
+    }
+    serve(&listener, &site, &stop);
+    Ok(Status::Fine)
+}
+
+/// Reads each recording, and writes those that are not .snap files as such into `folder`; `None` if the user stops it.
+/// The first one was read already.
+fn prepare(
+    arguments: &ServeArguments,
+    mut first: Option<Result<Recording, Failure>>,
+    folder: &TempDir,
+    stop: &Stop,
+    page: &mut Page<'_>,
+) -> Result<Option<Vec<Served>>, Failure> {
+    let mut recordings: Vec<Served> = Vec::new();
+    for file in &arguments.files {
+        if stop.is_requested() {
+            return Ok(None);
+        }
+        let names: Vec<&str> = recordings.iter().map(|other| other.name.as_str()).collect();
+        let name = browser::name_of(file, &names);
+        let read = match first.take().unwrap_or_else(|| read_with(file, &arguments.categories)) {
+            // A recording that has only begun.
+            Err(Failure::Unreadable { .. } | Failure::Read { .. }) if has_only_begun(file) => {
+                let text = "has no events yet: the page shows them once the program that records writes them.";
+                page.warning(&format!("{} {text}", file.display()))?;
+                recordings.push(Served { name, path: std::path::absolute(file)?, is_growing: true });
+                continue;
+            }
+            read => read?,
+        };
+        let is_as_stored = arguments.categories.categories.is_none();
+        // A pipe cannot be read again.
+        let is_file = std::fs::metadata(file).is_ok_and(|facts| facts.is_file());
+        let is_snap =
+            is_file && read.format.kind == FileKind::Snap && !read.format.is_gzipped && !is_stdin(file) && is_as_stored;
+        let path = if is_snap {
+            std::path::absolute(file)?
+        } else {
+            let path = folder.path().join(format!("{}.snap", recordings.len()));
+            let written = write_trace(std::fs::File::create(&path)?, &read.trace);
+            written.map_err(|source| Failure::Read { file: file.clone(), source })?;
+            path
+        };
+        let is_growing = is_snap && read.trace.trust.unfinished && site::is_fresh(&path);
+        recordings.push(Served { name, path, is_growing });
+    }
+    Ok(Some(recordings))
+}
+
+/// Whether `file` may be a recording without events, which is being written.
+fn has_only_begun(file: &Path) -> bool {
+    let length = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
+    let is_snap = || {
+        let mut start = [0; MAGIC.len()];
+        let opened = std::fs::File::open(file);
+        opened.is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == MAGIC
+    };
+    let has_name = file.extension().is_some_and(|ending| ending == "snap");
+    let is_short = length.is_some_and(|length| length < MAGIC.len() as u64);
+    site::is_fresh(file) && (is_short && has_name || !is_short && is_snap())
+}
+
+fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
+    let port = port.unwrap_or(0);
+    TcpListener::bind((host, port)).map_err(|why| {
+        let hint = match why.kind() {
+            io::ErrorKind::AddrInUse => "; another program uses this port: choose another one, or leave --port out",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 are reserved: choose a higher one",
+            io::ErrorKind::AddrNotAvailable => "; it is not an address of this computer",
+            _ => "",
+        };
+        let port = if port == 0 { String::new() } else { format!(", port {port}") };
+        Failure::Usage(format!("cannot listen on {host}{port}: {why}{hint}"))
+    })
+}
+
+/// The host of the printed address: with a wildcard address, the name of this computer.
+fn shown_host(host: &str, address: SocketAddr) -> String {
+    let port = address.port();
+    match address.ip() {
+        ip if ip.is_unspecified() => format!("{}:{port}", host_name().unwrap_or_else(|| "127.0.0.1".to_owned())),
+        _ if host.parse::<IpAddr>().is_err() => format!("{host}:{port}"),
+        _ => address.to_string(),
+    }
+}
+
+/// The names by which browsers may address this server, beside IP addresses and `localhost`.
+fn known_hosts(host: &str, address: SocketAddr) -> Vec<String> {
+    let own = host_name().filter(|_| address.ip().is_unspecified());
+    own.into_iter().chain([host.to_owned()]).collect()
+}
+
+fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut Page<'_>) -> io::Result<()> {
+    let port = address.port();
+    let count = arguments.files.len();
+    let what = if count == 1 { arguments.files[0].display().to_string() } else { format!("{count} recordings") };
+    page.headline(&format!("Serving {what}. Open this address in a browser:"))?;
+    page.gap()?;
+    page.line(&format!("  {url}"))?;
+    page.gap()?;
+    if address.ip().is_loopback() {
+        let shown = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
+        page.line("From another computer, run there first, and leave it running:")?;
+        page.gap()?;
+        let (destination, explained) = destination(|name| std::env::var(name).ok());
+        page.line(&format!("  ssh -N -L {port}:{shown}:{port} {destination}"))?;
+        if let Some(explained) = explained {
+            page.gap()?;
+            page.line(&explained)?;
+        }
+    } else {
+        page.warning(
+            "Everybody who can reach this address and knows the URL can see the recordings, and the connection is not \
+             encrypted. Without --host only this computer can.",
+        )?;
+    }
+    page.gap()?;
+    page.line("Ctrl-C stops.")
+}
+
+/// Stand for the user and the address of this computer where they are not known.
+const USER: &str = "USER";
+const HOST: &str = "HOST";
+
+/// How the user reaches this computer by ssh, from the variables of the environment: `USER@HOST`, and an explanation of
+/// what is not known of it. Only a connection tells the address, since other computers may not know this one's name.
+fn destination(variable: impl Fn(&str) -> Option<String>) -> (String, Option<String>) {
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let user = variable("USER").or_else(|| variable("LOGNAME"));
+    // The client's address and port, then those that it connected to.
+    let host = variable("SSH_CONNECTION").and_then(|words| words.split(' ').nth(2).map(str::to_owned));
+    let explained = [
+        user.is_none().then(|| format!("{USER} is your name on this computer")),
+        host.is_none().then(|| {
+            let name = host_name().map_or_else(String::new, |name| format!(", which calls itself {name}"));
+            format!("{HOST} is the address of this computer{name}")
+        }),
+    ];
+    let explained: Vec<String> = explained.into_iter().flatten().collect();
+    let destination = format!("{}@{}", user.as_deref().unwrap_or(USER), host.as_deref().unwrap_or(HOST));
+    (destination, (!explained.is_empty()).then(|| format!("{}.", explained.join(", "))))
+}
+
+#[cfg(unix)]
+fn host_name() -> Option<String> {
+    rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
+}
+
+#[cfg(not(unix))]
+fn host_name() -> Option<String> {
+    None
+}
+
+/// Opens the user's browser. The address goes through a file that only the user can read: others see the arguments of
+/// programs.
+fn open_browser(folder: &TempDir, url: &str) -> io::Result<()> {
+    let path = folder.path().join("open.html");
+    std::fs::write(&path, format!("<!DOCTYPE html><meta http-equiv=\"refresh\" content=\"0; url={url}\">"))?;
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else if cfg!(windows) {
+        "explorer"
+    } else {
+        "xdg-open"
+    };
+    let started = std::process::Command::new(program).arg(&path).spawn();
+    started.map(drop).map_err(|why| io::Error::other(format!("cannot start a browser with {program}: {why}")))
+}
+
+/// Whether this process was started with SIGHUP ignored, as far as the system tells.
+#[cfg(unix)]
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Whether the user wants the program to end.
+#[derive(Clone, Debug, Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Watches for the signals that end a program; a second one ends it at once. `address` is that of the listener, which
+    /// a connection wakes.
+    #[cfg(unix)]
+    fn watch(address: SocketAddr) -> io::Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let stop = Self::default();
+        // `nohup` has it ignored.
+        let ends = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_hangup_ignored());
+        let ends: Vec<i32> = ends.collect();
+        for &signal in &ends {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0))?;
+            signal_hook::flag::register(signal, Arc::clone(&stop.0))?;
+        }
+        let mut signals = signal_hook::iterator::Signals::new(&ends)?;
+        let wait = move || {
+            if signals.forever().next().is_some() {
+                let loopback = if address.is_ipv4() {
+                    IpAddr::from([127, 0, 0, 1])
+                } else {
+                    IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16])
+                };
+                let ip = if address.ip().is_unspecified() { loopback } else { address.ip() };
+                // If this fails, the next client wakes it.
+                let _ = TcpStream::connect((ip, address.port()));
+            }
+        };
+        std::thread::Builder::new().name("highwater-signals".to_owned()).spawn(wait)?;
+        Ok(stop)
+    }
+
+    /// Signals end the program as usual here; the system removes temporary files later.
+    #[cfg(not(unix))]
+    fn watch(_address: SocketAddr) -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The number of clients that are being answered.
+#[derive(Debug, Default)]
+struct Clients {
+    count: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Clients {
+    /// Waits until one more may be answered, and counts it. Returns the time that it has for its request, which is short
+    /// while many wait; `None` if the program is to stop.
+    fn enter(&self, stop: &Stop) -> Option<Duration> {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count >= MAX_CLIENTS {
+            if stop.is_requested() {
+                return None;
+            }
+            let waited = self.fewer.wait_timeout(count, RETRY_DELAY).unwrap_or_else(PoisonError::into_inner);
+            count = waited.0;
+        }
+        *count += 1;
+        Some(if *count > MAX_CLIENTS / 2 { SHORT_PATIENCE } else { REQUEST_TIMEOUT })
+    }
+
+    fn leave(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.fewer.notify_one();
+    }
+}
+
+/// Answers clients, each on its own thread, until the user stops it.
+fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
+    let clients = Arc::new(Clients::default());
+    for client in listener.incoming() {
+        if stop.is_requested() {
+            return;
+        }
+        let Ok(client) = client else {
+            // A client that is gone already; or too many open files, of which some are closed soon.
+            std::thread::sleep(RETRY_DELAY);
+            continue;
+        };
+        let Some(patience) = clients.enter(stop) else { return };
+        let (site, clients_then) = (Arc::clone(site), Arc::clone(&clients));
+        let work = move || {
+            answer(&site, &client, patience);
+            clients_then.leave();
+        };
+        if std::thread::Builder::new().name("highwater-client".to_owned()).spawn(work).is_err() {
+            clients.leave();
+        }
+    }
+}
+
+/// Answers one request. A client that goes away meanwhile is not worth a message.
+fn answer(site: &Site, client: &TcpStream, patience: Duration) {
+    let response = match request::read(client, patience) {
+        Ok(Some(request)) => site.respond(&request),
+        Ok(None) => return,
+        Err(status) => response::Response::refusal(status),
+    };
+    let _ = response.send(client);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_of_this_computer_is_a_placeholder_that_is_explained() {
+        let of = |known: &[(&str, &str)]| {
+            let value =
+                |name: &str| known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            destination(value)
+        };
+        let connected = ("SSH_CONNECTION", "10.0.0.2 50000 10.0.0.1 22");
+        assert_eq!(of(&[("USER", "ada"), connected]), ("ada@10.0.0.1".to_owned(), None));
+        let (text, explained) = of(&[connected, ("USER", "")]);
+        assert_eq!(
+            (text.as_str(), explained.as_deref()),
+            ("USER@10.0.0.1", Some("USER is your name on this computer."))
+        );
+        let (text, explained) = of(&[("LOGNAME", "ada")]);
+        assert_eq!(text, "ada@HOST");
+        assert!(explained.unwrap().starts_with("HOST is the address of this computer"));
+        let (text, explained) = of(&[]);
+        assert_eq!(text, "USER@HOST");
+        assert!(explained.unwrap().starts_with("USER is your name on this computer, HOST is the address"));
+    }
+}

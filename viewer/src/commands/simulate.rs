@@ -1,0 +1,216 @@
+//! `highwater simulate`: runs a PyTorch program on a simulated GPU, records it, and says whether it fits.
+
+mod files;
+mod orders;
+mod found;
+mod accuracy;
+mod report;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use highwater_snapshots::alloc_rules::AddressOrder;
+
+use self::files::{Files, variables_of_caches};
+use self::found::WithOnes;
+pub(crate) use self::found::{Outcome, Simulated};
+use self::report::Report;
+use crate::args::SimulateArguments;
+use crate::commands::run::{Program, Signals, code};
+use crate::gpu::Gpu;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+// The variables of the Python package and of the library that differ between a first run and the second.
+const FOLDER: &str = "HIGHWATER_SIMULATE_FOLDER";
+const WRITES_ANSWERS: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
+const READS_ANSWERS: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
+const ASSUMES_ONES: &str = "HIGHWATER_SIMULATE_ASSUMES_ONES";
+
+/// Selects devices of this machine, which are not meant.
+const DEVICES_OF_MACHINE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Devices of a machine, of which each of several ranks uses one.
+const DEVICES_OF_RANKS: u32 = 8;
+
+/// Runs the program, reads what it recorded, and prints whether it fits.
+///
+/// # Errors
+///
+/// Fails if the program cannot be started, or nothing was recorded.
+pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.ranks.is_some_and(|ranks| arguments.rank >= ranks) {
+        let text = format!("invalid value '{}' for --rank: ranks are counted from 0", arguments.rank);
+        return Err(Failure::Usage(text));
+    }
+    if let Some(folder) = &arguments.provide {
+        page.json(&variables(arguments, folder)?)?;
+        return Ok(Status::Fine);
+    }
+    let simulated = simulate(arguments, &[])?;
+    let report = Report::of(&simulated);
+    if arguments.json {
+        page.json(&report.facts())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(match simulated.outcome() {
+        Outcome::Fits => Status::Fine,
+        Outcome::DoesNotFit => Status::Broken,
+        Outcome::Unknown(_) => Status::Unsound,
+    })
+}
+
+/// Runs the program with further environment variables, and reads what it recorded.
+///
+/// # Errors
+///
+/// Fails if the program cannot be started, or nothing was recorded.
+pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)]) -> Result<Simulated, Failure> {
+    let program = Program::find(&arguments.words)?;
+    let out = file_of(arguments, &program)?;
+    let gpu = gpu_of(arguments);
+    let files = Files::provide(None)?;
+    // Installed before the program starts, so that no signal is lost.
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
+    let start = |of_run: &[(&str, PathBuf)], is_silent: bool| {
+        let caches = files.caches()?;
+        let mut command = Command::new(program.path());
+        command.args(arguments.words.iter().skip(1));
+        command.env_remove(DEVICES_OF_MACHINE);
+        command.envs(files.environment()).envs(variables_of_caches(caches.path()));
+        command.envs(settings(arguments, &gpu)).env(FOLDER, files.recordings());
+        command.envs(more.iter().cloned()).envs(of_run.iter().cloned());
+        if is_silent {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        } else if arguments.json {
+            // Standard output is for the object alone.
+            command.stdout(standard_error());
+        }
+        let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
+        let ended = signals.wait(child);
+        ended.map(code).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))
+    };
+    let finds_values = arguments.values || arguments.bounds;
+    let first = [(WRITES_ANSWERS, files.answers()), (FOLDER, files.first_recordings())];
+    let second = if finds_values { vec![(READS_ANSWERS, files.answers())] } else { Vec::new() };
+    if finds_values {
+        // Its output and its status are those of the second run.
+        start(&first, true)?;
+    }
+    let status = start(&second, false)?;
+    let capacity = gpu.memory_bytes.saturating_sub(arguments.reserve);
+    let recorded = found::read_all(&files.recordings(), &out, capacity)?;
+    if recorded.is_empty() {
+        return Err(Failure::Record(nothing_recorded(&program, status, files.has_begun())));
+    }
+    let mut simulated = Simulated {
+        gpu,
+        recorded,
+        status,
+        reserve_bytes: arguments.reserve,
+        has_values: finds_values,
+        with_ones: None,
+    };
+    if arguments.bounds && simulated.reads_unknown_values() {
+        let ones = || (ASSUMES_ONES, PathBuf::from("1"));
+        start(&first.into_iter().chain([ones()]).collect::<Vec<_>>(), true)?;
+        let others = (FOLDER, files.other_recordings());
+        let status = start(&second.into_iter().chain([ones(), others]).collect::<Vec<_>>(), true)?;
+        simulated.with_ones = Some(WithOnes { traces: found::read_traces(&files.other_recordings())?, status });
+    }
+    Ok(simulated)
+}
+
+/// Writes the simulated GPU into `folder`; returns the variables of programs that use it, without a value to remove them.
+fn variables(arguments: &SimulateArguments, folder: &Path) -> Result<BTreeMap<&'static str, Option<String>>, Failure> {
+    let files = Files::provide(Some(folder))?;
+    let files = files.environment().into_iter().chain(variables_of_caches(&files.shared_caches()));
+    let files = files.map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+    let variables = files.chain(settings(arguments, &gpu_of(arguments))).map(|(name, value)| (name, Some(value)));
+    Ok(variables.chain([(DEVICES_OF_MACHINE, None)]).collect())
+}
+
+#[cfg(unix)]
+fn standard_error() -> Stdio {
+    use std::os::fd::AsFd as _;
+    std::io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+#[cfg(not(unix))]
+fn standard_error() -> Stdio {
+    Stdio::null()
+}
+
+/// The GPU with the memory that was asked for.
+fn gpu_of(arguments: &SimulateArguments) -> Gpu {
+    // With a size alone, an A100 of this size.
+    let gpu = arguments.gpu.unwrap_or_else(Gpu::unless_named);
+    gpu.with_memory(arguments.memory.unwrap_or(gpu.memory_bytes))
+}
+
+/// Returns the absolute path of the recording, named after the Python script.
+fn file_of(arguments: &SimulateArguments, program: &Program) -> Result<PathBuf, Failure> {
+    let name = || program.script(&arguments.words).unwrap_or_else(|| program.name());
+    let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.snap", name())));
+    let file = std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))?;
+    crate::commands::run::make_way(&file)?;
+    Ok(file)
+}
+
+/// The settings of the simulated GPU and of the recording, as environment variables.
+fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, String)> {
+    let (major, minor) = gpu.capability;
+    let description =
+        format!("{major}.{minor},{},{},{},{}", gpu.multiprocessors, gpu.l2_bytes, gpu.memory_bytes, gpu.name);
+    let known = AddressOrder::ALL.into_iter().find(|(_, order)| *order == arguments.addresses);
+    let addresses = known.map_or("", |(name, _)| name);
+    let mut settings = vec![
+        ("HIGHWATER_SIMULATE_GPU", description),
+        // Of the library alone: those of another program do not count here.
+        ("HIGHWATER_SIMULATE_MEMORY_BYTES", String::new()),
+        ("HIGHWATER_SIMULATE_CUDNN", String::new()),
+        ("HIGHWATER_SIMULATE_DEVICES", "1".to_owned()),
+        ("HIGHWATER_SIMULATE_RESERVED_BYTES", arguments.reserve.to_string()),
+        ("HIGHWATER_SIMULATE_ADDRESSES", addresses.to_owned()),
+        ("HIGHWATER_SIMULATE_STEPS", arguments.steps.to_string()),
+        ("HIGHWATER_SIMULATE_KEEP_INIT", if arguments.keep_init { "1" } else { "" }.to_owned()),
+    ];
+    if let Some(ranks) = arguments.ranks {
+        let local = arguments.rank % DEVICES_OF_RANKS;
+        settings.extend([
+            ("HIGHWATER_SIMULATE_RANKS", ranks.to_string()),
+            ("HIGHWATER_SIMULATE_RANK", arguments.rank.to_string()),
+            ("HIGHWATER_SIMULATE_DEVICES", DEVICES_OF_RANKS.min(ranks).to_string()),
+            ("RANK", arguments.rank.to_string()),
+            ("WORLD_SIZE", ranks.to_string()),
+            ("LOCAL_RANK", local.to_string()),
+            ("LOCAL_WORLD_SIZE", DEVICES_OF_RANKS.min(ranks).to_string()),
+            ("MASTER_ADDR", "127.0.0.1".to_owned()),
+            ("MASTER_PORT", "29500".to_owned()),
+        ]);
+    }
+    settings
+}
+
+/// Explains why there is no recording.
+fn nothing_recorded(program: &Program, status: u8, has_begun: bool) -> String {
+    let what = if has_begun {
+        format!(
+            "{} ended with status {status} before Python could finish, as a signal or exec does: its recording is lost",
+            program.name()
+        )
+    } else if status == 0 {
+        "the program has not used CUDA through PyTorch: does it choose device=\"cuda\", and does `python -c 'import torch; \
+         print(torch.version.cuda)'` print a version?"
+            .to_owned()
+    } else {
+        format!(
+            "{} ended with status {status} before it used CUDA through PyTorch: see its own message above",
+            program.name()
+        )
+    };
+    format!("nothing was simulated: {what}")
+}

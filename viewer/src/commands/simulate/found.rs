@@ -1,0 +1,300 @@
+//! What the program's processes recorded, and what follows from it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwater_analysis::Metric;
+use highwater_analysis::summary::{self, DeviceSummary};
+use highwater_app::answers::request_failure::RequestFailure;
+use highwater_snapshots::Trace;
+use highwater_snapshots::trace::SIMULATION;
+use serde::{Deserialize, Serialize};
+
+use super::orders::Orders;
+use crate::gpu::Gpu;
+use crate::input::recording::read;
+use crate::output::outcome::Failure;
+
+/// A function that was called, or a value that was read, at a line of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Called {
+    /// The function; of values, how large they are.
+    pub(super) name: String,
+    /// The line, unless none of the program was running.
+    pub(super) file: Option<String>,
+    pub(super) line: Option<u32>,
+    pub(super) function: Option<String>,
+    /// The text of the line.
+    pub(super) text: String,
+    /// How many times.
+    pub(super) count: u64,
+}
+
+/// What the Python package noted about the simulation, as JSON in the recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Noted {
+    /// Bytes of the host that were not initialized.
+    pub(super) skipped_bytes: u64,
+    /// The line that waits for a value for ever.
+    pub(super) endless: Option<String>,
+    /// Whether the program was ended, as the wanted steps were over.
+    pub(super) is_stopped: bool,
+    /// Whether no failed request ended the process.
+    pub(super) outlives_failures: bool,
+    /// Optimizers that the program has made, and that have made no step.
+    pub(super) waiting_optimizers: u32,
+    /// Functions that are not simulated.
+    pub(super) missing: Vec<Called>,
+    /// Devices that were used and are not there.
+    pub(super) missing_devices: Vec<Called>,
+    /// Lines in which kernels are chosen by the time that they take.
+    pub(super) autotuned: Vec<Called>,
+    /// Functions whose workspace on a GPU is not known.
+    pub(super) unknown_workspaces: Vec<Called>,
+    /// Values of the device that were read: zeros.
+    pub(super) reads: Vec<Called>,
+    /// The reads in their order: how many allocations came before, and the row in `reads`.
+    pub(super) read_order: Vec<(u64, usize)>,
+}
+
+/// The recording of a process.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) file: PathBuf,
+    pub(super) trace: Arc<Trace>,
+    pub(super) summary: DeviceSummary,
+    pub(super) noted: Noted,
+    /// The totals under other orders of addresses, or why they are not known. None if a request failed, after which the
+    /// program may have gone another way.
+    pub(super) orders: Option<Result<Orders, String>>,
+}
+
+impl Recorded {
+    /// The peak of a total.
+    pub(super) fn peak(&self, metric: Metric) -> u64 {
+        self.summary.peaks.iter().find(|moment| moment.metric == metric).map_or(0, |moment| moment.bytes)
+    }
+
+    /// The last request that failed: the program has handled those before.
+    pub(super) fn failure(&self) -> Option<RequestFailure> {
+        RequestFailure::all(&self.trace, self.summary.device).next_back()
+    }
+}
+
+/// The run of the program in which values that are not known were ones.
+#[derive(Debug)]
+pub(super) struct WithOnes {
+    /// What its processes recorded, in the order of [`Simulated::recorded`].
+    pub(super) traces: Vec<Trace>,
+    /// Its exit status.
+    pub(super) status: u8,
+}
+
+/// Whether the program fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Fits,
+    DoesNotFit,
+    /// It cannot be told, for this reason.
+    Unknown(String),
+}
+
+/// A program that was run.
+#[derive(Debug)]
+pub(crate) struct Simulated {
+    pub(super) gpu: Gpu,
+    /// One recording of each process that used the device, by rank.
+    pub(super) recorded: Vec<Recorded>,
+    /// The program's exit status.
+    pub(super) status: u8,
+    /// Memory that was kept free for what lies outside of PyTorch's allocator.
+    pub(super) reserve_bytes: u64,
+    /// Whether small tensors were computed on the host.
+    pub(super) has_values: bool,
+    /// A further run, if one was asked for and values were read.
+    pub(super) with_ones: Option<WithOnes>,
+}
+
+impl Simulated {
+    /// The recording that decides: of the process that ran out of memory, else of that with the highest peak.
+    pub(super) fn main(&self) -> &Recorded {
+        let peak =
+            |one: &&Recorded| (one.summary.oom_events > 0, one.summary.peaks.iter().map(|moment| moment.bytes).max());
+        self.recorded.iter().max_by_key(peak).expect("there is a recording")
+    }
+
+    /// The recording that decides.
+    pub(crate) fn trace(&self) -> &Arc<Trace> {
+        &self.main().trace
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.main().file
+    }
+
+    /// Its peak of a total.
+    pub(crate) fn peak(&self, metric: Metric) -> u64 {
+        self.main().peak(metric)
+    }
+
+    /// The lines that read values of the device that are not known: `train.py:12`.
+    pub(crate) fn lines_that_read(&self) -> Vec<String> {
+        let reads = self.noted(|noted| &noted.reads);
+        let line = |read: &Called| Some(format!("{}:{}", read.file.as_deref()?, read.line?));
+        reads.iter().filter_map(line).collect()
+    }
+
+    /// Whether any value of the device was read that is not known.
+    pub(crate) fn reads_unknown_values(&self) -> bool {
+        self.recorded.iter().any(|one| !one.noted.reads.is_empty())
+    }
+
+    /// All functions or lines of a kind, of all processes.
+    pub(super) fn noted(&self, of_kind: impl Fn(&Noted) -> &[Called]) -> Vec<Called> {
+        let mut all: BTreeMap<(Option<String>, Option<u32>, String), Called> = BTreeMap::new();
+        for called in self.recorded.iter().flat_map(|one| of_kind(&one.noted)) {
+            let key = (called.file.clone(), called.line, called.name.clone());
+            let known = all.entry(key).or_insert_with(|| Called { count: 0, ..called.clone() });
+            known.count += called.count;
+        }
+        all.into_values().collect()
+    }
+
+    fn orders(&self) -> impl Iterator<Item = &Orders> {
+        self.recorded.iter().filter_map(|one| one.orders.as_ref()?.as_ref().ok())
+    }
+
+    fn fails_with_ones(&self) -> bool {
+        let mut traces = self.with_ones.iter().flat_map(|other| &other.traces);
+        traces.any(|trace| RequestFailure::all(trace, trace.main_device()).next().is_some())
+    }
+
+    /// Whether the program fits, as far as it ran.
+    pub(crate) fn outcome(&self) -> Outcome {
+        if let Some(called) = self.noted(|noted| &noted.missing).first() {
+            return Outcome::Unknown(format!("{} is not simulated", called.name));
+        }
+        if let Some(line) = self.recorded.iter().find_map(|one| one.noted.endless.as_ref()) {
+            return Outcome::Unknown(format!("{line} waits for a value of the device, all of which are zeros"));
+        }
+        let mut failed = self.recorded.iter().filter(|one| one.summary.oom_events > 0).peekable();
+        let has_failed = failed.peek().is_some();
+        match (has_failed, self.status) {
+            (true, status @ 1..) if failed.all(|one| one.noted.outlives_failures) => Outcome::Unknown(format!(
+                "the program ended with status {status}, after it had handled a request that failed"
+            )),
+            (true, 1..) => Outcome::DoesNotFit,
+            (false, status @ 1..) => {
+                if let Some(Called { name: device, .. }) = self.noted(|noted| &noted.missing_devices).last() {
+                    let hint = "--ranks N simulates as many devices as ranks, up to 8";
+                    return Outcome::Unknown(format!(
+                        "the program used device {device}, which does not exist ({hint})"
+                    ));
+                }
+                let hint = if self.reads_unknown_values() && !self.has_values {
+                    " after it had read values of the device, which are zeros (--values computes those of small tensors)"
+                } else {
+                    ""
+                };
+                Outcome::Unknown(format!("the program ended with status {status}{hint}"))
+            }
+            (_, 0) if self.recorded.iter().any(|one| one.noted.waiting_optimizers > 0) => Outcome::Unknown(
+                "an optimizer of the program has not made a step yet (--steps N simulates more)".to_owned(),
+            ),
+            // A program that handles a failed allocation, such as by a smaller batch, fits.
+            (_, 0) if self.recorded.iter().all(|one| one.summary.allocs == 0) => {
+                Outcome::Unknown("the program has allocated nothing on the device".to_owned())
+            }
+            (false, 0) if self.orders().any(|orders| orders.may_fail) => {
+                let why = "a request fails if the driver hands out addresses in another order (--addresses)";
+                Outcome::Unknown(why.to_owned())
+            }
+            (false, 0) if self.fails_with_ones() => {
+                let why = "with other values of the device (--bounds) it runs out of memory";
+                Outcome::Unknown(why.to_owned())
+            }
+            (_, 0) => Outcome::Fits,
+        }
+    }
+}
+
+/// A recording in a folder: the process, the file, and what it has.
+type Found = (String, PathBuf, Trace, Noted);
+
+/// Reads the recordings in a folder, by rank and process.
+fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
+    let cannot = |why: &dyn std::fmt::Display| Failure::Record(format!("cannot read what was recorded: {why}"));
+    let entries = std::fs::read_dir(folder).map_err(|why| cannot(&why))?;
+    // Of a process that went on after a failed allocation, its last recording has that too.
+    let mut of_process: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort_by_key(|path| (path.file_name().map(|name| name.len()), path.clone()));
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let process = name.split('.').next().unwrap_or_default().to_owned();
+        if !name.starts_with('.') {
+            of_process.entry(process).or_insert(path);
+        }
+    }
+    let mut found = Vec::new();
+    for (process, path) in of_process {
+        let trace = read(&path)?.trace;
+        let fact = trace.header.facts.iter().find(|(name, _)| name == SIMULATION);
+        let noted = fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
+        found.push((process, path, trace, noted));
+    }
+    // A process that only asks for the device's properties, as workers of PyTorch's compiler do, is no rank.
+    let says_nothing = |(_, _, trace, noted): &Found| {
+        // It has no failed requests to outlive.
+        let nothing = Noted { outlives_failures: noted.outlives_failures, ..Noted::default() };
+        trace.event_count() == 0 && *noted == nothing
+    };
+    if !found.iter().all(says_nothing) {
+        found.retain(|one| !says_nothing(one));
+    }
+    found.sort_by_key(|(process, _, trace, _)| (trace.header.rank, process.clone()));
+    Ok(found)
+}
+
+/// Reads the recordings in a folder, by rank.
+///
+/// # Errors
+///
+/// Fails if one cannot be read.
+pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
+    Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
+}
+
+/// Reads the recordings in a folder, by rank, and moves them to `out`, or beside it if there are several. Each device has
+/// `capacity` bytes for PyTorch's allocator.
+///
+/// # Errors
+///
+/// Fails if a recording cannot be read or moved.
+pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<Recorded>, Failure> {
+    let found = find(folder)?;
+    let is_alone = found.len() == 1;
+    let mut moved = Vec::new();
+    for (process, path, trace, noted) in found {
+        let which = trace.header.rank.map_or_else(|| format!("pid{process}"), |rank| format!("rank{rank}"));
+        let file = if is_alone { out.to_owned() } else { beside(out, &which) };
+        let cannot_write = |why: std::io::Error| Failure::Write(format!("{}: {why}", file.display()));
+        std::fs::copy(&path, &file).map_err(cannot_write)?;
+        let main = trace.main_device();
+        let summary = summary::of_trace(&trace, main);
+        let trace = Arc::new(trace);
+        let orders = (summary.oom_events == 0).then(|| Orders::of(&trace, main, capacity));
+        moved.push(Recorded { file, trace, summary, noted, orders });
+    }
+    Ok(moved)
+}
+
+/// The file of one of several processes: `train.rank3.snap`.
+fn beside(out: &Path, which: &str) -> PathBuf {
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = out.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();
+    out.with_file_name(format!("{stem}.{which}{extension}"))
+}

@@ -1,0 +1,340 @@
+//! The answer of `highwater simulate`: whether the program fits, what it needs, and how far that is exact.
+
+use std::path::Path;
+
+use highwater_analysis::{GroupKey, Metric, Moment};
+use highwater_app::answers::request_failure::RequestFailure;
+use highwater_app::figures::moment::{count_of, when};
+use highwater_app::figures::requests::failure_text;
+use highwater_app::report::{Column, Facts, Rows, Table, Value, percent};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::accuracy::{Accuracy, Class, Values};
+use super::found::{Called, Outcome, Recorded, Simulated};
+use super::orders::Interval;
+use crate::args::{GroupKeys, PeakArguments};
+use crate::commands;
+use crate::commands::next::shortened;
+use crate::output::outcome::Failure;
+use crate::output::page::Page;
+
+/// What a CUDA context takes of a device, and NCCL beside it, at most: a program that fits by less may not fit.
+const OUTSIDE_BYTES: u64 = 1 << 30;
+
+/// Lines of the program that are listed.
+const MAX_LINES: usize = 8;
+
+/// Groups of the peak that are listed.
+const TOP: usize = 6;
+
+/// What lies outside of the answer.
+const NOT_INCLUDED: [&str; 3] = [
+    "CUDA's context, and what libraries allocate themselves (about 0.5 to 1 GiB)",
+    "buffers of NCCL",
+    "memory that other processes use",
+];
+
+/// The answer.
+pub(super) struct Report<'a> {
+    simulated: &'a Simulated,
+    outcome: Outcome,
+    accuracy: Accuracy,
+}
+
+impl<'a> Report<'a> {
+    /// Computes it.
+    pub(super) fn of(simulated: &'a Simulated) -> Self {
+        Self { simulated, outcome: simulated.outcome(), accuracy: Accuracy::of(simulated) }
+    }
+
+    /// Prints it as text.
+    pub(super) fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
+        let main = self.simulated.main();
+        page.gap()?;
+        page.headline(&self.verdict())?;
+        for line in self.accuracy() {
+            page.line(&line)?;
+        }
+        page.gap()?;
+        page.table(&self.peaks())?;
+        let mut peak = PeakArguments::of(shortened(&main.file));
+        peak.by = GroupKeys(vec![GroupKey::Scope, GroupKey::Category]);
+        peak.top = TOP;
+        page.gap()?;
+        commands::peak(&peak, page)?;
+        Ok(())
+    }
+
+    fn verdict(&self) -> String {
+        let main = self.simulated.main();
+        let gpu = &self.simulated.gpu;
+        let device = format!("{} ({})", gpu.name, format_bytes(gpu.memory_bytes));
+        let Interval { low, high } = self.accuracy.reserved;
+        let unknown = main.noted.unknown_workspaces.len() as u64;
+        let (reserved, limit) = if unknown > 0 {
+            let functions = count_of(unknown, "function");
+            let why = format!("a lower bound: the workspaces of {functions} are not known");
+            (format!("at least {} reserved at the peak ({why})", format_bytes(low)), "at most ")
+        } else if low < high {
+            (format!("{} reserved at the peak", range(&self.accuracy.reserved)), "at least ")
+        } else {
+            (format!("{} reserved at the peak", format_bytes(high)), "")
+        };
+        match &self.outcome {
+            Outcome::Fits => {
+                let spare = gpu.memory_bytes.saturating_sub(self.simulated.reserve_bytes).saturating_sub(high);
+                let close = if spare < OUTSIDE_BYTES && self.simulated.reserve_bytes == 0 {
+                    ", which is less than what may lie outside of PyTorch's allocator"
+                } else {
+                    ""
+                };
+                format!("Fits {device}: {reserved}, {limit}{} to spare{close}.", format_bytes(spare))
+            }
+            Outcome::DoesNotFit => {
+                let failed = main.failure().map(|failure| failure_text(&failure)).unwrap_or_default();
+                format!("Does not fit {device}: {failed}.")
+            }
+            Outcome::Unknown(why) => {
+                format!("Could not tell whether it fits {device}: {why}; up to there {reserved}.")
+            }
+        }
+    }
+
+    /// How far the figures are exact, as sentences.
+    fn accuracy(&self) -> Vec<String> {
+        let simulated = self.simulated;
+        let Accuracy { class, values, orders, requested, .. } = &self.accuracy;
+        let unknown = simulated.noted(|noted| &noted.unknown_workspaces);
+        let reads = simulated.noted(|noted| &noted.reads);
+        let autotuned = simulated.noted(|noted| &noted.autotuned);
+        let mut lines = Vec::new();
+        if *class == Class::Exact {
+            lines.push("Exact: nothing that is not known has decided about memory.".to_owned());
+        }
+        if simulated.recorded.iter().any(|one| one.noted.is_stopped) {
+            let steps = count_of(simulated.main().summary.steps, "step");
+            lines.push(format!("Ended after {steps} (--steps 0 runs to the end): what comes later is not counted."));
+        }
+        if let (Outcome::Fits, Some(failure)) = (&self.outcome, simulated.main().failure()) {
+            let failed = count_of(simulated.main().summary.oom_events, "request");
+            lines
+                .push(format!("{failed} failed, which the program has handled; the last: {}.", failure_text(&failure)));
+        }
+        if !autotuned.is_empty() {
+            lines.push(
+                "These lines try kernels and choose the fastest, by times that are not known: memory of the trials and of the \
+                 chosen kernel may differ on a GPU:"
+                    .to_owned(),
+            );
+            lines.extend(listed(&autotuned, |called| called.text.clone()));
+        }
+        if !unknown.is_empty() {
+            lines
+                .push("Of these functions, the sizes of workspaces are not known; they add to the figures:".to_owned());
+            lines.extend(listed(&unknown, |called| called.name.clone()));
+        }
+        match values {
+            Values::NotRead => {}
+            Values::Untried => lines.push(
+                "The program reads values of the device, which are zeros. The figures are exact if these lines decide about \
+                 no memory (--bounds finds out):"
+                    .to_owned(),
+            ),
+            Values::SameWithOnes => lines.push(
+                "These lines read values of the device: with ones instead of zeros, the same is allocated:".to_owned(),
+            ),
+            Values::OtherWithOnes(line) => {
+                let at = line.as_ref().map_or_else(String::new, |line| format!(", first after {}", place_of(line)));
+                let peak = if requested.is_exact() {
+                    "the peak is the same".to_owned()
+                } else {
+                    format!("{} are requested", range(requested))
+                };
+                lines.push(format!(
+                    "What is allocated depends on values of the device{at}; with all of them zeros or ones, {peak}. Lines that \
+                     read them:"
+                ));
+            }
+            Values::OtherEnd(status) => lines.push(format!(
+                "With ones instead of zeros for values of the device, the program ends with status {status}. Lines that read \
+                 them:"
+            )),
+        }
+        lines.extend(listed(&reads, |called| called.text.clone()));
+        match orders {
+            Some(Ok(orders)) if !orders.is_exact() => lines.push(format!(
+                "The order in which the driver hands out addresses decides about some bytes: {} allocated, {} reserved.",
+                range(&orders.allocated),
+                range(&orders.reserved)
+            )),
+            Some(Err(why)) => {
+                let what = "Allocated and reserved bytes under other orders of addresses are not known";
+                lines.push(format!("{what}: {why}."));
+            }
+            Some(Ok(_)) | None => {}
+        }
+        let skipped: u64 = simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum();
+        if skipped > 0 {
+            let skipped = format_bytes(skipped);
+            lines.push(format!("On the host, {skipped} were left uninitialized (--keep-init initializes them)."));
+        }
+        lines.push(format!("Not included: {}.", NOT_INCLUDED.join("; ")));
+        lines
+    }
+
+    /// The peaks of each process.
+    fn peaks(&self) -> Table<'_> {
+        let wanted = [Metric::Requested, Metric::Allocated, Metric::Reserved];
+        let rank = |(number, one): (usize, &Recorded)| {
+            one.trace.header.rank.map_or_else(|| number.to_string(), |rank| rank.to_string())
+        };
+        let of_process = |(number, one): (usize, &'a Recorded)| {
+            let peaks = one.summary.peaks.iter().filter(|moment| wanted.contains(&moment.metric));
+            peaks.map(move |moment| (rank((number, one)), *moment))
+        };
+        let rows: Rows<(String, Moment)> = self.simulated.recorded.iter().enumerate().flat_map(of_process).collect();
+        let memory = self.simulated.gpu.memory_bytes;
+        let is_several = self.simulated.recorded.len() > 1;
+        let mut columns = vec![Column::text("total", "total", rows.of(|(_, moment)| moment.metric.name()))];
+        if is_several {
+            columns.insert(0, Column::text("rank", "rank", rows.of(|(rank, _)| rank.clone())));
+        }
+        columns.extend([
+            Column::bytes("peak_bytes", "peak", rows.of(|(_, moment)| moment.bytes)),
+            Column::shown_alone("of device", true, rows.of(move |(_, moment)| percent(moment.bytes, memory))),
+            Column::shown_alone("when", false, rows.of(|(_, moment)| when(moment))),
+        ]);
+        Table::new(rows.count(), columns)
+    }
+
+    /// Returns the JSON object.
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let simulated = self.simulated;
+        let gpu = &simulated.gpu;
+        let main = simulated.main();
+        let fact =
+            |name: &str| main.trace.header.facts.iter().find(|(of, _)| of == name).map(|(_, text)| text.as_str());
+        let (fits, unknown) = match &self.outcome {
+            Outcome::Fits => (Some(true), None),
+            Outcome::DoesNotFit => (Some(false), None),
+            Outcome::Unknown(why) => (None, Some(why.as_str())),
+        };
+        let Accuracy { requested, allocated, active, reserved, .. } = self.accuracy;
+        let bounds = [
+            (Metric::Requested, requested),
+            (Metric::Allocated, allocated),
+            (Metric::Active, active),
+            (Metric::Reserved, reserved),
+        ];
+        let first_to_decide = match &self.accuracy.values {
+            Values::OtherWithOnes(line) => line.as_deref(),
+            _ => None,
+        };
+        let same_with_ones = match self.accuracy.values {
+            Values::NotRead | Values::Untried => None,
+            Values::SameWithOnes => Some(true),
+            Values::OtherWithOnes(_) | Values::OtherEnd(_) => Some(false),
+        };
+        let unknown_workspaces = simulated.noted(|noted| &noted.unknown_workspaces);
+        let skipped: u64 = simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum();
+        Facts::new([
+            ("fits", fits.into()),
+            ("unknown", unknown.into()),
+            ("gpu", gpu.name.into()),
+            ("compute_capability", format!("{}.{}", gpu.capability.0, gpu.capability.1).into()),
+            ("capacity_bytes", gpu.memory_bytes.into()),
+            ("reserve_bytes", simulated.reserve_bytes.into()),
+            ("peaks", peaks_value(main).into()),
+            ("accuracy", Value::of(self.accuracy.class).into()),
+            // Between what the peaks are.
+            ("bounds", Value::Map(bounds.map(|(metric, bounds)| (metric.name(), Value::of(bounds))).into()).into()),
+            ("ranks", simulated.recorded.iter().map(rank_value).collect::<Vec<_>>().into()),
+            ("oom", main.failure().as_ref().map(failure_value).into()),
+            ("steps", main.summary.steps.into()),
+            // Whether the program was ended after these steps.
+            ("stopped", simulated.recorded.iter().any(|one| one.noted.is_stopped).into()),
+            ("exit_status", simulated.status.into()),
+            ("not_included", NOT_INCLUDED.to_vec().into()),
+            ("requested_is_lower_bound", (!unknown_workspaces.is_empty()).into()),
+            ("unknown_workspaces", called(&unknown_workspaces).into()),
+            ("missing", called(&simulated.noted(|noted| &noted.missing)).into()),
+            // Lines in which kernels are chosen by the time that they take.
+            ("autotuned", called(&simulated.noted(|noted| &noted.autotuned)).into()),
+            ("depends_on_values", called(&simulated.noted(|noted| &noted.reads)).into()),
+            // The line after which the first other request is made if values are ones.
+            ("first_to_decide", first_to_decide.map(Value::of).into()),
+            // Whether the same is allocated if values are ones; null unless that was tried.
+            ("same_with_ones", same_with_ones.into()),
+            ("uninitialized_host_bytes", skipped.into()),
+            ("torch", fact("torch").into()),
+            ("file", main.file.as_path().into()),
+        ])
+    }
+}
+
+/// Lines of the program, with what is called there.
+fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
+    // What reads alike is one line.
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for called in all {
+        let line = format!("  {}  {}", place_of(called), what(called));
+        match counts.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += called.count,
+            None => counts.push((line, called.count)),
+        }
+    }
+    let line = |(line, count): &(String, u64)| format!("{line}  ({})", count_of(*count, "time"));
+    let mut lines: Vec<String> = counts.iter().take(MAX_LINES).map(line).collect();
+    if counts.len() > MAX_LINES {
+        lines.push(format!("  … and {} more", counts.len() - MAX_LINES));
+    }
+    lines
+}
+
+/// An interval as text.
+fn range(of: &Interval) -> String {
+    let [low, high] = [of.low, of.high].map(format_bytes);
+    if low == high && !of.is_exact() {
+        return format!("{} to {} bytes", format_count(of.low), format_count(of.high));
+    }
+    format!("{low} to {high}")
+}
+
+/// The line of the program.
+fn place_of(called: &Called) -> String {
+    match (&called.file, called.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", shortened(Path::new(file)).display()),
+        _ => "a line of another thread, such as in backward".to_owned(),
+    }
+}
+
+/// The peaks of a process.
+fn peaks_value(recorded: &Recorded) -> Value {
+    let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
+    Value::Map(metrics.map(|metric| (metric.name(), recorded.peak(metric).into())).into())
+}
+
+/// What a process has recorded.
+fn rank_value(recorded: &Recorded) -> Value {
+    Value::Map(vec![
+        ("rank", recorded.trace.header.rank.into()),
+        ("pid", recorded.trace.header.pid.into()),
+        ("device", recorded.summary.device.0.into()),
+        ("peaks", peaks_value(recorded)),
+        ("file", recorded.file.as_path().into()),
+    ])
+}
+
+/// A request that failed.
+fn failure_value(failure: &RequestFailure) -> Value {
+    Value::Map(vec![
+        ("requested_bytes", failure.requested.into()),
+        ("device_free_bytes", failure.device_free.into()),
+        ("description", failure_text(failure).into()),
+    ])
+}
+
+/// Lines of the program in a JSON object.
+fn called(all: &[Called]) -> Vec<Value> {
+    all.iter().map(Value::of).collect()
+}

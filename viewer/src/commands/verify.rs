@@ -1,0 +1,129 @@
+//! The report of `highwater verify`: whether a recording is consistent.
+
+use std::io;
+use std::path::Path;
+
+use highwater_analysis::verify::verify_devices;
+use highwater_app::figures::moment::count_of;
+use highwater_app::report::Value;
+use highwater_pytorch::open::FileKind;
+use serde::Serialize;
+
+use crate::args::VerifyArguments;
+use crate::commands::next::next_command;
+use crate::input::devices::on_devices;
+use crate::input::recording::{Recording, choose_device};
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// The report, as text and as JSON.
+#[derive(Debug, Serialize)]
+pub struct VerifyReport {
+    ok: bool,
+    problems: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trust: Option<Value>,
+    /// Losses, as sentences.
+    #[serde(skip)]
+    limits: Vec<String>,
+    /// Facts that were computed rather than recorded, as sentences.
+    #[serde(skip)]
+    routine: Vec<String>,
+    /// The beginning of the first line.
+    #[serde(skip)]
+    on: String,
+    devices: Vec<u16>,
+    /// Whether no other command can answer anything.
+    #[serde(skip)]
+    is_unreadable: bool,
+    /// Whether the file has checksums, which were then checked while reading.
+    #[serde(skip)]
+    has_checksums: bool,
+}
+
+impl VerifyReport {
+    /// Runs the requested checks of `recording`, and counts the problems found while reading.
+    pub fn of(recording: &Recording, arguments: &VerifyArguments) -> Result<Self, Failure> {
+        let trace = &recording.trace;
+        let devices = &match arguments.device {
+            Some(_) => vec![choose_device(trace, arguments.device)?],
+            None => trace.device_ids(),
+        };
+        let found = verify_devices(trace, devices);
+        let others = trace.problems.iter().filter(|problem| !problem.is_of_sums);
+        let problems: Vec<String> = others.chain(&found).map(ToString::to_string).collect();
+        Ok(Self {
+            ok: problems.is_empty(),
+            problems,
+            on: on_devices(trace, devices),
+            devices: devices.iter().map(|device| device.0).collect(),
+            events: Some(trace.events.len()),
+            blocks: Some(trace.blocks.len()),
+            trust: Some(caveats::trust(trace)),
+            limits: trace.trust.limits(),
+            routine: trace.routine_sentences().into_iter().chain(trace.header.notes().map(str::to_owned)).collect(),
+            is_unreadable: trace.is_unreadable(),
+            has_checksums: recording.format.kind == FileKind::Snap,
+        })
+    }
+
+    /// Returns the report for a file of which nothing could be read.
+    pub fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
+        let problems = vec![error.to_string()];
+        let (on, devices) = (String::new(), Vec::new());
+        Self {
+            ok: false,
+            problems,
+            on,
+            devices,
+            events: None,
+            blocks: None,
+            trust: None,
+            limits: Vec::new(),
+            routine: Vec::new(),
+            is_unreadable: true,
+            has_checksums: false,
+        }
+    }
+
+    /// Returns the exit status.
+    pub fn status(&self) -> Status {
+        if self.ok { Status::Fine } else { Status::Unsound }
+    }
+
+    /// Prints the report as text.
+    pub fn print(&self, file: &Path, page: &mut Page<'_>) -> io::Result<()> {
+        let count = |count: Option<usize>, noun: &str| count_of(count.unwrap_or(0) as u64, noun);
+        let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));
+        if self.ok {
+            let checked = if self.has_checksums { "all checksums match, and " } else { "" };
+            page.headline(&format!("{}Sound: {size}; {checked}no contradiction was found.", self.on))?;
+        } else {
+            let problems = count_of(self.problems.len() as u64, "problem");
+            page.headline(&format!("{}Not sound: {problems}; what could be read: {size}.", self.on))?;
+            page.gap()?;
+        }
+        for problem in &self.problems {
+            page.warning(&format!("  {problem}"))?;
+        }
+        if !self.limits.is_empty() || !self.routine.is_empty() {
+            page.gap()?;
+        }
+        for sentence in &self.limits {
+            page.warning(&format!("Trust: {sentence}."))?;
+        }
+        if !self.routine.is_empty() {
+            page.hint(&format!("Note: {}.", self.routine.join("; ")))?;
+        }
+        if self.is_unreadable {
+            return Ok(());
+        }
+        page.gap()?;
+        page.hint(&next_command(&["info"], file, &[], "for what is in it"))
+    }
+}

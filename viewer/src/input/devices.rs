@@ -1,0 +1,187 @@
+//! Selects the devices of a report, and names them in its first line.
+
+use highwater_analysis::Metric;
+use highwater_snapshots::{DeviceId, Trace};
+
+use crate::input::recording::choose_device;
+use crate::input::source::Input;
+use crate::output::outcome::Failure;
+
+const HOST: &str = "host memory";
+/// The driver of tensors on the CPU, whose memory is the host's.
+const CPU_DRIVER: &str = "cpu";
+
+/// Returns the beginning of the first line of a report about `device`: `On device 1 of 3: ` if the recording has
+/// several devices, else nothing.
+pub fn on_device(trace: &Trace, device: DeviceId) -> String {
+    on_devices(trace, &[device])
+}
+
+/// Returns the same for a report about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
+pub fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
+    match where_phrase(trace, devices) {
+        Some((preposition, phrase)) => format!("{}{} {phrase}: ", preposition[..1].to_uppercase(), &preposition[1..]),
+        None => String::new(),
+    }
+}
+
+/// Names `device` within a sentence: ` on device 1 of 3` if the recording has several devices, else nothing.
+pub fn where_on(trace: &Trace, device: DeviceId) -> String {
+    where_phrase(trace, &[device]).map_or_else(String::new, |(preposition, phrase)| format!(" {preposition} {phrase}"))
+}
+
+fn where_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<(&'static str, String)> {
+    let phrase = phrase(trace, devices)?;
+    Some((if phrase == HOST { "in" } else { "on" }, phrase))
+}
+
+/// Names devices: `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3`, `host memory`; `None` if the recording has
+/// only one device.
+pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+    let known = trace.device_ids();
+    if known.len() < 2 {
+        return None;
+    }
+    let is_host = |device: &DeviceId| trace.is_host_memory(*device);
+    let gpus = known.iter().filter(|device| !is_host(device)).count();
+    let named: Vec<String> =
+        devices.iter().filter(|device| !is_host(device)).map(|device| device.0.to_string()).collect();
+    let of = if gpus > 1 { format!(" of {gpus}") } else { String::new() };
+    let host = devices.iter().any(is_host).then_some(HOST);
+    let gpus = match named.as_slice() {
+        [] => None,
+        [one] => Some(format!("device {one}{of}")),
+        all if all.len() == gpus => Some(format!("all {gpus} devices")),
+        some => Some(format!("devices {}{of}", some.join(", "))),
+    };
+    let parts: Vec<String> = gpus.into_iter().chain(host.map(str::to_owned)).collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
+}
+
+/// Names the devices that a verdict covers, as [`phrase`]; host memory also where the recording has nothing else.
+pub fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+    let is_cpu = |device: DeviceId| trace.device_facts(device).is_some_and(|facts| facts.driver == CPU_DRIVER);
+    let is_host = |device: &DeviceId| trace.is_host_memory(*device) || is_cpu(*device);
+    phrase(trace, devices).or_else(|| (!devices.is_empty() && devices.iter().all(is_host)).then(|| HOST.to_owned()))
+}
+
+/// Returns the devices that a verdict covers: the requested one, which must be in the recording, else all that have
+/// memory; host memory only if requested or if there is nothing else.
+pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
+    if wanted.is_some() {
+        return Ok(vec![choose_device(trace, wanted)?]);
+    }
+    Ok(trace.covered_devices())
+}
+
+/// Returns the devices to compare: the requested ones, which must be in their recordings, else of each its default one.
+pub fn compared_devices(
+    inputs: [&Input; 2],
+    wanted: [Option<u16>; 2],
+    metric: Metric,
+) -> Result<[DeviceId; 2], Failure> {
+    let mut devices = inputs.map(|input| input.facts().main_device());
+    for (side, device) in devices.iter_mut().enumerate() {
+        if wanted[side].is_some() {
+            *device = choose_device(inputs[side].facts(), wanted[side]).map_err(|failure| of_side(failure, side))?;
+        }
+        inputs[side].check_metric(*device, metric).map_err(|failure| of_side(failure, side))?;
+    }
+    Ok(devices)
+}
+
+/// Adds the side to an error, 0 for A and 1 for B, if the text can name it.
+pub fn of_side(failure: Failure, side: usize) -> Failure {
+    match failure {
+        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use highwater_analysis::source::Source;
+    use highwater_pytorch::open::{FileFormat, FileKind};
+    use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
+
+    use super::*;
+
+    fn trace(devices: &[u16], host: Option<u16>) -> Trace {
+        let lines = devices.iter().map(|device| format!("alloc d{device} 10 device={device}\n"));
+        let mut trace = trace_from_text(&lines.collect::<String>()).unwrap();
+        trace.devices = host
+            .map(|device| DeviceFacts {
+                device: DeviceId(device),
+                driver: PINNED_DRIVER.to_owned(),
+                ..DeviceFacts::default()
+            })
+            .into_iter()
+            .collect();
+        trace
+    }
+
+    #[test]
+    fn first_lines_name_the_device_where_there_are_several() {
+        let on = |trace: &Trace, devices: &[u16]| {
+            on_devices(trace, &devices.iter().map(|device| DeviceId(*device)).collect::<Vec<_>>())
+        };
+        assert_eq!(on(&trace(&[0], None), &[0]), "");
+        let three = trace(&[0, 1, 4], None);
+        assert_eq!(on(&three, &[4]), "On device 4 of 3: ");
+        assert_eq!(on(&three, &[0, 4]), "On devices 0, 4 of 3: ");
+        assert_eq!(on(&three, &[0, 1, 4]), "On all 3 devices: ");
+        assert_eq!(on_device(&three, DeviceId(1)), "On device 1 of 3: ");
+        let pinned = trace(&[0, 255], Some(255));
+        assert_eq!(on(&pinned, &[0]), "On device 0: ", "host memory is no second GPU");
+        assert_eq!(on(&pinned, &[255]), "In host memory: ");
+        assert_eq!(where_on(&pinned, DeviceId(255)), " in host memory");
+        assert_eq!(where_on(&three, DeviceId(4)), " on device 4 of 3");
+        assert_eq!(where_on(&trace(&[0], None), DeviceId(0)), "");
+        assert_eq!(on(&pinned, &[0, 255]), "On device 0 and host memory: ");
+    }
+
+    #[test]
+    fn a_verdict_names_host_memory_where_the_recording_has_nothing_else() {
+        let on = |trace: &Trace| covered_phrase(trace, &[trace.main_device()]);
+        assert_eq!(on(&trace(&[255], Some(255))).as_deref(), Some(HOST));
+        let mut cpu = trace(&[0], Some(0));
+        cpu.devices[0].driver = CPU_DRIVER.to_owned();
+        assert_eq!(on(&cpu).as_deref(), Some(HOST));
+        cpu.devices[0].driver = "cuda 13.0".to_owned();
+        assert_eq!(on(&cpu), None);
+        assert_eq!(on(&trace(&[0, 255], Some(255))).as_deref(), Some("device 0"));
+    }
+
+    #[test]
+    fn each_recording_is_compared_on_its_default_device() {
+        let devices = |a: &Input, b: &Input| {
+            compared_devices([a, b], [None; 2], Metric::Requested).unwrap().map(|device| device.0)
+        };
+        let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+        let of = |text: &str| Input::of(Source::in_memory(trace_from_text(text).unwrap()), format, Path::new(""));
+        let (on_0, on_1) = (of("alloc a 20\nalloc b 5 device=1"), of("alloc a 5\nalloc b 20 device=1"));
+        assert_eq!(devices(&on_0, &on_0), [0, 0]);
+        assert_eq!(devices(&on_0, &on_1), [0, 1]);
+        let ran_out = of("alloc a 5\nalloc b 5 device=1\nalloc c 5 device=2\noom 9 free=0 device=2");
+        assert_eq!(devices(&on_0, &ran_out), [0, 2]);
+        assert_eq!(devices(&ran_out, &on_1), [2, 1]);
+        let chosen = |wanted| compared_devices([&on_0, &on_1], wanted, Metric::Requested).unwrap();
+        assert_eq!(chosen([Some(1), Some(0)]).map(|device| device.0), [1, 0]);
+    }
+
+    #[test]
+    fn a_verdict_covers_every_gpu_unless_one_device_is_asked_for() {
+        let of = |trace: &Trace, wanted| covered(trace, wanted).map(|all| all.iter().map(|device| device.0).collect());
+        let all: Vec<u16> = of(&trace(&[0, 2, 255], Some(255)), None).unwrap();
+        assert_eq!(all, [0, 2]);
+        assert_eq!(of(&trace(&[0, 2], None), Some(2)).unwrap(), [2]);
+        assert_eq!(of(&trace(&[0, 255], Some(255)), Some(255)).unwrap(), [255]);
+        assert_eq!(of(&trace(&[255], Some(255)), None).unwrap(), [255]);
+        assert!(
+            of(&trace(&[0], None), Some(3)).unwrap_err().to_string().contains("no such device; its only device is 0")
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads recordings, selects devices and filters blocks, for all commands.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_analysis::{Metric, Source};
+use highwater_app::figures::moment::count_of;
+use highwater_app::files::fleet::{Fleet, Inputs, why_unreadable};
+use highwater_app::files::is_stdin;
+use highwater_pytorch::open::{open_file, open_stream};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::{self, Progress, Windows};
+use highwater_snapshots::shown::printable;
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{DeviceId, Trace};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::output::outcome::Failure;
+
+/// A recording, and the file that it was read from.
+pub use highwater_pytorch::open::Opened as Recording;
+
+/// Files of fewer bytes are read without a progress bar.
+const QUICK_BYTES: u64 = 16 << 20;
+
+/// Reads the recording `file`, or standard input for `-`.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, also if it is truncated or damaged so that no event can be read.
+pub fn read(file: &Path) -> Result<Recording, Failure> {
+    let recording = read_any(file)?;
+    if recording.trace.is_unreadable() {
+        return Err(Failure::Unreadable { file: file.to_owned(), why: why_unreadable(&recording.trace) });
+    }
+    Ok(recording)
+}
+
+/// Like [`read`], but also succeeds if no event can be read. On a terminal a bar shows the progress of a large file.
+pub fn read_any(file: &Path) -> Result<Recording, Failure> {
+    if file.is_dir() && Windows::find_rotated(file).is_none() {
+        let text =
+            "is a folder; name one of the recordings in it (`info`, `diff` and `convert --to parquet` take folders)";
+        return Err(Failure::Usage(format!("{} {text}", file.display())));
+    }
+    refuse_if_too_long(file)?;
+    let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
+    let doing =
+        if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };
+    let bar = if is_quick { ProgressBar::hidden() } else { reading_bar(&doing) };
+    if is_named_pipe(file) {
+        // Without a program that writes to it, nothing ever comes.
+        let text = format!("{} is a pipe: reading it until the program that writes to it closes it", file.display());
+        // A failure to print cannot be reported.
+        let _ = writeln!(std::io::stderr(), "{}", printable(&text));
+    }
+    let mut watch = |now: Progress| {
+        show(&bar, now);
+        ControlFlow::Continue(())
+    };
+    let opened =
+        if is_stdin(file) { open_stream(std::io::stdin().lock(), &mut watch) } else { open_file(file, &mut watch) };
+    bar.finish_and_clear();
+    opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
+}
+
+/// Whether `file` is a pipe with a name in a folder, not one that a shell passes.
+#[cfg(unix)]
+fn is_named_pipe(file: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    let is_passed = ["/dev", "/proc"].iter().any(|folder| file.starts_with(folder));
+    !is_passed && std::fs::metadata(file).is_ok_and(|facts| facts.file_type().is_fifo())
+}
+
+/// Whether `file` is a pipe with a name; not elsewhere than on Unix.
+#[cfg(not(unix))]
+fn is_named_pipe(_file: &Path) -> bool {
+    false
+}
+
+/// Bytes of memory that an event of a recording takes once it is read.
+const BYTES_AN_EVENT: u64 = 42;
+
+/// Returns an error if `file` has more events than the available memory can hold: reading it would end this program, or
+/// another one.
+fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
+    let is_snap = |file: &mut File| {
+        let mut start = [0; 8];
+        file.read_exact(&mut start).is_ok() && format::is_snap(&start)
+    };
+    let Some(available) = available_bytes() else { return Ok(()) };
+    let count = |path: &Path| {
+        // What is read from a pipe is gone.
+        let source = path.is_file().then(|| File::open(path).ok()).flatten();
+        let source = source.and_then(|mut file| is_snap(&mut file).then_some(file));
+        source.and_then(|source| Windows::count_events(Arc::new(source))).unwrap_or(0)
+    };
+    let events = match Windows::find_rotated(file) {
+        Some(rotated) => rotated.files.iter().map(|(_, path)| count(path)).fold(0, u64::saturating_add),
+        None => count(file),
+    };
+    let needed = events.saturating_mul(BYTES_AN_EVENT);
+    if needed <= available {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater convert {0} \
+         part.snap --events FROM..TO` cuts out a part. `highwater info`, `peak`, `phases`, `explain`, `growth`, `diff`, \
+         `check`, `oom`, `events`, `render` and `whatif` of settings read it in parts, and `highwater {0}` \
+         shows it in parts",
+        file.display(),
+        format_count(events),
+        format_bytes(needed),
+        format_bytes(available),
+    )))
+}
+
+/// Returns the memory that programs can still use; `None` where the system does not say.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Returns a progress bar on standard error for reading a file; hidden unless that is a terminal.
+pub fn reading_bar(doing: &str) -> ProgressBar {
+    let bar = spinner(doing);
+    let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar
+}
+
+/// Shows the progress of reading: a bar if the total is known.
+pub fn show(bar: &ProgressBar, now: Progress) {
+    if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
+        let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+        bar.set_length(now.bytes);
+    }
+    bar.set_position(now.bytes_read);
+    if now.events > 0 {
+        bar.set_prefix(format!(", {} events", format_count(now.events)));
+    }
+}
+
+/// Reads the recordings of `folder`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are
+/// done.
+///
+/// # Errors
+///
+/// Fails if the folder cannot be listed, or if none of its files is a readable recording.
+pub fn read_fleet(
+    folder: &Path,
+    open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
+) -> Result<Fleet, Failure> {
+    let inputs = list(&[folder.to_owned()])?;
+    let fleet = read_inputs(&inputs, open);
+    if fleet.ranks.is_empty() {
+        return Err(Failure::Usage(nothing_to_read(&fleet)));
+    }
+    Ok(fleet)
+}
+
+/// Expands `paths` to files.
+pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
+    Inputs::of(paths).map_err(|source| {
+        let path = paths.first().cloned().unwrap_or_default();
+        Failure::Read { file: path.clone(), source: highwater_snapshots::Error::Io { doing: "list", source, path } }
+    })
+}
+
+/// Reads `inputs`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are done.
+pub fn read_inputs(
+    inputs: &Inputs,
+    open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
+) -> Fleet {
+    let bar = counting_bar(&format!("reading {}", inputs.name()), inputs.len());
+    let watch = |done: usize| {
+        bar.set_position(done as u64);
+        ControlFlow::Continue(())
+    };
+    let fleet = Fleet::read(inputs, open, watch);
+    bar.finish_and_clear();
+    fleet.unwrap_or_default()
+}
+
+/// Returns why `fleet` has no readable recording.
+pub fn nothing_to_read(fleet: &Fleet) -> String {
+    let reason = |(path, why): &(PathBuf, String)| {
+        let path = path.display().to_string();
+        if why.contains(&path) { why.clone() } else { format!("{path}: {why}") }
+    };
+    match (fleet.unread.as_slice(), fleet.skipped) {
+        ([], 0) => format!("{}: the folder is empty; name one with recordings in it", fleet.name),
+        ([], skipped) => format!("{}: no recording among its {}", fleet.name, count_of(skipped as u64, "file")),
+        ([one], _) => reason(one),
+        ([first, ..], _) => {
+            let count = count_of(fleet.unread.len() as u64, "file");
+            format!("{}: none of {count} can be read; the first: {}", fleet.name, reason(first))
+        }
+    }
+}
+
+/// Returns a progress bar on standard error for work on many files; hidden unless that is a terminal.
+pub fn counting_bar(doing: &str, count: usize) -> ProgressBar {
+    let bar = spinner(doing);
+    let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar.set_length(count as u64);
+    bar
+}
+
+/// Returns a spinner on standard error for long work; hidden unless that is a terminal.
+pub fn spinner(doing: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is well formed");
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(printable(doing).into_owned());
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
+/// Returns the requested device, which must be in the recording, else the default one.
+pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
+    choose_among(&trace.device_ids(), trace.main_device(), wanted)
+}
+
+/// Returns the requested device, which must be among `known`, else the default one.
+pub fn choose_among(known: &[DeviceId], main: DeviceId, wanted: Option<u16>) -> Result<DeviceId, Failure> {
+    let Some(wanted) = wanted.map(DeviceId) else {
+        return Ok(main);
+    };
+    if known.contains(&wanted) {
+        return Ok(wanted);
+    }
+    let known: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
+    let have = match known.as_slice() {
+        [] => "the recording has no devices".to_owned(),
+        [one] => format!("its only device is {one}"),
+        all => format!("its devices are {}", all.join(", ")),
+    };
+    Err(Failure::Usage(format!("--device {}: the recording has no such device; {have}", wanted.0)))
+}
+
+/// Returns an error if `metric` is not available for `device`.
+pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+    let is_sample = |row: usize| trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device;
+    if metric == Metric::DeviceUsed && !(0..trace.events.len()).any(is_sample) {
+        return Err(no_samples());
+    }
+    Ok(())
+}
+
+/// The error for a recording without samples of the memory in use.
+pub fn no_samples() -> Failure {
+    let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
+                ask for reserved, or record with device-used samples";
+    Failure::Usage(text.to_owned())
+}
+
+/// Returns the keys for the operations and modules that allocated, and what they are; `None` if the recording names
+/// neither. PyTorch's have no operations.
+pub fn origin_keys(trace: &Trace) -> Option<(&'static str, &'static str)> {
+    let has_ops = trace.tables.ops.iter().any(|op| op.name.is_some());
+    match (trace.tables.scopes.is_empty(), has_ops) {
+        (false, true) => Some(("scope,op", "modules and operations")),
+        (false, false) => Some(("scope", "modules")),
+        (true, true) => Some(("op", "operations")),
+        (true, false) => None,
+    }
+}

@@ -1,0 +1,235 @@
+//! Opens recordings of any length for the commands.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use highwater_analysis::source::{Source, Watch};
+use highwater_analysis::{Filter, Metric};
+use highwater_app::files::{self, is_stdin};
+use highwater_app::session::run::MAX_RESIDENT_EVENTS;
+use highwater_pytorch::open::{FileFormat, FileKind};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::{Progress, Windows};
+use highwater_snapshots::{DeviceId, Error, Trace};
+
+use crate::args::CategoryChoice;
+use crate::input::categories::{read_with, reader};
+use crate::input::recording::{Recording, no_samples, reading_bar, show};
+use crate::output::outcome::Failure;
+
+/// Sets [`MAX_RESIDENT_EVENTS`], for machines with little memory.
+const RESIDENT_EVENTS: &str = "HIGHWATER_RESIDENT_EVENTS";
+
+/// A recording that a command reads.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The recording.
+    pub source: Source<'static>,
+    /// What the file is.
+    pub format: FileFormat,
+    file: PathBuf,
+}
+
+impl Input {
+    /// Opens `file`; a long recording is read in windows.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read, or if the setting of the environment is no number.
+    pub fn open(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
+        match open_long(file, choice)? {
+            Some(source) => Ok(Self::of(source, FileFormat { kind: FileKind::Snap, is_gzipped: false }, file)),
+            None => Self::whole(file, choice),
+        }
+    }
+
+    /// Reads all of `file`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read.
+    pub fn whole(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
+        let Recording { trace, format } = read_with(file, choice)?;
+        Ok(Self::of(Source::in_memory(trace), format, file))
+    }
+
+    /// A recording that was read from `file`.
+    pub fn of(source: Source<'static>, format: FileFormat, file: &Path) -> Self {
+        Self { source, format, file: file.to_owned() }
+    }
+
+    /// The same recording, changed by `change` if it is in memory.
+    ///
+    /// # Errors
+    ///
+    /// As `change`.
+    pub fn map_whole(self, change: impl FnOnce(Trace) -> Result<Trace, Failure>) -> Result<Self, Failure> {
+        let source = match self.source.into_whole() {
+            Ok(trace) => Source::in_memory(change(trace)?),
+            Err(source) => source,
+        };
+        Ok(Self { source, ..self })
+    }
+
+    /// The same recording, of which only the blocks that pass `filter` count.
+    #[must_use]
+    pub fn counting(self, filter: &Filter) -> Self {
+        Self { source: self.source.counting(filter), ..self }
+    }
+
+    /// Where the recording comes from, its devices, tables, limits and problems.
+    pub fn facts(&self) -> &Trace {
+        self.source.facts()
+    }
+
+    /// Asks the recording; where all of it is read in windows, a bar shows the progress.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read.
+    pub fn ask<'a, T>(
+        &'a self,
+        ask: impl FnOnce(&'a Source<'static>, Watch<'_>) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
+        let bar = self.source.whole().is_none().then(|| reading_bar(&format!("reading {}", self.file.display())));
+        let events = self.source.events().end;
+        let mut watch = |done: u64| {
+            let now = Progress { bytes_read: done, bytes: events, events: done, ..Progress::default() };
+            bar.iter().for_each(|bar| show(bar, now));
+            ControlFlow::Continue(())
+        };
+        let answer = ask(&self.source, &mut watch);
+        bar.iter().for_each(|bar| bar.finish_and_clear());
+        answer.map_err(|why| self.unreadable(why))
+    }
+
+    /// Returns the error that the recording cannot be read.
+    pub fn unreadable(&self, source: Error) -> Failure {
+        Failure::Read { file: self.file.clone(), source }
+    }
+
+    /// Returns an error if `metric` is not available for `device`.
+    pub fn check_metric(&self, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+        let is_missing = metric == Metric::DeviceUsed && self.source.count(device, EventKind::DeviceUsed) == 0;
+        if is_missing { Err(no_samples()) } else { Ok(()) }
+    }
+}
+
+/// Opens `file` and answers from it, as [`answer_counting`] with all blocks.
+///
+/// # Errors
+///
+/// Fails if the recording cannot be read, or as `answer` does.
+pub fn answer_from<T>(
+    file: &Path,
+    choice: &CategoryChoice,
+    answer: impl FnMut(&Input) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    answer_counting(file, choice, &Filter::default(), answer)
+}
+
+/// Opens `file` and answers from it, counting only the blocks that pass `filter`.
+///
+/// # Errors
+///
+/// Fails if the recording cannot be read, or as `answer` does.
+pub fn answer_counting<T>(
+    file: &Path,
+    choice: &CategoryChoice,
+    filter: &Filter,
+    answer: impl FnMut(&Input) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let open = |is_whole: bool| {
+        let open = if is_whole || filter.asks_for_lifetimes() { Input::whole } else { Input::open };
+        Ok(open(file, choice)?.counting(filter))
+    };
+    answer_or_whole(open, answer)
+}
+
+/// Answers from what `open` opens. If that turns out to be damaged, it is opened again as a whole, which finds out what
+/// is wrong, and answered from that.
+///
+/// # Errors
+///
+/// Fails if the recording cannot be read, or as `answer` does.
+pub fn answer_or_whole<T>(
+    open: impl Fn(bool) -> Result<Input, Failure>,
+    mut answer: impl FnMut(&Input) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    match open(false).and_then(|input| answer(&input)) {
+        Err(Failure::Read { source: Error::Damaged { .. }, .. } | Failure::Damaged(_)) => answer(&open(true)?),
+        outcome => outcome,
+    }
+}
+
+/// Opens `file` to be read in windows. `None` if it is better read as a whole: it is short, no `.snap`, damaged, its
+/// categories are to be guessed, or lines are to be skipped.
+///
+/// # Errors
+///
+/// Fails if the setting of the environment is no number.
+pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
+    let most = resident_events()?;
+    if needs_whole(choice) || is_stdin(file) {
+        return Ok(None);
+    }
+    let bar = reading_bar(&format!("reading {}", file.display()));
+    let mut watch = |now: Progress| {
+        show(&bar, now);
+        ControlFlow::Continue(())
+    };
+    // What is wrong with the file is reported when all of it is read.
+    let windows = files::long::open_long(file, most, &mut watch).ok().flatten();
+    bar.finish_and_clear();
+    Ok(windows)
+}
+
+/// Whether categories are to be guessed, or lines to be skipped, over all of a recording.
+fn needs_whole(choice: &CategoryChoice) -> bool {
+    choice.categories.is_some() || !choice.skip.is_empty()
+}
+
+/// The same, to be asked.
+///
+/// # Errors
+///
+/// As [`open_windows`].
+pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Source<'static>>, Failure> {
+    Ok(open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok()))
+}
+
+/// Returns a function that opens one of many recordings without showing progress, to be held in memory as a whole if the
+/// second argument says so.
+///
+/// # Errors
+///
+/// Fails if the setting of the environment is no number, or the rules for categories cannot be read.
+pub fn opener(
+    choice: &CategoryChoice,
+) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
+    let (most, read) = (resident_events()?, reader(choice)?);
+    let needs_whole = needs_whole(choice);
+    Ok(move |file: &Path, is_whole: bool| {
+        if !is_whole
+            && !needs_whole
+            && let Ok(Some(windows)) = files::long::open_long(file, most, &mut |_| ControlFlow::Continue(()))
+        {
+            return Source::in_windows(windows);
+        }
+        read(file).map(|recording| Source::in_memory(recording.trace))
+    })
+}
+
+/// Recordings of more events are read in windows.
+///
+/// # Errors
+///
+/// Fails if the setting of the environment is no number.
+pub fn resident_events() -> Result<u64, Failure> {
+    match std::env::var(RESIDENT_EVENTS) {
+        Err(_) => Ok(MAX_RESIDENT_EVENTS),
+        Ok(text) => {
+            text.parse().map_err(|_| Failure::Usage(format!("{RESIDENT_EVENTS}={text}: expected a number of events")))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Prints the report about one recording: as text, as one JSON object, or its table as CSV.
+
+use std::io;
+
+use highwater_app::report::{Facts, Table};
+use highwater_snapshots::Trace;
+
+use crate::args::Form;
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// A report about a recording.
+pub trait Report {
+    /// Returns its facts: the JSON object.
+    fn facts(&self) -> Facts<'_>;
+
+    /// Returns its main table.
+    fn table(&self) -> Table<'_>;
+
+    /// Prints it as text.
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()>;
+
+    /// Prints it in a form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the page cannot be written.
+    fn write(&self, form: Form, page: &mut Page<'_>) -> Result<(), Failure> {
+        if form.json {
+            return Ok(page.json(&self.facts())?);
+        }
+        let written = if form.csv { self.table().write_csv(page.raw()) } else { self.print(page) };
+        Ok(written?)
+    }
+}
+
+/// Prints the `report` about `trace` in a form; as text, after what is incomplete.
+///
+/// # Errors
+///
+/// Fails if standard output cannot be written.
+pub fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &impl Report) -> Result<Status, Failure> {
+    if form.is_text() {
+        caveats::lead(trace, "", page)?;
+    }
+    report.write(form, page)?;
+    Ok(Status::Fine)
+}

@@ -1,0 +1,215 @@
+//! The limits of a report's accuracy, as figures and as sentences.
+
+use std::io;
+
+use highwater_analysis::owners::is_of_program;
+use highwater_analysis::unmatched_skips;
+use highwater_app::figures::moment::count_of;
+use highwater_app::report::Value;
+use highwater_snapshots::trace::Trust;
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{DeviceId, Trace};
+use serde::Serialize;
+
+use crate::output::page::Page;
+
+/// The facts of [`Trust`] and other limits of the accuracy, and whether there are any.
+#[derive(Debug, Serialize)]
+struct TrustFigures<'a> {
+    complete: bool,
+    #[serde(flatten)]
+    facts: &'a Trust,
+    /// Whether steps or phases come from annotations guessed from stacks.
+    phases_guessed: bool,
+    /// Uses of blocks that were not live, which only readers count.
+    unmatched_uses: u64,
+    /// What the recorder noted about the recording.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<&'a str>,
+}
+
+/// Returns the limits of the accuracy of `trace`, as figures.
+pub fn trust(trace: &Trace) -> Value {
+    Value::of(TrustFigures {
+        complete: trace.is_complete(),
+        facts: &trace.trust,
+        phases_guessed: trace.phases_are_guessed(),
+        unmatched_uses: trace.trust.unmatched_uses,
+        notes: trace.header.notes().collect(),
+    })
+}
+
+/// Returns the problems of the file, a sentence each.
+pub fn problem_texts(trace: &Trace) -> Vec<String> {
+    trace.problems.iter().map(ToString::to_string).collect()
+}
+
+/// Warns before the report that the recording, named `name` among several, is truncated, could not be read in full, or
+/// has totals that contradict each other; prints nothing otherwise.
+pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+    let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    for problem in trace.problems.iter().filter(|problem| problem.is_of_sums) {
+        warn(&format!("{of}Contradictory recording: {problem}."), page)?;
+    }
+    if !trace.is_partial() {
+        return Ok(());
+    }
+    let count = trace.event_count();
+    let events = if count == 0 { "no event".to_owned() } else { count_of(count, "event") };
+    let unread: Vec<_> = trace.problems.iter().filter(|problem| problem.offset.is_some()).collect();
+    if trace.lacks_index_only() {
+        let all = match count {
+            0 => "all was".to_owned(),
+            1 => "its only event was".to_owned(),
+            _ => format!("all {events} were"),
+        };
+        let text = format!(
+            "{of}Incomplete file: {all} read; only the index at its end is missing or damaged, which \
+             `highwater convert FILE NEW.snap` writes anew."
+        );
+        return warn(&text, page);
+    }
+    let why = match unread.as_slice() {
+        [] => "it was cut off, or is still being written".to_owned(),
+        [problem] => problem.to_string(),
+        [problem, more @ ..] => format!("{problem}, and {}", count_of(more.len() as u64, "more problem")),
+    };
+    warn(&format!("{of}Incomplete recording: {events} could be read: {why}."), page)
+}
+
+fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
+    page.broken(0, text).iter().try_for_each(|line| page.warning(line))
+}
+
+/// Returns how many requests failed on `devices`.
+pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
+    devices.iter().map(|device| trace.failed_requests(*device)).sum()
+}
+
+/// Returns a warning that `failed` requests failed, so that peaks and advice hold only up to there; `None` if none did.
+pub fn out_of_memory(failed: u64) -> Option<String> {
+    let requests = count_of(failed, "request");
+    (failed > 0).then(|| {
+        format!("Out of memory: {requests} failed, so the run may need more than was recorded; see `highwater oom`.")
+    })
+}
+
+/// The fact that names the simulated GPU of a recording.
+const SIMULATED: &str = "simulated";
+
+/// Returns a sentence if one of two compared recordings is of a simulated GPU and the other is not, or is of another one;
+/// `None` otherwise.
+pub fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
+    let gpu = |of: &Trace| of.header.facts.iter().find(|(name, _)| name == SIMULATED).map(|(_, gpu)| gpu.clone());
+    let (own, other) = (gpu(trace), gpu(baseline));
+    let place =
+        |gpu: Option<String>| gpu.map_or_else(|| "a real device".to_owned(), |gpu| format!("a simulated {gpu}"));
+    let because = match (&own, &other) {
+        (Some(_), Some(_)) => "PyTorch chooses kernels by the GPU",
+        _ => "the simulation does not know the sizes of some workspaces, and values of its device are zeros",
+    };
+    (own != other).then(|| {
+        let (own, other) = (place(own), place(other));
+        format!("The baseline was recorded on {other}, this recording on {own}: {because}, so they may differ by that.")
+    })
+}
+
+/// Maximum number of problems printed by commands that are not about them.
+const TOLD: usize = 5;
+
+/// Prints the limits of the accuracy, and the problems of the file; nothing if there are none.
+pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
+    print_of(trace, "", page)
+}
+
+/// Prints the same for one of several recordings, named `name`.
+pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+    let (bare, unmatched) = (bare_stacks(trace), unmatched_skips(&trace.tables));
+    // Contradictions are in the first lines.
+    let others: Vec<_> = trace.problems.iter().filter(|problem| !problem.is_of_sums).collect();
+    if trace.is_complete()
+        && others.is_empty()
+        && trace.header.notes().next().is_none()
+        && bare.is_none()
+        && unmatched.is_empty()
+    {
+        return Ok(());
+    }
+    let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
+    page.gap()?;
+    for sentence in trace.trust.limits() {
+        warn(&format!("Trust{of}: {sentence}."), page)?;
+    }
+    for problem in others.iter().take(TOLD) {
+        warn(&format!("Problem{of}: {problem}"), page)?;
+    }
+    if others.len() > TOLD {
+        let more = others.len() - TOLD;
+        page.warning(&format!("Problem{of}: … and {more} more; `highwater verify` lists them"))?;
+    }
+    let routine = trace.routine_sentences();
+    if !routine.is_empty() {
+        for line in page.broken(0, &format!("Note{of}: {}.", routine.join("; "))) {
+            page.hint(&line)?;
+        }
+    }
+    for note in trace.header.notes() {
+        for line in page.broken(0, &format!("Note{of}: {note}.")) {
+            page.hint(&line)?;
+        }
+    }
+    for pattern in unmatched {
+        page.warning(&format!("Note{of}: --skip {pattern} matches no line of any stack."))?;
+    }
+    if let Some(sentence) = bare {
+        page.hint(&sentence)?;
+    }
+    Ok(())
+}
+
+/// Returns a note if most frames, or all of one of the program's own binaries, are bare addresses.
+fn bare_stacks(trace: &Trace) -> Option<String> {
+    let mut of_modules: Vec<(u64, u64)> = vec![(0, 0); trace.tables.modules.len()];
+    for frame in &trace.tables.frames {
+        if let Some((all, bare)) = frame.module.index().and_then(|module| of_modules.get_mut(module)) {
+            (*all, *bare) = (*all + 1, *bare + u64::from(frame.line_count == 0));
+        }
+    }
+    let (frames, bare) = of_modules.iter().fold((0, 0), |(all, bare), of| (all + of.0, bare + of.1));
+    let is_bare_program = of_modules
+        .iter()
+        .zip(&trace.tables.modules)
+        .any(|((all, bare), module)| *all > 0 && bare == all && is_of_program(trace.tables.string(module.path)));
+    (is_bare_program || bare > frames / 2).then(|| {
+        let counts = [bare, frames].map(format_count);
+        format!(
+            "Stacks: {} of {} frames are bare addresses; `highwater symbolize FILE` finds their functions and lines.",
+            counts[0], counts[1]
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::tables::{Frame, Module, SourceLine};
+    use highwater_snapshots::{ModuleId, StringId};
+
+    use super::*;
+
+    #[test]
+    fn a_program_of_which_only_libraries_have_lines_has_bare_addresses() {
+        let mut trace = Trace::default();
+        let tables = &mut trace.tables;
+        tables.strings = ["/home/me/train", "/usr/lib/libc.so.6", "main"].map(str::to_owned).to_vec();
+        let module = |path| Module { path: StringId(path), build_id: vec![1], load_bias: 0 };
+        tables.modules = vec![module(0), module(1)];
+        tables.lines = vec![SourceLine { function: StringId(2), file: StringId(2), line: 1 }];
+        let frame = |module, line_count| Frame { module: ModuleId(module), address: 1, first_line: 0, line_count };
+        tables.frames = vec![frame(0, 0), frame(1, 1), frame(1, 1)];
+        assert!(bare_stacks(&trace).is_some_and(|text| text.starts_with("Stacks: 1 of 3 frames are bare addresses")));
+        trace.tables.frames.push(frame(0, 1));
+        assert_eq!(bare_stacks(&trace), None, "the program has lines");
+        trace.tables.frames = vec![frame(0, 1), frame(1, 0)];
+        assert_eq!(bare_stacks(&trace), None, "a library of the system");
+    }
+}
