@@ -1,5 +1,5 @@
-//! The commands. Each that needs no display reads its file, queries [`highwater_analysis`], and prints one report, as text
-//! or as one JSON object.
+//! The commands. A file has a command's arguments, its call and its report; what only it needs lies beside it, in a folder
+//! of its name.
 
 pub mod next;
 pub mod info;
@@ -24,38 +24,122 @@ pub mod run;
 pub mod attach;
 pub mod simulate;
 pub mod plan;
-#[cfg(feature = "gui")]
-pub mod render;
-#[cfg(not(feature = "gui"))]
-#[path = "commands/render_disabled.rs"]
 pub mod render;
 pub mod check;
 pub mod serve;
+pub mod completions;
 pub mod open;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 
-use highwater_snapshots::format::Windows;
+use clap::{Parser, Subcommand};
 
-use self::diff::DiffReport;
-use self::events::EventsListing;
-use self::explain::ExplainReport;
-use self::growth::GrowthReport;
-use self::info::InfoReport;
-use self::oom::OomReport;
-use self::peak::PeakReport;
-use self::phases::PhasesReport;
-use self::verify::VerifyReport;
-use crate::args::{
-    DiffArguments, EventsArguments, ExplainArguments, GrowthArguments, InfoArguments, OomArguments, PeakArguments,
-    PhasesArguments, VerifyArguments,
-};
-use crate::input::recording::{read_any, spinner};
-use crate::input::source::{Input, answer_counting, answer_from};
-use crate::output::answer::{Report as _, answer};
-use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// Show where GPU memory goes
+///
+/// `highwater FILE…` opens recordings in the desktop app; every command below works without a display.
+/// FILE is a `.snap` recording or a PyTorch memory snapshot: a pickle, JSON, or a page saved by `trace_plot`, each
+/// optionally gzipped. The format is detected from the content. `-` is standard input. Sizes are in binary units
+/// (1 KiB is 1024 bytes).
+///
+/// Exit status: 0 on success; 1 if a budget was exceeded (`check`), nothing fits it (`plan`) or nothing was found
+/// (`symbolize`), or a program does not fit (`simulate`); 2 for invalid usage, for a file that cannot be read
+/// or is inconsistent (`verify`), and for a scenario that ran out of memory (`record`).
+#[derive(Debug, Parser)]
+#[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+pub struct Arguments {
+    /// The command; without one, the app opens
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Recordings to open in the app
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Lists the commands: a name, with its help, the arguments, and what executes it.
+macro_rules! commands {
+    ($($(#[$about:meta])* $name:ident($arguments:ty) => $run:path,)*) => {
+        /// The commands.
+        #[derive(Debug, Subcommand)]
+        pub enum Command {
+            $($(#[$about])* $name($arguments),)*
+        }
+
+        impl Command {
+            /// Executes it.
+            ///
+            /// # Errors
+            ///
+            /// Fails if it cannot do its work.
+            pub fn run(&self, page: &mut Page<'_>) -> Result<Status, Failure> {
+                match self {
+                    $(Self::$name(arguments) => $run(arguments, page),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    /// Run a built-in training step and write its recording
+    Record(Box<record::RecordArguments>) => open::record,
+    /// Run any program, unchanged, and record its GPU memory: PyTorch by module, others by driver call (Linux)
+    ///
+    /// Every process that uses CUDA through PyTorch is recorded with modules, phases and steps, also under torchrun and
+    /// other launchers. Of other programs, a preloaded library records what they allocate from the CUDA driver: of a
+    /// caching allocator the segments, not the blocks within them. The exit status is the program's.
+    Run(run::ProgramArguments) => run::run,
+    /// Record a PyTorch program that is already running, for some steps or some time (Linux)
+    ///
+    /// The program is changed while it is recorded, and is as before afterwards. What is live when the recording begins
+    /// is its baseline, without stacks.
+    Attach(attach::AttachArguments) => attach::run,
+    /// Run a PyTorch program on a simulated GPU: what it needs, and whether it fits, without a GPU (Linux)
+    ///
+    /// The program needs no change and runs with its own PyTorch, whose allocator decides every byte. The device has
+    /// no contents: kernels do nothing, and its values are zeros. Modules, phases and steps are recorded.
+    Simulate(Box<simulate::SimulateArguments>) => simulate::run,
+    /// Show what a recording contains: devices, peaks, and its limitations; for a folder, ranks and outliers
+    Info(info::InfoArguments) => info::run,
+    /// Show what is using memory at the peak, or at any event
+    Peak(peak::PeakArguments) => peak::run,
+    /// Show memory by step and phase
+    Phases(phases::PhasesArguments) => phases::run,
+    /// Explain the peak: its composition, the peak without each group, and advice
+    Explain(explain::ExplainArguments) => explain::run,
+    /// Find the cheapest changes with which a training step fits a memory budget; exit with status 1 if nothing fits
+    Plan(Box<plan::PlanArguments>) => plan::run,
+    /// Compare two recordings, or two steps of one
+    Diff(Box<diff::DiffArguments>) => diff::run,
+    /// Find leaks: memory that grows from step to step
+    Growth(growth::GrowthArguments) => growth::run,
+    /// Analyse out-of-memory errors: why the request failed, and what would have let it succeed
+    Oom(oom::OomArguments) => oom::run,
+    /// Check a recording against memory budgets; exit with status 1 and name the cause if one is exceeded
+    Check(Box<check::CheckArguments>) => check::run,
+    /// Replay a recording with changes: other allocator settings, another device size, blocks removed or smaller
+    #[command(name = "whatif")]
+    WhatIf(Box<whatif::WhatIfArguments>) => whatif::run,
+    /// List the events
+    Events(events::EventsArguments) => events::run,
+    /// Check the checksums and invariants of a recording; exit with status 2 if it is not sound
+    Verify(verify::VerifyArguments) => verify::run,
+    /// Convert a recording for PyTorch's viewer, flame graphs or query engines, or to .snap
+    Convert(convert::ConvertArguments) => convert::run,
+    /// Merge several recordings into one, on a common time axis
+    Join(join::JoinArguments) => join::run,
+    /// Look up functions, files and lines for the bare addresses of a recording, in place
+    Symbolize(symbolize::SymbolizeArguments) => symbolize::run,
+    /// Draw a recording as a PNG or SVG picture, without a display
+    Render(Box<render::RenderArguments>) => render::run,
+    /// Serve the app and recordings to a browser on this or another computer
+    Serve(serve::ServeArguments) => serve::run,
+    /// Print the completions of commands and options for a shell
+    Completions(completions::CompletionsArguments) => completions::run,
+}
 
 /// Lets `write` write a page to standard output, buffered and with its width.
 pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
@@ -65,129 +149,13 @@ pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -
     Ok(status)
 }
 
-/// `highwater info`.
-pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let file = &arguments.source.file;
-    if file.is_dir() && Windows::find_rotated(file).is_none() {
-        return info::ranks::info(arguments, page);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_contradict_nothing() {
+        use clap::CommandFactory as _;
+        Arguments::command().debug_assert();
     }
-    answer_counting(file, &arguments.categories, &arguments.blocks.filter.filter, |input| {
-        let report = InfoReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.form, page, &report)
-    })
-}
-
-/// `highwater peak`.
-pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
-        let report = PeakReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.form, page, &report)
-    })
-}
-
-/// `highwater phases`.
-pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let filter = &arguments.blocks.filter.filter;
-    answer_counting(&arguments.source.file, &arguments.categories, filter, |input| {
-        let report = PhasesReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.form, page, &report)
-    })
-}
-
-/// `highwater explain`.
-pub fn explain(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
-        let report = ExplainReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.form, page, &report)
-    })
-}
-
-/// `highwater diff`.
-pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
-        return diff::ranks::run(arguments, page);
-    }
-    answer_from(&arguments.a, &arguments.categories, |first| {
-        let Some(b) = &arguments.b else { return diff_of([first, first], arguments, page) };
-        answer_from(b, &arguments.categories, |second| diff_of([first, second], arguments, page))
-    })
-}
-
-fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let report = DiffReport::of(inputs, arguments)?;
-    if arguments.form.is_text() {
-        let is_one = arguments.b.is_none();
-        caveats::lead(inputs[0].facts(), if is_one { "" } else { "A" }, page)?;
-        if !is_one {
-            caveats::lead(inputs[1].facts(), "B", page)?;
-        }
-    }
-    report.write(arguments.form, page)?;
-    Ok(Status::Fine)
-}
-
-/// `highwater growth`.
-pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
-        let report = GrowthReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.form, page, &report)
-    })
-}
-
-/// `highwater oom`.
-pub fn oom(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
-        let turning = spinner("replaying");
-        let report = OomReport::of(input, arguments);
-        turning.finish_and_clear();
-        let report = report?;
-        answer(input.facts(), arguments.source.form, page, &report)
-    })
-}
-
-/// `highwater events`.
-pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
-        let listing = EventsListing::of(input, arguments)?;
-        // Once events are written, a damaged one ends the list.
-        Ok(list(input, &listing, arguments, page))
-    })?
-}
-
-fn list(
-    input: &Input,
-    listing: &EventsListing<'_>,
-    arguments: &EventsArguments,
-    page: &mut Page<'_>,
-) -> Result<Status, Failure> {
-    if arguments.source.form.json {
-        listing.write_json(page)?;
-    } else if arguments.source.form.csv {
-        listing.write_csv(page)?;
-    } else {
-        caveats::lead(input.facts(), "", page)?;
-        listing.print(page)?;
-    }
-    Ok(Status::Fine)
-}
-
-/// `highwater verify`.
-pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let file = &arguments.source.file;
-    let report = match read_any(file) {
-        Ok(recording) => VerifyReport::of(&recording, arguments)?,
-        Err(failure) => {
-            // With --json, an unreadable file is reported as JSON too.
-            if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
-                page.json(&VerifyReport::of_unreadable(source))?;
-            }
-            return Err(failure);
-        }
-    };
-    if arguments.source.json {
-        page.json(&report)?;
-    } else {
-        report.print(file, page)?;
-    }
-    Ok(report.status())
 }

@@ -1,7 +1,8 @@
 //! The output of commands: pages, tables, exit status.
 
 pub mod outcome;
-pub(crate) mod terminal;
+mod terminal;
+pub(crate) mod message;
 pub mod page;
 pub mod caveats;
 pub mod key_cells;

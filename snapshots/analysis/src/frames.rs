@@ -277,7 +277,7 @@ mod tests {
             ("highwater_engine::nn::linear::Linear::forward", "engine/src/nn/linear.rs", 8),
             ("highwater_engine::models::vit::Vit::forward::{{closure}}", "engine/src/models/vit.rs", 120),
             ("highwater_engine::scenario::run", "engine/src/scenario/mod.rs", 7),
-            ("highwater::record::run", "viewer/src/record.rs", 5),
+            ("highwater::commands::record::run", "viewer/src/commands/record.rs", 5),
         ];
         assert_eq!(users(&scenario), "engine/src/models/vit.rs:120 highwater_engine::models::vit::Vit::forward");
         let mut inlined = scenario.to_vec();

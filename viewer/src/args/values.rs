@@ -162,18 +162,18 @@ impl FromStr for Categories {
 }
 
 /// Returns a parser of metrics that knows all names.
-pub(super) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
+pub(crate) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::ALL)
 }
 
 /// Returns a parser of metrics that consist of blocks or of segments.
-pub(super) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
+pub(crate) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
     let [requested, allocated, active] = Metric::OF_BLOCKS;
     parser_of(&[requested, allocated, active, Metric::Reserved])
 }
 
 /// Returns a parser of metrics that are sums over blocks.
-pub(super) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
+pub(crate) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::OF_BLOCKS)
 }
 
@@ -187,7 +187,7 @@ fn parser_of(metrics: &[Metric]) -> impl TypedValueParser<Value = Metric> + use<
 }
 
 /// Returns a parser of event kinds that knows all names.
-pub(super) fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
+pub(crate) fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
     PossibleValuesParser::new(EventKind::ALL.iter().map(|kind| kind.name()))
         .map(|name| EventKind::from_name(&name).expect("only names of kinds are possible"))
 }

@@ -1,4 +1,4 @@
-//! The report of `highwater diff`: the differences between two recordings, or between two moments of one.
+//! `highwater diff`: the differences between two recordings, or between two moments of one.
 
 mod blocks;
 mod facts;
@@ -6,8 +6,9 @@ pub(super) mod ranks;
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use highwater_analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, MatchKind, PhasePair, Setting, UnmatchedBlocks,
 };
@@ -20,16 +21,105 @@ use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes
 use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
 
 use self::facts::difference;
-use crate::args::{ComparedAt, DiffArguments};
+use crate::args::values::metric_parser;
+use crate::args::{BlockChoice, CategoryChoice, ComparedAt, Form, Given, GroupKeys, ModuleChoice};
 use crate::commands::next::next_with;
 use crate::input::devices::{compared_devices, on_device, phrase};
 use crate::input::recording::origin_keys;
-use crate::input::source::Input;
+use crate::input::source::{Input, answer_from};
 use crate::output::answer::Report;
 use crate::output::caveats;
 use crate::output::key_cells::{key_columns, named, sum_names};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// Default number of groups.
+const TOP: usize = 20;
+
+/// `highwater diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArguments {
+    /// First recording; `-` is standard input. Or a folder of ranks: its outlier is compared with a typical rank
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// Second recording; without it, two steps of the first are compared. Or a second folder, compared rank by rank
+    #[arg(value_name = "B")]
+    pub b: Option<PathBuf>,
+    /// Moment to compare: peak, end, step:N (the peak of step N) or step-end:N [default: peak; of one recording, the ends
+    /// of its last two whole steps]
+    #[arg(long, value_name = "MOMENT")]
+    pub at: Option<ComparedAt>,
+    /// Moment of B [default: as --at; of one recording, the step after it]
+    #[arg(long, value_name = "MOMENT")]
+    pub at_b: Option<ComparedAt>,
+    /// Memory total
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    pub metric: Metric,
+    /// Device N of A [default: the one that ran out of memory, else the one with the highest peak]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+    /// Device N of B [default: as --device; without it, of B the one that ran out of memory, else the one with the highest
+    /// peak]
+    #[arg(long, value_name = "N")]
+    pub device_b: Option<u16>,
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
+    /// [default: category; of reserved memory pool,size]
+    #[arg(long, value_name = "KEYS", hide_default_value = true, default_value_t = GroupKeys(vec![GroupKey::Category]))]
+    #[arg(default_value_if("metric", "reserved", "pool,size"))]
+    pub by: GroupKeys,
+    /// Number of groups to list, the largest differences first; the others are summed up
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// Number of single blocks to list that only one side has
+    #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
+    pub lone_blocks: usize,
+    /// The modules.
+    #[command(flatten)]
+    pub modules: ModuleChoice,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl DiffArguments {
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        let given = Given::default().with("at", self.at.as_ref().map(ComparedAt::to_string));
+        let given = given.with("at-b", self.at_b.as_ref().map(ComparedAt::to_string)).with("device", self.device);
+        let given = given.with("device-b", self.device_b).metric(self.metric);
+        given.blocks(&self.blocks.filter, &self.categories)
+    }
+}
+
+/// `highwater diff`.
+pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
+        return ranks::run(arguments, page);
+    }
+    answer_from(&arguments.a, &arguments.categories, |first| {
+        let Some(b) = &arguments.b else { return diff_of([first, first], arguments, page) };
+        answer_from(b, &arguments.categories, |second| diff_of([first, second], arguments, page))
+    })
+}
+
+fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let report = DiffReport::of(inputs, arguments)?;
+    if arguments.form.is_text() {
+        let is_one = arguments.b.is_none();
+        caveats::lead(inputs[0].facts(), if is_one { "" } else { "A" }, page)?;
+        if !is_one {
+            caveats::lead(inputs[1].facts(), "B", page)?;
+        }
+    }
+    report.write(arguments.form, page)?;
+    Ok(Status::Fine)
+}
 
 /// Formats how a group changed, unless its figures tell, and how it was matched.
 fn change_text(group: &DiffGroup) -> String {

@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::io::Write as _;
 use std::ops::{ControlFlow, Range};
 
+use clap::Args;
 use highwater_analysis::filter::BlockFilter;
 use highwater_analysis::source::Window;
 use highwater_app::figures::events::{attributes_of, events_table};
 use highwater_app::report::{Table, cut};
+use highwater_snapshots::event::EventKind;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::MAX_IN_TABLE;
@@ -16,14 +18,83 @@ use highwater_snapshots::trace::Subject;
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 
-use crate::args::EventsArguments;
+use crate::args::values::kind_parser;
+use crate::args::{BlockChoice, CategoryChoice, Given, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, on_devices};
 use crate::input::recording::choose_device;
-use crate::input::source::Input;
+use crate::input::source::{Input, answer_from};
 use crate::output::caveats::{self, problem_texts};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::{JsonText, Page, SCHEMA_VERSION};
+
+/// How `highwater events` writes an event.
+const EVENT_NOTATION: &str = "In a line, b8 is block 8, 4194304/5242880 its requested and allocated bytes, #op the \
+                              operation, @module the module, small or large the allocator's pool, free= the bytes that \
+                              were free on the device.";
+
+/// `highwater events`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = EVENT_NOTATION, after_help = EVENT_NOTATION)]
+pub struct EventsArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// Events of device N, with steps, phases and marks that concern all devices [default: all]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+    /// First event
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub from: u64,
+    /// Last event [default: the last of the recording]
+    #[arg(long, value_name = "N")]
+    pub to: Option<u64>,
+    /// Event kinds, comma-separated [default: all]
+    #[arg(long, value_name = "K", value_delimiter = ',', value_parser = kind_parser())]
+    pub kind: Vec<EventKind>,
+    /// Show the stack of each event (always in the JSON)
+    #[arg(long)]
+    pub stacks: bool,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl EventsArguments {
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        Given::default().with("device", self.device).blocks(&self.blocks.filter, &self.categories)
+    }
+}
+
+/// `highwater events`.
+pub fn run(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let listing = EventsListing::of(input, arguments)?;
+        // Once events are written, a damaged one ends the list.
+        Ok(list(input, &listing, arguments, page))
+    })?
+}
+
+fn list(
+    input: &Input,
+    listing: &EventsListing<'_>,
+    arguments: &EventsArguments,
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
+    if arguments.source.form.json {
+        listing.write_json(page)?;
+    } else if arguments.source.form.csv {
+        listing.write_csv(page)?;
+    } else {
+        caveats::lead(input.facts(), "", page)?;
+        listing.print(page)?;
+    }
+    Ok(Status::Fine)
+}
 
 /// The requested events of a recording.
 #[derive(Debug)]

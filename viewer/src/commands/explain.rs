@@ -1,14 +1,15 @@
-//! The report of `highwater explain`: the composition of the peak, and what would lower it.
+//! `highwater explain`: the composition of the peak, and what would lower it.
 
 mod idle;
 
 use std::collections::BTreeMap;
 use std::io;
 
+use clap::Args;
 use highwater_analysis::beside::SegmentKind;
 use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Remedy};
 use highwater_analysis::pools::BlockPool;
-use highwater_analysis::{Beside, Explanation, GroupKey, Moment};
+use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
 use highwater_app::answers::explanation::explain;
 use highwater_app::figures::moment::{count_of, how_much_and_when, moment_value, peak_name, when};
 use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, bar, percent, wrapped};
@@ -16,16 +17,74 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use crate::args::ExplainArguments;
+use crate::args::values::block_metric_parser;
+use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::where_on;
 use crate::input::recording::{choose_device, origin_keys};
-use crate::input::source::Input;
-use crate::output::answer::Report;
+use crate::input::source::{Input, answer_from};
+use crate::output::answer::{Report, answer};
 use crate::output::caveats::{self, problem_texts, trust};
 use crate::output::key_cells::{each_text, key_columns, none_note};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// Default number of groups.
+const TOP: usize = 12;
+
+/// Default keys; the second does not apply to a recording without phases.
+const DEFAULT_KEYS: [GroupKey; 2] = [GroupKey::Category, GroupKey::Phase];
+
+/// `highwater explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// Memory total: requested, allocated or active
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
+    pub metric: Metric,
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
+    #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(DEFAULT_KEYS.to_vec()))]
+    pub by: GroupKeys,
+    /// Number of groups to list; the others are summed up
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// The modules.
+    #[command(flatten)]
+    pub modules: ModuleChoice,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl ExplainArguments {
+    /// The grouping keys for a recording with or without steps or phases.
+    pub fn keys(&self, has_stages: bool) -> &[GroupKey] {
+        let keys = self.by.0.as_slice();
+        if keys == DEFAULT_KEYS && !has_stages { &keys[..1] } else { keys }
+    }
+
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        let given = Given::default().with("device", self.device.device).metric(self.metric);
+        given.blocks(&self.blocks.filter, &self.categories)
+    }
+}
+
+/// `highwater explain`.
+pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let report = ExplainReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.form, page, &report)
+    })
+}
 
 /// The report, as text and as JSON.
 #[derive(Debug)]

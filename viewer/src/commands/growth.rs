@@ -1,12 +1,12 @@
-//! The report of `highwater growth`: memory that stays live from step to step.
+//! `highwater growth`: memory that stays live from step to step.
 
 mod holders;
 mod parts;
 mod query;
 
-use std::cmp::Ordering;
 use std::io;
 
+use clap::Args;
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps};
@@ -15,27 +15,79 @@ use highwater_app::figures::leaks::leak_texts;
 use highwater_app::figures::moment::{count_of, peak_facts};
 use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use self::holders::Holders;
-use self::parts::{Projection, causes, leaks, reserved_facts, stacks, steps, sum};
+use self::parts::{Projection, causes, leaks, reserved_facts, stacks, steps, steps_table, sum};
 use self::query::{check_filter, keys, measured_devices, query, refused, reserved_query};
-use crate::args::GrowthArguments;
+use crate::args::values::growing_metric_parser;
+use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::on_device;
 use crate::input::recording::choose_device;
-use crate::input::source::Input;
-use crate::output::answer::Report;
+use crate::input::source::{Input, answer_from};
+use crate::output::answer::{Report, answer};
 use crate::output::caveats::{self, problem_texts, trust};
 use crate::output::key_cells::{key_columns, sum_names};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// Default number of groups.
+const TOP: usize = 12;
+
+/// `highwater growth`.
+#[derive(Clone, Debug, Args)]
+pub struct GrowthArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// First step of the window [default: the second, since the first allocates what later ones reuse]
+    #[arg(long, value_name = "N")]
+    pub from_step: Option<u32>,
+    /// Last step of the window [default: the last whole step]
+    #[arg(long, value_name = "M")]
+    pub to_step: Option<u32>,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// Memory total: requested, allocated, active or reserved; of reserved memory, segments are counted
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = growing_metric_parser())]
+    pub metric: Metric,
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
+    /// [default: category,scope; category,frame where the recording names no modules; frame where categories are guessed;
+    /// of reserved memory pool,frame]
+    #[arg(long, value_name = "KEYS")]
+    pub by: Option<GroupKeys>,
+    /// Number of groups to list, the largest growth first; the others are summed up
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl GrowthArguments {
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        let given = Given::default().with("from-step", self.from_step).with("to-step", self.to_step);
+        let given = given.with("device", self.device.device).metric(self.metric);
+        given.blocks(&self.blocks.filter, &self.categories)
+    }
+}
+
+/// `highwater growth`.
+pub fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let report = GrowthReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.form, page, &report)
+    })
+}
 
 /// Printed for a recording with a single whole step.
 const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
-
-/// Number of steps listed at the beginning and at the end if there are many.
-const SHOWN_STEPS: usize = 6;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -218,42 +270,6 @@ impl<'a> GrowthReport<'a> {
         )
     }
 
-    /// The steps, and what lies between two; of many, the first and the last.
-    fn steps_table(&self) -> Table<'_> {
-        let rows = &self.growth.steps;
-        let more = rows.len().saturating_sub(2 * SHOWN_STEPS);
-        // In place of those in the middle stands how many they are.
-        let row = move |at: usize| match at.cmp(&SHOWN_STEPS) {
-            Ordering::Equal if more > 0 => None,
-            Ordering::Greater if more > 0 => Some(at + more - 1),
-            _ => Some(at),
-        };
-        let of = move |at: usize| row(at).map(|row| &rows[row]);
-        let name = move |at: usize| match of(at).map(|row| row.step) {
-            Some(Some(step)) => step.to_string(),
-            Some(None) => "between".to_owned(),
-            None => format!("… {} more", format_count(more as u64)),
-        };
-        let end = move |at: usize| of(at).filter(|row| row.step.is_some()).map(|row| row.end_bytes);
-        let start = self.growth.balance.get(Question::AliveAtA).bytes;
-        let before =
-            move |at: usize| row(at)?.checked_sub(1).map_or(Some(start), |before| Some(rows[before].end_bytes));
-        let change = move |at: usize| Some(i128::from(end(at)?) - i128::from(before(at)?));
-        let survivors = move |at: usize| of(at).map(|row| row.survivors);
-        let [live, still, blocks] = match self.measures_segments() {
-            true => ["reserved after step", "still reserved at end", "segments"],
-            false => ["live after step", "still live at end", "blocks"],
-        };
-        let columns = [
-            Column::text("step", "step", name),
-            Column::bytes("end_bytes", live, end),
-            Column::difference("change_bytes", "change", change),
-            Column::bytes("survivor_bytes", still, move |at| survivors(at).map(|sum| sum.bytes)),
-            Column::count("survivor_blocks", blocks, move |at| survivors(at).map(|sum| sum.blocks)),
-        ];
-        Table::new(rows.len() - more + usize::from(more > 0), columns)
-    }
-
     fn print_stacks(&self, page: &mut Page<'_>) -> io::Result<()> {
         if self.keys.contains(&GroupKey::Stack) {
             return Ok(());
@@ -420,7 +436,7 @@ impl Report for GrowthReport<'_> {
         }
         if self.has_steps() {
             page.gap()?;
-            page.table(&self.steps_table())?;
+            page.table(&steps_table(&self.growth, self.measures_segments()))?;
         }
         page.gap()?;
         let allocated = if self.has_steps() { "in these steps" } else { "in the recording" };

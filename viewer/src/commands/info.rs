@@ -1,10 +1,12 @@
-//! The report of `highwater info`: what a recording contains, and its limitations.
+//! `highwater info`: what a recording contains, or the ranks in a folder.
 
 pub(super) mod ranks;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
+use clap::Args;
 use highwater_analysis::Metric;
 use highwater_analysis::join::DROPPED;
 use highwater_analysis::summary::{DeviceSummary, summarize};
@@ -14,20 +16,67 @@ use highwater_app::figures::moment::{count_of, how_much_and_when, micros_since_1
 use highwater_app::figures::requests::failure_text;
 use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_pytorch::open::FileFormat;
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::trace::{Annotation, EXCERPT, HOLDERS, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{BlockId, Trace};
 
-use crate::args::InfoArguments;
+use crate::args::{BlockChoice, CategoryChoice, Form, Given, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::choose_device;
-use crate::input::source::Input;
-use crate::output::answer::Report;
+use crate::input::source::{Input, answer_counting};
+use crate::output::answer::{Report, answer};
 use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 use crate::output::peaks::{peaks_table, peaks_value};
+
+/// `highwater info`; FILE may be a folder, which stands for the recordings of a run's ranks in it.
+#[derive(Clone, Debug, Args)]
+pub struct InfoArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// Device N [default: all]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl InfoArguments {
+    /// The arguments of `highwater info FILE`.
+    pub fn of(file: PathBuf) -> Self {
+        Self {
+            source: Source { file, form: Form::default() },
+            device: None,
+            blocks: BlockChoice::default(),
+            categories: CategoryChoice::default(),
+        }
+    }
+
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        Given::default().with("device", self.device).blocks(&self.blocks.filter, &self.categories)
+    }
+}
+
+/// `highwater info`.
+pub fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let file = &arguments.source.file;
+    if file.is_dir() && Windows::find_rotated(file).is_none() {
+        return ranks::info(arguments, page);
+    }
+    answer_counting(file, &arguments.categories, &arguments.blocks.filter.filter, |input| {
+        let report = InfoReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.form, page, &report)
+    })
+}
 
 /// The report, as text and as JSON.
 #[derive(Debug)]

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use clap::Args;
 use highwater_analysis::join::{JoinPart, Joined, JoinedDevice, join};
 use highwater_analysis::source::Source;
 use highwater_analysis::{Metric, Series};
@@ -14,13 +16,61 @@ use highwater_app::report::{Column, Facts, Rows, Table};
 use highwater_snapshots::units::format_bytes;
 
 use super::convert::write_to;
-use crate::args::JoinArguments;
+use crate::args::CategoryChoice;
 use crate::commands::next::next_command;
 use crate::input::categories::read_with;
 use crate::input::recording::Recording;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// `highwater join`.
+#[derive(Clone, Debug, Args)]
+pub struct JoinArguments {
+    /// Recordings, two or more: of several allocators of one program, or of several processes
+    #[arg(value_name = "FILE", required = true, num_args = 2..)]
+    pub files: Vec<PathBuf>,
+    /// File to write; its ending sets the format, as for `convert`
+    #[arg(long, value_name = "OUT")]
+    pub out: PathBuf,
+    /// Seconds to add to the times of the second recording, where clocks differ; repeat for the third, and so on
+    #[arg(long = "offset", value_name = "SECONDS", allow_hyphen_values = true)]
+    pub offsets: Vec<Seconds>,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+    /// Print one JSON object to standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A stretch of time, given in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seconds {
+    /// In nanoseconds.
+    pub nanos: i64,
+}
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("invalid number of seconds '{text}': write for example 2, -0.25 or 0.000001");
+        let (is_negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if (whole.is_empty() && fraction.is_empty()) || !is_number(whole) || !is_number(fraction) || fraction.len() > 9
+        {
+            return Err(wrong());
+        }
+        let digits = format!("{whole}{fraction:0<9}");
+        let nanos: i64 = digits.parse().map_err(|_| wrong())?;
+        Ok(Self { nanos: if is_negative { -nanos } else { nanos } })
+    }
+}
 
 /// Reads the recordings, writes them as one, and prints the result for each device.
 pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -156,5 +206,22 @@ impl Answer<'_> {
         caveats::print(trace, page)?;
         page.gap()?;
         page.hint(&next_command(&["info"], self.out(), &[], "for the peaks of all devices"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_read_to_the_nanosecond() {
+        let nanos = |text: &str| text.parse::<Seconds>().ok().map(|seconds| seconds.nanos);
+        assert_eq!(nanos("2"), Some(2_000_000_000));
+        assert_eq!(nanos("-0.25"), Some(-250_000_000));
+        assert_eq!(nanos("+.000000001"), Some(1));
+        assert_eq!(nanos("1."), Some(1_000_000_000));
+        for text in ["", "-", ".", "two", "1e3", "1.2.3", "0.0000000001", "99999999999", "--1"] {
+            assert_eq!(nanos(text), None, "{text}");
+        }
     }
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use highwater_app::files::is_stdin;
 
-use crate::args::{Arguments, Given};
+use crate::args::Given;
+use crate::commands::Arguments;
 
 /// Formats a suggested command: `Next: highwater peak step.snap --by op,scope   for …`.
 pub fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {
@@ -59,7 +60,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::Command;
+    use crate::commands::Command;
 
     #[test]
     fn file_names_with_spaces_can_be_pasted() {

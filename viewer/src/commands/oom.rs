@@ -1,7 +1,8 @@
-//! The report of `highwater oom`: why a request failed, what filled the device, and what would have helped.
+//! `highwater oom`: why a request failed, what filled the device, and what would have helped.
 
 use std::io;
 
+use clap::Args;
 use highwater_analysis::addresses::{EvictionSet, FailedRequest, Hole, Verdict};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::live_groups::{LiveGroup, LiveGroups};
@@ -14,16 +15,57 @@ use highwater_app::report::{Column, Facts, Rows, Table, Value, percent};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
 use highwater_snapshots::{DeviceId, Error, StackId, Trace};
 
-use crate::args::OomArguments;
+use crate::args::{self, CategoryChoice, Given, Where};
 use crate::commands::next::next_with;
 use crate::input::devices::where_on;
-use crate::input::recording::choose_device;
-use crate::input::source::Input;
-use crate::output::answer::Report;
+use crate::input::recording::{choose_device, spinner};
+use crate::input::source::{Input, answer_from};
+use crate::output::answer::{Report, answer};
 use crate::output::caveats::{self, problem_texts, trust};
 use crate::output::key_cells::{key_columns, named};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// Failed requests that are shown by default.
+const TOP: usize = 3;
+
+/// `highwater oom`.
+#[derive(Clone, Debug, Args)]
+pub struct OomArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: args::Source,
+    /// Failed request at event N [default: the first ones]
+    #[arg(long, value_name = "N")]
+    pub event: Option<u64>,
+    /// Device N [default: all]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+    /// Number of failed requests to show; the others are counted
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl OomArguments {
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        Given::default().with("device", self.device).blocks(&Where::default(), &self.categories)
+    }
+}
+
+/// `highwater oom`.
+pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let turning = spinner("replaying");
+        let report = OomReport::of(input, arguments);
+        turning.finish_and_clear();
+        let report = report?;
+        answer(input.facts(), arguments.source.form, page, &report)
+    })
+}
 
 /// Maximum number of further events whose numbers are listed.
 const TOLD_EVENTS: usize = 20;

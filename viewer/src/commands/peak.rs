@@ -1,9 +1,11 @@
-//! The report of `highwater peak`: what is using memory at the peak or after an event.
+//! `highwater peak`: what is using memory at the peak or after an event.
 
 mod pools;
 
 use std::io;
+use std::path::PathBuf;
 
+use clap::Args;
 use highwater_analysis::breakdown::Breakdown;
 use highwater_analysis::growth::Leaks;
 use highwater_analysis::peak::Query;
@@ -16,16 +18,83 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use self::pools::PoolsReport;
-use crate::args::{At, Given, PeakArguments};
+use crate::args::values::metric_parser;
+use crate::args::{At, BlockChoice, CategoryChoice, DeviceChoice, Form, Given, GroupKeys, ModuleChoice, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::{choose_device, origin_keys};
-use crate::input::source::Input;
-use crate::output::answer::Report;
+use crate::input::source::{Input, answer_from};
+use crate::output::answer::{Report, answer};
 use crate::output::caveats::{self, problem_texts, trust};
 use crate::output::key_cells::{each_text, key_columns, named, none_note, sum_names};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// Number of groups that `peak` lists by default.
+const TOP: usize = 20;
+
+/// `highwater peak`.
+#[derive(Clone, Debug, Args)]
+pub struct PeakArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// Memory total
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    pub metric: Metric,
+    /// State after event number EVENT, at `start` or at `end` [default: the peak]
+    #[arg(long, value_name = "EVENT")]
+    pub at: Option<At>,
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
+    #[arg(long, value_name = "KEYS", default_value = "category")]
+    pub by: GroupKeys,
+    /// Number of groups to list; the others are summed up
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// The modules.
+    #[command(flatten)]
+    pub modules: ModuleChoice,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl PeakArguments {
+    /// The arguments of `highwater peak FILE`.
+    pub fn of(file: PathBuf) -> Self {
+        Self {
+            source: Source { file, form: Form::default() },
+            device: DeviceChoice::default(),
+            metric: Metric::Requested,
+            at: None,
+            by: GroupKeys(vec![GroupKey::Category]),
+            top: TOP,
+            modules: ModuleChoice::default(),
+            blocks: BlockChoice::default(),
+            categories: CategoryChoice::default(),
+        }
+    }
+
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        let given = Given::default().with("device", self.device.device).with("at", self.at.as_ref().map(At::to_string));
+        given.metric(self.metric).blocks(&self.blocks.filter, &self.categories)
+    }
+}
+
+/// `highwater peak`.
+pub fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let report = PeakReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.form, page, &report)
+    })
+}
 
 /// The report, as text and as JSON.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
-//! The report of `highwater phases`: memory by step and phase.
+//! `highwater phases`: memory by step and phase.
 
 use std::collections::BTreeSet;
 use std::io;
 
+use clap::Args;
 use highwater_analysis::phases::{PhaseRow, peak_of, phases, stages};
 use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
@@ -10,15 +11,53 @@ use highwater_app::report::{Column, Fact, Facts, Table, Value, bar};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
-use crate::args::PhasesArguments;
+use crate::args::values::metric_parser;
+use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::{choose_device, origin_keys};
-use crate::input::source::Input;
-use crate::output::answer::Report;
+use crate::input::source::{Input, answer_counting};
+use crate::output::answer::{Report, answer};
 use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::outcome::Failure;
+use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// `highwater phases`.
+#[derive(Clone, Debug, Args)]
+pub struct PhasesArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// Memory total
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    pub metric: Metric,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl PhasesArguments {
+    /// The options that another command may share.
+    pub fn given(&self) -> Given {
+        let given = Given::default().with("device", self.device.device).metric(self.metric);
+        given.blocks(&self.blocks.filter, &self.categories)
+    }
+}
+
+/// `highwater phases`.
+pub fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let filter = &arguments.blocks.filter.filter;
+    answer_counting(&arguments.source.file, &arguments.categories, filter, |input| {
+        let report = PhasesReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.form, page, &report)
+    })
+}
 
 /// The report, as text and as JSON.
 #[derive(Debug)]

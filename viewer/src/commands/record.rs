@@ -1,20 +1,26 @@
 //! `highwater record`: runs a built-in training step of the engine and records it.
 
+mod step;
+
+pub use self::step::ScenarioArguments;
+
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use clap::Args;
 use highwater_analysis::Metric;
 use highwater_analysis::phases::{PhaseRow, phases, stages};
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
 use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Column, Facts, Table, Value};
-use highwater_engine::scenario::{self, Options, Report};
-use highwater_snapshots::units::{format_bytes, format_count, format_flops};
+use highwater_engine::scenario::{self, DeviceChoice, Options, Report};
+use highwater_snapshots::units::{format_bytes, format_count, format_flops, parse_size};
 
-use crate::args::{CategoryChoice, RecordArguments};
+use self::step::{ModelArguments, StepArguments};
+use crate::args::CategoryChoice;
 use crate::commands::next::next_command;
 use crate::commands::phases::rows_table;
 use crate::input::recording::spinner;
@@ -23,6 +29,68 @@ use crate::output::caveats::{self, problem_texts};
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 use crate::output::peaks::{peaks_table, peaks_value};
+
+/// `highwater record`.
+#[derive(Clone, Debug, Args)]
+pub struct RecordArguments {
+    /// Training step to run; `--list` names them
+    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    pub scenario: Option<String>,
+    /// List the scenarios and what each shows
+    #[arg(long)]
+    pub list: bool,
+    /// Device: meta (counts every byte, computes nothing), meta:cuda (also counts what a GPU reserves), cpu, or cuda:N
+    ///
+    /// cuda:N is an NVIDIA GPU of compute capability 8.0 or later. It needs the driver, and NVRTC and cuBLASLt of CUDA 12
+    /// or 13: if they are not installed, run `pip install nvidia-cuda-nvrtc nvidia-cublas` and set HIGHWATER_CUDA_PATH to
+    /// the folders of their libraries.
+    #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
+    pub device: DeviceChoice,
+    /// File to write [default: SCENARIO.snap]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// How the step is run.
+    #[command(flatten)]
+    pub step: StepArguments,
+    /// Record each use of a block too, to find memory that is no longer used; about doubles the file
+    #[arg(long)]
+    pub uses: bool,
+    /// Record the floating-point operations of each operation, and the bytes that it reads and writes
+    #[arg(long)]
+    pub costs: bool,
+    /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub capacity: Option<u64>,
+    /// Open the recording in the app afterwards
+    #[arg(long)]
+    pub open: bool,
+    /// Print one JSON object to standard output
+    #[arg(long)]
+    pub json: bool,
+    // Last, since its heading applies to everything after it.
+    /// The model and its data.
+    #[command(flatten)]
+    pub model: ModelArguments,
+}
+
+impl RecordArguments {
+    /// The file that is written.
+    pub fn file(&self) -> PathBuf {
+        let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
+        self.out.clone().unwrap_or_else(default)
+    }
+
+    /// The file to open in the app afterwards.
+    pub fn to_open(&self) -> Option<PathBuf> {
+        self.open.then(|| self.file())
+    }
+
+    /// The options of the run.
+    pub fn options(&self) -> Options {
+        let options = self.step.options(&self.model);
+        Options { device: self.device, capacity: self.capacity, uses: self.uses, costs: self.costs, ..options }
+    }
+}
 
 /// Number of phases shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
@@ -222,5 +290,33 @@ impl<'a> Answer<'a> {
             Some(_) => next_command(&["oom"], file, &[], "for why it ran out of memory, and what would have helped"),
             None => next_command(&["peak"], file, &[], "for what is using memory at the peak"),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::commands::{Arguments, Command};
+
+    fn options_of(words: &[String]) -> Options {
+        let words = ["highwater", "record", "gpt2"].into_iter().map(str::to_owned).chain(words.iter().cloned());
+        let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
+        arguments.options()
+    }
+
+    #[test]
+    fn the_words_of_options_give_the_same_options() {
+        let all = "--device meta:cuda --batch 4 --layers 3 --dtype bf16 --autocast f16 --lora 8 --adapters f32 --variant x \
+                   --checkpoint h.{0-1} --checkpoint h.2.mlp --accumulate 2 --optimizer adamw8bit --learning-rate 0.5 \
+                   --weight-decay 0.25 --momentum 0.125 --alloc-conf expandable_segments:True --capacity 7GiB --seed 3 \
+                   --fused --optimizer-in-backward --no-recompute";
+        let words: Vec<String> = all.split_whitespace().map(str::to_owned).collect();
+        let options = options_of(&words);
+        assert_eq!(options_of(&options.words()), options);
+        let blocks = options_of(&["--checkpoint".to_owned(), "--no-foreach".to_owned()]);
+        assert_eq!(options_of(&blocks.words()), blocks);
+        assert!(Options::default().words().is_empty());
     }
 }

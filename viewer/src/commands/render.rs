@@ -1,366 +1,302 @@
-//! `highwater render`: draws a recording without a display. `render_disabled.rs` replaces it in a build without the
-//! app.
+//! `highwater render`: draws a recording without a display.
 
-mod diff;
-mod long;
+#[cfg(feature = "gui")]
+mod drawing;
+#[cfg(not(feature = "gui"))]
+#[path = "render/drawing_disabled.rs"]
+mod drawing;
 
-use std::io;
-use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
+pub use drawing::{Drawing, recording, run};
 
-use eframe::egui::Theme;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
 use highwater_analysis::diff::DiffAt;
-use highwater_analysis::{GroupKey, Matches};
-use highwater_app::files::destination::same;
-use highwater_app::files::is_stdin;
-use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
-use highwater_app::gui::views::colouring::ColourBy;
-use highwater_app::gui::views::plan::PlanView;
-use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
-use highwater_app::report::Facts;
-use highwater_app::selection::{Axis, Pin, Selection, View};
-use highwater_app::session::Recording;
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Error, Trace};
+use highwater_analysis::{GroupKey, Metric};
+use highwater_snapshots::units::parse_size;
 
-use crate::args::{
-    ComparedAt, PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureTheme, RenderArguments,
-};
-use crate::commands::next::next_command;
-use crate::commands::plan::RERUN;
-use crate::input::categories::read_with;
-use crate::input::devices::on_device;
-use crate::input::recording::{check_metric, choose_device, spinner};
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::args::values::metric_parser;
+use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, TablelessSource};
+use crate::args::{ComparedAt, GroupKeys};
 
-/// Reads the recording, draws it, and prints what was written.
-pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let drawing = Drawing::of(arguments)?;
-    if let Content::One { view, keys } = &drawing.content
-        && let Some(run) = long::open(arguments, *view)?
-    {
-        match long::draw(arguments, drawing.paper, (*view, keys), &run) {
-            // What is left of a damaged recording is known only when all of it is read.
-            Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {}
-            drawn => {
-                let (part, written) = drawn?;
-                return drawing.report(&[part], &written, page);
-            }
+const VIEW: &str = "timeline";
+const SIZE: PictureSize = PictureSize([1600, 900]);
+const SCALE: f32 = 1.0;
+
+/// `highwater render`.
+#[derive(Clone, Debug, Args)]
+pub struct RenderArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: TablelessSource,
+    /// Second recording, with --view diff; without it, two steps of the first are compared
+    #[arg(value_name = "B")]
+    pub b: Option<PathBuf>,
+    /// Picture to write: .png or .svg
+    ///
+    /// An existing file is replaced once the new one is complete.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// View: timeline, segments, flame, treemap, table, explain, plan or diff
+    #[arg(long, value_name = "NAME", default_value = VIEW)]
+    pub view: String,
+    /// Width and height in pixels
+    #[arg(long, value_name = "WxH", default_value_t = SIZE)]
+    pub size: PictureSize,
+    /// Scale of text and lines: 2 for print or a high-resolution screen
+    #[arg(long, value_name = "F", default_value_t = SCALE)]
+    pub scale: f32,
+    /// Colour theme
+    #[arg(long, value_enum, default_value_t)]
+    pub theme: PictureTheme,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// Memory total
+    #[arg(long, value_name = "M", default_value_t, value_parser = metric_parser())]
+    pub metric: Metric,
+    /// Colour by category, scope, scope:N (N levels of the module path), op, stack (the line of code), lifetime or stream;
+    /// with --view table, treemap and flame one or two grouping keys; with --view diff those of `highwater diff` [default:
+    /// category; table, treemap and flame have their own]
+    #[arg(long, value_name = "KEY")]
+    pub by: Option<PictureBy>,
+    /// Order of the bands: oldest at the bottom, or blocks of one colour together
+    #[arg(long, value_enum, default_value_t)]
+    pub stack_by: PictureOrder,
+    /// Horizontal axis
+    #[arg(long, value_enum, default_value_t)]
+    pub axis: PictureAxis,
+    /// First event to draw
+    #[arg(long, value_name = "N")]
+    pub from: Option<u64>,
+    /// Last event to draw
+    #[arg(long, value_name = "N")]
+    pub to: Option<u64>,
+    /// Event whose state is drawn in segments, flame, treemap and table [default: the peak]; with --view diff the moment to
+    /// compare: peak, end, step:N or step-end:N
+    #[arg(long, value_name = "MOMENT")]
+    pub at: Option<PictureAt>,
+    /// Moment of B, with --view diff [default: as --at; of one recording, the step after it]
+    #[arg(long, value_name = "MOMENT")]
+    pub at_b: Option<ComparedAt>,
+    /// Device N of B, with --view diff [default: as --device]
+    #[arg(long, value_name = "N")]
+    pub device_b: Option<u16>,
+    /// Device memory, with --view plan [default: the device's, or less than the recorded peak]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub budget: Option<u64>,
+    /// The blocks that keep their colour; with --view diff, those that are compared.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl RenderArguments {
+    /// The arguments of `highwater render FILE --out OUT`.
+    pub fn of(file: PathBuf, out: PathBuf) -> Self {
+        Self {
+            source: TablelessSource { file, json: false },
+            b: None,
+            out,
+            view: VIEW.to_owned(),
+            size: SIZE,
+            scale: SCALE,
+            theme: PictureTheme::default(),
+            device: DeviceChoice::default(),
+            metric: Metric::default(),
+            by: None,
+            stack_by: PictureOrder::default(),
+            axis: PictureAxis::default(),
+            from: None,
+            to: None,
+            at: None,
+            at_b: None,
+            device_b: None,
+            budget: None,
+            blocks: BlockChoice::default(),
+            categories: CategoryChoice::default(),
         }
     }
-    let read = |file: &Path| read_with(file, &arguments.categories).map(|read| recording(file, read.trace));
-    let first = read(&arguments.source.file)?;
-    let second = arguments.b.as_deref().map(read).transpose()?;
-    let recordings = [Some(first), second].into_iter().flatten().collect::<Vec<_>>();
-    let written = drawing.draw(&recordings)?;
-    drawing.report(&recordings, &written, page)
 }
 
-/// Returns `trace`, read from `file`, with the data for drawing.
-pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
-    Arc::new(Recording::new(name_of(file), Some(file.to_owned()), trace))
+/// Width and height in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PictureSize(pub [u32; 2]);
+
+impl fmt::Display for PictureSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [width, height] = self.0;
+        write!(f, "{width}x{height}")
+    }
 }
 
-/// A picture whose options have been checked, as far as that is possible before the recordings are read.
-#[derive(Debug)]
-pub struct Drawing<'a> {
-    arguments: &'a RenderArguments,
-    paper: Paper,
-    content: Content,
+impl FromStr for PictureSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sides = text.split_once(['x', 'X', '×']).and_then(|(width, height)| {
+            let side = |text: &str| text.trim().parse::<u32>().ok();
+            Some([side(width)?, side(height)?])
+        });
+        sides.map(Self).ok_or_else(|| "give width and height in pixels, for example 1600x900".to_owned())
+    }
 }
 
-/// What is drawn.
-#[derive(Debug)]
-enum Content {
-    /// A view of one recording, with the keys of a view of one moment.
-    One { view: SheetView, keys: Vec<GroupKey> },
-    /// Two recordings, or two moments of one, side by side.
-    Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
+/// What the colours distinguish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureColours {
+    /// The category.
+    Category,
+    /// The first N parts of the module path.
+    Scope(usize),
+    /// The operation's name.
+    Op,
+    /// The innermost source line of the user's program.
+    Stack,
+    /// The lifetime.
+    Lifetime,
+    /// The stream.
+    Stream,
+    /// The allocator's pool.
+    Pool,
 }
 
-/// A written picture.
-#[derive(Debug)]
-pub struct Written {
-    /// The drawn device of A and of B; twice the same for one recording.
-    devices: [DeviceId; 2],
-    /// Size of the file.
-    bytes: u64,
-}
+impl FromStr for PictureColours {
+    type Err = String;
 
-impl<'a> Drawing<'a> {
-    /// Checks the options.
-    ///
-    /// # Errors
-    /// If the options contradict each other, or the picture cannot be written.
-    pub fn of(arguments: &'a RenderArguments) -> Result<Self, Failure> {
-        let theme = if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light };
-        let paper = Paper::new(arguments.size.0, arguments.scale, theme);
-        let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
-        for file in std::iter::once(&arguments.source.file).chain(&arguments.b) {
-            check_destination(&arguments.out, file)?;
-        }
-        if arguments.budget.is_some() && arguments.view != "plan" {
-            return Err(Failure::Usage("--budget: only --view plan has a budget".to_owned()));
-        }
-        let content = if arguments.view == diff::VIEW {
-            diff::content_of(arguments)?
-        } else {
-            let view = SheetView::named(&arguments.view).map_err(|why| Failure::Usage(format!("--view: {why}")))?;
-            check_options(arguments)?;
-            Content::One { view, keys: keys_of(arguments, view)? }
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, depth) = text.split_once(':').map_or((text, None), |(key, depth)| (key, Some(depth)));
+        let depth = match depth {
+            None => 1,
+            Some(depth) if key == "scope" => depth
+                .parse()
+                .ok()
+                .filter(|depth| *depth > 0)
+                .ok_or_else(|| format!("invalid number of levels '{depth}': write scope:2"))?,
+            Some(_) => return Err(format!("'{key}' has no levels; scope has")),
         };
-        Ok(Self { arguments, paper, content })
-    }
-
-    /// Draws and writes the picture of one recording, or of A and B.
-    ///
-    /// # Errors
-    /// If the recordings lack what the options name, or the file cannot be written.
-    pub fn draw(&self, recordings: &[Arc<Recording>]) -> Result<Written, Failure> {
-        match &self.content {
-            Content::One { view, keys } => draw(self.arguments, self.paper, (*view, keys), &recordings[0]),
-            Content::Two { keys, at } => diff::draw(self.arguments, self.paper, (keys, *at), recordings),
+        match key {
+            "category" => Ok(Self::Category),
+            "scope" => Ok(Self::Scope(depth)),
+            "op" => Ok(Self::Op),
+            "stack" | "frame" => Ok(Self::Stack),
+            "lifetime" => Ok(Self::Lifetime),
+            "stream" => Ok(Self::Stream),
+            "pool" => Ok(Self::Pool),
+            _ => Err("keys are category, scope, scope:N, op, stack, lifetime, stream, pool".to_owned()),
         }
     }
+}
 
-    /// Prints what was written.
-    fn report(&self, recordings: &[Arc<Recording>], written: &Written, page: &mut Page<'_>) -> Result<Status, Failure> {
-        let (arguments, [width, height]) = (self.arguments, self.paper.size());
-        if arguments.source.json {
-            let [.., device] = written.devices;
-            page.json(&Facts::new([
-                ("file", arguments.out.as_path().into()),
-                ("device", device.0.into()),
-                ("width", width.into()),
-                ("height", height.into()),
-                ("view", arguments.view.as_str().into()),
-                ("bytes", written.bytes.into()),
-            ]))?;
-            return Ok(Status::Fine);
+/// The keys of `--by`: colours, groups, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PictureBy {
+    /// Returns the colour key; otherwise why it is not a colour key.
+    pub colours: Result<PictureColours, String>,
+    /// Returns the grouping keys; otherwise why they cannot group.
+    pub keys: Result<GroupKeys, String>,
+}
+
+impl PictureBy {
+    /// Colours by category, and these groups.
+    pub fn groups(keys: Vec<GroupKey>) -> Self {
+        Self { colours: Ok(PictureColours::Category), keys: Ok(GroupKeys(keys)) }
+    }
+}
+
+impl Default for PictureBy {
+    fn default() -> Self {
+        Self::groups(vec![GroupKey::Category])
+    }
+}
+
+impl FromStr for PictureBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let colours = text.parse::<PictureColours>();
+        let keys = text.parse::<GroupKeys>();
+        match (colours, keys) {
+            (Err(why), Err(_)) => Err(why),
+            (colours, keys) => Ok(Self { colours, keys }),
         }
-        let size = format!("{width} x {height} pixels, {}", format_bytes(written.bytes));
-        match &self.content {
-            Content::One { .. } => print(arguments, (&recordings[0].trace, written.devices[0]), &size, page)?,
-            Content::Two { .. } => diff::print(arguments, recordings, written.devices, &size, page)?,
+    }
+}
+
+/// The moment of `--at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureAt {
+    /// The moment after this event.
+    Event(u64),
+    /// A moment of a comparison.
+    Compared(DiffAt),
+}
+
+impl FromStr for PictureAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let compared = |ComparedAt(at)| Self::Compared(at);
+        let why = || "give the number of an event; with --view diff peak, end, step:N or step-end:N".to_owned();
+        text.parse().map(Self::Event).or_else(|_| text.parse().map(compared)).map_err(|_: String| why())
+    }
+}
+
+/// The page that a picture is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PictureTheme {
+    /// Dark on light.
+    #[default]
+    Light,
+    /// Light on dark.
+    Dark,
+}
+
+/// The order of the stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PictureOrder {
+    /// Oldest at the bottom.
+    #[default]
+    Age,
+    /// Blocks of one colour together.
+    #[value(alias = "color")]
+    Colour,
+}
+
+/// Horizontal axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PictureAxis {
+    /// Events, each as wide as any other.
+    #[default]
+    Event,
+    /// Time.
+    Time,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_colours_are_read_and_mistakes_say_what_is_allowed() {
+        assert_eq!("640x480".parse(), Ok(PictureSize([640, 480])));
+        for text in ["640", "640x", "x480", "-1x5", "640x480x3", "4294967296x1", ""] {
+            assert!(text.parse::<PictureSize>().unwrap_err().contains("1600x900"), "{text}");
         }
-        Ok(Status::Fine)
+        assert_eq!("scope".parse(), Ok(PictureColours::Scope(1)));
+        assert_eq!("scope:3".parse(), Ok(PictureColours::Scope(3)));
+        assert_eq!("frame".parse(), Ok(PictureColours::Stack));
+        let why = |text: &str| text.parse::<PictureColours>().unwrap_err();
+        let by = "scope:2".parse::<PictureBy>().unwrap();
+        assert_eq!((by.colours, by.keys.unwrap().to_string()), (Ok(PictureColours::Scope(2)), "scope:2".to_owned()));
+        assert!("size,pool".parse::<PictureBy>().unwrap().colours.is_err());
+        assert_eq!(("7".parse(), "end".parse()), (Ok(PictureAt::Event(7)), Ok(PictureAt::Compared(DiffAt::End))));
+        assert!("-1".parse::<PictureAt>().unwrap_err().contains("step:N"));
+        assert!(why("scope:0").contains("scope:2") && why("op:2").contains("no levels"));
+        assert!(why("size").contains("keys are category"));
     }
-}
-
-/// Draws a view of one recording.
-fn draw(
-    arguments: &RenderArguments,
-    paper: Paper,
-    (view, keys): (SheetView, &[GroupKey]),
-    recording: &Arc<Recording>,
-) -> Result<Written, Failure> {
-    let device = choose_device(&recording.trace, arguments.device.device)?;
-    check_metric(&recording.trace, device, arguments.metric)?;
-    let selection = selection_of(arguments, recording, device)?;
-    if let Some((key, why)) = keys.iter().find_map(|key| Some((key, recording.absent.reason(*key)?))) {
-        return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
-    }
-    // A view of one moment has its own colours.
-    let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
-    let look = TimelineStyle {
-        colour_by: colour_by(colours, recording)?,
-        has_overview: recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()),
-        ..look_of(arguments, recording)
-    };
-    let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
-    let conditions = arguments.blocks.filter.stated().unwrap_or_default();
-    let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
-    let bytes = save(arguments, paper, sheet.grouped_by(keys).planned_as(plan), view)?;
-    Ok(Written { devices: [device; 2], bytes })
-}
-
-/// The look of a timeline that is coloured by category.
-fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle {
-    TimelineStyle {
-        colour_by: ColourBy::Category,
-        stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
-        has_lines: true,
-        has_overview: false,
-        matches: Arc::new(Matches::of(&recording.trace, &arguments.blocks.filter.filter)),
-        is_hiding: false,
-    }
-}
-
-/// Draws and writes a sheet; returns the size of the file.
-fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: SheetView) -> Result<u64, Failure> {
-    let bar = spinner(&format!("drawing {}", arguments.out.display()));
-    let title = sheet.title(view);
-    let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
-    bar.finish_and_clear();
-    written
-}
-
-/// Returns the name of the recording in `file`.
-fn name_of(file: &Path) -> String {
-    match file.file_name() {
-        Some(name) if !is_stdin(file) => name.to_string_lossy().into_owned(),
-        _ => "standard input".to_owned(),
-    }
-}
-
-/// The keys of `--by`; by default the category.
-fn by_of(arguments: &RenderArguments) -> PictureBy {
-    arguments.by.clone().unwrap_or_default()
-}
-
-/// Returns the keys by which a view of one moment groups blocks; empty if it uses its default, or is another view.
-fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>, Failure> {
-    let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment) else { return Ok(Vec::new()) };
-    let keys = by.keys.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
-    if keys.len() > 2 {
-        return Err(Failure::Usage(format!(
-            "--by: --view {} groups by one or two keys, not {}",
-            view.name,
-            keys.len()
-        )));
-    }
-    Ok(keys)
-}
-
-fn colours_of(arguments: &RenderArguments) -> Result<PictureColours, Failure> {
-    by_of(arguments).colours.map_err(|why| Failure::Usage(format!("--by: {why}")))
-}
-
-/// Rejects options that only a comparison accepts.
-fn check_options(arguments: &RenderArguments) -> Result<(), Failure> {
-    let only = |what: &str| Err(Failure::Usage(format!("{what}: only --view diff has two sides")));
-    if let Some(b) = &arguments.b {
-        return only(&b.display().to_string());
-    }
-    if arguments.at_b.is_some() {
-        return only("--at-b");
-    }
-    if arguments.device_b.is_some() {
-        return only("--device-b");
-    }
-    if let Some(PictureAt::Compared(at)) = arguments.at {
-        let text = format!("--at {}: give the number of an event; only --view diff knows such moments", ComparedAt(at));
-        return Err(Failure::Usage(text));
-    }
-    Ok(())
-}
-
-/// Rejects a picture that cannot or should not be written while `input` is read.
-fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
-    if is_stdin(out) {
-        return Err(Failure::Usage("--out is '-': name a file that ends in .png or .svg".to_owned()));
-    }
-    Format::of(out).map_err(|why| Failure::Usage(format!("--out {why}")))?;
-    if std::fs::metadata(out).is_ok_and(|facts| !facts.is_file()) {
-        return Err(Failure::Usage(format!("--out {}: exists but is not a regular file", out.display())));
-    }
-    if !is_stdin(input) && same(out, input) {
-        return Err(Failure::Usage(format!("--out {}: that is the recording itself", out.display())));
-    }
-    Ok(())
-}
-
-/// Chooses the horizontal axis, which the recording must have.
-fn set_axis(selection: &mut Selection, arguments: &RenderArguments, recording: &Recording) -> Result<(), Failure> {
-    let is_time = arguments.axis == PictureAxis::Time;
-    if is_time && !recording.trace.has_times() {
-        return Err(Failure::Usage("--axis time: the recording has no times; use --axis event".to_owned()));
-    }
-    selection.set_axis(recording, if is_time { Axis::Time } else { Axis::Event });
-    Ok(())
-}
-
-fn selection_of(arguments: &RenderArguments, recording: &Recording, device: DeviceId) -> Result<Selection, Failure> {
-    let mut selection = Selection::new(recording);
-    let row = recording.devices.iter().position(|index| index.device == device);
-    selection.set_device(recording, row.unwrap_or(selection.device));
-    selection.set_metric(recording, arguments.metric);
-    set_axis(&mut selection, arguments, recording)?;
-    if let Some(PictureAt::Event(at)) = arguments.at {
-        let events = recording.events();
-        check_event(at, recording.run.as_ref().map_or(events.end, |run| run.events()))?;
-        if !events.contains(&at) {
-            let text = format!("--at {at}: not among the events of --from and --to");
-            return Err(Failure::Usage(text));
-        }
-        selection.pin = Some(Pin { block: None, moment: (at - events.start) as usize + 1 });
-    }
-    // A part of a long recording has only the events that are asked for.
-    if recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()) {
-        let events = events_of(arguments, recording.trace.events.len() as u64)?;
-        let [from, to] = [events.start, events.end - 1].map(|event| event as u32);
-        let mut x = selection.x_of_events(&recording.trace, from..to.saturating_add(1));
-        if x.end <= x.start {
-            x.end = x.start + 1.0;
-        }
-        let y = selection.view().y.clone();
-        selection.show(recording, View { x, y });
-    }
-    Ok(selection)
-}
-
-/// Returns an error if a recording of `count` events has no event `at`.
-fn check_event(at: u64, count: u64) -> Result<(), Failure> {
-    if at < count {
-        return Ok(());
-    }
-    let text = format!("--at {at}: the recording has no such event; it has {count}, counted from 0");
-    Err(Failure::Usage(text))
-}
-
-/// The events to draw, of `count`.
-fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Failure> {
-    let from = arguments.from.unwrap_or(0);
-    let Some(last) = count.checked_sub(1) else {
-        return Err(Failure::Usage("--from, --to: the recording has no events".to_owned()));
-    };
-    let to = arguments.to.unwrap_or(last).min(last);
-    if from > last {
-        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
-        return Err(Failure::Usage(text));
-    }
-    if from > to {
-        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
-    }
-    Ok(from..to + 1)
-}
-
-fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy, Failure> {
-    Ok(match colours {
-        PictureColours::Category => ColourBy::Category,
-        PictureColours::Scope(_) if recording.deepest_scope == 0 => {
-            return Err(Failure::Usage("--by scope: the recording names no modules; try --by stack".to_owned()));
-        }
-        PictureColours::Scope(depth) => ColourBy::Scope(depth.min(recording.deepest_scope)),
-        PictureColours::Op => ColourBy::Op,
-        PictureColours::Stack => ColourBy::CallSite,
-        PictureColours::Lifetime => ColourBy::Lifetime,
-        PictureColours::Stream => ColourBy::Stream,
-        PictureColours::Pool => ColourBy::Pool,
-    })
-}
-
-fn print(
-    arguments: &RenderArguments,
-    (trace, device): (&Trace, DeviceId),
-    size: &str,
-    page: &mut Page<'_>,
-) -> io::Result<()> {
-    caveats::lead(trace, "", page)?;
-    let on = on_device(trace, device);
-    page.headline(&format!("{on}Wrote {} ({size}).", arguments.out.display()))?;
-    caveats::print(trace, page)?;
-    page.gap()?;
-    let at = match arguments.at {
-        Some(PictureAt::Event(event)) => Some(event.to_string()),
-        _ => None,
-    };
-    let (options, what_for): (Vec<&str>, _) = match &at {
-        Some(at) => (vec!["--at", at], "for the memory at that event as text"),
-        None => (vec![], "for the peak as text"),
-    };
-    page.hint(&next_command(&["peak"], &arguments.source.file, &options, what_for))
 }

@@ -7,19 +7,61 @@ mod signals;
 mod verdict;
 mod report;
 
-use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-
-use self::library::Library;
 pub(crate) use self::program::Program;
 pub(crate) use self::report::report_file_of;
 pub(crate) use self::signals::Signals;
-use crate::args::ProgramArguments;
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use clap::Args;
+use highwater_snapshots::units::{parse_bytes, parse_range};
+
+use self::library::Library;
 use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
 use crate::python_package;
+
+fn steps(text: &str) -> Result<Range<u32>, String> {
+    parse_range(text).ok_or_else(|| "expected the first step and the one after the last, as 10..13".to_owned())
+}
+
+/// `highwater run`.
+#[derive(Clone, Debug, Args)]
+pub struct ProgramArguments {
+    /// File to write [default: the script's or program's name with .snap, in the current folder]
+    ///
+    /// If PROGRAM is a shell or a command such as env, it is named after the program that the shell runs. An existing file
+    /// is replaced. If several processes use the GPU, the first writes this file and the others write
+    /// FILE.rank3.snap where a launcher sets ranks, else FILE.pid1234.snap.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Keep only the last N events in memory, and write them when the program ends
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub ring: Option<u64>,
+    /// Record no stacks
+    #[arg(long)]
+    pub no_stacks: bool,
+    /// Record only these training steps of PyTorch programs, counted from 0, without the last: 10..13
+    #[arg(long, value_name = "FROM..TO", value_parser = steps)]
+    pub steps: Option<Range<u32>>,
+    /// Record what PyTorch programs allocate from the CUDA driver too, to FILE.driver.snap
+    #[arg(long)]
+    pub driver: bool,
+    /// Print nothing about the recording when the program has ended
+    #[arg(long)]
+    pub quiet: bool,
+    /// Leave out blocks smaller than SIZE, such as 64KiB, which still count as reserved; not of PyTorch programs
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub smallest: Option<u64>,
+    /// Program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
 
 /// What Python runs when it starts: the recorder is imported only together with PyTorch.
 const START: &str = r#"
@@ -42,7 +84,7 @@ if sys.version_info >= (3, 9):
 
 /// Runs the program to its end, prints on standard error what was recorded, and exits with its status. Standard input,
 /// output and error are the program's.
-pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
+pub fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;
     let library = Library::provide()?;

@@ -5,26 +5,46 @@ mod response;
 mod site;
 mod token;
 
-use std::io;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use clap::Args;
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::FileKind;
 use highwater_snapshots::format::{MAGIC, write_trace};
 use tempfile::TempDir;
 
 use self::site::{Served, Site};
-use crate::args::ServeArguments;
+use crate::args::CategoryChoice;
 use crate::browser;
 use crate::input::categories::read_with;
 use crate::input::recording::Recording;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// `highwater serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArguments {
+    /// Recordings; `-` is standard input. Recordings that are still being written are followed
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Port to listen on [default: a free one]
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
+    /// Address to listen on, for other computers to connect to without ssh [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub host: Option<String>,
+    /// Open the page in a browser on this computer
+    #[arg(long)]
+    pub open: bool,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
 
 /// Clients that are answered at once; further ones wait until one of these is done.
 const MAX_CLIENTS: usize = 64;

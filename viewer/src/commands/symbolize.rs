@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use clap::Args;
 use highwater_analysis::owners::is_of_program;
 use highwater_analysis::source::Source;
 use highwater_app::figures::moment::{count_of, count_with};
@@ -19,12 +20,35 @@ use highwater_snapshots::symbols::{
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::convert::write_to;
-use crate::args::SymbolizeArguments;
 use crate::commands::next::next_command;
 use crate::input::recording::{Recording, read};
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// `highwater symbolize`.
+#[derive(Clone, Debug, Args)]
+pub struct SymbolizeArguments {
+    /// Recording (.snap); `-` is standard input and needs --out
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Folder of binaries and debug files to search too; may be repeated
+    ///
+    /// Files are known by their build ids: as D/.build-id/xx/yyyy.debug, or under any name in D and in folders two deep in
+    /// it. So a recording can be taken to a machine where the program never ran. Binaries are looked for where they were
+    /// when they ran, too, and debug files beside them and in /usr/lib/debug.
+    #[arg(long = "debug-dir", value_name = "D")]
+    pub debug_dirs: Vec<PathBuf>,
+    /// Write the result to OUT (.snap, .snap.gz) and leave FILE unchanged
+    #[arg(long, value_name = "OUT")]
+    pub out: Option<PathBuf>,
+    /// Also look up frames that have a function but no file and line
+    #[arg(long)]
+    pub again: bool,
+    /// Print one JSON object to standard output
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// An uncompressed `.snap`, whose sections can be copied.
 const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };

@@ -1,21 +1,54 @@
-//! The report of `highwater verify`: whether a recording is consistent.
+//! `highwater verify`: whether a recording is consistent.
 
 use std::io;
 use std::path::Path;
 
+use clap::Args;
 use highwater_analysis::verify::verify_devices;
 use highwater_app::figures::moment::count_of;
 use highwater_app::report::Value;
 use highwater_pytorch::open::FileKind;
 use serde::Serialize;
 
-use crate::args::VerifyArguments;
+use crate::args::TablelessSource;
 use crate::commands::next::next_command;
 use crate::input::devices::on_devices;
-use crate::input::recording::{Recording, choose_device};
+use crate::input::recording::{Recording, choose_device, read_any};
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
+
+/// `highwater verify`.
+#[derive(Clone, Debug, Args)]
+pub struct VerifyArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: TablelessSource,
+    /// Device N [default: all]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+}
+
+/// `highwater verify`.
+pub fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let file = &arguments.source.file;
+    let report = match read_any(file) {
+        Ok(recording) => VerifyReport::of(&recording, arguments)?,
+        Err(failure) => {
+            // With --json, an unreadable file is reported as JSON too.
+            if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
+                page.json(&VerifyReport::of_unreadable(source))?;
+            }
+            return Err(failure);
+        }
+    };
+    if arguments.source.json {
+        page.json(&report)?;
+    } else {
+        report.print(file, page)?;
+    }
+    Ok(report.status())
+}
 
 /// The report, as text and as JSON.
 #[derive(Debug, Serialize)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Parser as _;
-use highwater::args::{self, Arguments, Form};
+use highwater::args::Form;
 use highwater::commands::check::budgets::Budgets;
 use highwater::commands::check::report::CheckReport;
 use highwater::commands::diff::DiffReport;
@@ -15,6 +15,7 @@ use highwater::commands::oom::OomReport;
 use highwater::commands::peak::PeakReport;
 use highwater::commands::phases::PhasesReport;
 use highwater::commands::verify::VerifyReport;
+use highwater::commands::{Arguments, Command};
 use highwater::input::recording::Recording;
 use highwater::input::source::Input;
 use highwater::output::answer::Report as _;
@@ -112,42 +113,42 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
         None => Page::plain(&mut out),
     };
     match arguments.command.expect("a command") {
-        args::Command::Info(arguments) => {
+        Command::Info(arguments) => {
             let input = input.counting(&arguments.blocks.filter.filter);
             let report = InfoReport::of(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
-        args::Command::Peak(arguments) => {
+        Command::Peak(arguments) => {
             let report = PeakReport::of(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
-        args::Command::Phases(arguments) => {
+        Command::Phases(arguments) => {
             let input = input.counting(&arguments.blocks.filter.filter);
             let report = PhasesReport::of(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
-        args::Command::Explain(arguments) => {
+        Command::Explain(arguments) => {
             let report = ExplainReport::of(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
-        args::Command::Diff(arguments) => {
+        Command::Diff(arguments) => {
             let other = arguments.b.is_some().then(|| input_of(other_trace()));
             let report = DiffReport::of([&input, other.as_ref().unwrap_or(&input)], &arguments)?;
             report.write(arguments.form, page)?;
         }
-        args::Command::Growth(arguments) => {
+        Command::Growth(arguments) => {
             let report = GrowthReport::of(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
-        args::Command::Oom(arguments) => {
+        Command::Oom(arguments) => {
             let report = OomReport::of(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
-        args::Command::WhatIf(arguments) => {
+        Command::WhatIf(arguments) => {
             let report = highwater::commands::whatif::report(&input, &arguments)?;
             report.write(arguments.source.form, page)?;
         }
-        args::Command::Check(arguments) => {
+        Command::Check(arguments) => {
             let budgets = Budgets::of(&arguments)?;
             let other = budgets.baseline.is_some().then(|| input_of(other_trace()));
             let report = CheckReport::of(&input, other.as_ref(), &budgets, &arguments)?;
@@ -156,7 +157,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
                 report.print_github(page)?;
             }
         }
-        args::Command::Events(arguments) => {
+        Command::Events(arguments) => {
             let listing = EventsListing::of(&input, &arguments)?;
             match arguments.source.form {
                 Form { json: true, .. } => listing.write_json(page)?,
@@ -164,7 +165,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
                 _ => listing.print(page)?,
             }
         }
-        args::Command::Verify(arguments) => {
+        Command::Verify(arguments) => {
             let trace = input.facts().clone();
             let report = VerifyReport::of(&Recording { format, trace }, &arguments)?;
             if arguments.source.json {
@@ -173,17 +174,17 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
                 report.print(&arguments.source.file, page)?;
             }
         }
-        args::Command::Convert(_) => panic!("converting is tested with the binary"),
-        args::Command::Join(_) => panic!("joining is tested with the binary"),
-        args::Command::Symbolize(_) => panic!("looking symbols up is tested with the binary"),
-        args::Command::Render(_) => panic!("drawing is tested with the binary"),
-        args::Command::Record(_) => panic!("recording is tested with the engine"),
-        args::Command::Plan(_) => panic!("plans are tested with the binary"),
-        args::Command::Serve(_) => panic!("pages are served by the binary"),
-        args::Command::Run(_) | args::Command::Attach(_) | args::Command::Simulate(_) => {
+        Command::Convert(_) => panic!("converting is tested with the binary"),
+        Command::Join(_) => panic!("joining is tested with the binary"),
+        Command::Symbolize(_) => panic!("looking symbols up is tested with the binary"),
+        Command::Render(_) => panic!("drawing is tested with the binary"),
+        Command::Record(_) => panic!("recording is tested with the engine"),
+        Command::Plan(_) => panic!("plans are tested with the binary"),
+        Command::Serve(_) => panic!("pages are served by the binary"),
+        Command::Run(_) | Command::Attach(_) | Command::Simulate(_) => {
             panic!("programs are run by the binary")
         }
-        args::Command::Completions(_) => panic!("completions are printed by the binary"),
+        Command::Completions(_) => panic!("completions are printed by the binary"),
     }
     Ok(String::from_utf8(out).unwrap())
 }

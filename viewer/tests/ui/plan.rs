@@ -4,7 +4,7 @@ use clap::Parser as _;
 use eframe::egui::{Key, Modifiers, Rect, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater::args::{Arguments, Command as Subcommand};
+use highwater::commands::{Arguments, Command as Subcommand};
 use highwater::output::page::Page;
 use highwater_app::gui::App;
 use highwater_snapshots::Trace;

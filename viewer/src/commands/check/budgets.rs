@@ -10,7 +10,7 @@ use highwater_snapshots::Error;
 use highwater_snapshots::units::parse_size;
 use serde::Deserialize;
 
-use crate::args::{CheckArguments, category_of, phase_of};
+use crate::commands::check::{CheckArguments, category_of, phase_of};
 use crate::output::outcome::Failure;
 
 /// The budgets, and the total that they limit.

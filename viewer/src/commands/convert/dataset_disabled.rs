@@ -1,6 +1,6 @@
 //! Replaces `dataset` in a build without Parquet.
 
-use crate::args::ConvertArguments;
+use crate::commands::convert::ConvertArguments;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 

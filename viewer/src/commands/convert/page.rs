@@ -7,8 +7,8 @@ use highwater_app::files::destination::{io_error, same, write_whole};
 use highwater_app::report::Facts;
 use highwater_snapshots::units::format_bytes;
 
-use crate::args::ConvertArguments;
 use crate::browser::{name_of, whole_page};
+use crate::commands::convert::ConvertArguments;
 use crate::commands::convert::out_is_missing;
 use crate::commands::convert::read_and;
 use crate::input::source::Input;

@@ -10,7 +10,7 @@ use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_snapshots::{Phase, Trace};
 
 use super::blocks;
-use crate::args::DiffArguments;
+use crate::commands::diff::DiffArguments;
 use crate::output::caveats::{problem_texts, trust};
 
 /// The facts of a comparison, with single blocks if they were requested. The differences of groups and rest sum to

@@ -13,7 +13,7 @@ use highwater_snapshots::Error;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::DiffReport;
-use crate::args::DiffArguments;
+use crate::commands::diff::DiffArguments;
 use crate::input::recording::read_fleet;
 use crate::input::source::{Input, opener};
 use crate::output::answer::Report as _;

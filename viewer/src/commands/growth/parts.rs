@@ -1,12 +1,17 @@
 //! Parts of the answer of `highwater growth`.
 
-use highwater_analysis::Group;
+use std::cmp::Ordering;
+
 use highwater_analysis::between::Sum;
 use highwater_analysis::growth::{Growth, Kept, Leak, StepGrowth};
+use highwater_analysis::{Group, Question};
 use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_snapshots::Trace;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+/// Number of steps listed at the beginning and at the end if there are many.
+const SHOWN_STEPS: usize = 6;
 
 /// The growth of reserved memory.
 pub(super) fn reserved_facts(growth: &Growth) -> Facts<'_> {
@@ -82,6 +87,41 @@ pub(super) fn steps(rows: &[StepGrowth]) -> Table<'_> {
         Column::nested("survivors", |row| sum(rows[row].survivors)),
     ];
     Table::new(rows.len(), columns)
+}
+
+/// The steps, and what lies between two; of many, the first and the last.
+pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_> {
+    let rows = &growth.steps;
+    let more = rows.len().saturating_sub(2 * SHOWN_STEPS);
+    // In place of those in the middle stands how many they are.
+    let row = move |at: usize| match at.cmp(&SHOWN_STEPS) {
+        Ordering::Equal if more > 0 => None,
+        Ordering::Greater if more > 0 => Some(at + more - 1),
+        _ => Some(at),
+    };
+    let of = move |at: usize| row(at).map(|row| &rows[row]);
+    let name = move |at: usize| match of(at).map(|row| row.step) {
+        Some(Some(step)) => step.to_string(),
+        Some(None) => "between".to_owned(),
+        None => format!("… {} more", format_count(more as u64)),
+    };
+    let end = move |at: usize| of(at).filter(|row| row.step.is_some()).map(|row| row.end_bytes);
+    let start = growth.balance.get(Question::AliveAtA).bytes;
+    let before = move |at: usize| row(at)?.checked_sub(1).map_or(Some(start), |before| Some(rows[before].end_bytes));
+    let change = move |at: usize| Some(i128::from(end(at)?) - i128::from(before(at)?));
+    let survivors = move |at: usize| of(at).map(|row| row.survivors);
+    let [live, still, blocks] = match measures_segments {
+        true => ["reserved after step", "still reserved at end", "segments"],
+        false => ["live after step", "still live at end", "blocks"],
+    };
+    let columns = [
+        Column::text("step", "step", name),
+        Column::bytes("end_bytes", live, end),
+        Column::difference("change_bytes", "change", change),
+        Column::bytes("survivor_bytes", still, move |at| survivors(at).map(|sum| sum.bytes)),
+        Column::count("survivor_blocks", blocks, move |at| survivors(at).map(|sum| sum.blocks)),
+    ];
+    Table::new(rows.len() - more + usize::from(more > 0), columns)
 }
 
 /// The blocks of each call stack.

@@ -6,7 +6,7 @@ use highwater_analysis::growth::{Bound, GrowthQuery, NoWindow, StepRange};
 use highwater_analysis::{Filter, GroupKey, Metric};
 use highwater_snapshots::{DeviceId, Trace};
 
-use crate::args::GrowthArguments;
+use crate::commands::growth::GrowthArguments;
 use crate::output::outcome::Failure;
 
 /// Returns the grouping keys.

@@ -9,7 +9,7 @@ use highwater_app::figures::ranks::{COMPARED, Caveat, headlines, limits, median,
 use highwater_app::files::fleet::{Fleet, Rank};
 use highwater_app::report::{Fact, Facts, Table, Value};
 
-use crate::args::InfoArguments;
+use crate::commands::info::InfoArguments;
 use crate::commands::next::next_with;
 use crate::input::recording::read_fleet;
 use crate::input::source::opener;

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::args::{CategoryChoice, InfoArguments, PeakArguments};
+use crate::args::CategoryChoice;
+use crate::commands::info::InfoArguments;
 use crate::commands::info::InfoReport;
 use crate::commands::info::ranks;
+use crate::commands::peak::PeakArguments;
 use crate::commands::peak::PeakReport;
 use crate::input::source::Input;
 use crate::output::answer::Report as _;

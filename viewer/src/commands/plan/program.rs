@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::args::{PlanArguments, SimulateArguments};
+use crate::commands::plan::PlanArguments;
 use crate::commands::plan::report::Proven;
+use crate::commands::simulate::SimulateArguments;
 use crate::commands::simulate::{Outcome, Simulated, simulate};
 use crate::gpu::Gpu;
 use crate::output::outcome::Failure;

@@ -14,7 +14,7 @@ use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 pub(crate) use super::proven::Proven;
-use crate::args::Maximize;
+use crate::commands::plan::Maximize;
 use crate::gpu::Roofline;
 use crate::output::page::Page;
 
@@ -93,6 +93,7 @@ impl PlanReport {
     }
 
     /// Says that `size` is the largest with which some plan fits.
+    #[cfg(feature = "engine")]
     pub(crate) fn maximized(self, which: Maximize, size: usize) -> Self {
         Self { maximized: Some((which, size)), ..self }
     }

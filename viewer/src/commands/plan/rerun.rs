@@ -21,8 +21,10 @@ use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, ScopeId, Trace};
 use rayon::prelude::*;
 
-use crate::args::{Arguments, Command, Maximize, ScenarioArguments};
+use crate::commands::plan::Maximize;
+use crate::commands::record::ScenarioArguments;
 use crate::commands::record::{recording_turn, running_turn};
+use crate::commands::{Arguments, Command};
 use crate::gpu::{Arithmetic, Roofline};
 
 /// More than any step needs.

@@ -12,9 +12,10 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::accuracy::{Accuracy, Class, Values};
 use super::found::{Called, Outcome, Recorded, Simulated};
 use super::orders::Interval;
-use crate::args::{GroupKeys, PeakArguments};
+use crate::args::GroupKeys;
 use crate::commands;
 use crate::commands::next::shortened;
+use crate::commands::peak::PeakArguments;
 use crate::output::outcome::Failure;
 use crate::output::page::Page;
 
@@ -61,7 +62,7 @@ impl<'a> Report<'a> {
         peak.by = GroupKeys(vec![GroupKey::Scope, GroupKey::Category]);
         peak.top = TOP;
         page.gap()?;
-        commands::peak(&peak, page)?;
+        commands::peak::run(&peak, page)?;
         Ok(())
     }
 

@@ -13,9 +13,9 @@ use highwater_app::report::{Facts, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 use highwater_snapshots::{Phase, Trace};
 
-use crate::args::WhatIfArguments;
 use crate::commands::convert::write_to;
 use crate::commands::next::{next_with, quoted};
+use crate::commands::whatif::WhatIfArguments;
 use crate::commands::whatif::rerun::rerun;
 use crate::input::devices::on_device;
 use crate::output::answer::Report;

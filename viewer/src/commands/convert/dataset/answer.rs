@@ -8,7 +8,7 @@ use highwater_app::figures::ranks::passed_by;
 use highwater_app::report::{Column, Facts, Table};
 use highwater_snapshots::units::format_bytes;
 
-use crate::args::ConvertArguments;
+use crate::commands::convert::ConvertArguments;
 use crate::commands::next::quoted;
 use crate::output::page::Page;
 

@@ -1,58 +1,13 @@
-//! The options of `highwater record`.
+//! The options of a built-in training step, for `highwater record` and `highwater plan`.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
-use highwater_engine::scenario::{Checkpoint, DeviceChoice, OptimizerKind, Options, Sizes};
+use highwater_engine::scenario::{Checkpoint, OptimizerKind, Options, Sizes};
 use highwater_snapshots::scope_pattern::{ScopePattern, ScopePatternError};
-use highwater_snapshots::units::parse_size;
-
-/// `highwater record`.
-#[derive(Clone, Debug, Args)]
-pub struct RecordArguments {
-    /// Training step to run; `--list` names them
-    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
-    pub scenario: Option<String>,
-    /// List the scenarios and what each shows
-    #[arg(long)]
-    pub list: bool,
-    /// Device: meta (counts every byte, computes nothing), meta:cuda (also counts what a GPU reserves), cpu, or cuda:N
-    ///
-    /// cuda:N is an NVIDIA GPU of compute capability 8.0 or later. It needs the driver, and NVRTC and cuBLASLt of CUDA 12
-    /// or 13: if they are not installed, run `pip install nvidia-cuda-nvrtc nvidia-cublas` and set HIGHWATER_CUDA_PATH to
-    /// the folders of their libraries.
-    #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
-    pub device: DeviceChoice,
-    /// File to write [default: SCENARIO.snap]
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// How the step is run.
-    #[command(flatten)]
-    pub step: StepArguments,
-    /// Record each use of a block too, to find memory that is no longer used; about doubles the file
-    #[arg(long)]
-    pub uses: bool,
-    /// Record the floating-point operations of each operation, and the bytes that it reads and writes
-    #[arg(long)]
-    pub costs: bool,
-    /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub capacity: Option<u64>,
-    /// Open the recording in the app afterwards
-    #[arg(long)]
-    pub open: bool,
-    /// Print one JSON object to standard output
-    #[arg(long)]
-    pub json: bool,
-    // Last, since its heading applies to everything after it.
-    /// The model and its data.
-    #[command(flatten)]
-    pub model: ModelArguments,
-}
 
 /// How a training step is run: those options that every scenario has.
 #[derive(Clone, Debug, Args)]
@@ -197,25 +152,6 @@ fn dtype_parser() -> impl TypedValueParser<Value = DType> {
     PossibleValuesParser::new(floats).map(|name| DType::from_name(&name).expect("only names of dtypes are possible"))
 }
 
-impl RecordArguments {
-    /// The file that is written.
-    pub fn file(&self) -> PathBuf {
-        let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
-        self.out.clone().unwrap_or_else(default)
-    }
-
-    /// The file to open in the app afterwards.
-    pub fn to_open(&self) -> Option<PathBuf> {
-        self.open.then(|| self.file())
-    }
-
-    /// The options of the run.
-    pub fn options(&self) -> Options {
-        let options = self.step.options(&self.model);
-        Options { device: self.device, capacity: self.capacity, uses: self.uses, costs: self.costs, ..options }
-    }
-}
-
 impl StepArguments {
     /// The options of a run of `model` on the accounting device.
     pub fn options(&self, model: &ModelArguments) -> Options {
@@ -244,33 +180,5 @@ impl StepArguments {
             seed: self.seed,
             ..Options::default()
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-
-    use super::*;
-    use crate::args::{Arguments, Command};
-
-    fn options_of(words: &[String]) -> Options {
-        let words = ["highwater", "record", "gpt2"].into_iter().map(str::to_owned).chain(words.iter().cloned());
-        let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
-        arguments.options()
-    }
-
-    #[test]
-    fn the_words_of_options_give_the_same_options() {
-        let all = "--device meta:cuda --batch 4 --layers 3 --dtype bf16 --autocast f16 --lora 8 --adapters f32 --variant x \
-                   --checkpoint h.{0-1} --checkpoint h.2.mlp --accumulate 2 --optimizer adamw8bit --learning-rate 0.5 \
-                   --weight-decay 0.25 --momentum 0.125 --alloc-conf expandable_segments:True --capacity 7GiB --seed 3 \
-                   --fused --optimizer-in-backward --no-recompute";
-        let words: Vec<String> = all.split_whitespace().map(str::to_owned).collect();
-        let options = options_of(&words);
-        assert_eq!(options_of(&options.words()), options);
-        let blocks = options_of(&["--checkpoint".to_owned(), "--no-foreach".to_owned()]);
-        assert_eq!(options_of(&blocks.words()), blocks);
-        assert!(Options::default().words().is_empty());
     }
 }

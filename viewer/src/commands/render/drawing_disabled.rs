@@ -1,4 +1,4 @@
-//! Replaces `render.rs` in a build without the app.
+//! Replaces `drawing.rs` in a build without the app.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_app::session::Recording;
 use highwater_snapshots::Trace;
 
-use crate::args::RenderArguments;
+use crate::commands::render::RenderArguments;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 

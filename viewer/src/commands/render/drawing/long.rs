@@ -14,7 +14,7 @@ use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::units::format_count;
 
 use super::{Written, check_event, colours_of, events_of, look_of, save};
-use crate::args::{PictureAt, PictureAxis, PictureColours, RenderArguments};
+use crate::commands::render::{PictureAt, PictureAxis, PictureColours, RenderArguments};
 use crate::input::recording::{choose_device, origin_keys};
 use crate::input::source::{Input, open_windows};
 use crate::output::outcome::Failure;

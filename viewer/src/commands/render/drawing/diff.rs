@@ -15,9 +15,9 @@ use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::DeviceId;
 
 use super::{Content, Written, by_of, colour_by};
-use crate::args::{PictureAt, PictureColours, PictureOrder, RenderArguments};
 use crate::commands::diff::{missing_step, moments_of};
 use crate::commands::next::quoted;
+use crate::commands::render::{PictureAt, PictureColours, PictureOrder, RenderArguments};
 use crate::input::devices::{compared_devices, of_side, on_device};
 use crate::input::recording::spinner;
 use crate::input::source::Input;

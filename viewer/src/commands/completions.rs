@@ -1,0 +1,26 @@
+//! `highwater completions`: prints the completions of commands and options for a shell.
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::Arguments;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// `highwater completions`.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(after_help = "The shell must load the output: highwater completions bash > \
+                        ~/.local/share/bash-completion/completions/highwater")]
+pub struct CompletionsArguments {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// Prints the completions.
+pub fn run(arguments: &CompletionsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    // It panics if it cannot write, as when the reader of a pipe has closed it.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "highwater", &mut script);
+    page.raw().write_all(&script)?;
+    Ok(Status::Fine)
+}

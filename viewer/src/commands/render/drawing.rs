@@ -1,0 +1,366 @@
+//! Draws a recording as `highwater render` asks. `drawing_disabled.rs` replaces it in a build without the app.
+
+mod diff;
+mod long;
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use eframe::egui::Theme;
+use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{GroupKey, Matches};
+use highwater_app::files::destination::same;
+use highwater_app::files::is_stdin;
+use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
+use highwater_app::gui::views::colouring::ColourBy;
+use highwater_app::gui::views::plan::PlanView;
+use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
+use highwater_app::report::Facts;
+use highwater_app::selection::{Axis, Pin, Selection, View};
+use highwater_app::session::Recording;
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, Error, Trace};
+
+use crate::args::ComparedAt;
+use crate::commands::next::next_command;
+use crate::commands::plan::RERUN;
+use crate::commands::render::{
+    PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureTheme, RenderArguments,
+};
+use crate::input::categories::read_with;
+use crate::input::devices::on_device;
+use crate::input::recording::{check_metric, choose_device, spinner};
+use crate::output::caveats;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// Reads the recording, draws it, and prints what was written.
+pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let drawing = Drawing::of(arguments)?;
+    if let Content::One { view, keys } = &drawing.content
+        && let Some(run) = long::open(arguments, *view)?
+    {
+        match long::draw(arguments, drawing.paper, (*view, keys), &run) {
+            // What is left of a damaged recording is known only when all of it is read.
+            Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {}
+            drawn => {
+                let (part, written) = drawn?;
+                return drawing.report(&[part], &written, page);
+            }
+        }
+    }
+    let read = |file: &Path| read_with(file, &arguments.categories).map(|read| recording(file, read.trace));
+    let first = read(&arguments.source.file)?;
+    let second = arguments.b.as_deref().map(read).transpose()?;
+    let recordings = [Some(first), second].into_iter().flatten().collect::<Vec<_>>();
+    let written = drawing.draw(&recordings)?;
+    drawing.report(&recordings, &written, page)
+}
+
+/// Returns `trace`, read from `file`, with the data for drawing.
+pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
+    Arc::new(Recording::new(name_of(file), Some(file.to_owned()), trace))
+}
+
+/// A picture whose options have been checked, as far as that is possible before the recordings are read.
+#[derive(Debug)]
+pub struct Drawing<'a> {
+    arguments: &'a RenderArguments,
+    paper: Paper,
+    content: Content,
+}
+
+/// What is drawn.
+#[derive(Debug)]
+enum Content {
+    /// A view of one recording, with the keys of a view of one moment.
+    One { view: SheetView, keys: Vec<GroupKey> },
+    /// Two recordings, or two moments of one, side by side.
+    Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
+}
+
+/// A written picture.
+#[derive(Debug)]
+pub struct Written {
+    /// The drawn device of A and of B; twice the same for one recording.
+    devices: [DeviceId; 2],
+    /// Size of the file.
+    bytes: u64,
+}
+
+impl<'a> Drawing<'a> {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// If the options contradict each other, or the picture cannot be written.
+    pub fn of(arguments: &'a RenderArguments) -> Result<Self, Failure> {
+        let theme = if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light };
+        let paper = Paper::new(arguments.size.0, arguments.scale, theme);
+        let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
+        for file in std::iter::once(&arguments.source.file).chain(&arguments.b) {
+            check_destination(&arguments.out, file)?;
+        }
+        if arguments.budget.is_some() && arguments.view != "plan" {
+            return Err(Failure::Usage("--budget: only --view plan has a budget".to_owned()));
+        }
+        let content = if arguments.view == diff::VIEW {
+            diff::content_of(arguments)?
+        } else {
+            let view = SheetView::named(&arguments.view).map_err(|why| Failure::Usage(format!("--view: {why}")))?;
+            check_options(arguments)?;
+            Content::One { view, keys: keys_of(arguments, view)? }
+        };
+        Ok(Self { arguments, paper, content })
+    }
+
+    /// Draws and writes the picture of one recording, or of A and B.
+    ///
+    /// # Errors
+    /// If the recordings lack what the options name, or the file cannot be written.
+    pub fn draw(&self, recordings: &[Arc<Recording>]) -> Result<Written, Failure> {
+        match &self.content {
+            Content::One { view, keys } => draw(self.arguments, self.paper, (*view, keys), &recordings[0]),
+            Content::Two { keys, at } => diff::draw(self.arguments, self.paper, (keys, *at), recordings),
+        }
+    }
+
+    /// Prints what was written.
+    fn report(&self, recordings: &[Arc<Recording>], written: &Written, page: &mut Page<'_>) -> Result<Status, Failure> {
+        let (arguments, [width, height]) = (self.arguments, self.paper.size());
+        if arguments.source.json {
+            let [.., device] = written.devices;
+            page.json(&Facts::new([
+                ("file", arguments.out.as_path().into()),
+                ("device", device.0.into()),
+                ("width", width.into()),
+                ("height", height.into()),
+                ("view", arguments.view.as_str().into()),
+                ("bytes", written.bytes.into()),
+            ]))?;
+            return Ok(Status::Fine);
+        }
+        let size = format!("{width} x {height} pixels, {}", format_bytes(written.bytes));
+        match &self.content {
+            Content::One { .. } => print(arguments, (&recordings[0].trace, written.devices[0]), &size, page)?,
+            Content::Two { .. } => diff::print(arguments, recordings, written.devices, &size, page)?,
+        }
+        Ok(Status::Fine)
+    }
+}
+
+/// Draws a view of one recording.
+fn draw(
+    arguments: &RenderArguments,
+    paper: Paper,
+    (view, keys): (SheetView, &[GroupKey]),
+    recording: &Arc<Recording>,
+) -> Result<Written, Failure> {
+    let device = choose_device(&recording.trace, arguments.device.device)?;
+    check_metric(&recording.trace, device, arguments.metric)?;
+    let selection = selection_of(arguments, recording, device)?;
+    if let Some((key, why)) = keys.iter().find_map(|key| Some((key, recording.absent.reason(*key)?))) {
+        return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
+    }
+    // A view of one moment has its own colours.
+    let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
+    let look = TimelineStyle {
+        colour_by: colour_by(colours, recording)?,
+        has_overview: recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()),
+        ..look_of(arguments, recording)
+    };
+    let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
+    let conditions = arguments.blocks.filter.stated().unwrap_or_default();
+    let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
+    let bytes = save(arguments, paper, sheet.grouped_by(keys).planned_as(plan), view)?;
+    Ok(Written { devices: [device; 2], bytes })
+}
+
+/// The look of a timeline that is coloured by category.
+fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle {
+    TimelineStyle {
+        colour_by: ColourBy::Category,
+        stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
+        has_lines: true,
+        has_overview: false,
+        matches: Arc::new(Matches::of(&recording.trace, &arguments.blocks.filter.filter)),
+        is_hiding: false,
+    }
+}
+
+/// Draws and writes a sheet; returns the size of the file.
+fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: SheetView) -> Result<u64, Failure> {
+    let bar = spinner(&format!("drawing {}", arguments.out.display()));
+    let title = sheet.title(view);
+    let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
+    bar.finish_and_clear();
+    written
+}
+
+/// Returns the name of the recording in `file`.
+fn name_of(file: &Path) -> String {
+    match file.file_name() {
+        Some(name) if !is_stdin(file) => name.to_string_lossy().into_owned(),
+        _ => "standard input".to_owned(),
+    }
+}
+
+/// The keys of `--by`; by default the category.
+fn by_of(arguments: &RenderArguments) -> PictureBy {
+    arguments.by.clone().unwrap_or_default()
+}
+
+/// Returns the keys by which a view of one moment groups blocks; empty if it uses its default, or is another view.
+fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>, Failure> {
+    let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment) else { return Ok(Vec::new()) };
+    let keys = by.keys.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
+    if keys.len() > 2 {
+        return Err(Failure::Usage(format!(
+            "--by: --view {} groups by one or two keys, not {}",
+            view.name,
+            keys.len()
+        )));
+    }
+    Ok(keys)
+}
+
+fn colours_of(arguments: &RenderArguments) -> Result<PictureColours, Failure> {
+    by_of(arguments).colours.map_err(|why| Failure::Usage(format!("--by: {why}")))
+}
+
+/// Rejects options that only a comparison accepts.
+fn check_options(arguments: &RenderArguments) -> Result<(), Failure> {
+    let only = |what: &str| Err(Failure::Usage(format!("{what}: only --view diff has two sides")));
+    if let Some(b) = &arguments.b {
+        return only(&b.display().to_string());
+    }
+    if arguments.at_b.is_some() {
+        return only("--at-b");
+    }
+    if arguments.device_b.is_some() {
+        return only("--device-b");
+    }
+    if let Some(PictureAt::Compared(at)) = arguments.at {
+        let text = format!("--at {}: give the number of an event; only --view diff knows such moments", ComparedAt(at));
+        return Err(Failure::Usage(text));
+    }
+    Ok(())
+}
+
+/// Rejects a picture that cannot or should not be written while `input` is read.
+fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
+    if is_stdin(out) {
+        return Err(Failure::Usage("--out is '-': name a file that ends in .png or .svg".to_owned()));
+    }
+    Format::of(out).map_err(|why| Failure::Usage(format!("--out {why}")))?;
+    if std::fs::metadata(out).is_ok_and(|facts| !facts.is_file()) {
+        return Err(Failure::Usage(format!("--out {}: exists but is not a regular file", out.display())));
+    }
+    if !is_stdin(input) && same(out, input) {
+        return Err(Failure::Usage(format!("--out {}: that is the recording itself", out.display())));
+    }
+    Ok(())
+}
+
+/// Chooses the horizontal axis, which the recording must have.
+fn set_axis(selection: &mut Selection, arguments: &RenderArguments, recording: &Recording) -> Result<(), Failure> {
+    let is_time = arguments.axis == PictureAxis::Time;
+    if is_time && !recording.trace.has_times() {
+        return Err(Failure::Usage("--axis time: the recording has no times; use --axis event".to_owned()));
+    }
+    selection.set_axis(recording, if is_time { Axis::Time } else { Axis::Event });
+    Ok(())
+}
+
+fn selection_of(arguments: &RenderArguments, recording: &Recording, device: DeviceId) -> Result<Selection, Failure> {
+    let mut selection = Selection::new(recording);
+    let row = recording.devices.iter().position(|index| index.device == device);
+    selection.set_device(recording, row.unwrap_or(selection.device));
+    selection.set_metric(recording, arguments.metric);
+    set_axis(&mut selection, arguments, recording)?;
+    if let Some(PictureAt::Event(at)) = arguments.at {
+        let events = recording.events();
+        check_event(at, recording.run.as_ref().map_or(events.end, |run| run.events()))?;
+        if !events.contains(&at) {
+            let text = format!("--at {at}: not among the events of --from and --to");
+            return Err(Failure::Usage(text));
+        }
+        selection.pin = Some(Pin { block: None, moment: (at - events.start) as usize + 1 });
+    }
+    // A part of a long recording has only the events that are asked for.
+    if recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()) {
+        let events = events_of(arguments, recording.trace.events.len() as u64)?;
+        let [from, to] = [events.start, events.end - 1].map(|event| event as u32);
+        let mut x = selection.x_of_events(&recording.trace, from..to.saturating_add(1));
+        if x.end <= x.start {
+            x.end = x.start + 1.0;
+        }
+        let y = selection.view().y.clone();
+        selection.show(recording, View { x, y });
+    }
+    Ok(selection)
+}
+
+/// Returns an error if a recording of `count` events has no event `at`.
+fn check_event(at: u64, count: u64) -> Result<(), Failure> {
+    if at < count {
+        return Ok(());
+    }
+    let text = format!("--at {at}: the recording has no such event; it has {count}, counted from 0");
+    Err(Failure::Usage(text))
+}
+
+/// The events to draw, of `count`.
+fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Failure> {
+    let from = arguments.from.unwrap_or(0);
+    let Some(last) = count.checked_sub(1) else {
+        return Err(Failure::Usage("--from, --to: the recording has no events".to_owned()));
+    };
+    let to = arguments.to.unwrap_or(last).min(last);
+    if from > last {
+        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
+        return Err(Failure::Usage(text));
+    }
+    if from > to {
+        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
+    }
+    Ok(from..to + 1)
+}
+
+fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy, Failure> {
+    Ok(match colours {
+        PictureColours::Category => ColourBy::Category,
+        PictureColours::Scope(_) if recording.deepest_scope == 0 => {
+            return Err(Failure::Usage("--by scope: the recording names no modules; try --by stack".to_owned()));
+        }
+        PictureColours::Scope(depth) => ColourBy::Scope(depth.min(recording.deepest_scope)),
+        PictureColours::Op => ColourBy::Op,
+        PictureColours::Stack => ColourBy::CallSite,
+        PictureColours::Lifetime => ColourBy::Lifetime,
+        PictureColours::Stream => ColourBy::Stream,
+        PictureColours::Pool => ColourBy::Pool,
+    })
+}
+
+fn print(
+    arguments: &RenderArguments,
+    (trace, device): (&Trace, DeviceId),
+    size: &str,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    caveats::lead(trace, "", page)?;
+    let on = on_device(trace, device);
+    page.headline(&format!("{on}Wrote {} ({size}).", arguments.out.display()))?;
+    caveats::print(trace, page)?;
+    page.gap()?;
+    let at = match arguments.at {
+        Some(PictureAt::Event(event)) => Some(event.to_string()),
+        _ => None,
+    };
+    let (options, what_for): (Vec<&str>, _) = match &at {
+        Some(at) => (vec!["--at", at], "for the memory at that event as text"),
+        None => (vec![], "for the peak as text"),
+    };
+    page.hint(&next_command(&["peak"], &arguments.source.file, &options, what_for))
+}
