@@ -5,16 +5,15 @@
 //! number.
 
 use bytemuck::{Pod, Zeroable};
-use highwater_kernels::{Arguments, Grid, Kernel};
+use highwater_kernels::Grid;
 
 use super::attention_tiles::{MAX_WIDTH, Processors, Step, Tiles};
-use super::launch::{Place, Queue, check_float, nest_words, reading, types, writing, writing_all};
+use super::launch::{Launch, Queue, nest_words};
 use crate::backend::kind::Mask;
 use crate::backend::nest::Nest;
 use crate::backend::{AttentionSize, View};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
 
 const OP: &str = "attention";
 /// The file of kernels that sum.
@@ -36,12 +35,26 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(address: u64, layout: &Layout) -> Self {
-        Self { address, strides: std::array::from_fn(|axis| layout.strides()[axis] as u64) }
+    fn new(address: u64, view: View<'_>) -> Self {
+        Self { address, strides: std::array::from_fn(|axis| view.layout.strides()[axis] as u64) }
     }
 
-    fn of(place: &Place<'_>, view: View<'_>) -> Self {
-        Self::new(place.address(), view.layout)
+    /// Those of a view that a launch reads.
+    fn read<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
+        Ok(Self::new(launch.lend(view)?, view))
+    }
+
+    /// Those of a view that a launch writes.
+    fn write<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
+        Ok(Self::new(launch.lend_to_write(view)?, view))
+    }
+
+    /// Whether every row of this view begins at a multiple of 16 bytes, and has as many.
+    fn is_wide(&self, view: View<'_>) -> bool {
+        let (shape, strides) = (view.layout.shape(), view.layout.strides());
+        let bytes = |elements: usize| (elements * view.dtype.size()) as u64;
+        let distances = (0..3).filter(|&axis| shape[axis] > 1).map(|axis| bytes(strides[axis]));
+        distances.chain([self.address, bytes(shape[3])]).all(|bytes| bytes.is_multiple_of(16))
     }
 }
 
@@ -102,14 +115,6 @@ impl Sight {
     }
 }
 
-/// Whether every row begins at a multiple of 16 bytes, and has as many.
-fn is_wide(address: u64, view: View<'_>) -> bool {
-    let (shape, strides) = (view.layout.shape(), view.layout.strides());
-    let bytes = |elements: usize| (elements * view.dtype.size()) as u64;
-    let distances = (0..3).filter(|&axis| shape[axis] > 1).map(|axis| bytes(strides[axis]));
-    distances.chain([address, bytes(shape[3])]).all(|bytes| bytes.is_multiple_of(16))
-}
-
 /// Fails unless numbers of a row are contiguous.
 fn check_rows(views: &[View<'_>]) {
     let is_row = |view: &View<'_>| view.layout.shape()[3] <= 1 || view.layout.strides()[3] == 1;
@@ -136,69 +141,51 @@ impl Work {
         Ok(Self { step, tiles, shares: heads * rows.div_ceil(tiles.rows) })
     }
 
-    /// Gives it to the stream, with the arguments that its kernel takes before `sight`.
-    fn start(&self, queue: &Queue<'_>, dtype: DType, sight: Sight, arguments: impl Fn() -> Arguments) -> Result<()> {
-        let kernel = Kernel::new(self.tiles.file, self.step.kernel(), types(dtype));
+    /// Gives it to the stream: launches with the arguments that its kernel takes before `sight`.
+    fn start<'a>(&self, sight: Sight, launch: impl Fn() -> Result<Launch<'a>>) -> Result<()> {
         for first in (0..self.shares).step_by(MAX_BLOCKS) {
             let blocks = (self.shares - first).min(MAX_BLOCKS) as u32;
             let grid = Grid { blocks: [blocks, 1, 1], threads: [THREADS, 1, 1], shared_bytes: self.tiles.shared_bytes };
             let sight = Sight { first_share: first as u64, ..sight };
-            queue.launch(kernel, grid, &arguments().with(sight))?;
+            launch()?.with(sight).grid(grid).run(self.tiles.file, self.step.kernel())?;
         }
         Ok(())
     }
 }
 
 pub(crate) fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
-    check_float(OP, out.dtype)?;
     let [query, key, value] = inputs;
-    let rows = [out, query, key, value];
-    check_rows(&rows);
+    let views = [out, query, key, value];
+    check_rows(&views);
+    let mut launch = Launch::of_floats(OP, out)?;
     if out.layout.elements() == 0 {
         return Ok(());
     }
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let [q, k, v] = [reading(query, OP)?, reading(key, OP)?, reading(value, OP)?];
-    let (to, log_sums) = (writing(out, OP)?, writing(statistics, OP)?);
-    let is_wide = [&to, &q, &k, &v].into_iter().zip(rows).all(|(place, view)| is_wide(place.address(), view));
+    let (to, log_sums) = (Rows::write(&mut launch, out)?, Rows::write(&mut launch, statistics)?);
+    let [q, k, v] = [query, key, value].map(|view| Rows::read(&mut launch, view));
+    let (q, k, v, queue) = (q?, k?, v?, launch.queue);
+    let is_wide = [to, q, k, v].iter().zip(views).all(|(rows, view)| rows.is_wide(view));
     let sight = Sight::new(query, key, size, is_wide)?;
     let work = Work::new(&queue, Step::Forward, out.dtype, &sight, [sight.heads()[0], sight.places as usize])?;
-    work.start(&queue, out.dtype, sight, || {
-        let (to, log_sums) = (Rows::of(&to, out), Rows::of(&log_sums, statistics));
-        Arguments::new()
-            .with(to)
-            .with(log_sums)
-            .with(Rows::of(&q, query))
-            .with(Rows::of(&k, key))
-            .with(Rows::of(&v, value))
-    })
+    work.start(sight, || Ok(Launch::new(OP, out)?.with(to).with(log_sums).with(q).with(k).with(v)))
 }
 
 pub(crate) fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Result<()> {
-    check_float(OP, grad.dtype)?;
     check_rows(&[grad, result]);
+    let mut launch = Launch::of_floats(OP, grad)?.write(out)?;
     let rows = out.layout.elements();
     if rows == 0 {
         return Ok(());
     }
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let (left, right, to) = (reading(grad, OP)?, reading(result, OP)?, writing(out, OP)?);
+    let (left, right) = (Rows::read(&mut launch, grad)?, Rows::read(&mut launch, result)?);
+    let is_wide = left.is_wide(grad) && right.is_wide(result);
     let width = grad.layout.shape()[3];
     let lanes = (width * grad.dtype.size()).div_ceil(16).next_power_of_two().clamp(1, 32);
-    let is_wide = is_wide(left.address(), grad) && is_wide(right.address(), result);
     let first_columns = [grad, result].map(|view| view.layout.select(3, 0));
     let nest = Nest::new([out.layout, &first_columns[0], &first_columns[1]]);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(left.address())
-        .with(right.address())
-        .with(rows as u64)
-        .with(width as u64)
-        .with(u32::from(is_wide))
-        .with(lanes as u32)
-        .with_words(&nest_words(&nest));
-    let grid = queue.over(rows * lanes, 1);
-    queue.launch(Kernel::new(SUMS, "attention_delta", types(grad.dtype)), grid, &arguments)
+    let launch = launch.with(left.address).with(right.address).with(rows as u64).with(width as u64);
+    let launch = launch.with(u32::from(is_wide)).with(lanes as u32).words(&nest_words(&nest));
+    launch.over(rows * lanes, 1).run(SUMS, "attention_delta")
 }
 
 pub(crate) fn attention_backward(
@@ -209,28 +196,30 @@ pub(crate) fn attention_backward(
     size: AttentionSize,
 ) -> Result<()> {
     let dtype = query_grad.dtype;
-    check_float(OP, dtype)?;
     let outs = [query_grad, other_grads[0], other_grads[1]];
     let [query, key, value] = inputs;
+    let mut launch = Launch::of_floats(OP, query_grad)?;
     if inputs.iter().any(|input| input.layout.elements() == 0) {
         return outs.into_iter().try_for_each(|out| super::elementwise::fill(out, 0.0));
     }
-    let queue = Queue::of(query_grad.storage.device(), OP)?;
-    let views = [known[0], known[1], known[2], query, key, value];
-    let mut places = Vec::with_capacity(views.len());
-    for view in views {
-        places.push(reading(view, OP)?);
-    }
-    let (_lent, addresses) = writing_all(outs, OP)?;
+    let queue = launch.queue;
+    let read = [known[0], known[1], known[2], query, key, value];
     let rows = [known[0], query, key, value];
     check_rows(&outs);
     check_rows(&rows);
-    let read = [&places[0], &places[3], &places[4], &places[5]].map(Place::address);
-    let is_wide = addresses.into_iter().zip(outs).chain(read.into_iter().zip(rows)).all(|(at, view)| is_wide(at, view));
+    let mut is_wide = true;
+    let mut known = Known::zeroed();
+    for (place, (rows, view)) in known.rows.iter_mut().zip(read).enumerate() {
+        *rows = Rows::read(&mut launch, view)?;
+        // Logarithms of sums and deltas are read one by one.
+        is_wide &= [1, 2].contains(&place) || rows.is_wide(view);
+    }
+    let mut grads = [Rows::zeroed(); 3];
+    for (rows, view) in grads.iter_mut().zip(outs) {
+        *rows = Rows::write(&mut launch, view)?;
+        is_wide &= rows.is_wide(view);
+    }
     let sight = Sight::new(query, key, size, is_wide)?;
-    let known = Known { rows: std::array::from_fn(|index| Rows::of(&places[index], views[index])) };
-    let [query_grad, key_grad, value_grad] =
-        std::array::from_fn(|index| Rows::new(addresses[index], outs[index].layout));
 
     let [heads, key_heads] = sight.heads();
     let mut work = Work::new(&queue, Step::KeyGradients, dtype, &sight, [key_heads, sight.keys as usize])?;
@@ -238,14 +227,14 @@ pub(crate) fn attention_backward(
     let parts = parts(&queue, &sight, work.shares, sums * dtype.statistics().size());
     work.shares *= parts;
     let sight = Sight { parts: parts as u32, ..sight };
-    let grads = || Arguments::new().with(key_grad).with(value_grad).with(queue.workspace().0);
-    work.start(&queue, dtype, sight, || grads().with(known))?;
+    let launch = || Launch::new(OP, query_grad);
+    let key_grads = || Ok::<_, Error>(launch()?.with(grads[1]).with(grads[2]).with(queue.workspace().0));
+    work.start(sight, || Ok(key_grads()?.with(known)))?;
     if parts > 1 {
-        let kernel = Kernel::new(SUMS, "attention_add_parts", types(dtype));
-        queue.launch(kernel, queue.over(sums, 1), &grads().with(sight))?;
+        key_grads()?.with(sight).over(sums, 1).run(SUMS, "attention_add_parts")?;
     }
     let work = Work::new(&queue, Step::QueryGradients, dtype, &sight, [heads, sight.places as usize])?;
-    work.start(&queue, dtype, sight, || Arguments::new().with(query_grad).with(known))
+    work.start(sight, || Ok(launch()?.with(grads[0]).with(known)))
 }
 
 /// Among how many blocks the heads of queries are divided that look at one tile of keys: where one head of keys serves

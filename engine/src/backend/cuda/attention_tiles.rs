@@ -33,68 +33,23 @@ struct File {
     width: usize,
     /// Whether it is for many rows only.
     is_large: bool,
-    /// Rows and columns of tiles: of numbers of 2 bytes and of 4, for each step; `None` where it has no kernel.
-    halves: [Option<[usize; 2]>; 3],
-    singles: [Option<[usize; 2]>; 3],
+    /// Rows and columns of tiles: of numbers of 2 bytes and of 4, for each step.
+    halves: [[usize; 2]; 3],
+    singles: [[usize; 2]; 3],
 }
 
+/// No tile, where a file has no kernel.
+const NONE: [usize; 2] = [0, 0];
+
 const FILES: [File; 8] = [
-    File {
-        name: "attention_32",
-        width: 32,
-        is_large: false,
-        halves: [Some([64, 64]), Some([64, 64]), Some([64, 64])],
-        singles: [Some([64, 64]), Some([64, 32]), Some([64, 32])],
-    },
-    File {
-        name: "attention_64_large",
-        width: 64,
-        is_large: true,
-        halves: [Some([128, 64]), Some([128, 32]), Some([128, 32])],
-        singles: [Some([128, 32]), Some([64, 32]), Some([128, 32])],
-    },
-    File {
-        name: "attention_64",
-        width: 64,
-        is_large: false,
-        halves: [Some([64, 64]), Some([64, 32]), Some([64, 64])],
-        singles: [Some([64, 64]), Some([64, 32]), Some([64, 32])],
-    },
-    File {
-        name: "attention_96",
-        width: 96,
-        is_large: false,
-        halves: [Some([64, 64]), Some([64, 32]), Some([64, 32])],
-        singles: [Some([64, 32]), Some([64, 32]), Some([64, 32])],
-    },
-    File {
-        name: "attention_128_large",
-        width: 128,
-        is_large: true,
-        halves: [Some([128, 64]), None, Some([128, 32])],
-        singles: [None; 3],
-    },
-    File {
-        name: "attention_128",
-        width: 128,
-        is_large: false,
-        halves: [Some([64, 64]), Some([64, 64]), Some([64, 64])],
-        singles: [Some([64, 32]), Some([64, 32]), Some([64, 32])],
-    },
-    File {
-        name: "attention_128_lean",
-        width: 128,
-        is_large: false,
-        halves: [None; 3],
-        singles: [None, Some([64, 16]), None],
-    },
-    File {
-        name: "attention_256",
-        width: MAX_WIDTH,
-        is_large: false,
-        halves: [Some([64, 32]), Some([32, 32]), Some([64, 32])],
-        singles: [Some([32, 32]), Some([32, 16]), Some([32, 16])],
-    },
+    File::new("attention_32", 32, [[64, 64]; 3], [[64, 64], [64, 32], [64, 32]]),
+    File::large("attention_64_large", 64, [[128, 64], [128, 32], [128, 32]], [[128, 32], [64, 32], [128, 32]]),
+    File::new("attention_64", 64, [[64, 64], [64, 32], [64, 64]], [[64, 64], [64, 32], [64, 32]]),
+    File::new("attention_96", 96, [[64, 64], [64, 32], [64, 32]], [[64, 32]; 3]),
+    File::large("attention_128_large", 128, [[128, 64], NONE, [128, 32]], [NONE; 3]),
+    File::new("attention_128", 128, [[64, 64]; 3], [[64, 32]; 3]),
+    File::new("attention_128_lean", 128, [NONE; 3], [NONE, [64, 16], NONE]),
+    File::new("attention_256", MAX_WIDTH, [[64, 32], [32, 32], [64, 32]], [[32, 32], [32, 16], [32, 16]]),
 ];
 
 /// How a step is divided among blocks.
@@ -142,12 +97,23 @@ pub(super) struct Processors {
 const DOUBLES: [usize; 2] = [16, 16];
 
 impl File {
+    const fn new(name: &'static str, width: usize, halves: [[usize; 2]; 3], singles: [[usize; 2]; 3]) -> Self {
+        Self { name, width, is_large: false, halves, singles }
+    }
+
+    const fn large(name: &'static str, width: usize, halves: [[usize; 2]; 3], singles: [[usize; 2]; 3]) -> Self {
+        Self { is_large: true, ..Self::new(name, width, halves, singles) }
+    }
+
     fn tile(&self, step: Step, bytes: usize) -> Option<[usize; 2]> {
-        match bytes {
-            2 => self.halves[step as usize],
-            4 => self.singles[step as usize],
-            _ => (!self.is_large && self.halves[step as usize].is_some()).then_some(DOUBLES),
-        }
+        let (half, single) = (self.halves[step as usize], self.singles[step as usize]);
+        let tile = match bytes {
+            2 => half,
+            4 => single,
+            _ if self.is_large || half == NONE => NONE,
+            _ => DOUBLES,
+        };
+        (tile != NONE).then_some(tile)
     }
 }
 

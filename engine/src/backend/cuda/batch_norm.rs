@@ -1,9 +1,9 @@
 //! Batch norm: normalizes channels over all examples and positions.
 
-use highwater_kernels::{Arguments, Grid, Kernel};
+use highwater_kernels::Grid;
 
 use super::columns::Columns;
-use super::launch::{Place, Queue, address_of, check_float, reading, types, writing};
+use super::launch::{Launch, Queue, WIDE_BYTES};
 use super::rows::{Rows, in_order};
 use crate::backend::{Spread, View};
 use crate::dtype::DType;
@@ -46,9 +46,9 @@ impl Size {
     }
 
     /// Elements that a thread takes at a time: a pack, if none goes beyond its line.
-    fn pack(self, places: &[&Place<'_>]) -> u64 {
-        let pack = 16 / self.bytes;
-        if self.places.is_multiple_of(pack) && places.iter().all(|place| place.is_wide()) { pack } else { 1 }
+    fn pack(self, is_aligned: bool) -> u64 {
+        let pack = WIDE_BYTES as u64 / self.bytes;
+        if self.places.is_multiple_of(pack) && is_aligned { pack } else { 1 }
     }
 }
 
@@ -62,16 +62,16 @@ enum Cut {
 }
 
 impl Cut {
-    fn new(queue: &Queue<'_>, dtype: DType, size: Size, places: &[&Place<'_>]) -> Self {
+    fn new(queue: &Queue<'_>, dtype: DType, size: Size, is_aligned: bool) -> Self {
         // Pieces keep two numbers each, and what follows them two more for each channel.
         let room = queue.workspace().1 / (2 * dtype.statistics().size() as u64);
         let room = room.saturating_sub(size.channels);
         if size.places * size.bytes < MIN_LINE_BYTES && size.channels * size.places <= room {
             let columns = [size.batch, size.channels * size.places];
-            return Self::Columns(Columns::with_room(queue, columns, dtype, places, room));
+            return Self::Columns(Columns::new(queue, columns, dtype, is_aligned, room));
         }
         let parts = Self::parts_of_lines(queue.gpu().processors(), size, room);
-        Self::Lines { parts, pack: size.pack(places) }
+        Self::Lines { parts, pack: size.pack(is_aligned) }
     }
 
     /// Into how many parts the lines of a channel are cut.
@@ -109,10 +109,11 @@ impl Cut {
         }
     }
 
-    /// Who puts the pieces of channels together.
-    fn rows(&self, queue: &Queue<'_>, size: Size) -> Rows {
-        let [parts, columns, ..] = self.words(size);
-        Rows::new(queue, [size.channels, parts * columns], DType::F32)
+    /// Adds the pieces to a launch, and takes the grid that puts those of each channel together.
+    fn end<'a>(&self, launch: Launch<'a>, size: Size) -> Launch<'a> {
+        let words @ [parts, columns, ..] = self.words(size);
+        let rows = Rows::new(&launch.queue, [size.channels, parts * columns], DType::F32);
+        launch.words(&words).with(size.channels).with(rows.lanes()).grid(rows.grid())
     }
 
     /// Bytes of one kind of sum of all pieces.
@@ -122,33 +123,51 @@ impl Cut {
     }
 }
 
-/// Means and deviations of channels, as kernels take them: `struct Statistics` of batch_norm.cu.
+/// Means and deviations of channels: `struct Statistics` of batch_norm.cu.
+#[derive(Clone, Copy)]
 struct Statistics<'a> {
-    places: [Place<'a>; 2],
+    views: [View<'a>; 2],
     spread: Spread,
     /// Channels of an example that share a statistic; 0 where all examples share those of a channel.
     shared: u64,
 }
 
 impl<'a> Statistics<'a> {
-    fn new([mean, spread]: [View<'a>; 2], kind: Spread) -> Result<Self> {
-        Ok(Self { places: [reading(mean, OP)?, reading(spread, OP)?], spread: kind, shared: 0 })
-    }
-
     /// Means and 1 / deviations of groups of channels of each example.
-    fn of_groups(statistics: [View<'a>; 2], size: Size) -> Result<Self> {
-        let groups = statistics[0].layout.elements() as u64;
+    fn of_groups(views: [View<'a>; 2], size: Size) -> Self {
+        let groups = views[0].layout.elements() as u64;
         let shared = (size.batch * size.channels).checked_div(groups).unwrap_or(1);
-        Ok(Self { shared, ..Self::new(statistics, Spread::Rstd)? })
+        Self { views, spread: Spread::Rstd, shared }
     }
 
-    fn words(&self) -> [u64; 5] {
-        let [mean, spread] = self.places.each_ref().map(Place::address);
+    /// Adds them to a launch.
+    fn add(self, mut launch: Launch<'a>) -> Result<Launch<'a>> {
+        let [mean, spread] = [launch.lend(self.views[0])?, launch.lend(self.views[1])?];
         let [is_variance, epsilon] = match self.spread {
             Spread::Rstd => [0, 0],
             Spread::Variance { epsilon } => [1, epsilon.to_bits()],
         };
-        [mean, spread, is_variance, epsilon, self.shared]
+        Ok(launch.words(&[mean, spread, is_variance, epsilon, self.shared]))
+    }
+}
+
+/// Where what is measured goes: `struct Measured` of batch_norm.cu.
+struct Measured<'a> {
+    statistics: [View<'a>; 2],
+    running: Option<[View<'a>; 2]>,
+    numbers: [f64; 2],
+}
+
+impl<'a> Measured<'a> {
+    /// Adds it to a launch.
+    fn add(&self, mut launch: Launch<'a>) -> Result<Launch<'a>> {
+        let running = self.running.map_or([None; 2], |running| running.map(Some));
+        let mut words = Vec::new();
+        for view in self.statistics.map(Some).into_iter().chain(running) {
+            words.push(view.map_or(Ok(0), |view| launch.lend_to_write(view))?);
+        }
+        words.extend(self.numbers.map(f64::to_bits));
+        Ok(launch.words(&words))
     }
 }
 
@@ -160,44 +179,27 @@ pub(crate) fn batch_norm_measure(
     momentum: f64,
     epsilon: f64,
 ) -> Result<()> {
-    check_float(OP, input.dtype)?;
-    let queue = Queue::of(mean.storage.device(), OP)?;
-    let kernel = |name| Kernel::new(FILE, name, types(input.dtype));
     let size = Size::of(input);
     if size.channels == 0 {
         return Ok(());
     }
-    let from = reading(input, OP)?;
-    let (means, rstds) = (writing(mean, OP)?, writing(rstd, OP)?);
-    let [running_mean, running_variance] = match running {
-        Some([mean, variance]) => [Some(writing(mean, OP)?), Some(writing(variance, OP)?)],
-        None => [None, None],
-    };
-    let to = [
-        means.address(),
-        rstds.address(),
-        address_of(&running_mean),
-        address_of(&running_variance),
-        momentum.to_bits(),
-        epsilon.to_bits(),
-    ];
-    let cut = Cut::new(&queue, input.dtype, size, &[&from]);
-    let (first, _) = queue.workspace();
+    let measured = Measured { statistics: [mean, rstd], running, numbers: [momentum, epsilon] };
+    let mut launch = Launch::of_floats(OP, input)?;
+    let (queue, from) = (launch.queue, launch.lend(input)?);
+    let cut = Cut::new(&queue, input.dtype, size, from.is_multiple_of(WIDE_BYTES as u64));
+    let first = queue.workspace().0;
     let second = first + cut.bytes(size, input.dtype);
-    let arguments = match cut {
-        Cut::Lines { .. } => Arguments::new().with_words(&to),
-        Cut::Columns(_) => Arguments::new(),
+    let (name, launch) = match cut {
+        Cut::Lines { .. } => ("measure_of_lines", measured.add(launch)?),
+        Cut::Columns(_) => ("measure_of_columns", launch),
     };
-    let arguments =
-        arguments.with(first).with(second).with(from.address()).with_words(&size.words()).with(cut.is_wide());
-    let name = if matches!(cut, Cut::Lines { .. }) { "measure_of_lines" } else { "measure_of_columns" };
-    queue.launch(kernel(name), cut.grid(size), &arguments)?;
+    let launch = launch.with(first).with(second).with(from).words(&size.words()).with(cut.is_wide());
+    launch.grid(cut.grid(size)).run(FILE, name)?;
     if cut.is_whole() {
         return Ok(());
     }
-    let rows = cut.rows(&queue, size);
-    let arguments = Arguments::new().with_words(&to).with(first).with(second).with_words(&cut.words(size));
-    queue.launch(kernel("end_measure"), rows.grid(), &arguments.with(size.channels).with(rows.lanes()))
+    let launch = measured.add(Launch::new(OP, input)?)?.with(first).with(second);
+    cut.end(launch, size).run(FILE, "end_measure")
 }
 
 pub(crate) fn batch_norm(
@@ -207,7 +209,7 @@ pub(crate) fn batch_norm(
     spread: Spread,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    normalise(out, input, &Statistics::new(statistics, spread)?, affine)
+    normalise(out, input, Statistics { views: statistics, spread, shared: 0 }, affine)
 }
 
 pub(crate) fn group_norm(
@@ -216,59 +218,46 @@ pub(crate) fn group_norm(
     statistics: [View<'_>; 2],
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    normalise(out, input, &Statistics::of_groups(statistics, Size::of(input))?, affine)
+    normalise(out, input, Statistics::of_groups(statistics, Size::of(input)), affine)
 }
 
-fn normalise(out: View<'_>, input: View<'_>, known: &Statistics<'_>, affine: [Option<View<'_>>; 2]) -> Result<()> {
-    check_float(OP, input.dtype)?;
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let from = reading(input, OP)?;
-    let [weight, bias] = affine.map(|view| view.map(|view| reading(view, OP)).transpose());
-    let (weight, bias, to) = (weight?, bias?, writing(out, OP)?);
+fn normalise(out: View<'_>, input: View<'_>, known: Statistics<'_>, affine: [Option<View<'_>>; 2]) -> Result<()> {
     let size = Size::of(input);
-    let pack = size.pack(&[&from, &to]);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with_words(&known.words())
-        .with(address_of(&weight))
-        .with(address_of(&bias))
-        .with_words(&size.words())
-        .with(u32::from(pack > 1));
-    let grid = queue.over(input.layout.elements(), pack);
-    queue.launch(Kernel::new(FILE, "batch_norm", types(input.dtype)), grid, &arguments)
+    let launch = Launch::of_floats(OP, input)?.write(out)?.read(input)?;
+    let pack = size.pack(launch.is_aligned(WIDE_BYTES));
+    let launch = known.add(launch)?.read_if(affine[0])?.read_if(affine[1])?;
+    let launch = launch.words(&size.words()).with(u32::from(pack > 1));
+    launch.over(input.layout.elements(), pack as usize).run(FILE, "batch_norm")
 }
 
-/// Sums the gradients of pieces, for `end_slopes`, or adds those of whole channels to weight and bias.
-fn launch_slopes(
-    queue: &Queue<'_>,
-    cut: Cut,
+/// The gradients of a batch norm, which are summed by channel.
+struct Slopes<'a> {
+    /// The gradient, and the input if it is needed.
+    read: [Option<View<'a>>; 2],
+    known: Statistics<'a>,
     size: Size,
-    dtype: DType,
-    outs: [u64; 2],
-    rest: impl FnOnce(Arguments) -> Arguments,
-) -> Result<()> {
-    let (room, _) = queue.workspace();
-    let (name, first) = match cut {
-        Cut::Lines { .. } => ("slopes_of_lines", Arguments::new().with(outs[0]).with(outs[1])),
-        Cut::Columns(_) => ("slopes_of_columns", Arguments::new()),
-    };
-    let arguments = rest(first.with(room)).with_words(&size.words()).with(cut.is_wide());
-    queue.launch(Kernel::new(FILE, name, types(dtype)), cut.grid(size), &arguments)
+    cut: Cut,
 }
 
-/// Puts the sums of pieces together: adds them to weight and bias, or writes means.
-fn end_slopes(queue: &Queue<'_>, cut: Cut, size: Size, dtype: DType, outs: [u64; 3]) -> Result<()> {
-    let (room, _) = queue.workspace();
-    let rows = cut.rows(queue, size);
-    let arguments = outs
-        .into_iter()
-        .fold(Arguments::new(), Arguments::with)
-        .with(room)
-        .with_words(&cut.words(size))
-        .with(size.channels)
-        .with(rows.lanes());
-    queue.launch(Kernel::new(FILE, "end_slopes", types(dtype)), rows.grid(), &arguments)
+impl<'a> Slopes<'a> {
+    /// Sums the gradients of pieces, for `end`, or adds those of whole channels to weight and bias.
+    fn sum(&self, launch: Launch<'a>, outs: [Option<View<'a>>; 2]) -> Result<()> {
+        let (name, launch) = match self.cut {
+            Cut::Lines { .. } => ("slopes_of_lines", launch.write_if(outs[0])?.write_if(outs[1])?),
+            Cut::Columns(_) => ("slopes_of_columns", launch),
+        };
+        let room = launch.queue.workspace().0;
+        let launch = self.read.iter().try_fold(launch.with(room), |launch, &view| launch.read_if(view))?;
+        let launch = self.known.add(launch)?.words(&self.size.words()).with(self.cut.is_wide());
+        launch.grid(self.cut.grid(self.size)).run(FILE, name)
+    }
+
+    /// Puts the sums of pieces together: adds them to weight and bias, or writes means.
+    fn end(&self, launch: Launch<'a>, outs: [Option<View<'a>>; 2], means: u64) -> Result<()> {
+        let launch = launch.write_if(outs[0])?.write_if(outs[1])?.with(means);
+        let room = launch.queue.workspace().0;
+        self.cut.end(launch.with(room), self.size).run(FILE, "end_slopes")
+    }
 }
 
 pub(crate) fn batch_norm_backward_affine(
@@ -278,7 +267,7 @@ pub(crate) fn batch_norm_backward_affine(
     spread: Spread,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    add_slopes(grad, input, &Statistics::new(statistics, spread)?, affine)
+    add_slopes(grad, input, Statistics { views: statistics, spread, shared: 0 }, affine)
 }
 
 pub(crate) fn group_norm_backward_affine(
@@ -287,34 +276,25 @@ pub(crate) fn group_norm_backward_affine(
     statistics: [View<'_>; 2],
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    add_slopes(grad, Some(input), &Statistics::of_groups(statistics, Size::of(grad))?, affine)
+    add_slopes(grad, Some(input), Statistics::of_groups(statistics, Size::of(grad)), affine)
 }
 
 fn add_slopes(
     grad: View<'_>,
     input: Option<View<'_>>,
-    known: &Statistics<'_>,
+    known: Statistics<'_>,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    check_float(OP, grad.dtype)?;
-    let queue = Queue::of(grad.storage.device(), OP)?;
-    let size = Size::of(grad);
     if grad.layout.elements() == 0 {
         return Ok(());
     }
-    let grads = reading(grad, OP)?;
-    let from = input.map(|input| reading(input, OP)).transpose()?;
-    let [weight, bias] = affine.map(|view| view.map(|view| writing(view, OP)).transpose());
-    let (weight, bias) = (weight?, bias?);
-    let outs = [address_of(&weight), address_of(&bias)];
-    let cut = Cut::new(&queue, grad.dtype, size, &[&grads, from.as_ref().unwrap_or(&grads)]);
-    launch_slopes(&queue, cut, size, grad.dtype, outs, |arguments| {
-        arguments.with(grads.address()).with(address_of(&from)).with_words(&known.words())
-    })?;
-    if cut.is_whole() {
-        return Ok(());
-    }
-    end_slopes(&queue, cut, size, grad.dtype, [outs[0], outs[1], 0])
+    let size = Size::of(grad);
+    let launch = Launch::of_floats(OP, grad)?;
+    let is_aligned = Launch::new(OP, grad)?.read(grad)?.read_if(input)?.is_aligned(WIDE_BYTES);
+    let cut = Cut::new(&launch.queue, grad.dtype, size, is_aligned);
+    let slopes = Slopes { read: [Some(grad), input], known, size, cut };
+    slopes.sum(launch, affine)?;
+    if cut.is_whole() { Ok(()) } else { slopes.end(Launch::new(OP, grad)?, affine, 0) }
 }
 
 pub(crate) fn batch_norm_backward(
@@ -325,39 +305,30 @@ pub(crate) fn batch_norm_backward(
     spread: Spread,
     weight: Option<View<'_>>,
 ) -> Result<()> {
-    check_float(OP, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let (size, dtype) = (Size::of(out), out.dtype);
+    let (size, known) = (Size::of(out), Statistics { views: statistics, spread, shared: 0 });
     if out.layout.elements() == 0 {
         return Ok(());
     }
-    let grads = in_order(out, grad)?.map(|grad| reading(grad, OP)).transpose()?;
-    let from = input.map(|input| reading(input, OP)).transpose()?;
-    let weight = weight.map(|weight| reading(weight, OP)).transpose()?;
-    let (known, to) = (Statistics::new(statistics, spread)?, writing(out, OP)?);
-    let grads = grads.as_ref().unwrap_or(&to);
-    let places = [&to, grads, from.as_ref().unwrap_or(&to)];
-    let pack = size.pack(&places);
-    let start = || Arguments::new().with(to.address()).with(grads.address()).with(address_of(&from));
-    let cut = Cut::new(&queue, dtype, size, &places);
-    if from.is_some() && cut.is_whole() {
-        let arguments = start().with_words(&known.words()).with(address_of(&weight));
-        let arguments = arguments.with_words(&size.words()).with(u32::from(pack > 1));
+    let grad = in_order(out, grad)?;
+    let start = || Launch::of_floats(OP, out)?.write(out)?.read_or(grad, out)?.read_if(input);
+    let launch = start()?;
+    let (queue, is_aligned) = (launch.queue, launch.is_aligned(WIDE_BYTES));
+    let (pack, cut) = (size.pack(is_aligned), Cut::new(&queue, out.dtype, size, is_aligned));
+    if input.is_some() && cut.is_whole() {
+        let launch = known.add(launch)?.read_if(weight)?.words(&size.words()).with(u32::from(pack > 1));
         let grid = Grid::row(size.channels.min(u64::from(queue.gpu().processors()) * 16) as u32);
-        return queue.launch(Kernel::new(FILE, "batch_norm_backward_of_channels", types(dtype)), grid, &arguments);
+        return launch.grid(grid).run(FILE, "batch_norm_backward_of_channels");
     }
+    drop(launch);
     let mut means = 0;
-    if from.is_some() {
-        means = queue.workspace().0 + 2 * cut.bytes(size, dtype);
-        launch_slopes(&queue, cut, size, dtype, [0, 0], |arguments| {
-            arguments.with(grads.address()).with(address_of(&from)).with_words(&known.words())
-        })?;
-        end_slopes(&queue, cut, size, dtype, [0, 0, means])?;
+    if input.is_some() {
+        means = queue.workspace().0 + 2 * cut.bytes(size, out.dtype);
+        let slopes = Slopes { read: [Some(grad.unwrap_or(out)), input], known, size, cut };
+        slopes.sum(Launch::new(OP, out)?, [None; 2])?;
+        slopes.end(Launch::new(OP, out)?, [None; 2], means)?;
     }
-    let arguments = start().with_words(&known.words()).with(address_of(&weight)).with(means);
-    let arguments = arguments.with_words(&size.words()).with(u32::from(pack > 1));
-    let grid = queue.over(out.layout.elements(), pack);
-    queue.launch(Kernel::new(FILE, "batch_norm_backward", types(dtype)), grid, &arguments)
+    let launch = known.add(start()?)?.read_if(weight)?.with(means).words(&size.words()).with(u32::from(pack > 1));
+    launch.over(out.layout.elements(), pack as usize).run(FILE, "batch_norm_backward")
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Sums over the rows of a matrix, with enough thread blocks to occupy the device.
 
 use bytemuck::{Pod, Zeroable};
-use highwater_kernels::{Arguments, Grid, Kernel};
+use highwater_kernels::Grid;
 
-use super::launch::{Place, Queue, types};
+use super::launch::{Launch, Queue, WIDE_BYTES};
 use crate::backend::View;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -30,16 +30,11 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Of `[rows, columns]` elements of a type, read at these places, for `kinds` sums of each column.
-    pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType, places: &[&Place<'_>], kinds: u64) -> Self {
-        let (_, room) = queue.workspace();
-        Self::with_room(queue, size, dtype, places, room / (kinds * dtype.statistics().size() as u64))
-    }
-
-    /// The same, with room for so many sums of each kind.
-    pub(super) fn with_room(queue: &Queue<'_>, size: [u64; 2], dtype: DType, places: &[&Place<'_>], sums: u64) -> Self {
-        let pack = 16 / dtype.size() as u64;
-        let is_wide = size[1].is_multiple_of(pack) && places.iter().all(|place| place.is_wide());
+    /// Of `[rows, columns]` elements of a type, which begin at multiples of 16 bytes if `is_aligned`, with room for so
+    /// many sums of each kind.
+    pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType, is_aligned: bool, sums: u64) -> Self {
+        let pack = (WIDE_BYTES / dtype.size()) as u64;
+        let is_wide = size[1].is_multiple_of(pack) && is_aligned;
         Self::cut(queue.gpu().processors(), size, if is_wide { pack } else { 1 }, sums)
     }
 
@@ -56,33 +51,21 @@ impl Columns {
     pub(super) fn grid(&self) -> Grid {
         Grid { blocks: [self.tiles as u32, self.parts as u32, 1], ..Grid::row(1) }
     }
-
-    /// A kernel's arguments, with the size of the matrix and how it is read.
-    pub(super) fn with(&self, arguments: Arguments) -> Arguments {
-        arguments.with(self.size[0]).with(self.size[1]).with(u32::from(self.is_wide))
-    }
 }
 
 /// Where sums of columns go: `struct Sums` in columns.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub(super) struct Sums {
+struct Sums {
     address: u64,
     keep: f64,
-}
-
-impl Sums {
-    const NOWHERE: Self = Self { address: 0, keep: 0.0 };
-
-    /// To a place, if there is one, in which `keep` times what is there stays.
-    pub(super) fn new(place: Option<&Place<'_>>, keep: f64) -> Self {
-        place.map_or(Self::NOWHERE, |place| Self { address: place.address(), keep })
-    }
 }
 
 /// Kernels of one file that make the sums of parts, and that add these up.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnKernels {
+    /// The operation.
+    pub(super) op: &'static str,
     /// The file.
     pub(super) file: &'static str,
     /// Makes sums of parts.
@@ -92,35 +75,41 @@ pub(super) struct ColumnKernels {
 }
 
 impl ColumnKernels {
-    /// Puts sums over the rows of `grad` where they belong, one place after another for each kind of sum.
-    /// `first` are the arguments up to where the sums of parts go, and `rest` those up to the size.
-    pub(super) fn launch(
+    /// Puts sums over the rows of `matrix` where they belong: for each kind of sum a place, if there is one, and by
+    /// what the number there is multiplied before the sum is added. `read` is what the first kernel reads.
+    pub(super) fn launch<'a>(
         self,
-        queue: &Queue<'_>,
-        columns: Columns,
-        dtype: DType,
-        outs: &[Sums],
-        rest: impl FnOnce(Arguments) -> Arguments,
+        matrix: View<'a>,
+        outs: &[(Option<View<'a>>, f64)],
+        read: &[View<'a>],
     ) -> Result<()> {
-        let (room, _) = queue.workspace();
-        let start = outs.iter().fold(Arguments::new(), |arguments, &out| arguments.with(out));
-        let arguments = columns.with(rest(start.with(room)));
-        queue.launch(Kernel::new(self.file, self.sum, types(dtype)), columns.grid(), &arguments)?;
+        let width = matrix.layout.shape().last().copied().unwrap_or(1);
+        let size = [matrix.layout.elements().checked_div(width).unwrap_or(0) as u64, width as u64];
+        let launch = with_sums(Launch::of_floats(self.op, matrix)?, outs)?;
+        let (room, bytes) = launch.queue.workspace();
+        let launch = read.iter().try_fold(launch.with(room), |launch, &view| launch.read(view))?;
+        let sums = bytes / (outs.len() * matrix.dtype.statistics().size()) as u64;
+        let columns = Columns::new(&launch.queue, size, matrix.dtype, launch.is_aligned(WIDE_BYTES), sums);
+        let launch = launch.with(size[0]).with(size[1]).with(u32::from(columns.is_wide));
+        launch.grid(columns.grid()).run(self.file, self.sum)?;
         if columns.parts == 1 {
             return Ok(());
         }
-        let [first, second] = [0, 1].map(|kind| outs.get(kind).copied().unwrap_or(Sums::NOWHERE));
-        let arguments =
-            Arguments::new().with(first).with(second).with(room).with(columns.parts as u32).with(columns.size[1]);
-        let blocks = [columns.size[1].div_ceil(LANES) as u32, outs.len() as u32, 1];
-        queue.launch(Kernel::new(self.file, self.add, types(dtype)), Grid { blocks, ..Grid::row(1) }, &arguments)
+        let both = [0, 1].map(|kind| outs.get(kind).copied().unwrap_or((None, 0.0)));
+        let launch = with_sums(Launch::new(self.op, matrix)?, &both)?.with(room);
+        let blocks = [size[1].div_ceil(LANES) as u32, outs.len() as u32, 1];
+        let launch = launch.with(columns.parts as u32).with(size[1]).grid(Grid { blocks, ..Grid::row(1) });
+        launch.run(self.file, self.add)
     }
 }
 
-/// Rows and columns of contiguous memory, rows along the last axis.
-pub(super) fn rows_and_columns(view: View<'_>) -> [u64; 2] {
-    let columns = view.layout.shape().last().copied().unwrap_or(1);
-    [view.layout.elements().checked_div(columns).unwrap_or(0) as u64, columns as u64]
+/// Adds where sums of columns go.
+fn with_sums<'a>(mut launch: Launch<'a>, outs: &[(Option<View<'a>>, f64)]) -> Result<Launch<'a>> {
+    for &(out, keep) in outs {
+        let address = out.map_or(Ok(0), |out| launch.lend_to_write(out))?;
+        launch = launch.with(Sums { address, keep });
+    }
+    Ok(launch)
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Kernel};
 
-use super::launch::{Queue, address_of, blocks, check_float, nest_words, reading, types, writing};
+use super::launch::{Launch, blocks, nest_words};
 use crate::backend::nest::Nest;
 use crate::backend::{Extremum, View};
 use crate::error::Result;
@@ -32,14 +31,11 @@ pub(crate) fn extremes(
     axis: usize,
     extremum: Extremum,
 ) -> Result<()> {
-    check_float(OP, input.dtype)?;
+    let launch = Launch::of_floats(OP, input)?.write(places)?.write_if(found)?.read(input)?;
     if places.layout.elements() == 0 {
         return Ok(());
     }
-    let queue = Queue::of(places.storage.device(), OP)?;
     let (shape, strides) = (input.layout.shape(), input.layout.strides());
-    let (from, at) = (reading(input, OP)?, writing(places, OP)?);
-    let to = found.map(|found| writing(found, OP)).transpose()?;
     let layouts = [places.layout, found.unwrap_or(places).layout, input.layout];
     let nest = Nest::new(layouts.map(|layout| layout.select(axis, 0)).each_ref());
     let (lines, length) = (nest.elements() as u64, shape[axis] as u64);
@@ -58,7 +54,6 @@ pub(crate) fn extremes(
         group: group as u32,
         is_smallest: u32::from(extremum == Extremum::Smallest),
     };
-    let arguments = Arguments::new().with(at.address()).with(address_of(&to)).with(from.address()).with(shape);
-    let kernel = Kernel::new("extremes", "extremes_along", types(input.dtype));
-    queue.launch(kernel, blocks(lines.div_ceil(BLOCK / group), 1), &arguments.with_words(&nest_words(&nest)))
+    let launch = launch.with(shape).words(&nest_words(&nest));
+    launch.grid(blocks(lines.div_ceil(BLOCK / group), 1)).run("extremes", "extremes_along")
 }

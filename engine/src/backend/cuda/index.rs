@@ -2,14 +2,14 @@
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Kernel};
 
 use super::buckets::Buckets;
-use super::launch::{Place, Queue, blocks, check_float, reading, types, writing};
+use super::launch::{Launch, WIDE_BYTES, blocks};
 use crate::backend::View;
 use crate::error::Result;
 
 const FILE: &str = "index";
+const OP: &str = "embedding";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
@@ -23,33 +23,21 @@ struct Table {
     across: u64,
 }
 
-/// Elements of a row that a thread takes at a time, where rows of `columns` begin at these places.
-fn width(view: View<'_>, columns: u64, places: [&Place<'_>; 2]) -> u64 {
-    let width = 16 / view.dtype.size() as u64;
-    let is_wide = places.into_iter().all(Place::is_wide) && columns.is_multiple_of(width);
-    if is_wide { width } else { 1 }
+/// Elements of a row that a thread takes at a time, where rows of `columns` begin where the launch's operands do.
+fn width(launch: &Launch<'_>, table: View<'_>, columns: u64) -> u64 {
+    let width = (WIDE_BYTES / table.dtype.size()) as u64;
+    if launch.is_aligned(WIDE_BYTES) && columns.is_multiple_of(width) { width } else { 1 }
 }
 
 pub(crate) fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<()> {
-    let op = "embedding";
-    check_float(op, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), op)?;
+    let launch = Launch::of_floats(OP, out)?.write(out)?.read(table)?;
     let [rows, columns] = [0, 1].map(|axis| table.layout.shape()[axis] as u64);
-    let (from, at, to) = (reading(table, op)?, reading(indices, op)?, writing(out, op)?);
-    let width = width(table, columns, [&from, &to]);
+    let width = width(&launch, table, columns);
     let across = columns.div_ceil(width).next_power_of_two().min(BLOCK);
-    let count = indices.layout.elements() as u64;
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(at.address())
-        .with(count)
-        .with(rows)
-        .with(columns)
-        .with(across as u32)
-        .with(queue.gpu().fault_address());
+    let (count, fault) = (indices.layout.elements() as u64, launch.queue.gpu().fault_address());
+    let launch = launch.read(indices)?.with(count).with(rows).with(columns).with(across as u32).with(fault);
     let name = if width == 1 { "gather_rows" } else { "gather_rows_wide" };
-    queue.launch(Kernel::new(FILE, name, types(out.dtype)), blocks(count.div_ceil(BLOCK / across), 1), &arguments)
+    launch.grid(blocks(count.div_ceil(BLOCK / across), 1)).run(FILE, name)
 }
 
 pub(crate) fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<()> {
@@ -57,32 +45,22 @@ pub(crate) fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> R
 }
 
 fn add_rows_by(table: View<'_>, added: View<'_>, indices: View<'_>, buckets: &Buckets) -> Result<()> {
-    let op = "embedding";
-    check_float(op, table.dtype)?;
-    let queue = Queue::of(table.storage.device(), op)?;
     let [rows, columns] = [0, 1].map(|axis| table.layout.shape()[axis] as u64);
-    let (from, at, to) = (reading(added, op)?, reading(indices, op)?, writing(table, op)?);
-    let width = width(table, columns, [&from, &to]);
-    let kernel = |name| Kernel::new(FILE, name, types(table.dtype));
-    let across = columns.div_ceil(WARP * width).next_power_of_two().min(BLOCK / WARP);
     for part in buckets.parts(indices.layout.elements() as u64) {
-        let indices = at.address() + part.first * size_of::<i64>() as u64;
-        let added = from.address() + part.first * columns * table.dtype.size() as u64;
-        let arguments = Arguments::new()
-            .with(buckets.address())
-            .with(indices)
-            .with(part.count)
-            .with(rows)
-            .with(part.buckets() as u32)
-            .with(queue.gpu().fault_address());
-        queue.launch(kernel("bucket_rows"), queue.over(part.count as usize, 1), &arguments)?;
-        let arguments = Arguments::new()
-            .with(to.address())
-            .with(added)
-            .with(indices)
-            .with(buckets.address())
-            .with(Table { rows, columns, count: part.count, across });
-        queue.launch(kernel(if width == 1 { "add_rows" } else { "add_rows_wide" }), part.grid(), &arguments)?;
+        let mut launch = Launch::of_floats(OP, table)?;
+        let first_index = launch.lend(indices)? + part.first * size_of::<i64>() as u64;
+        let fault = launch.queue.gpu().fault_address();
+        let launch = launch.with(buckets.address()).with(first_index).with(part.count).with(rows);
+        let launch = launch.with(part.buckets() as u32).with(fault).over(part.count as usize, 1);
+        launch.run(FILE, "bucket_rows")?;
+
+        let mut launch = Launch::new(OP, table)?.write(table)?;
+        let [from, first_index] = [launch.lend(added)?, launch.lend(indices)? + part.first * size_of::<i64>() as u64];
+        let width = if from.is_multiple_of(WIDE_BYTES as u64) { width(&launch, table, columns) } else { 1 };
+        let across = columns.div_ceil(WARP * width).next_power_of_two().min(BLOCK / WARP);
+        let launch = launch.with(from + part.first * columns * table.dtype.size() as u64).with(first_index);
+        let launch = launch.with(buckets.address()).with(Table { rows, columns, count: part.count, across });
+        launch.grid(part.grid()).run(FILE, if width == 1 { "add_rows" } else { "add_rows_wide" })?;
     }
     Ok(())
 }

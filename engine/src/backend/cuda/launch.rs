@@ -1,6 +1,7 @@
-//! Kernel arguments of a primitive: addresses of views, loops over them, scalars.
+//! Launches of kernels: their arguments, the memory that these refer to, and their grid.
 #![expect(unsafe_code, reason = "starts kernels, which read and write device memory by addresses")]
 
+use bytemuck::Pod;
 use highwater_kernels::{Arguments, Gpu, Grid, Kernel, Number, Product, Types, Workspace};
 
 use crate::backend::View;
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::storage::{Lent, Storage};
 
 /// Bytes that kernels move at a time where memory is contiguous and begins at a multiple of them.
-const WIDE_BYTES: u64 = 16;
+pub(super) const WIDE_BYTES: usize = 16;
 
 /// What kernels call an element type.
 pub(super) fn number(dtype: DType) -> Number {
@@ -40,72 +41,11 @@ pub(super) fn check_float(op: &'static str, dtype: DType) -> Result<()> {
     }
 }
 
-/// A view's memory while a kernel is being given.
-pub(super) struct Place<'a> {
-    lent: Lent<'a>,
-    first_byte: u64,
-}
-
-impl Place<'_> {
-    /// The address of the view's first element.
-    pub(super) fn address(&self) -> u64 {
-        self.lent.address() + self.first_byte
-    }
-
-    /// The address of another view of the same memory.
-    pub(super) fn address_of(&self, view: View<'_>) -> u64 {
-        self.lent.address() + first_byte(view)
-    }
-
-    /// Whether it begins where many elements can be moved at once.
-    pub(super) fn is_wide(&self) -> bool {
-        self.address().is_multiple_of(WIDE_BYTES)
-    }
-}
-
-/// A view that a kernel reads.
-pub(super) fn reading<'a>(view: View<'a>, op: &'static str) -> Result<Place<'a>> {
-    check_end(view);
-    Ok(Place { lent: view.storage.lend(op)?, first_byte: first_byte(view) })
-}
-
-/// A view that a kernel writes. It must not be lent otherwise.
-pub(super) fn writing<'a>(view: View<'a>, op: &'static str) -> Result<Place<'a>> {
-    check_end(view);
-    Ok(Place { lent: view.storage.lend_to_write(op)?, first_byte: first_byte(view) })
-}
-
-/// Views that a kernel writes, of which several may lie in one memory: what is lent, and the address of each view's
-/// first element.
-pub(super) fn writing_all<'a, const N: usize>(
-    views: [View<'a>; N],
-    op: &'static str,
-) -> Result<(Vec<Lent<'a>>, [u64; N])> {
-    let mut lent: Vec<(&Storage, Lent<'a>)> = Vec::with_capacity(N);
-    let mut addresses = [0; N];
-    for (view, address) in views.into_iter().zip(&mut addresses) {
-        check_end(view);
-        let known = lent.iter().position(|(storage, _)| std::ptr::eq(*storage, view.storage));
-        let index = known.unwrap_or(lent.len());
-        if known.is_none() {
-            lent.push((view.storage, view.storage.lend_to_write(op)?));
-        }
-        *address = lent[index].1.address() + first_byte(view);
-    }
-    Ok((lent.into_iter().map(|(_, lent)| lent).collect(), addresses))
-}
-
-/// The address of a view that may be absent; 0 then. The place is kept by the caller while the kernel is given.
-pub(super) fn address_of(place: &Option<Place<'_>>) -> u64 {
-    place.as_ref().map_or(0, Place::address)
-}
-
-fn first_byte(view: View<'_>) -> u64 {
-    (view.layout.offset() * view.dtype.size()) as u64
-}
-
-fn check_end(view: View<'_>) {
-    assert!(view.layout.end() * view.dtype.size() <= view.storage.bytes(), "a view ends within its storage");
+/// The address of a view's first element, in memory that is lent.
+pub(super) fn address_in(lent: &Lent<'_>, view: View<'_>) -> u64 {
+    let bytes = view.dtype.size();
+    assert!(view.layout.end() * bytes <= view.storage.bytes(), "a view ends within its storage");
+    lent.address() + (view.layout.offset() * bytes) as u64
 }
 
 /// Rows of blocks side by side, as many across and down as are useful, or as a device takes: kernels go round.
@@ -146,6 +86,7 @@ pub(super) fn is_in_order<const N: usize>(nest: &Nest<N>) -> bool {
 }
 
 /// A device's stream, to which kernels are given.
+#[derive(Clone, Copy)]
 pub(super) struct Queue<'a> {
     gpu: &'a Gpu,
     stream: u64,
@@ -192,5 +133,164 @@ impl<'a> Queue<'a> {
         // workspace, piece after piece.
         unsafe { self.gpu.multiply(product, workspace, self.stream) }?;
         Ok(())
+    }
+}
+
+/// A launch that is being prepared: arguments in the order in which the kernel declares them, and the memory that they
+/// refer to, which is lent until the launch is submitted.
+pub(super) struct Launch<'a> {
+    /// The stream.
+    pub(super) queue: Queue<'a>,
+    op: &'static str,
+    types: Types,
+    arguments: Arguments,
+    /// The grid; one block, unless a method chooses another.
+    pub(super) grid: Grid,
+    /// The views whose addresses are arguments, in order, and these addresses.
+    operands: Vec<(View<'a>, u64)>,
+    /// Memory, and whether it is lent to be written.
+    lent: Vec<(&'a Storage, bool, Lent<'a>)>,
+}
+
+impl<'a> Launch<'a> {
+    /// On the device of `view`, of a kernel whose `T` is its dtype.
+    pub(super) fn new(op: &'static str, view: View<'a>) -> Result<Self> {
+        Ok(Self {
+            queue: Queue::of(view.storage.device(), op)?,
+            op,
+            types: types(view.dtype),
+            arguments: Arguments::new(),
+            grid: Grid::row(1),
+            operands: Vec::with_capacity(8),
+            lent: Vec::with_capacity(8),
+        })
+    }
+
+    /// The same, of a kernel for floating-point numbers only.
+    pub(super) fn of_floats(op: &'static str, view: View<'a>) -> Result<Self> {
+        check_float(op, view.dtype)?;
+        Self::new(op, view)
+    }
+
+    /// Of a kernel with other types than those of the view.
+    pub(super) fn typed(mut self, types: Types) -> Self {
+        self.types = types;
+        self
+    }
+
+    /// Lends a view to be written, and returns its address. Views that are written may lie in the same memory.
+    pub(super) fn lend_to_write(&mut self, view: View<'a>) -> Result<u64> {
+        if self.written(view).is_none() {
+            self.lent.push((view.storage, true, view.storage.lend_to_write(self.op)?));
+        }
+        Ok(self.written(view).expect("it is lent"))
+    }
+
+    /// Lends a view to be read, and returns its address.
+    pub(super) fn lend(&mut self, view: View<'a>) -> Result<u64> {
+        let lent = view.storage.lend(self.op)?;
+        let address = address_in(&lent, view);
+        self.lent.push((view.storage, false, lent));
+        Ok(address)
+    }
+
+    /// The address of a view of memory that is lent to be written.
+    fn written(&self, view: View<'_>) -> Option<u64> {
+        let is_same =
+            |&&(storage, is_written, _): &&(&Storage, bool, _)| is_written && std::ptr::eq(storage, view.storage);
+        self.lent.iter().find(is_same).map(|(_, _, lent)| address_in(lent, view))
+    }
+
+    fn operand(mut self, view: View<'a>, address: u64) -> Self {
+        self.operands.push((view, address));
+        self.with(address)
+    }
+
+    /// Adds the address of a view that the kernel writes.
+    pub(super) fn write(mut self, view: View<'a>) -> Result<Self> {
+        let address = self.lend_to_write(view)?;
+        Ok(self.operand(view, address))
+    }
+
+    /// Adds the address of a view that the kernel reads.
+    pub(super) fn read(mut self, view: View<'a>) -> Result<Self> {
+        let address = self.lend(view)?;
+        Ok(self.operand(view, address))
+    }
+
+    /// The same of a view that may lie in memory that the kernel writes.
+    pub(super) fn read_or_overwrite(self, view: View<'a>) -> Result<Self> {
+        match self.written(view) {
+            Some(address) => Ok(self.operand(view, address)),
+            None => self.read(view),
+        }
+    }
+
+    /// Adds the address of a view that the kernel reads; without it, of `written`, whose elements are read before.
+    pub(super) fn read_or(self, view: Option<View<'a>>, written: View<'a>) -> Result<Self> {
+        match view {
+            Some(view) => self.read(view),
+            None => self.read_or_overwrite(written),
+        }
+    }
+
+    /// Adds the address of a view that may be absent; 0 then.
+    pub(super) fn write_if(self, view: Option<View<'a>>) -> Result<Self> {
+        match view {
+            Some(view) => self.write(view),
+            None => Ok(self.with(0_u64)),
+        }
+    }
+
+    /// The same of one that is read.
+    pub(super) fn read_if(self, view: Option<View<'a>>) -> Result<Self> {
+        match view {
+            Some(view) => self.read(view),
+            None => Ok(self.with(0_u64)),
+        }
+    }
+
+    /// Adds a number, or a struct as the kernel declares it.
+    pub(super) fn with(mut self, argument: impl Pod) -> Self {
+        self.arguments = self.arguments.with(argument);
+        self
+    }
+
+    /// Adds a struct that consists of these words.
+    pub(super) fn words(mut self, words: &[u64]) -> Self {
+        self.arguments = self.arguments.with_words(words);
+        self
+    }
+
+    /// The loops over the first operands.
+    pub(super) fn nest_of_operands<const N: usize>(&self) -> Nest<N> {
+        Nest::new(std::array::from_fn(|operand| self.operands[operand].0.layout))
+    }
+
+    /// The addresses and the dtypes of the operands so far.
+    pub(super) fn operands(&self) -> impl Iterator<Item = (u64, DType)> {
+        self.operands.iter().map(|&(view, address)| (address, view.dtype))
+    }
+
+    /// Whether all operands so far begin at multiples of so many bytes.
+    pub(super) fn is_aligned(&self, bytes: usize) -> bool {
+        self.operands().all(|(address, _)| address.is_multiple_of(bytes as u64))
+    }
+
+    /// With threads for so many elements, `each` of them at a time.
+    pub(super) fn over(self, elements: usize, each: usize) -> Self {
+        let grid = self.queue.over(elements, each as u64);
+        self.grid(grid)
+    }
+
+    /// With this grid.
+    pub(super) fn grid(mut self, grid: Grid) -> Self {
+        self.grid = grid;
+        self
+    }
+
+    /// Submits the launch of a kernel of a file.
+    pub(super) fn run(self, file: &'static str, name: &'static str) -> Result<()> {
+        self.queue.launch(Kernel::new(file, name, self.types), self.grid, &self.arguments)
     }
 }

@@ -1,59 +1,45 @@
 //! Loops over operands by their innermost dimension, and the mapping of a grid's threads to them.
 
+use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Grid};
 
-use super::launch::{Place, Queue, nest_words};
-use crate::backend::nest::Nest;
-
-/// Bytes that a thread moves at a time where it can.
-const WIDE_BYTES: usize = 16;
+use super::launch::{Launch, Queue, WIDE_BYTES, nest_words};
 
 /// Blocks that each processor is given before threads go round.
 const BLOCKS_A_PROCESSOR: u64 = 16;
 
-/// Loops as kernels take them, `struct Lines` in lines.cuh, and the grid for them.
-pub(super) struct Lines {
-    words: Vec<u64>,
-    /// Blocks of threads along a line, and over lines.
-    pub(super) grid: Grid,
-}
-
-impl Lines {
-    /// Over operands in these places, of elements of so many bytes; the first is the one written.
-    pub(super) fn new<const N: usize>(queue: &Queue<'_>, nest: &Nest<N>, operands: [(&Place<'_>, usize); N]) -> Self {
-        let width = WIDE_BYTES / operands.iter().map(|&(_, bytes)| bytes).max().unwrap_or(WIDE_BYTES);
+impl Launch<'_> {
+    /// Adds the loops over the first operands, of which the first is written, and takes the grid for them:
+    /// `struct Lines` in lines.cuh.
+    pub(super) fn lines<const N: usize>(self) -> Self {
+        let nest = self.nest_of_operands::<N>();
+        let width = WIDE_BYTES / self.operands().take(N).map(|(_, dtype)| dtype.size()).max().unwrap_or(WIDE_BYTES);
         let (lengths, strides) = nest.axes();
         let (&length, outer) = lengths.split_last().expect("a nest has a loop");
-        let is_packed = (0..N).all(|operand| {
-            let (&inner, outer) = strides[operand].split_last().expect("a nest has a loop");
-            let (place, bytes) = operands[operand];
+        let is_packed = self.operands().zip(strides).enumerate().all(|(operand, ((address, dtype), strides))| {
+            let (&inner, outer) = strides.split_last().expect("a nest has a loop");
             let is_in_order = inner == 1
                 && outer.iter().all(|stride| stride.is_multiple_of(width))
-                && place.address().is_multiple_of((width * bytes) as u64);
+                && address.is_multiple_of((width * dtype.size()) as u64);
             is_in_order || inner == 0 && operand > 0
         });
         let count: u64 = outer.iter().map(|&length| length as u64).product();
         let units = if is_packed { length.div_ceil(width) } else { length } as u64;
-        let mut words = nest_words(nest);
+        let grid = grid(units, count, most_blocks(&self.queue));
+        let mut words = nest_words(&nest);
         words.extend([count, u64::from(is_packed)]);
-        Self { words, grid: grid(units, count, most_blocks(queue)) }
+        self.words(&words).grid(grid)
     }
 
-    /// These arguments with the loops behind.
-    pub(super) fn after(&self, arguments: Arguments) -> Arguments {
-        arguments.with_words(&self.words)
+    /// Takes the grid for `count` lines of `length` elements, which are contiguous in all operands; returns whether
+    /// elements are moved in packs.
+    pub(super) fn lines_in_order(&mut self, [length, count]: [usize; 2]) -> u32 {
+        let width = WIDE_BYTES / self.operands().map(|(_, dtype)| dtype.size()).max().unwrap_or(WIDE_BYTES);
+        let is_packed = self.is_aligned(WIDE_BYTES) && (count == 1 || length.is_multiple_of(width));
+        let units = if is_packed { length.div_ceil(width) } else { length };
+        self.grid = grid(units as u64, count as u64, most_blocks(&self.queue));
+        u32::from(is_packed)
     }
-}
-
-/// Lines of `length` elements of so many bytes that are contiguous from each of these addresses on, `count` of
-/// them: whether they are moved in packs, and the grid. What is absent is at 0.
-pub(super) fn in_order(queue: &Queue<'_>, addresses: &[u64], bytes: usize, [length, count]: [usize; 2]) -> (u32, Grid) {
-    let width = WIDE_BYTES / bytes;
-    let is_aligned = |address: &u64| address.is_multiple_of(WIDE_BYTES as u64);
-    let is_packed = addresses.iter().all(is_aligned) && (count == 1 || length.is_multiple_of(width));
-    let units = if is_packed { length.div_ceil(width) } else { length };
-    (u32::from(is_packed), grid(units as u64, count as u64, most_blocks(queue)))
 }
 
 /// How many blocks are useful at once.

@@ -1,9 +1,8 @@
 //! Cross-entropy from logits, without a second buffer of their size.
 
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Grid, Kernel};
 
-use super::launch::{Queue, check_float, reading, types, writing};
+use super::launch::{Launch, WIDE_BYTES};
 use super::parts::Parts;
 use super::rows::{Rows, in_order};
 use crate::backend::View;
@@ -49,39 +48,28 @@ pub(crate) fn cross_entropy(
     targets: View<'_>,
     ignored: i64,
 ) -> Result<()> {
-    check_float(OP, logits.dtype)?;
-    let queue = Queue::of(loss.storage.device(), OP)?;
-    let kernel = |name| Kernel::new(FILE, name, types(logits.dtype));
     let size = Size::of(logits, targets);
-    let (values, labels) = (reading(logits, OP)?, reading(targets, OP)?);
-    let (total, log_sums, counted) = (writing(loss, OP)?, writing(statistics, OP)?, writing(count, OP)?);
-
-    let arguments = Arguments::new().with(log_sums.address()).with(values.address());
+    let launch = Launch::of_floats(OP, logits)?.write(statistics)?.read(logits)?;
     if size.places == 1 {
-        let rows = Rows::new(&queue, [size.all_places, size.classes], logits.dtype);
-        queue.launch(kernel("log_sums_of_rows"), rows.grid(), &rows.with(arguments))?;
+        let rows = Rows::new(&launch.queue, [size.all_places, size.classes], logits.dtype);
+        launch.rows(rows).run(FILE, "log_sums_of_rows")?;
     } else {
-        let slices = size.slices(queue.gpu().processors());
-        let grid = queue.over((size.all_places * u64::from(slices)) as usize, 1);
-        let arguments = arguments.with(size.all_places).with(size.classes).with(size.places).with(slices);
-        queue.launch(kernel("log_sums_of_places"), grid, &arguments)?;
+        let slices = size.slices(launch.queue.gpu().processors());
+        let launch = launch.with(size.all_places).with(size.classes).with(size.places).with(slices);
+        launch.over((size.all_places * u64::from(slices)) as usize, 1).run(FILE, "log_sums_of_places")?;
     }
 
+    let launch = Launch::new(OP, logits)?.write(loss)?.write(count)?;
+    let (queue, fault) = (launch.queue, launch.queue.gpu().fault_address());
     // Places that a thread looks up, eight at least: what it costs is to wait for them.
     let parts = Parts::new(&queue, queue.over(size.all_places as usize, 8), 2);
-    let arguments = parts
-        .with(Arguments::new().with(total.address()).with(counted.address()))
-        .with(values.address())
-        .with(log_sums.address())
-        .with(labels.address())
-        .with(size.all_places)
-        .with(size.classes)
-        .with(size.places)
-        .with(ignored)
-        .with(queue.gpu().fault_address());
-    queue.launch(kernel("cross_entropy"), parts.grid(), &arguments)?;
-    let first = Arguments::new().with(total.address()).with(counted.address());
-    parts.end(&queue, kernel("end_cross_entropy"), first, |arguments| arguments)
+    let launch = launch.with(parts.address()).read(logits)?.read(statistics)?.read(targets)?;
+    let launch = launch.with(size.all_places).with(size.classes).with(size.places).with(ignored).with(fault);
+    launch.grid(parts.grid()).run(FILE, "cross_entropy")?;
+    if parts.are_several() {
+        Launch::new(OP, logits)?.write(loss)?.write(count)?.parts(parts).run(FILE, "end_cross_entropy")?;
+    }
+    Ok(())
 }
 
 pub(crate) fn cross_entropy_backward(
@@ -91,32 +79,20 @@ pub(crate) fn cross_entropy_backward(
     targets: View<'_>,
     ignored: i64,
 ) -> Result<()> {
-    check_float(OP, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), OP)?;
     let size = Size::of(out, targets);
-    let values = in_order(out, logits)?.map(|logits| reading(logits, OP)).transpose()?;
-    let (grad, log_sums, count) = (reading(known[0], OP)?, reading(known[1], OP)?, reading(known[2], OP)?);
-    let (labels, to) = (reading(targets, OP)?, writing(out, OP)?);
-    let from = values.as_ref().unwrap_or(&to);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(grad.address())
-        .with(log_sums.address())
-        .with(count.address())
-        .with(labels.address())
-        .with(ignored);
+    let logits = in_order(out, logits)?;
+    let launch = Launch::of_floats(OP, out)?.write(out)?.read_or(logits, out)?;
+    let is_aligned = launch.is_aligned(WIDE_BYTES);
+    let launch = known.iter().try_fold(launch, |launch, &view| launch.read(view))?.read(targets)?.with(ignored);
     if size.places == 1 {
-        let rows = Rows::new(&queue, [size.all_places, size.classes], out.dtype);
-        let kernel = Kernel::new(FILE, "cross_entropy_backward_of_rows", types(out.dtype));
-        return queue.launch(kernel, rows.grid(), &rows.with(arguments));
+        let rows = Rows::new(&launch.queue, [size.all_places, size.classes], out.dtype);
+        return launch.rows(rows).run(FILE, "cross_entropy_backward_of_rows");
     }
-    let pack = 16 / out.dtype.size() as u64;
-    let is_wide = size.places.is_multiple_of(pack) && to.is_wide() && from.is_wide();
+    let pack = WIDE_BYTES / out.dtype.size();
+    let is_wide = is_aligned && size.places.is_multiple_of(pack as u64);
     let elements = out.layout.elements();
-    let grid: Grid = queue.over(elements, if is_wide { pack } else { 1 });
-    let arguments = arguments.with(elements as u64).with(size.classes).with(size.places).with(u32::from(is_wide));
-    queue.launch(Kernel::new(FILE, "cross_entropy_backward_of_places", types(out.dtype)), grid, &arguments)
+    let launch = launch.with(elements as u64).with(size.classes).with(size.places).with(u32::from(is_wide));
+    launch.over(elements, if is_wide { pack } else { 1 }).run(FILE, "cross_entropy_backward_of_places")
 }
 
 #[cfg(test)]

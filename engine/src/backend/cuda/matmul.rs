@@ -7,7 +7,7 @@
 use highwater_kernels::{Error as Cuda, Matrix, Order, Product, Workspace};
 
 use super::elementwise;
-use super::launch::{Place, Queue, check_float, number, reading, writing};
+use super::launch::{Launch, check_float, number};
 use crate::backend::nest::Nest;
 use crate::backend::{Unary, View};
 use crate::error::{Error, Result};
@@ -177,11 +177,11 @@ impl Axes {
 /// Asks for the products of these axes. The first that is written to a place meets what it held, or `bias`.
 fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, keep]: [f64; 2]) -> Result<()> {
     let [out, left, right] = views;
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let (l, r) = (reading(left, OP)?, reading(right, OP)?);
-    let bias = bias.map(|bias| reading(bias, OP)).transpose()?;
-    let o = writing(out, OP)?;
-    let (address, bytes) = out.storage.device().workspace();
+    let mut launch = Launch::new(OP, out)?;
+    let (l, r) = (launch.lend(left)?, launch.lend(right)?);
+    let bias = bias.map(|bias| launch.lend(bias)).transpose()?;
+    let o = launch.lend_to_write(out)?;
+    let (address, bytes) = launch.queue.workspace();
     let workspace = Workspace { address, bytes };
     let mut counted = axes.batches.clone();
     let extent =
@@ -190,9 +190,9 @@ fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, k
     let longest = (0..counted.len()).filter(lies_apart).max_by_key(|&axis| counted[axis].length);
     let batch = longest.map_or(Axis { length: 1, strides: [0; 3] }, |axis| counted.remove(axis));
     let size = out.dtype.size() as u64;
-    let matrix = |operand: usize, place: &Place<'_>, offset: usize| {
+    let matrix = |operand: usize, address: u64, offset: usize| {
         let (order, leading) = axes.lines(operand).expect("joined axes are by lines");
-        let address = place.address() + offset as u64 * size;
+        let address = address + offset as u64 * size;
         Matrix { address, order, leading: leading as u64, batch_stride: batch.strides[operand] as u64 }
     };
     let mut position = vec![0; counted.len()];
@@ -207,14 +207,14 @@ fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, k
             inner: axes.inner.length as u64,
             columns: axes.columns.length as u64,
             batches: batch.length as u64,
-            out: matrix(OUT, &o, offset(OUT)),
-            left: matrix(LEFT, &l, offset(LEFT)),
-            right: matrix(RIGHT, &r, offset(RIGHT)),
-            bias: bias.as_ref().filter(|_| is_first).map(Place::address),
+            out: matrix(OUT, o, offset(OUT)),
+            left: matrix(LEFT, l, offset(LEFT)),
+            right: matrix(RIGHT, r, offset(RIGHT)),
+            bias: bias.filter(|_| is_first),
             scale,
             keep: if is_first { keep } else { 1.0 },
         };
-        queue.multiply(&product, workspace)?;
+        launch.queue.multiply(&product, workspace)?;
         let next = (0..counted.len()).rev().find(|&axis| position[axis] + 1 < counted[axis].length);
         let Some(axis) = next else { return Ok(()) };
         position[axis] += 1;

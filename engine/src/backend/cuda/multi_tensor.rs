@@ -5,10 +5,10 @@ use std::collections::btree_map::Entry;
 
 use highwater_kernels::{Arguments, Grid, Kernel};
 
-use super::launch::{Place, Queue, reading, writing};
+use super::launch::{Queue, address_in};
 use crate::backend::View;
 use crate::error::Result;
-use crate::storage::Storage;
+use crate::storage::{Lent, Storage};
 
 /// Elements of a tensor that a block takes: as in multi_tensor.cuh.
 const CHUNK: usize = 8192;
@@ -111,7 +111,7 @@ pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> 
     }
     work.give(queue, &tensors, &mut left)?;
     match work.common {
-        Common::Parts(end, total) => left.gather(queue, end, &writing(total, work.op)?),
+        Common::Parts(end, total) => left.gather(queue, end, address_in(&total.storage.lend_to_write(work.op)?, total)),
         _ => Ok(()),
     }
 }
@@ -129,11 +129,12 @@ impl Work<'_> {
     fn give(&self, queue: &Queue<'_>, tensors: &Tensors<'_>, left: &mut Left) -> Result<()> {
         let common = match self.common {
             Common::Nothing => None,
-            Common::Read(view) => Some(reading(view, self.op)?),
-            Common::Written(view) | Common::Parts(_, view) => Some(writing(view, self.op)?),
+            Common::Read(view) => Some((view, view.storage.lend(self.op)?)),
+            Common::Written(view) | Common::Parts(_, view) => Some((view, view.storage.lend_to_write(self.op)?)),
         };
+        let common = common.as_ref().map(|(view, lent)| address_in(lent, *view));
         let mut numbers = self.numbers.clone();
-        match (self.common, &common) {
+        match (self.common, common) {
             (Common::Parts(end, _), Some(total)) => {
                 if left.blocks + tensors.chunks > left.most {
                     left.gather(queue, end, total)?;
@@ -141,7 +142,7 @@ impl Work<'_> {
                 numbers.insert(0, left.address + 8 * left.blocks);
                 left.blocks += tensors.chunks;
             }
-            (_, Some(place)) => numbers.insert(0, place.address()),
+            (_, Some(address)) => numbers.insert(0, address),
             (_, None) => {}
         }
         let lendings = tensors.lend(self.op)?;
@@ -159,11 +160,11 @@ struct Left {
 
 impl Left {
     /// Adds all to `total`, so that the workspace is free.
-    fn gather(&mut self, queue: &Queue<'_>, end: Kernel, total: &Place<'_>) -> Result<()> {
+    fn gather(&mut self, queue: &Queue<'_>, end: Kernel, total: u64) -> Result<()> {
         if self.blocks == 0 {
             return Ok(());
         }
-        let arguments = Arguments::new().with(total.address()).with(self.address).with(self.blocks as u32);
+        let arguments = Arguments::new().with(total).with(self.address).with(self.blocks as u32);
         self.blocks = 0;
         queue.launch(end, Grid::row(1), &arguments)
     }
@@ -195,14 +196,14 @@ impl<'a> Tensors<'a> {
             if let Operand::Written(view) = *operand
                 && let Entry::Vacant(entry) = lendings.entry(std::ptr::from_ref(view.storage))
             {
-                entry.insert(writing(view, op)?);
+                entry.insert(view.storage.lend_to_write(op)?);
             }
         }
         for operand in operands() {
             if let Operand::Read(view) = *operand
                 && let Entry::Vacant(entry) = lendings.entry(std::ptr::from_ref(view.storage))
             {
-                entry.insert(reading(view, op)?);
+                entry.insert(view.storage.lend(op)?);
             }
         }
         Ok(lendings)
@@ -211,8 +212,8 @@ impl<'a> Tensors<'a> {
     fn words(&self, lendings: &Lendings<'_>) -> Vec<u64> {
         let operands = self.parts.first().map_or(0, |part| part.operands.len());
         let address = |view: View<'_>| {
-            let place = lendings.get(&std::ptr::from_ref(view.storage));
-            place.map_or(0, |place| place.address_of(view))
+            let lent = lendings.get(&std::ptr::from_ref(view.storage));
+            lent.map_or(0, |lent| address_in(lent, view))
         };
         let of_operand = |part: &Part<'_>, mut number: usize| loop {
             match part.operands[number] {
@@ -243,4 +244,4 @@ impl<'a> Tensors<'a> {
 }
 
 /// Memory that is lent, by storage.
-type Lendings<'a> = BTreeMap<*const Storage, Place<'a>>;
+type Lendings<'a> = BTreeMap<*const Storage, Lent<'a>>;

@@ -1,8 +1,8 @@
 //! Fused optimizer steps, of one tensor or of many in one launch.
 
-use highwater_kernels::{Arguments, Kernel, Types};
+use highwater_kernels::{Kernel, Types};
 
-use super::launch::{Queue, address_of, is_in_order, nest_words, number, reading, writing};
+use super::launch::{Launch, Queue, is_in_order, nest_words, number};
 use super::multi_tensor::{self, Common, Operand, Part, Work};
 use crate::backend::View;
 use crate::backend::nest::Nest;
@@ -10,19 +10,65 @@ use crate::backend::step::{AdamStep, SgdStep};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-const FILE: &str = "optim";
+/// An optimizer's step of one parameter. Kernels take the parameter, where its copy goes, the gradient and the state.
+pub(super) struct Step<'a> {
+    /// The operation.
+    pub(super) op: &'static str,
+    /// The file of its kernels, and their names: of many tensors in one launch, and with a gradient in any layout.
+    pub(super) file: &'static str,
+    pub(super) kernels: [&'static str; 2],
+    /// Bytes in which the first kernel is told of tensors.
+    pub(super) bytes: usize,
+    /// Elements that a thread of the second takes at a time.
+    pub(super) elements_a_thread: usize,
+    /// Parameter, copy and gradient.
+    pub(super) parameter: View<'a>,
+    pub(super) rounded: Option<View<'a>>,
+    pub(super) grad: View<'a>,
+    /// Memory of former steps.
+    pub(super) state: Vec<Option<View<'a>>>,
+    /// The step's numbers, as kernels take them.
+    pub(super) numbers: Vec<u64>,
+}
 
-/// Bytes in which this file's kernels are told of many tensors.
-const BYTES: usize = 4000;
-
-/// The types of a parameter and of its gradient: the same, or the parameter is f32 and the gradient narrower.
-pub(super) fn pair(op: &'static str, parameter: DType, grad: DType) -> Result<Types> {
-    let is_narrower = parameter == DType::F32 && matches!(grad, DType::Bf16 | DType::F16);
-    if is_narrower || parameter == grad && parameter.is_float() {
-        return Ok(Types::pair(number(parameter), number(grad)));
+impl<'a> Step<'a> {
+    /// The types of the parameter and of its gradient: the same, or the parameter is f32 and the gradient narrower.
+    fn types(&self) -> Result<Types> {
+        let (parameter, grad) = (self.parameter.dtype, self.grad.dtype);
+        let is_narrower = parameter == DType::F32 && matches!(grad, DType::Bf16 | DType::F16);
+        if is_narrower || parameter == grad && parameter.is_float() {
+            return Ok(Types::pair(number(parameter), number(grad)));
+        }
+        let need = "expected a gradient of the parameter's dtype, or bf16 or f16 for f32 parameters";
+        Err(Error::DType { op: self.op, found: grad, need })
     }
-    let need = "expected a gradient of the parameter's dtype, or bf16 or f16 for f32 parameters";
-    Err(Error::DType { op, found: grad, need })
+
+    /// Its part in a launch for many tensors; nothing if the gradient is not in the parameter's order.
+    pub(super) fn part(&self) -> Result<Option<(Work<'a>, Part<'a>)>> {
+        let kernel = Kernel::new(self.file, self.kernels[0], self.types()?);
+        let nest = Nest::new([self.parameter.layout, self.grad.layout]);
+        let numbers = self.numbers.clone();
+        let work = Work { op: self.op, kernel, bytes: self.bytes, common: Common::Nothing, numbers };
+        let mut operands = vec![Operand::Written(self.parameter), Operand::written(self.rounded)];
+        operands.push(Operand::Read(self.grad));
+        operands.extend(self.state.iter().map(|&view| Operand::written(view)));
+        Ok(is_in_order(&nest).then(|| (work, Part { elements: nest.elements(), operands })))
+    }
+
+    /// Runs it on its own.
+    pub(super) fn run(self) -> Result<()> {
+        if let Some((work, part)) = self.part()? {
+            let queue = Queue::of(self.parameter.storage.device(), self.op)?;
+            return multi_tensor::launch(&queue, &work, &[part]);
+        }
+        let elements = self.parameter.layout.elements();
+        let launch = Launch::new(self.op, self.parameter)?.typed(self.types()?);
+        let launch = launch.write(self.parameter)?.write_if(self.rounded)?.read(self.grad)?;
+        let launch = self.state.iter().try_fold(launch, |launch, &view| launch.write_if(view))?;
+        let nest = Nest::new([self.parameter.layout, self.grad.layout]);
+        let launch = launch.with(elements as u64).words(&nest_words(&nest)).words(&self.numbers);
+        launch.over(elements, self.elements_a_thread).run(self.file, self.kernels[1])
+    }
 }
 
 pub(crate) fn sgd(
@@ -32,58 +78,23 @@ pub(crate) fn sgd(
     direction: Option<View<'_>>,
     step: SgdStep,
 ) -> Result<()> {
-    let op = "sgd";
-    let queue = Queue::of(parameter.storage.device(), op)?;
-    if let Some((work, part)) = sgd_part(parameter, rounded, grad, direction, step)? {
-        return multi_tensor::launch(&queue, &work, &[part]);
-    }
-    let nest = Nest::new([parameter.layout, grad.layout]);
-    let (from, to) = (reading(grad, op)?, writing(parameter, op)?);
-    let [copy, directions] = [rounded, direction].map(|view| view.map(|view| writing(view, op)).transpose());
-    let (copy, directions) = (copy?, directions?);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(address_of(&copy))
-        .with(from.address())
-        .with(address_of(&directions))
-        .with(nest.elements() as u64)
-        .with_words(&nest_words(&nest))
-        .with_words(&sgd_numbers(step));
-    let kernel = Kernel::new(FILE, "sgd_nest", pair(op, parameter.dtype, grad.dtype)?);
-    queue.launch(kernel, queue.over(nest.elements(), 1), &arguments)
+    sgd_step(parameter, rounded, grad, direction, step).run()
 }
 
-/// A step's part in a launch for many tensors; nothing if the gradient is not in the parameter's order.
-pub(super) fn sgd_part<'a>(
+pub(super) fn sgd_step<'a>(
     parameter: View<'a>,
     rounded: Option<View<'a>>,
     grad: View<'a>,
     direction: Option<View<'a>>,
     step: SgdStep,
-) -> Result<Option<(Work<'a>, Part<'a>)>> {
-    let op = "sgd";
-    let types = pair(op, parameter.dtype, grad.dtype)?;
-    let nest = Nest::new([parameter.layout, grad.layout]);
-    let work = Work {
-        op,
-        kernel: Kernel::new(FILE, "sgd_each", types),
-        bytes: BYTES,
-        common: Common::Nothing,
-        numbers: sgd_numbers(step),
-    };
-    let operands =
-        [Operand::Written(parameter), Operand::written(rounded), Operand::Read(grad), Operand::written(direction)];
-    let part = Part { elements: nest.elements(), operands: operands.to_vec() };
-    Ok(is_in_order(&nest).then_some((work, part)))
-}
-
-/// `struct SgdStep` in steps.cuh.
-fn sgd_numbers(step: SgdStep) -> Vec<u64> {
+) -> Step<'a> {
     let SgdStep { learning_rate, momentum, dampening, weight_decay, nesterov, is_first, grad_scale } = step;
+    // `struct SgdStep` in steps.cuh.
     let numbers = [learning_rate, momentum, 1.0 - dampening, weight_decay, grad_scale];
-    let mut words = numbers.map(f64::to_bits).to_vec();
-    words.push(u64::from(nesterov) | u64::from(is_first) << 32);
-    words
+    let mut numbers = numbers.map(f64::to_bits).to_vec();
+    numbers.push(u64::from(nesterov) | u64::from(is_first) << 32);
+    let (kernels, state) = (["sgd_each", "sgd_nest"], vec![direction]);
+    plain_step("sgd", kernels, [parameter, grad], rounded, state, numbers)
 }
 
 pub(crate) fn adam(
@@ -93,49 +104,31 @@ pub(crate) fn adam(
     moments: [View<'_>; 2],
     step: AdamStep,
 ) -> Result<()> {
-    let op = "adam";
-    let queue = Queue::of(parameter.storage.device(), op)?;
-    if let Some((work, part)) = adam_part(parameter, rounded, grad, moments, step)? {
-        return multi_tensor::launch(&queue, &work, &[part]);
-    }
-    let nest = Nest::new([parameter.layout, grad.layout]);
-    let (from, to) = (reading(grad, op)?, writing(parameter, op)?);
-    let copy = rounded.map(|view| writing(view, op)).transpose()?;
-    let (mean, square) = (writing(moments[0], op)?, writing(moments[1], op)?);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(address_of(&copy))
-        .with(from.address())
-        .with(mean.address())
-        .with(square.address())
-        .with(nest.elements() as u64)
-        .with_words(&nest_words(&nest))
-        .with_words(&adam_numbers(step));
-    let kernel = Kernel::new(FILE, "adam_nest", pair(op, parameter.dtype, grad.dtype)?);
-    queue.launch(kernel, queue.over(nest.elements(), 1), &arguments)
+    adam_step(parameter, rounded, grad, moments, step).run()
 }
 
-/// A step's part in a launch for many tensors; nothing if the gradient is not in the parameter's order.
-pub(super) fn adam_part<'a>(
+pub(super) fn adam_step<'a>(
     parameter: View<'a>,
     rounded: Option<View<'a>>,
     grad: View<'a>,
     moments: [View<'a>; 2],
     step: AdamStep,
-) -> Result<Option<(Work<'a>, Part<'a>)>> {
-    let op = "adam";
-    let types = pair(op, parameter.dtype, grad.dtype)?;
-    let nest = Nest::new([parameter.layout, grad.layout]);
-    let work = Work {
-        op,
-        kernel: Kernel::new(FILE, "adam_each", types),
-        bytes: BYTES,
-        common: Common::Nothing,
-        numbers: adam_numbers(step),
-    };
-    let mut operands = vec![Operand::Written(parameter), Operand::written(rounded), Operand::Read(grad)];
-    operands.extend(moments.map(Operand::Written));
-    Ok(is_in_order(&nest).then_some((work, Part { elements: nest.elements(), operands })))
+) -> Step<'a> {
+    let (kernels, state) = (["adam_each", "adam_nest"], moments.map(Some).to_vec());
+    plain_step("adam", kernels, [parameter, grad], rounded, state, adam_numbers(step))
+}
+
+/// A step by kernels of this file's twin.
+fn plain_step<'a>(
+    op: &'static str,
+    kernels: [&'static str; 2],
+    [parameter, grad]: [View<'a>; 2],
+    rounded: Option<View<'a>>,
+    state: Vec<Option<View<'a>>>,
+    numbers: Vec<u64>,
+) -> Step<'a> {
+    let (file, bytes, elements_a_thread) = ("optim", 4000, 1);
+    Step { op, file, kernels, bytes, elements_a_thread, parameter, rounded, grad, state, numbers }
 }
 
 /// `struct AdamStep` in steps.cuh.

@@ -1,10 +1,9 @@
 //! Gathers elements along an axis by index, and adds gradients back to them.
 
 use bytemuck::{Pod, Zeroable};
-use highwater_kernels::{Arguments, Kernel};
 
 use super::buckets::Buckets;
-use super::launch::{Queue, check_float, nest_words, reading, types, writing};
+use super::launch::{Launch, check_float, nest_words};
 use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
@@ -51,20 +50,12 @@ fn first_of_lines(op: &'static str, whole: &Layout, places: &Layout, axis: usize
 
 pub(crate) fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     let op = "gather";
-    let queue = Queue::of(out.storage.device(), op)?;
     let first = first_of_lines(op, input.layout, places.layout, axis)?;
     let nest = Nest::new([out.layout, &first, places.layout]);
-    let (from, at, to) = (reading(input, op)?, reading(places, op)?, writing(out, op)?);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(at.address())
-        .with(nest.elements() as u64)
-        .with(input.layout.shape()[axis] as u64)
-        .with(input.layout.strides()[axis] as u64)
-        .with(queue.gpu().fault_address())
-        .with_words(&nest_words(&nest));
-    queue.launch(Kernel::new(FILE, "gather", types(out.dtype)), queue.over(nest.elements(), 1), &arguments)
+    let launch = Launch::new(op, out)?.write(out)?.read(input)?.read(places)?.with(nest.elements() as u64);
+    let fault = launch.queue.gpu().fault_address();
+    let launch = launch.with(input.layout.shape()[axis] as u64).with(input.layout.strides()[axis] as u64);
+    launch.with(fault).words(&nest_words(&nest)).over(nest.elements(), 1).run(FILE, op)
 }
 
 pub(crate) fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
@@ -102,38 +93,37 @@ impl Scatter<'_> {
         self.views.map(|view| view.layout.strides()[self.axis] as u64)
     }
 
-    fn kernel(&self, name: &'static str) -> Kernel {
-        Kernel::new(FILE, name, types(self.views[0].dtype))
+    /// A launch of a kernel with the addresses of what is added to, what is added, and places.
+    fn launch(&self) -> Result<Launch<'_>> {
+        let [out, input, places] = self.views;
+        Launch::new(self.op, out)?.write(out)?.read(input)?.read(places)
     }
 
     /// A thread goes along each line.
     fn by_lines(&self) -> Result<()> {
-        let [out, input, places] = self.views;
-        let queue = Queue::of(out.storage.device(), self.op)?;
-        let (from, at, to) = (reading(input, self.op)?, reading(places, self.op)?, writing(out, self.op)?);
+        let [_, input, places] = self.views;
         let layouts = [&self.first, input.layout, places.layout];
         let nest = Nest::new(layouts.map(|layout| layout.select(self.axis, 0)).each_ref());
         let length = places.layout.shape()[self.axis] as u64;
         let lines = Lines { lines: nest.elements() as u64, size: self.size(), length, strides: self.strides() };
-        let arguments = Arguments::new().with(to.address()).with(from.address()).with(at.address()).with(lines);
-        let arguments = arguments.with(queue.gpu().fault_address()).with_words(&nest_words(&nest));
-        queue.launch(self.kernel("scatter_lines"), queue.over(nest.elements(), 1), &arguments)
+        let launch = self.launch()?;
+        let fault = launch.queue.gpu().fault_address();
+        let launch = launch.with(lines).with(fault).words(&nest_words(&nest));
+        launch.over(nest.elements(), 1).run(FILE, "scatter_lines")
     }
 
     /// A block looks after each bucket.
     fn by_buckets(&self, buckets: &Buckets) -> Result<()> {
         let [out, input, places] = self.views;
-        let queue = Queue::of(out.storage.device(), self.op)?;
-        let (from, at, to) = (reading(input, self.op)?, reading(places, self.op)?, writing(out, self.op)?);
         let nest = nest_words(&Nest::new([&self.first, input.layout, places.layout]));
         for part in buckets.parts(places.layout.elements() as u64) {
             let added = Added { first: part.first, count: part.count, size: self.size(), stride: self.strides()[0] };
-            let arguments = Arguments::new().with(buckets.address()).with(at.address()).with(added);
-            let arguments = arguments.with(part.buckets() as u32).with(queue.gpu().fault_address()).with_words(&nest);
-            queue.launch(self.kernel("bucket_places"), queue.over(part.count as usize, 1), &arguments)?;
-            let arguments = Arguments::new().with(to.address()).with(from.address()).with(at.address());
-            let arguments = arguments.with(buckets.address()).with(added).with_words(&nest);
-            queue.launch(self.kernel("scatter_buckets"), part.grid(), &arguments)?;
+            let launch = Launch::new(self.op, out)?.with(buckets.address()).read(places)?.with(added);
+            let fault = launch.queue.gpu().fault_address();
+            let launch = launch.with(part.buckets() as u32).with(fault).words(&nest);
+            launch.over(part.count as usize, 1).run(FILE, "bucket_places")?;
+            let launch = self.launch()?.with(buckets.address()).with(added).words(&nest);
+            launch.grid(part.grid()).run(FILE, "scatter_buckets")?;
         }
         Ok(())
     }

@@ -1,10 +1,7 @@
 //! Piecewise linear functions, with two bits per element for the slopes.
 
-use highwater_kernels::{Arguments, Kernel};
-
-use super::launch::{Queue, address_of, check_float, is_in_order, nest_words, reading, types, writing};
-use super::random::in_order_or_copied;
-use crate::backend::nest::Nest;
+use super::launch::{Launch, is_in_order, nest_words};
+use super::rows::in_order;
 use crate::backend::{Piecewise, Side, View};
 use crate::error::Result;
 
@@ -21,61 +18,36 @@ pub(crate) fn piecewise(
     left: View<'_>,
     right: Option<View<'_>>,
 ) -> Result<()> {
-    check_float(OP, out.dtype)?;
     let (name, [low, high]) = match function {
         Piecewise::Abs => ("piecewise_abs", [0.0; 2]),
         Piecewise::Clamp { low, high } => ("piecewise_clamp", [low, high]),
         Piecewise::Maximum => ("piecewise_maximum", [0.0; 2]),
         Piecewise::Minimum => ("piecewise_minimum", [0.0; 2]),
     };
+    let mut launch = Launch::of_floats(OP, out)?.write(out)?;
+    let bytes = slopes.map_or(Ok(0), |slopes| launch.lend_to_write(slopes))?;
     // A function of one number is given it twice.
-    let right = right.unwrap_or(left);
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let nest = Nest::new([out.layout, left.layout, right.layout]);
+    let launch = launch.with(bytes).read(left)?.read(right.unwrap_or(left))?;
+    let nest = launch.nest_of_operands::<3>();
     let elements = nest.elements();
-    let (l, r) = (reading(left, OP)?, reading(right, OP)?);
-    let (to, bytes) = (writing(out, OP)?, slopes.map(|slopes| writing(slopes, OP)).transpose()?);
-    let four = (A_BYTE * out.dtype.size()) as u64;
-    let is_packed = is_in_order(&nest) && [&to, &l, &r].iter().all(|place| place.address().is_multiple_of(four));
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(address_of(&bytes))
-        .with(l.address())
-        .with(r.address())
-        .with(elements as u64)
-        .with_words(&nest_words(&nest))
-        .with(u32::from(is_packed))
-        .with(low)
-        .with(high);
-    queue.launch(Kernel::new(FILE, name, types(out.dtype)), queue.over(elements, A_BYTE as u64), &arguments)
+    let is_packed = is_in_order(&nest) && launch.is_aligned(A_BYTE * out.dtype.size());
+    let launch = launch.with(elements as u64).words(&nest_words(&nest)).with(u32::from(is_packed));
+    launch.with(low).with(high).over(elements, A_BYTE).run(FILE, name)
 }
 
 pub(crate) fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
     const FLAT: u32 = 1;
     const RISES: u32 = 3;
-    check_float(OP, out.dtype)?;
-    let grad = in_order_or_copied(out, grad)?;
+    let grad = in_order(out, grad)?;
     // Which bits say that the slope is 1, and what those say that name neither of 0, ½ and 1.
     let (rises, odd) = match side {
         Side::Only => (RISES, -1.0),
         Side::Left => (RISES, 1.0),
         Side::Right => (FLAT, 1.0),
     };
-    let queue = Queue::of(out.storage.device(), OP)?;
     let elements = out.layout.elements();
-    let (from, bytes) = (grad.map(|grad| reading(grad, OP)).transpose()?, reading(slopes, OP)?);
-    let to = writing(out, OP)?;
-    let from = from.as_ref().unwrap_or(&to);
-    let four = (A_BYTE * out.dtype.size()) as u64;
-    let is_packed = [&to, from].iter().all(|place| place.address().is_multiple_of(four));
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(bytes.address())
-        .with(elements as u64)
-        .with(u32::from(is_packed))
-        .with(rises)
-        .with(odd);
-    let grid = queue.over(elements, A_BYTE as u64);
-    queue.launch(Kernel::new(FILE, "piecewise_backward", types(out.dtype)), grid, &arguments)
+    let launch = Launch::of_floats(OP, out)?.write(out)?.read_or(grad, out)?;
+    let is_packed = launch.is_aligned(A_BYTE * out.dtype.size());
+    let launch = launch.read(slopes)?.with(elements as u64).with(u32::from(is_packed)).with(rises).with(odd);
+    launch.over(elements, A_BYTE).run(FILE, "piecewise_backward")
 }

@@ -1,9 +1,8 @@
 //! Max and average pooling.
 
 use bytemuck::{Pod, Zeroable};
-use highwater_kernels::{Arguments, Kernel};
 
-use super::launch::{Place, Queue, address_of, check_float, reading, types, writing};
+use super::launch::Launch;
 use super::window::WindowWords;
 use crate::backend::{View, Window};
 use crate::dtype::DType;
@@ -37,72 +36,40 @@ impl Images {
 }
 
 /// Where places within windows lie: as bytes and as integers, one of which is not there.
-fn of_places(dtype: DType, places: &Option<Place<'_>>) -> [u64; 2] {
-    let address = address_of(places);
-    if dtype == DType::U8 { [address, 0] } else { [0, address] }
+fn places_words(places: View<'_>, address: u64) -> [u64; 2] {
+    if places.dtype == DType::U8 { [address, 0] } else { [0, address] }
 }
 
 pub(crate) fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
-    let op = "max_pool2d";
-    check_float(op, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), op)?;
-    let (from, to) = (reading(input, op)?, writing(out, op)?);
-    let at = places.map(|places| writing(places, op)).transpose()?;
-    let [bytes, wholes] = of_places(places.map_or(DType::U8, |places| places.dtype), &at);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(bytes)
-        .with(wholes)
-        .with(from.address())
-        .with(WindowWords::from(window))
-        .with(Images::new(input.layout, input.layout));
-    queue.launch(kernel("max_pool", out), queue.over(out.layout.elements(), 1), &arguments)
+    let mut launch = Launch::of_floats("max_pool2d", out)?.write(out)?;
+    let [bytes, wholes] = match places {
+        Some(places) => places_words(places, launch.lend_to_write(places)?),
+        None => [0, 0],
+    };
+    let launch = launch.with(bytes).with(wholes).read(input)?;
+    over_windows(launch, window, Images::new(input.layout, input.layout), out).run(FILE, "max_pool")
 }
 
 pub(crate) fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
-    let op = "max_pool2d";
-    check_float(op, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), op)?;
-    let (from, at, to) = (reading(grad, op)?, Some(reading(places, op)?), writing(out, op)?);
-    let [bytes, wholes] = of_places(places.dtype, &at);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(bytes)
-        .with(wholes)
-        .with(WindowWords::from(window))
-        .with(Images::new(out.layout, grad.layout));
-    queue.launch(kernel("max_pool_backward", out), queue.over(out.layout.elements(), 1), &arguments)
+    let mut launch = Launch::of_floats("max_pool2d", out)?.write(out)?.read(grad)?;
+    let [bytes, wholes] = places_words(places, launch.lend(places)?);
+    let launch = launch.with(bytes).with(wholes);
+    over_windows(launch, window, Images::new(out.layout, grad.layout), out).run(FILE, "max_pool_backward")
 }
 
 pub(crate) fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
-    let op = "avg_pool2d";
-    check_float(op, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), op)?;
-    let (from, to) = (reading(input, op)?, writing(out, op)?);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(WindowWords::from(window))
-        .with(Images::new(input.layout, input.layout))
-        .with(u32::from(counts_padding));
-    queue.launch(kernel("avg_pool", out), queue.over(out.layout.elements(), 1), &arguments)
+    let launch = Launch::of_floats("avg_pool2d", out)?.write(out)?.read(input)?;
+    let launch = over_windows(launch, window, Images::new(input.layout, input.layout), out);
+    launch.with(u32::from(counts_padding)).run(FILE, "avg_pool")
 }
 
 pub(crate) fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
-    let op = "avg_pool2d";
-    check_float(op, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), op)?;
-    let (from, to) = (reading(grad, op)?, writing(out, op)?);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(WindowWords::from(window))
-        .with(Images::new(out.layout, grad.layout))
-        .with(u32::from(counts_padding));
-    queue.launch(kernel("avg_pool_backward", out), queue.over(out.layout.elements(), 1), &arguments)
+    let launch = Launch::of_floats("avg_pool2d", out)?.write(out)?.read(grad)?;
+    let launch = over_windows(launch, window, Images::new(out.layout, grad.layout), out);
+    launch.with(u32::from(counts_padding)).run(FILE, "avg_pool_backward")
 }
 
-fn kernel(name: &'static str, view: View<'_>) -> Kernel {
-    Kernel::new(FILE, name, types(view.dtype))
+/// Adds windows and images, with a thread for each element that is written.
+fn over_windows<'a>(launch: Launch<'a>, window: Window, images: Images, out: View<'_>) -> Launch<'a> {
+    launch.with(WindowWords::from(window)).with(images).over(out.layout.elements(), 1)
 }

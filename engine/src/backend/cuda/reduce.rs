@@ -4,16 +4,15 @@
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Kernel};
 
-use super::launch::{Place, Queue, blocks, check_float, nest_words, reading, types, writing};
+use super::launch::{Launch, WIDE_BYTES, blocks, check_float, nest_words};
 use crate::backend::View;
 use crate::backend::nest::Nest;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
 
 const FILE: &str = "reduce";
+const OP: &str = "sum";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
@@ -49,8 +48,7 @@ struct Columns {
 }
 
 pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
-    let op = "sum";
-    check_float(op, input.dtype)?;
+    check_float(OP, input.dtype)?;
     if input.layout.elements() == 0 {
         return Ok(());
     }
@@ -60,14 +58,9 @@ pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Resu
     kept.sort_by_key(|&axis| std::cmp::Reverse(out.layout.strides()[axis]));
     let nearest = (0..shape.rank()).filter(|&axis| shape[axis] != 1 && strides[axis] != 0);
     let nearest = nearest.min_by_key(|&axis| strides[axis]);
-    let sum = Sum {
-        queue: Queue::of(out.storage.device(), op)?,
-        workspace: out.storage.device().workspace(),
-        places: (reading(input, op)?, writing(out, op)?),
-        layouts: [out.layout, input.layout],
-        dtype: input.dtype,
-        factors: Factors { scale, keep },
-    };
+    let workspace = out.storage.device().workspace();
+    let (layouts, factors) = ([out.layout, input.layout], Factors { scale, keep });
+    let sum = Sum { out, input, workspace, layouts, factors };
     match nearest.and_then(|nearest| kept.iter().position(|&axis| axis == nearest)) {
         Some(place) => {
             let column = kept.remove(place);
@@ -79,13 +72,11 @@ pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Resu
 
 /// A sum that is being given to the device.
 struct Sum<'a> {
-    queue: Queue<'a>,
+    out: View<'a>,
+    input: View<'a>,
     workspace: (u64, u64),
-    /// Input and output.
-    places: (Place<'a>, Place<'a>),
     /// Output and input.
     layouts: [&'a Layout; 2],
-    dtype: DType,
     factors: Factors,
 }
 
@@ -126,9 +117,8 @@ impl Sum<'_> {
             group: group as u32,
             across: across as u32,
         };
-        let arguments = self.begin(parts).with(shape).with_words(&nest_words(&kept_nest));
-        let arguments = arguments.with_words(&nest_words(&outer)).with(self.factors);
-        self.queue.launch(self.kernel("sum_rows"), blocks(blocks_a_part, parts), &arguments)?;
+        let launch = self.begin(parts)?.with(shape).words(&nest_words(&kept_nest)).words(&nest_words(&outer));
+        launch.with(self.factors).grid(blocks(blocks_a_part, parts)).run(FILE, "sum_rows")?;
         self.add_parts(parts, sums, kept)
     }
 
@@ -139,11 +129,11 @@ impl Sum<'_> {
         let terms = Nest::new([&only(input, summed)]);
         let columns = input.shape()[column] as u64;
         let others = (0..input.shape().rank()).filter(|&axis| axis != column && input.shape()[axis] != 1);
-        let are_wide = |mut strides: std::slice::Iter<'_, usize>| {
-            self.places.0.is_wide() && strides.all(|&stride| (stride as u64).is_multiple_of(self.width()))
-        };
-        let strides: Vec<usize> = others.map(|axis| input.strides()[axis]).collect();
-        let is_wide = input.strides()[column] == 1 && columns.is_multiple_of(self.width()) && are_wide(strides.iter());
+        let mut distances = others.map(|axis| input.strides()[axis] as u64).chain([columns]);
+        let is_aligned = Launch::new(OP, self.input)?.read(self.input)?.is_aligned(WIDE_BYTES);
+        let is_wide = is_aligned
+            && input.strides()[column] == 1
+            && distances.all(|distance| distance.is_multiple_of(self.width()));
         let width = if is_wide { self.width() } else { 1 };
         let (rows, takes) = (terms.elements() as u64, columns / width);
         let down = rows.div_ceil(8).next_power_of_two().min(8);
@@ -159,32 +149,27 @@ impl Sum<'_> {
             times: times.elements() as u64,
             across,
         };
-        let arguments = self.begin(parts).with(shape).with_words(&nest_words(&times));
-        let arguments = arguments.with_words(&nest_words(&terms)).with(self.factors);
-        let kernel = self.kernel(if is_wide { "sum_columns_wide" } else { "sum_columns" });
-        self.queue.launch(kernel, blocks(blocks_a_part, parts), &arguments)?;
+        let launch = self.begin(parts)?.with(shape).words(&nest_words(&times)).words(&nest_words(&terms));
+        let name = if is_wide { "sum_columns_wide" } else { "sum_columns" };
+        launch.with(self.factors).grid(blocks(blocks_a_part, parts)).run(FILE, name)?;
         self.add_parts(parts, sums, &[kept, &[column]].concat())
     }
 
     /// Elements that a thread takes at a time.
     fn width(&self) -> u64 {
-        16 / self.dtype.size() as u64
-    }
-
-    fn kernel(&self, name: &'static str) -> Kernel {
-        Kernel::new(FILE, name, types(self.dtype))
+        (WIDE_BYTES / self.input.dtype.size()) as u64
     }
 
     /// Into how many parts sums are cut: as many as there is use for, and room.
     fn parts(&self, sums: u64, blocks_a_part: u64, useful: u64) -> u64 {
-        let real_bytes = if self.dtype == DType::F64 { 8 } else { 4 };
+        let real_bytes = self.input.dtype.statistics().size() as u64;
         (BLOCKS / blocks_a_part).min(useful).min(self.workspace.1 / (sums * real_bytes)).max(1)
     }
 
     /// The first arguments: output, where parts of sums go if there are several, input.
-    fn begin(&self, parts: u64) -> Arguments {
+    fn begin(&self, parts: u64) -> Result<Launch<'_>> {
         let workspace = if parts > 1 { self.workspace.0 } else { 0 };
-        Arguments::new().with(self.places.1.address()).with(workspace).with(self.places.0.address())
+        Launch::new(OP, self.input)?.write(self.out)?.with(workspace).read(self.input)
     }
 
     /// Adds the parts to the output. `order` is the axes by which a part's sums are counted.
@@ -199,15 +184,9 @@ impl Sum<'_> {
             256.. => BLOCK,
             share => share.next_power_of_two().clamp(1, WARP).min(parts.next_power_of_two()),
         };
-        let arguments = Arguments::new()
-            .with(self.places.1.address())
-            .with(self.workspace.0)
-            .with(parts)
-            .with(sums)
-            .with(group as u32)
-            .with_words(&nest_words(&nest))
-            .with(self.factors);
-        self.queue.launch(self.kernel("sum_parts"), blocks(sums.div_ceil(BLOCK / group), 1), &arguments)
+        let launch = Launch::new(OP, self.input)?.write(self.out)?.with(self.workspace.0).with(parts).with(sums);
+        let launch = launch.with(group as u32).words(&nest_words(&nest)).with(self.factors);
+        launch.grid(blocks(sums.div_ceil(BLOCK / group), 1)).run(FILE, "sum_parts")
     }
 }
 

@@ -1,10 +1,10 @@
 //! The number of threads per row, and the arguments of kernels over rows that are not contiguous.
 
+use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Grid};
 
 use super::elementwise::copy;
-use super::launch::Queue;
+use super::launch::{Launch, Queue};
 use crate::backend::View;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -59,10 +59,18 @@ impl Rows {
     pub(super) fn lanes(&self) -> u32 {
         self.lanes
     }
+}
 
-    /// A kernel's arguments, with how many rows there are, their length, and who shares one.
-    pub(super) fn with(&self, arguments: Arguments) -> Arguments {
-        arguments.with(self.count).with(self.width).with(self.lanes)
+impl Launch<'_> {
+    /// Adds how many rows there are, their length, and who shares one, and takes the grid for them.
+    pub(super) fn rows(self, rows: Rows) -> Self {
+        self.with(rows.count).with(rows.width).with(rows.lanes).grid(rows.grid())
+    }
+
+    /// The same of the rows along the last axis of contiguous memory.
+    pub(super) fn rows_of(self, view: View<'_>) -> Self {
+        let rows = Rows::of(&self.queue, view);
+        self.rows(rows)
     }
 }
 

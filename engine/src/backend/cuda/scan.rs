@@ -1,10 +1,10 @@
 //! Cumulative sums and products along an axis.
 
 use bytemuck::{Pod, Zeroable};
+use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Grid, Kernel};
 
-use super::launch::{Queue, blocks, check_float, nest_words, reading, types, writing};
+use super::launch::{Launch, Queue, blocks, nest_words};
 use crate::backend::nest::Nest;
 use crate::backend::{Fold, Scan, View};
 use crate::error::Result;
@@ -77,25 +77,20 @@ impl Walk {
 }
 
 pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
-    let op = "scan";
-    check_float(op, out.dtype)?;
+    let launch = Launch::of_floats("scan", out)?.write(out)?.read_or(input, out)?;
     if out.layout.elements() == 0 {
         return Ok(());
     }
-    let queue = Queue::of(out.storage.device(), op)?;
-    let layouts = [out.layout, input.map_or(out.layout, |input| input.layout)];
+    let layouts = [out.layout, input.unwrap_or(out).layout];
     let nest = Nest::new(layouts.map(|layout| layout.select(axis, 0)).each_ref());
     let walk = Walk::new(layouts, axis, &nest, scan);
-    let from = input.map(|input| reading(input, op)).transpose()?;
-    let to = writing(out, op)?;
-    let from = from.as_ref().unwrap_or(&to);
     let name = match walk.walker() {
         Walker::Thread => "scan_lines",
         Walker::Warp => "scan_rows",
         Walker::Block => "scan_long",
     };
-    let arguments = Arguments::new().with(to.address()).with(from.address()).with(walk).with_words(&nest_words(&nest));
-    queue.launch(Kernel::new(FILE, name, types(out.dtype)), walk.grid(&queue), &arguments)
+    let grid = walk.grid(&launch.queue);
+    launch.with(walk).words(&nest_words(&nest)).grid(grid).run(FILE, name)
 }
 
 pub(crate) fn product_backward(
@@ -105,22 +100,19 @@ pub(crate) fn product_backward(
     axis: usize,
     exclusive: bool,
 ) -> Result<()> {
-    let op = "cumprod";
     let before = Scan { fold: Fold::Product, exclusive: true, backwards: false };
     scan(out, Some(input), axis, before)?;
+    let launch = Launch::of_floats("cumprod", out)?.write(out)?.read(grad)?.read(input)?;
     if out.layout.elements() == 0 {
         return Ok(());
     }
-    let queue = Queue::of(out.storage.device(), op)?;
     let layouts = [out.layout, grad.layout, input.layout];
     let nest = Nest::new(layouts.map(|layout| layout.select(axis, 0)).each_ref());
     let walk = Walk::new(layouts, axis, &nest, Scan { exclusive, ..before });
-    let (slopes, factors, to) = (reading(grad, op)?, reading(input, op)?, writing(out, op)?);
     let name = match walk.walker() {
         Walker::Thread => "product_backward_lines",
         Walker::Warp | Walker::Block => "product_backward_rows",
     };
-    let arguments = Arguments::new().with(to.address()).with(slopes.address()).with(factors.address());
-    let arguments = arguments.with(walk).with_words(&nest_words(&nest));
-    queue.launch(Kernel::new(FILE, name, types(out.dtype)), walk.grid(&queue), &arguments)
+    let grid = walk.grid(&launch.queue);
+    launch.with(walk).words(&nest_words(&nest)).grid(grid).run(FILE, name)
 }

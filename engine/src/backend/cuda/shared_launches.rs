@@ -39,13 +39,13 @@ fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
         Call::Binary(out, function, left, right) => binary(out, function, left, right),
         Call::Ternary(out, function, left, right) => ternary(out, function, left, right),
         Call::Sgd(parameter, rounded, grad, direction, step) => {
-            optim::sgd_part(parameter, rounded, grad, direction, step)?
+            optim::sgd_step(parameter, rounded, grad, direction, step).part()?
         }
         Call::Adam(parameter, rounded, grad, moments, step) => {
-            optim::adam_part(parameter, rounded, grad, moments, step)?
+            optim::adam_step(parameter, rounded, grad, moments, step).part()?
         }
         Call::Adam8bit(parameter, rounded, grad, state, step) => {
-            optim_8bit::adam_part(parameter, rounded, grad, state, step)?
+            optim_8bit::adam_step(parameter, rounded, grad, state, step).part()?
         }
         Call::AddNorm(total, input, order) => clip_each::add_norm(total, input, order)?,
         Call::ClipToNorm(out, norm, most) => clip_each::clip_to_norm(out, norm, most)?,

@@ -3,14 +3,14 @@
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Kernel};
 
-use super::launch::{Queue, blocks, check_float, reading, types, writing};
+use super::launch::{Launch, blocks};
 use super::window::WindowWords;
 use crate::backend::{View, Window};
 use crate::error::Result;
 
 const FILE: &str = "unfold";
+const OP: &str = "conv2d";
 const BLOCK: u64 = THREADS as u64;
 /// The most blocks along a grid's third axis.
 const MAX_DEPTH: usize = 65535;
@@ -73,47 +73,29 @@ fn across(length: u64) -> u64 {
 }
 
 pub(crate) fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
-    let op = "conv2d";
-    check_float(op, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), op)?;
+    let launch = Launch::of_floats(OP, out)?.write(out)?.read(image)?;
     let shape = Unfolded::new(out, image);
-    let (from, to) = (reading(image, op)?, writing(out, op)?);
     let across = across(shape.count);
     let mut grid = blocks(shape.count.div_ceil(across), shape.channels.div_ceil(BLOCK / across));
-    if u64::from(grid.blocks[0]) * u64::from(grid.blocks[1]) < u64::from(queue.gpu().processors()) {
+    if u64::from(grid.blocks[0]) * u64::from(grid.blocks[1]) < u64::from(launch.queue.gpu().processors()) {
         // Few places and channels, as those of an image's patches: lines of the kernel are shared among blocks as well.
         grid.blocks[2] = window.kernel[0].min(MAX_DEPTH) as u32;
     }
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(WindowWords::from(window))
-        .with(shape)
-        .with(across as u32);
-    queue.launch(Kernel::new(FILE, "unfold", types(out.dtype)), grid, &arguments)
+    launch.with(WindowWords::from(window)).with(shape).with(across as u32).grid(grid).run(FILE, "unfold")
 }
 
 pub(crate) fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()> {
-    let op = "conv2d";
-    check_float(op, image.dtype)?;
-    let queue = Queue::of(image.storage.device(), op)?;
+    let launch = Launch::of_floats(OP, image)?.write(image)?.read(columns)?;
     let shape = Unfolded::new(columns, image);
     if shape.count == 0 {
         return Ok(());
     }
-    let (from, to) = (reading(columns, op)?, writing(image, op)?);
     let region = Region::of(window, shape.count, shape.size);
     let across = across(region.size[1]);
     let lines = shape.channels * region.size[0];
     let grid = blocks(region.size[1].div_ceil(across), lines.div_ceil(BLOCK / across));
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(WindowWords::from(window))
-        .with(shape)
-        .with(region)
-        .with(across as u32);
-    queue.launch(Kernel::new(FILE, "fold_add", types(image.dtype)), grid, &arguments)
+    let launch = launch.with(WindowWords::from(window)).with(shape).with(region).with(across as u32);
+    launch.grid(grid).run(FILE, "fold_add")
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Sums of squared distances from a mean.
 
+use highwater_kernels::Grid;
 use highwater_kernels::gpu::launch::THREADS;
-use highwater_kernels::{Arguments, Grid, Kernel};
 
-use super::launch::{Queue, check_float, nest_words, reading, types, writing};
-use super::lines::Lines;
+use super::launch::{Launch, Queue, nest_words};
 use crate::backend::View;
 use crate::backend::nest::Nest;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
 
@@ -83,56 +81,42 @@ impl<const N: usize> Together<N> {
         [self.places(), self.elements(), u64::from(self.across) | u64::from(self.is_across) << 32]
     }
 
-    /// A kernel's arguments, with all of this.
-    fn with(&self, arguments: Arguments) -> Arguments {
-        let arguments = arguments.with_words(&self.shape_words());
-        arguments.with_words(&nest_words(&self.outer)).with_words(&nest_words(&self.inner))
+    /// Adds all of this to a launch, and takes the grid for it.
+    fn add<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
+        launch
+            .words(&self.shape_words())
+            .words(&nest_words(&self.outer))
+            .words(&nest_words(&self.inner))
+            .grid(self.grid())
     }
 
-    /// Puts parts together, if there are several.
-    fn end(
-        &self,
-        queue: &Queue<'_>,
-        kernel: Kernel,
-        out: u64,
-        rest: impl FnOnce(Arguments) -> Arguments,
-    ) -> Result<()> {
-        if self.parts == 1 {
-            return Ok(());
-        }
-        let arguments = Arguments::new()
-            .with(out)
-            .with(self.parts_at)
-            .with(self.parts)
-            .with_words(&self.shape_words())
-            .with_words(&nest_words(&self.outer));
-        // The lanes of a warp share a place.
-        let grid = queue.over(self.outer.elements() * 32, 1);
-        queue.launch(kernel, grid, &rest(arguments))
+    /// Adds the parts to a launch that puts them together: the lanes of a warp share a place.
+    fn add_parts<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
+        let launch = launch.with(self.parts_at).with(self.parts).words(&self.shape_words());
+        launch.words(&nest_words(&self.outer)).over(self.outer.elements() * 32, 1)
     }
 }
 
 pub(crate) fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
-    check_float(OP, input.dtype)?;
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let kernel = |name| Kernel::new(FILE, name, types(input.dtype));
-    let together = Together::new(&queue, [out.layout, input.layout]);
-    let (from, to) = (reading(input, OP)?, writing(out, OP)?);
-    let arguments = Arguments::new().with(to.address()).with(together.parts_at).with(from.address());
-    queue.launch(kernel("exact_mean"), together.grid(), &together.with(arguments))?;
-    together.end(&queue, kernel("end_exact_mean"), to.address(), |arguments| arguments)
+    let launch = Launch::of_floats(OP, input)?.write(out)?;
+    let together = Together::new(&launch.queue, [out.layout, input.layout]);
+    let launch = launch.with(together.parts_at).read(input)?;
+    together.add(launch).run(FILE, "exact_mean")?;
+    if together.parts == 1 {
+        return Ok(());
+    }
+    together.add_parts(Launch::new(OP, input)?.write(out)?).run(FILE, "end_exact_mean")
 }
 
 pub(crate) fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
-    check_float(OP, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let kernel = |name| Kernel::new(FILE, name, types(input.dtype));
-    let together = Together::new(&queue, [out.layout, input.layout, mean.layout]);
-    let (from, means, to) = (reading(input, OP)?, reading(mean, OP)?, writing(out, OP)?);
-    let arguments =
-        Arguments::new().with(to.address()).with(together.parts_at).with(from.address()).with(means.address());
-    queue.launch(kernel("variance"), together.grid(), &together.with(arguments).with(scale))?;
-    together.end(&queue, kernel("end_variance"), to.address(), |arguments| arguments.with(scale))
+    let launch = Launch::of_floats(OP, out)?.write(out)?;
+    let together = Together::new(&launch.queue, [out.layout, input.layout, mean.layout]);
+    let launch = launch.with(together.parts_at).read(input)?.read(mean)?;
+    together.add(launch).with(scale).run(FILE, "variance")?;
+    if together.parts == 1 {
+        return Ok(());
+    }
+    together.add_parts(Launch::new(OP, out)?.write(out)?).with(scale).run(FILE, "end_variance")
 }
 
 pub(crate) fn variance_backward(
@@ -142,22 +126,8 @@ pub(crate) fn variance_backward(
     mean: View<'_>,
     scale: f64,
 ) -> Result<()> {
-    check_float(OP, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), OP)?;
-    let nest = Nest::new([out.layout, grad.layout, input.map_or(out.layout, |input| input.layout), mean.layout]);
-    let (grads, from) = (reading(grad, OP)?, input.map(|input| reading(input, OP)).transpose()?);
-    let (means, to) = (reading(mean, OP)?, writing(out, OP)?);
-    let from = from.as_ref().unwrap_or(&to);
-    let [bytes, of_means] = [out.dtype, mean.dtype].map(DType::size);
-    let lines = Lines::new(&queue, &nest, [(&to, bytes), (&grads, bytes), (from, bytes), (&means, of_means)]);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(grads.address())
-        .with(from.address())
-        .with(means.address())
-        .with(scale);
-    let kernel = Kernel::new(FILE, "variance_backward", types(out.dtype));
-    queue.launch(kernel, lines.grid, &lines.after(arguments))
+    let launch = Launch::of_floats(OP, out)?.write(out)?.read(grad)?.read_or(input, out)?.read(mean)?;
+    launch.with(scale).lines::<4>().run(FILE, "variance_backward")
 }
 
 #[cfg(test)]
