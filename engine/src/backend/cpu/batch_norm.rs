@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
+use super::elements::{Elements, read, read_if, write};
 use super::number::{Float, Real, with_float};
 use super::rows;
-use super::softmax::{part, part_mut};
 use crate::backend::{Spread, View};
 use crate::error::Result;
 use crate::storage::Reading;
@@ -46,14 +46,13 @@ pub(crate) fn batch_norm_measure(
 ) -> Result<()> {
     with_float!(OP, input.dtype, T => {
         let size = Size::of(input);
-        let values = input.storage.read::<T>(OP)?;
-        let values = part(&values, input);
+        let values = read::<T>(input, OP)?;
         let measured: Vec<[<T as Float>::Real; 2]> =
-            (0..size.channels).into_par_iter().map(|channel| measure(size, values, channel)).collect();
+            (0..size.channels).into_par_iter().map(|channel| measure(size, &values, channel)).collect();
         let count = (size.batch * size.places) as f64;
         let real = <<T as Float>::Real as Real>::of;
-        write::<T>(mean, measured.iter().map(|&[mean, _]| mean))?;
-        write::<T>(rstd, measured.iter().map(|&[_, variance]| real(1.0) / (variance + real(epsilon)).sqrt()))?;
+        put::<T>(mean, measured.iter().map(|&[mean, _]| mean))?;
+        put::<T>(rstd, measured.iter().map(|&[_, variance]| real(1.0) / (variance + real(epsilon)).sqrt()))?;
         let Some([running_mean, running_variance]) = running else { return Ok(()) };
         // The running variance is the unbiased estimate.
         let unbiased = real(count / (count - 1.0));
@@ -74,24 +73,21 @@ fn measure<T: Float>(size: Size, values: &[T], channel: usize) -> [T::Real; 2] {
     [mean, squares / count]
 }
 
-fn write<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>) -> Result<()> {
-    let mut memory = out.storage.write::<T::Real>(OP)?;
-    part_mut(&mut memory, out).iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
+fn put<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>) -> Result<()> {
+    write::<T::Real>(out, OP)?.iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
     Ok(())
 }
 
 fn approach<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>, momentum: f64) -> Result<()> {
     let (share, rest) = (T::Real::of(momentum), T::Real::of(1.0 - momentum));
-    let mut memory = out.storage.write::<T::Real>(OP)?;
-    let places = part_mut(&mut memory, out).iter_mut();
-    places.zip(numbers).for_each(|(place, number)| *place = rest * *place + share * number);
+    let mut memory = write::<T::Real>(out, OP)?;
+    memory.iter_mut().zip(numbers).for_each(|(place, number)| *place = rest * *place + share * number);
     Ok(())
 }
 
 /// Means and spreads, to read.
-struct Statistics<'a, R> {
-    memory: [Reading<'a, R>; 2],
-    views: [View<'a>; 2],
+struct Statistics<'a, R: Real> {
+    memory: [Elements<Reading<'a, R>>; 2],
     spread: Spread,
 }
 
@@ -120,30 +116,16 @@ impl Shared {
 
 impl<'a, R: Real> Statistics<'a, R> {
     fn read(views: [View<'a>; 2], spread: Spread) -> Result<Self> {
-        let memory = [views[0].storage.read::<R>(OP)?, views[1].storage.read::<R>(OP)?];
-        Ok(Self { memory, views, spread })
+        Ok(Self { memory: [read::<R>(views[0], OP)?, read::<R>(views[1], OP)?], spread })
     }
 
     /// Returns a mean and 1 / standard deviation.
     fn of(&self, place: usize) -> [R; 2] {
-        let [mean, spread] = [0, 1].map(|n| part(&self.memory[n], self.views[n])[place]);
+        let [mean, spread] = [0, 1].map(|n| self.memory[n][place]);
         match self.spread {
             Spread::Rstd => [mean, spread],
             Spread::Variance { epsilon } => [mean, R::ONE / (spread + R::of(epsilon)).sqrt()],
         }
-    }
-}
-
-/// A parameter of each channel, to read.
-struct Parameters<'a, T>(Option<(Reading<'a, T>, View<'a>)>);
-
-impl<'a, T: Float> Parameters<'a, T> {
-    fn read(view: Option<View<'a>>) -> Result<Self> {
-        Ok(Self(view.map(|view| Ok::<_, crate::Error>((view.storage.read::<T>(OP)?, view))).transpose()?))
-    }
-
-    fn of(&self, channel: usize, otherwise: T::Real) -> T::Real {
-        self.0.as_ref().map_or(otherwise, |(memory, view)| part(memory, *view)[channel].load())
     }
 }
 
@@ -188,14 +170,14 @@ fn normalise<T: Float>(
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
     let size = Size::of(input);
-    let values = input.storage.read::<T>(OP)?;
-    let [weight, bias] = [Parameters::<T>::read(affine[0])?, Parameters::<T>::read(affine[1])?];
-    let mut memory = out.storage.write::<T>(OP)?;
-    let inputs = part(&values, input).par_chunks(size.places);
-    part_mut(&mut memory, out).par_chunks_mut(size.places).zip(inputs).enumerate().for_each(|(line, (out, input))| {
+    let (values, mut memory) = (read::<T>(input, OP)?, write::<T>(out, OP)?);
+    let (weights, biases) = (read_if::<T>(affine[0], OP)?, read_if::<T>(affine[1], OP)?);
+    let lines = memory.par_chunks_mut(size.places).zip(values.par_chunks(size.places)).enumerate();
+    lines.for_each(|(line, (out, input))| {
         let channel = line % size.channels;
         let [mean, rstd] = statistics.of(shared.place(line));
-        let (weight, bias) = (weight.of(channel, Real::ONE), bias.of(channel, Real::ZERO));
+        let weight = weights.as_ref().map_or(Real::ONE, |weights| weights[channel].load());
+        let bias = biases.as_ref().map_or(Real::ZERO, |biases| biases[channel].load());
         for (y, x) in out.iter_mut().zip(input) {
             *y = T::store((x.load() - mean) * rstd * weight + bias);
         }
@@ -258,16 +240,13 @@ fn add_sums<T: Float>(
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
     let size = Size::of(grad);
-    let grads = grad.storage.read::<T>(OP)?;
-    let grads = part(&grads, grad);
-    let values = Parameters::<T>::read(input)?;
-    let values = values.0.as_ref().map(|(memory, view)| part(memory, *view));
+    let (grads, values) = (read::<T>(grad, OP)?, read_if::<T>(input, OP)?);
+    let (grads, values) = (&*grads, values.as_deref());
     let channels = (0..size.channels).into_par_iter();
     let sums: Vec<[T::Real; 2]> = channels.map(|c| sums(size, grads, values, statistics, c)).collect();
     for (out, which) in affine.into_iter().zip([1, 0]) {
         let Some(out) = out else { continue };
-        let mut memory = out.storage.write::<T>(OP)?;
-        for (place, sums) in part_mut(&mut memory, out).iter_mut().zip(&sums) {
+        for (place, sums) in write::<T>(out, OP)?.iter_mut().zip(&sums) {
             *place = T::store(place.load() + sums[which]);
         }
     }
@@ -292,11 +271,9 @@ pub(crate) fn batch_norm_backward(
     with_float!(OP, out.dtype, T => {
         type R = <T as Float>::Real;
         let statistics = Statistics::<R>::read(statistics, spread)?;
-        let weight = Parameters::<T>::read(weight)?;
-        let values = Parameters::<T>::read(input)?;
-        let values = values.0.as_ref().map(|(memory, view)| part(memory, *view));
-        let mut memory = out.storage.write::<T>(OP)?;
-        let grads = part_mut(&mut memory, out);
+        let (weights, values) = (read_if::<T>(weight, OP)?, read_if::<T>(input, OP)?);
+        let (values, mut memory) = (values.as_deref(), write::<T>(out, OP)?);
+        let grads = &mut *memory;
         let (count, shared) = (R::of((size.batch * size.places) as f64), Shared::ByChannel(size.channels));
         // If the statistics depend on the input, their gradient: two means over each channel.
         let means: Option<Vec<[R; 2]>> = values.is_some().then(|| {
@@ -306,7 +283,7 @@ pub(crate) fn batch_norm_backward(
         grads.par_chunks_mut(size.places).enumerate().for_each(|(line, grads)| {
             let channel = line % size.channels;
             let [mean, rstd] = statistics.of(channel);
-            let scale = rstd * weight.of(channel, R::ONE);
+            let scale = rstd * weights.as_ref().map_or(R::ONE, |weights| weights[channel].load());
             let (Some(values), Some(means)) = (values, &means) else {
                 grads.iter_mut().for_each(|g| *g = T::store(g.load() * scale));
                 return;

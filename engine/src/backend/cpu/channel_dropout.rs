@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
+use super::elements::write;
 use super::number::{Float, Real, with_float};
-use super::softmax::part_mut;
 use crate::backend::View;
 use crate::error::Result;
 use crate::rng::Draw;
@@ -17,9 +17,9 @@ pub(crate) fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f6
         return Ok(());
     }
     with_float!("dropout2d", out.dtype, T => {
-        let mut memory = out.storage.write::<T>("dropout2d")?;
+        let mut memory = write::<T>(out, "dropout2d")?;
         let factor = <<T as Float>::Real as Real>::of(1.0 / (1.0 - share));
-        part_mut(&mut memory, out).par_chunks_mut(places).enumerate().for_each(|(channel, numbers)| {
+        memory.par_chunks_mut(places).enumerate().for_each(|(channel, numbers)| {
             let number = draw.uniforms((channel / 4) as u64)[channel % 4];
             let kept = if f64::from(number) < share { Real::ZERO } else { factor };
             numbers.iter_mut().for_each(|element| *element = T::store(element.load() * kept));

@@ -2,19 +2,21 @@
 
 use rayon::prelude::*;
 
+use super::elements::{read, read_one, write};
 use super::number::{Float, Real, with_float};
-use super::softmax::{exponent_sum, part, part_mut, row_sizes};
+use super::rows::row_sizes;
+use super::softmax::exponent_sum;
 use crate::backend::View;
 use crate::error::{Error, Result};
 
 pub(crate) fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
     let op = "count_targets";
-    let labels = targets.storage.read::<i64>(op)?;
-    let counted = part(&labels, targets).iter().filter(|&&label| label != ignored).count();
+    let labels = read::<i64>(targets, op)?;
+    let counted = labels.iter().filter(|&&label| label != ignored).count();
     with_float!(op, count.dtype, T => {
         let store = |value: f64| T::store(<T as Float>::Real::of(value));
-        let mut memory = count.storage.write::<T>(op)?;
-        part_mut(&mut memory, count).copy_from_slice(&[store(counted as f64), store(1.0 / counted.max(1) as f64)]);
+        let mut memory = write::<T>(count, op)?;
+        memory.copy_from_slice(&[store(counted as f64), store(1.0 / counted.max(1) as f64)]);
         Ok(())
     })
 }
@@ -30,15 +32,14 @@ pub(crate) fn cross_entropy_in_place(
     with_float!(op, logits.dtype, T => {
         type R = <T as Float>::Real;
         let (width, _) = row_sizes(logits);
-        let labels = targets.storage.read::<i64>(op)?;
-        let labels = part(&labels, targets);
+        let labels = read::<i64>(targets, op)?;
         let outside = |&&label: &&i64| label != ignored && !usize::try_from(label).is_ok_and(|class| class < width);
         if let Some(&index) = labels.iter().find(outside) {
             return Err(Error::Index { op, index, size: width });
         }
-        let counted = count.storage.read::<R>(op)?[count.layout.offset()];
-        let mut memory = logits.storage.write::<T>(op)?;
-        let rows = part_mut(&mut memory, logits).par_chunks_mut(width.max(1)).zip(labels);
+        let counted = read_one::<R>(count, op)?;
+        let mut memory = write::<T>(logits, op)?;
+        let rows = memory.par_chunks_mut(width.max(1)).zip(&*labels);
         let losses: Vec<f64> = rows
             .map(|(row, &label)| {
                 if label == ignored {

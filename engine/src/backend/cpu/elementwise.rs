@@ -5,22 +5,15 @@ use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
 use super::functions::{Exp, Function, Gelu, GeluGrad, GeluTanh, GeluTanhGrad, Sigmoid, Silu, SiluGrad, Stored, Tanh};
-use super::number::{Float, Real, with_float};
+use super::number::{Castable, Float, Real, with_bytes, with_element, with_float};
 use super::wide::wide;
 use crate::backend::nest::Nest;
 use crate::backend::{Binary, Ternary, Unary, View};
-use crate::dtype::{DType, Truth};
 use crate::error::Result;
 use crate::layout::Layout;
 
 pub(crate) fn fill(out: View<'_>, value: f64) -> Result<()> {
-    match out.dtype {
-        DType::I64 => return write_all(out, value as i64),
-        DType::U8 => return write_all(out, value as u8),
-        DType::Bool => return write_all(out, Truth::from(value != 0.0)),
-        _ => {}
-    }
-    with_float!("fill", out.dtype, T => write_all(out, <T as Float>::store(Real::of(value))))
+    with_element!(out.dtype, T => write_all(out, <T as Castable>::narrow(value)))
 }
 
 fn write_all<T: Pod + Send + Sync>(out: View<'_>, value: T) -> Result<()> {
@@ -34,16 +27,7 @@ fn write_all<T: Pod + Send + Sync>(out: View<'_>, value: T) -> Result<()> {
 }
 
 pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
-    match out.dtype.size() {
-        8 => copy_as::<u64>(out, input),
-        4 => copy_as::<u32>(out, input),
-        2 => copy_as::<u16>(out, input),
-        _ => copy_as::<u8>(out, input),
-    }
-}
-
-fn copy_as<T: Pod + Send + Sync>(out: View<'_>, input: View<'_>) -> Result<()> {
-    convert(out, input, &|(value,): (T,)| value)
+    with_bytes!(out.dtype, T => convert(out, input, &|(value,): (T,)| value))
 }
 
 /// Copies the elements to a host vector in logical order, the last axis fastest.
@@ -176,7 +160,7 @@ fn unary_as<T: Float>(out: View<'_>, function: Unary, input: Option<View<'_>>) -
     }
 }
 
-fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Function<T::Real, T::Real>) -> Result<()> {
+pub(super) fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Function<T::Real, T::Real>) -> Result<()> {
     let f = Stored::<T, _>::new(f);
     if let Some(input) = input {
         return convert(out, input, &f);
@@ -223,7 +207,7 @@ fn binary_as<T: Float>(out: View<'_>, function: Binary, left: Option<View<'_>>, 
     }
 }
 
-fn zip<T: Float>(
+pub(super) fn zip<T: Float>(
     out: View<'_>,
     left: Option<View<'_>>,
     right: View<'_>,

@@ -3,20 +3,27 @@
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
+use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
-use super::softmax::{part, part_mut};
 use crate::backend::View;
 use crate::error::Result;
+use crate::layout::Layout;
+
+const OP: &str = "frequencies";
+
+/// Returns the length of the last axis, at least 1.
+fn width(layout: &Layout) -> usize {
+    layout.shape().last().copied().unwrap_or(1).max(1)
+}
 
 pub(crate) fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
-    with_float!("frequencies", out.dtype, T => {
+    with_float!(OP, out.dtype, T => {
         type R = <T as Float>::Real;
-        let width = input.layout.shape().last().copied().unwrap_or(1).max(1);
-        let wide = out.layout.shape().last().copied().unwrap_or(1).max(1);
+        let (width, wide) = (width(input.layout), width(out.layout));
         let rows = (ELEMENTS_A_TASK / wide).max(1);
-        let values = input.storage.read::<T>("frequencies")?;
-        let mut memory = out.storage.write::<T>("frequencies")?;
-        let tasks = part_mut(&mut memory, out).par_chunks_mut(rows * wide).zip(part(&values, input).par_chunks(rows * width));
+        let values = read::<T>(input, OP)?;
+        let mut memory = write::<T>(out, OP)?;
+        let tasks = memory.par_chunks_mut(rows * wide).zip(values.par_chunks(rows * width));
         tasks.for_each(|(out, input)| {
             for (out, input) in out.chunks_mut(wide).zip(input.chunks(width)) {
                 let (own, waves) = out.split_at_mut(width);
@@ -36,15 +43,14 @@ pub(crate) fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
 }
 
 pub(crate) fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>) -> Result<()> {
-    with_float!("frequencies", out.dtype, T => {
+    with_float!(OP, out.dtype, T => {
         type R = <T as Float>::Real;
-        let width = input.layout.shape().last().copied().unwrap_or(1).max(1);
-        let wide = grad.layout.shape().last().copied().unwrap_or(1).max(1);
+        let (width, wide) = (width(input.layout), width(grad.layout));
         let rows = (ELEMENTS_A_TASK / wide).max(1);
-        let (values, grads) = (input.storage.read::<T>("frequencies")?, grad.storage.read::<T>("frequencies")?);
-        let mut memory = out.storage.write::<T>("frequencies")?;
-        let tasks = part_mut(&mut memory, out).par_chunks_mut(rows * width);
-        let known = part(&values, input).par_chunks(rows * width).zip(part(&grads, grad).par_chunks(rows * wide));
+        let (values, grads) = (read::<T>(input, OP)?, read::<T>(grad, OP)?);
+        let mut memory = write::<T>(out, OP)?;
+        let tasks = memory.par_chunks_mut(rows * width);
+        let known = values.par_chunks(rows * width).zip(grads.par_chunks(rows * wide));
         tasks.zip(known).for_each(|(out, (input, grad))| {
             for ((out, input), grad) in out.chunks_mut(width).zip(input.chunks(width)).zip(grad.chunks(wide)) {
                 for (place, out) in out.iter_mut().enumerate() {

@@ -2,11 +2,14 @@
 
 use rayon::prelude::*;
 
+use super::elements::{read, read_one, write};
 use super::number::{Float, Real, with_float};
 use super::rows;
-use super::softmax::{exponent_sum, part, part_mut};
+use super::softmax::exponent_sum;
 use crate::backend::View;
 use crate::error::{Error, Result};
+
+const OP: &str = "cross_entropy";
 
 pub(crate) fn cross_entropy(
     loss: View<'_>,
@@ -17,26 +20,24 @@ pub(crate) fn cross_entropy(
     ignored: i64,
 ) -> Result<()> {
     let size = Size::of(logits);
-    with_float!("cross_entropy", logits.dtype, T => {
+    with_float!(OP, logits.dtype, T => {
         type R = <T as Float>::Real;
-        let values = logits.storage.read::<T>("cross_entropy")?;
-        let labels = targets.storage.read::<i64>("cross_entropy")?;
-        let (values, labels) = (part(&values, logits), part(&labels, targets));
-        let mut log_sums = statistics.storage.write::<R>("cross_entropy")?;
-        let log_sums = part_mut(&mut log_sums, statistics);
-        size.log_sums(values, log_sums);
+        let values = read::<T>(logits, OP)?;
+        let labels = read::<i64>(targets, OP)?;
+        let mut log_sums = write::<R>(statistics, OP)?;
+        size.log_sums(&values, &mut log_sums);
         let (mut total, mut counted) = (0.0, 0_usize);
-        for (place, (&log_sum, &label)) in log_sums.iter().zip(labels).enumerate() {
+        for (place, (&log_sum, &label)) in log_sums.iter().zip(&*labels).enumerate() {
             if label == ignored {
                 continue;
             }
             let class = usize::try_from(label).ok().filter(|&class| class < size.classes);
-            let class = class.ok_or(Error::Index { op: "cross_entropy", index: label, size: size.classes })?;
+            let class = class.ok_or(Error::Index { op: OP, index: label, size: size.classes })?;
             total += (log_sum - values[size.at(place, class)].load()).wide();
             counted += 1;
         }
-        loss.storage.write::<T>("cross_entropy")?[loss.layout.offset()] = T::store(R::of(total / counted as f64));
-        count.storage.write::<R>("cross_entropy")?[count.layout.offset()] = R::of(counted as f64);
+        loss.storage.write::<T>(OP)?[loss.layout.offset()] = T::store(R::of(total / counted as f64));
+        count.storage.write::<R>(OP)?[count.layout.offset()] = R::of(counted as f64);
         Ok(())
     })
 }
@@ -53,15 +54,13 @@ pub(crate) fn cross_entropy_backward(
     }
     let [grad, statistics, count] = known;
     let size = Size::of(out);
-    with_float!("cross_entropy", out.dtype, T => {
+    with_float!(OP, out.dtype, T => {
         type R = <T as Float>::Real;
-        let labels = targets.storage.read::<i64>("cross_entropy")?;
-        let log_sums = statistics.storage.read::<R>("cross_entropy")?;
-        let grad = grad.storage.read::<T>("cross_entropy")?[grad.layout.offset()].load();
-        let share = grad / count.storage.read::<R>("cross_entropy")?[count.layout.offset()];
-        let (labels, log_sums) = (part(&labels, targets), part(&log_sums, statistics));
-        let mut memory = out.storage.write::<T>("cross_entropy")?;
-        let lines = part_mut(&mut memory, out).par_chunks_mut(size.line()).enumerate();
+        let labels = read::<i64>(targets, OP)?;
+        let log_sums = read::<R>(statistics, OP)?;
+        let share = read_one::<T>(grad, OP)?.load() / read_one::<R>(count, OP)?;
+        let mut memory = write::<T>(out, OP)?;
+        let lines = memory.par_chunks_mut(size.line()).enumerate();
         let slope = |x: T, log_sum: R, own: bool| {
             T::store(((x.load() - log_sum).exp() - if own { R::ONE } else { R::ZERO }) * share)
         };

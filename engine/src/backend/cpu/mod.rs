@@ -4,13 +4,14 @@
 //! not depend on the number of threads. They may differ in the last digits between kinds of processors, whose matrix
 //! products use different instructions.
 //!
-//! A kernel's scratch space is small, bounded, and on the stack or in a few rows of host memory; the caller allocates
-//! everything else.
+//! A kernel's scratch space is small, bounded, and on the stack or in a few rows of host memory, except attention's,
+//! which is the heads of one example; the caller allocates everything else.
 
 mod wide;
 mod single;
 mod halves;
 pub(crate) mod number;
+mod elements;
 mod rows;
 mod columns;
 mod functions;
@@ -20,7 +21,6 @@ pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod extremes;
 pub(crate) mod matmul;
-mod strips;
 pub(crate) mod softmax;
 pub(crate) mod norm;
 pub(crate) mod attention;
@@ -31,7 +31,6 @@ pub(crate) mod unfold;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 pub(crate) mod swiglu;
-pub(crate) mod split;
 pub(crate) mod optim;
 pub(crate) mod optim_8bit;
 pub(crate) mod clip;

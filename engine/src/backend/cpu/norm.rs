@@ -3,12 +3,13 @@
 use rayon::prelude::*;
 
 use super::columns::column_sums;
+use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
-use super::rows;
-use super::softmax::{part, part_mut, row_sizes};
-use super::wide::wide;
+use super::rows::{self, by_rows, row_or, row_sizes};
 use crate::backend::View;
 use crate::error::Result;
+
+const OP: &str = "layer_norm";
 
 pub(crate) fn layer_norm(
     out: View<'_>,
@@ -18,21 +19,19 @@ pub(crate) fn layer_norm(
     affine: [Option<View<'_>>; 2],
     epsilon: f64,
 ) -> Result<()> {
-    with_float!("layer_norm", input.dtype, T => {
+    with_float!(OP, input.dtype, T => {
         measure::<T>(mean, rstd, input, epsilon)?;
         normalise::<T>(out, [mean, rstd], input, affine)
     })
 }
 
 fn measure<T: Float>(mean: View<'_>, rstd: View<'_>, input: View<'_>, epsilon: f64) -> Result<()> {
-    let (width, rows_a_task) = row_sizes(input);
-    let values = input.storage.read::<T>("layer_norm")?;
-    let mut means = mean.storage.write::<T::Real>("layer_norm")?;
-    let mut rstds = rstd.storage.write::<T::Real>("layer_norm")?;
-    let (means, rstds) = (part_mut(&mut means, mean), part_mut(&mut rstds, rstd));
+    let (width, rows) = row_sizes(input);
+    let values = read::<T>(input, OP)?;
+    let (mut means, mut rstds) = (write::<T::Real>(mean, OP)?, write::<T::Real>(rstd, OP)?);
     let count = T::Real::of(width as f64);
-    let statistics = means.par_chunks_mut(rows_a_task).zip(rstds.par_chunks_mut(rows_a_task));
-    part(&values, input).par_chunks(rows_a_task * width).zip(statistics).for_each(|(rows, (means, rstds))| {
+    let statistics = means.par_chunks_mut(rows).zip(rstds.par_chunks_mut(rows));
+    values.par_chunks(rows * width).zip(statistics).for_each(|(rows, (means, rstds))| {
         for (row, (mean, rstd)) in rows.chunks(width).zip(means.iter_mut().zip(rstds)) {
             *mean = rows::sum(row) / count;
             *rstd = T::Real::ONE / (rows::squares(row, *mean) / count + T::Real::of(epsilon)).sqrt();
@@ -47,7 +46,7 @@ pub(crate) fn layer_norm_again(
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    with_float!("layer_norm", input.dtype, T => normalise::<T>(out, statistics, input, affine))
+    with_float!(OP, input.dtype, T => normalise::<T>(out, statistics, input, affine))
 }
 
 fn normalise<T: Float>(
@@ -56,77 +55,13 @@ fn normalise<T: Float>(
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    let (width, rows) = row_sizes(input);
-    let [mean, rstd] = statistics;
-    let values = input.storage.read::<T>("layer_norm")?;
-    let (means, rstds) = (mean.storage.read::<T::Real>("layer_norm")?, rstd.storage.read::<T::Real>("layer_norm")?);
-    let (weights, biases) = (row_or::<T>(affine[0], 1.0, width)?, row_or::<T>(affine[1], 0.0, width)?);
-    let statistics = part(&means, mean).par_chunks(rows).zip(part(&rstds, rstd).par_chunks(rows));
-    let inputs = part(&values, input).par_chunks(rows * width).zip(statistics);
-    let mut memory = out.storage.write::<T>("layer_norm")?;
-    part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(inputs).for_each(|(out, (input, (means, rstds)))| {
-        let rows = out.chunks_mut(width).zip(input.chunks(width)).zip(means.iter().zip(rstds));
-        for ((out, input), (&mean, &rstd)) in rows {
-            normalise_row(out, input, [mean, rstd], [&weights, &biases]);
-        }
-    });
-    Ok(())
-}
-
-/// Loads a row of parameters, or fills the row with `number` if there are none.
-fn row_or<T: Float>(view: Option<View<'_>>, number: f64, width: usize) -> Result<Vec<T::Real>> {
-    let mut values = vec![T::Real::of(number); width];
-    if let Some(view) = view {
-        rows::load(&mut values, part(&view.storage.read::<T>("layer_norm")?, view));
-    }
-    Ok(values)
-}
-
-wide! {
-    fn normalise_row[T: Float](out: &mut [T], input: &[T], statistics: [T::Real; 2], affine: [&[T::Real]; 2]) {
-        let [mean, rstd] = statistics;
-        for (((y, x), &weight), &bias) in out.iter_mut().zip(input).zip(affine[0]).zip(affine[1]) {
+    let (width, _) = row_sizes(input);
+    let (weights, biases) = (row_or::<T>(OP, affine[0], 1.0, width)?, row_or::<T>(OP, affine[1], 0.0, width)?);
+    by_rows::<T, 2>(OP, out, input, statistics, |out, input, [mean, rstd]| {
+        for (((y, x), &weight), &bias) in out.iter_mut().zip(input).zip(&weights).zip(&biases) {
             *y = T::store((x.load() - mean) * rstd * weight + bias);
         }
-    }
-
-    /// Computes the normalized elements, and the gradients times the weights.
-    fn load_slopes[T: Float](
-        normals: &mut [T::Real],
-        slopes: &mut [T::Real],
-        input: &[T],
-        grads: &[T],
-        weights: &[T::Real],
-        statistics: [T::Real; 2],
-    ) {
-        let [mean, rstd] = statistics;
-        let read = input.iter().zip(grads).zip(weights);
-        for ((normal, slope), ((x, g), &weight)) in normals.iter_mut().zip(slopes).zip(read) {
-            *normal = (x.load() - mean) * rstd;
-            *slope = g.load() * weight;
-        }
-    }
-
-    fn store_slopes[T: Float](
-        grads: &mut [T],
-        normals: &[T::Real],
-        slopes: &[T::Real],
-        means: [T::Real; 2],
-        rstd: T::Real,
-    ) {
-        for ((g, &normal), &slope) in grads.iter_mut().zip(normals).zip(slopes) {
-            *g = T::store(rstd * (slope - means[0] - normal * means[1]));
-        }
-    }
-
-    /// Accumulates, per column, the gradient times the normalized element, and the gradient.
-    fn add_to_sums[T: Float](sums: [&mut [T::Real]; 2], input: &[T], grads: &[T], statistics: [T::Real; 2]) {
-        let ([of_weight, of_bias], [mean, rstd]) = (sums, statistics);
-        for (((of_weight, of_bias), x), g) in of_weight.iter_mut().zip(of_bias).zip(input).zip(grads) {
-            *of_weight += g.load() * (x.load() - mean) * rstd;
-            *of_bias += g.load();
-        }
-    }
+    })
 }
 
 pub(crate) fn layer_norm_backward(
@@ -139,7 +74,7 @@ pub(crate) fn layer_norm_backward(
     if let Some(grad) = grad {
         super::elementwise::copy(out, grad)?;
     }
-    with_float!("layer_norm", input.dtype, T => backward::<T>(out, statistics, input, weight))
+    with_float!(OP, input.dtype, T => backward::<T>(out, statistics, input, weight))
 }
 
 fn backward<T: Float>(
@@ -148,28 +83,16 @@ fn backward<T: Float>(
     input: View<'_>,
     weight: Option<View<'_>>,
 ) -> Result<()> {
-    let (width, rows) = row_sizes(input);
-    let [mean, rstd] = statistics;
-    let values = input.storage.read::<T>("layer_norm")?;
-    let (means, rstds) = (mean.storage.read::<T::Real>("layer_norm")?, rstd.storage.read::<T::Real>("layer_norm")?);
-    let weights = row_or::<T>(weight, 1.0, width)?;
-    let statistics = part(&means, mean).par_chunks(rows).zip(part(&rstds, rstd).par_chunks(rows));
-    let inputs = part(&values, input).par_chunks(rows * width).zip(statistics);
-    let mut memory = out.storage.write::<T>("layer_norm")?;
-    let tasks = part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(inputs);
-    tasks.for_each_init(
-        || [vec![T::Real::ZERO; width], vec![T::Real::ZERO; width]],
-        |[normals, slopes], (grads, (input, (means, rstds)))| {
-            let count = T::Real::of(width as f64);
-            let rows = grads.chunks_mut(width).zip(input.chunks(width)).zip(means.iter().zip(rstds));
-            for ((grads, input), (&mean, &rstd)) in rows {
-                load_slopes(normals, slopes, input, grads, &weights, [mean, rstd]);
-                let means = [rows::sum_of(slopes) / count, rows::dot_of(slopes, normals) / count];
-                store_slopes(grads, normals, slopes, means, rstd);
-            }
-        },
-    );
-    Ok(())
+    let (width, _) = row_sizes(input);
+    let (weights, count) = (row_or::<T>(OP, weight, 1.0, width)?, T::Real::of(width as f64));
+    by_rows::<T, 2>(OP, out, input, statistics, |grads, input, [mean, rstd]| {
+        let normals: Vec<T::Real> = input.iter().map(|x| (x.load() - mean) * rstd).collect();
+        let slopes: Vec<T::Real> = grads.iter().zip(&weights).map(|(g, &weight)| g.load() * weight).collect();
+        let means = [rows::sum(&slopes) / count, rows::dot(&slopes, &normals) / count];
+        for ((g, normal), slope) in grads.iter_mut().zip(normals).zip(slopes) {
+            *g = T::store(rstd * (slope - means[0] - normal * means[1]));
+        }
+    })
 }
 
 pub(crate) fn layer_norm_backward_affine(
@@ -179,31 +102,29 @@ pub(crate) fn layer_norm_backward_affine(
     affine: [Option<View<'_>>; 2],
     keep: [f64; 2],
 ) -> Result<()> {
-    with_float!("layer_norm", input.dtype, T => backward_affine::<T>(grad, statistics, input, affine, keep))
+    with_float!(OP, input.dtype, T => backward_affine::<T>(grad, statistics, input, affine, keep))
 }
 
 fn backward_affine<T: Float>(
     grad: View<'_>,
-    statistics: [View<'_>; 2],
+    [mean, rstd]: [View<'_>; 2],
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
     keep: [f64; 2],
 ) -> Result<()> {
     let (width, _) = row_sizes(input);
-    let [mean, rstd] = statistics;
-    let values = input.storage.read::<T>("layer_norm")?;
-    let grads = grad.storage.read::<T>("layer_norm")?;
-    let (means, rstds) = (mean.storage.read::<T::Real>("layer_norm")?, rstd.storage.read::<T::Real>("layer_norm")?);
-    let (values, grads) = (part(&values, input), part(&grads, grad));
-    let (means, rstds) = (part(&means, mean), part(&rstds, rstd));
-    let sums = column_sums::<T::Real, 2>([means.len(), width], |row, columns, sums| {
+    let (values, grads) = (read::<T>(input, OP)?, read::<T>(grad, OP)?);
+    let (means, rstds) = (read::<T::Real>(mean, OP)?, read::<T::Real>(rstd, OP)?);
+    let sums = column_sums::<T::Real, 2>([means.len(), width], |row, columns, [of_weight, of_bias]| {
         let (input, grads) = (&values[row * width..][columns.clone()], &grads[row * width..][columns]);
-        add_to_sums(sums, input, grads, [means[row], rstds[row]]);
+        for (((of_weight, of_bias), x), g) in of_weight.iter_mut().zip(of_bias).zip(input).zip(grads) {
+            *of_weight += g.load() * (x.load() - means[row]) * rstds[row];
+            *of_bias += g.load();
+        }
     });
     for ((out, keep), sums) in affine.into_iter().zip(keep).zip(&sums) {
         if let Some(out) = out {
-            let mut memory = out.storage.write::<T>("layer_norm")?;
-            rows::put_sums(part_mut(&mut memory, out), sums, T::Real::ONE, T::Real::of(keep));
+            rows::put_sums(&mut write::<T>(out, OP)?, sums, T::Real::ONE, T::Real::of(keep));
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use super::{halves, single};
+use crate::dtype::Truth;
 
 /// The type in which arithmetic is done: single or double precision.
 pub(crate) trait Real:
@@ -113,18 +114,15 @@ real!(f64, Self::exp, Self::tanh, libm::erf);
 /// A floating-point element type; kernels load elements, compute in [`Float::Real`], and store.
 pub(crate) trait Float: Pod + Send + Sync + 'static {
     /// The type in which arithmetic on the elements is done.
-    type Real: Real;
+    type Real: Real + Float<Real = Self::Real>;
     /// Converts to the type of arithmetic.
     fn load(self) -> Self::Real;
     /// Rounds to the nearest element.
     fn store(value: Self::Real) -> Self;
-
-    /// Returns the elements as the type of arithmetic, if it is the same type.
-    fn as_real(numbers: &[Self]) -> Option<&[Self::Real]>;
 }
 
 macro_rules! float {
-    ($name:ident, $real:ident, $load:expr, $store:expr, $as_real:expr) => {
+    ($name:ident, $real:ident, $load:expr, $store:expr) => {
         impl Float for $name {
             type Real = $real;
             #[inline(always)]
@@ -135,17 +133,14 @@ macro_rules! float {
             fn store(value: $real) -> Self {
                 $store(value)
             }
-            fn as_real(numbers: &[Self]) -> Option<&[$real]> {
-                $as_real(numbers)
-            }
         }
     };
 }
 
-float!(f32, f32, std::convert::identity, std::convert::identity, Some);
-float!(f64, f64, std::convert::identity, std::convert::identity, Some);
-float!(bf16, f32, halves::from_bf16, halves::to_bf16, |_| None);
-float!(f16, f32, halves::from_f16, halves::to_f16, |_| None);
+float!(f32, f32, std::convert::identity, std::convert::identity);
+float!(f64, f64, std::convert::identity, std::convert::identity);
+float!(bf16, f32, halves::from_bf16, halves::to_bf16);
+float!(f16, f32, halves::from_f16, halves::to_f16);
 
 /// Runs `$body` with `$T` as the Rust type of `$dtype`'s elements; returns an error for dtypes that are not
 /// floating-point.
@@ -177,3 +172,84 @@ macro_rules! with_float {
     };
 }
 pub(super) use with_float;
+
+/// An element type that is converted through f64, which represents all values except the largest integers exactly.
+pub(super) trait Castable: Pod + Send + Sync {
+    fn wide(self) -> f64;
+    /// Rounds to the nearest floating-point value; integers are truncated and saturate.
+    fn narrow(value: f64) -> Self;
+}
+
+macro_rules! castable {
+    ($($type:ty: $wide:expr, $narrow:expr;)+) => {
+        $(impl Castable for $type {
+            #[inline]
+            fn wide(self) -> f64 {
+                let wide: fn(Self) -> f64 = $wide;
+                wide(self)
+            }
+            #[inline]
+            fn narrow(value: f64) -> Self {
+                let narrow: fn(f64) -> Self = $narrow;
+                narrow(value)
+            }
+        })+
+    };
+}
+
+castable! {
+    f64: |x| x, |x| x;
+    f32: f64::from, |x| x as Self;
+    bf16: |x| Real::wide(x.load()), |x| <Self as Float>::store(Real::of(x));
+    f16: |x| Real::wide(x.load()), |x| <Self as Float>::store(Real::of(x));
+    i64: |x| x as f64, |x| x as Self;
+    u8: f64::from, |x| x as Self;
+    Truth: |x| f64::from(u8::from(bool::from(x))), |x| Self::from(x != 0.0);
+}
+
+/// Runs `$body` with `$T` as the Rust type of `$dtype`'s elements.
+macro_rules! with_element {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::dtype::DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            $crate::dtype::DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::dtype::DType::Bool => {
+                type $T = $crate::dtype::Truth;
+                $body
+            }
+            float => $crate::backend::cpu::number::with_float!("cast", float, $T => $body),
+        }
+    };
+}
+pub(super) use with_element;
+
+/// Runs `$body` with `$T` as a type of as many bytes as `$dtype`'s elements, which are moved, not computed with.
+macro_rules! with_bytes {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype.size() {
+            8 => {
+                type $T = u64;
+                $body
+            }
+            4 => {
+                type $T = u32;
+                $body
+            }
+            2 => {
+                type $T = u16;
+                $body
+            }
+            _ => {
+                type $T = u8;
+                $body
+            }
+        }
+    };
+}
+pub(super) use with_bytes;

@@ -1,12 +1,16 @@
 //! Fused optimizer steps, which read and write each element of parameter, gradient and state once.
 
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::cast::cast;
+use super::elements::write;
 use super::number::{Float, Real};
-use super::split::in_pieces;
 use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::backend::step::{AdamStep, SgdStep};
 use crate::error::Result;
-use crate::storage::Writing;
+use crate::storage::Reading;
 
 /// Runs `$body` with `$T` as the type of the parameter's elements and `$G` of the gradient's: the same, or the
 /// parameter is f32 and the gradient narrower.
@@ -37,12 +41,6 @@ macro_rules! with_pair {
 }
 pub(super) use with_pair;
 
-/// Returns the elements of a contiguous view, to write.
-pub(super) fn part_mut<'a, T: bytemuck::Pod>(memory: &'a mut Writing<'_, T>, view: View<'_>) -> &'a mut [T] {
-    let first = view.layout.offset();
-    &mut memory[first..first + view.layout.elements()]
-}
-
 pub(crate) fn sgd(
     parameter: View<'_>,
     rounded: Option<View<'_>>,
@@ -61,44 +59,56 @@ fn sgd_as<T: Float, G: Float>(
     step: SgdStep,
 ) -> Result<()> {
     let op = "sgd";
-    let nest = Nest::new([parameter.layout, grad.layout]);
-    let stride = nest.inner_strides()[1];
-    let grads = grad.storage.read::<G>(op)?;
-    let mut parameters = parameter.storage.write::<T>(op)?;
-    let mut directions = direction.map(|view| view.storage.write::<T>(op)).transpose()?;
-    let mut copies = rounded.map(|view| view.storage.write::<G>(op)).transpose()?;
-    let written = (
-        part_mut(&mut parameters, parameter),
-        (
-            directions.as_mut().zip(direction).map(|(memory, view)| part_mut(memory, view)),
-            copies.as_mut().zip(rounded).map(|(memory, view)| part_mut(memory, view)),
-        ),
-    );
+    let grads = Gradients::<G>::read(parameter, grad, op)?;
+    let mut parameters = write::<T>(parameter, op)?;
     let [rate, momentum, entering, decay, scale] =
         [step.learning_rate, step.momentum, 1.0 - step.dampening, step.weight_decay, step.grad_scale].map(T::Real::of);
-    in_pieces(parameter.layout.elements(), written, &|start, length, (parameters, (mut directions, mut copies))| {
-        let mut place = 0;
-        nest.rows(start, start + length, |[_, at], length| {
-            for i in 0..length {
-                let p = parameters[place].load();
-                let mut g = T::Real::of(grads[at + i * stride].load().wide()) * scale;
-                g += decay * p;
-                let mut way = g;
-                if let Some(directions) = &mut directions {
-                    let b = if step.is_first { g } else { momentum * directions[place].load() + entering * g };
-                    directions[place] = T::store(b);
-                    way = if step.nesterov { g + momentum * b } else { b };
-                }
-                let p = p - rate * way;
-                parameters[place] = T::store(p);
-                if let Some(copies) = &mut copies {
-                    copies[place] = G::store(Real::of(p.wide()));
-                }
-                place += 1;
-            }
+    let slope = |p: &T, g: G| T::Real::of(g.load().wide()) * scale + decay * p.load();
+    let tasks = parameters.par_chunks_mut(ELEMENTS_A_TASK).enumerate();
+    match direction {
+        None => tasks.for_each(|(task, parameters)| {
+            grads.each(task * ELEMENTS_A_TASK, parameters.len(), |place, g| {
+                let p = &mut parameters[place];
+                *p = T::store(p.load() - rate * slope(p, g));
+            });
+        }),
+        Some(direction) => {
+            let mut directions = write::<T>(direction, op)?;
+            tasks.zip(directions.par_chunks_mut(ELEMENTS_A_TASK)).for_each(|((task, parameters), directions)| {
+                grads.each(task * ELEMENTS_A_TASK, parameters.len(), |place, g| {
+                    let (p, b) = (&mut parameters[place], &mut directions[place]);
+                    let g = slope(p, g);
+                    let new = if step.is_first { g } else { momentum * b.load() + entering * g };
+                    let way = if step.nesterov { g + momentum * new } else { new };
+                    (*p, *b) = (T::store(p.load() - rate * way), T::store(new));
+                });
+            });
+        }
+    }
+    drop(parameters);
+    rounded.map_or(Ok(()), |rounded| cast(rounded, parameter))
+}
+
+/// A gradient in any layout, in the order of the parameter's elements.
+pub(super) struct Gradients<'a, G> {
+    memory: Reading<'a, G>,
+    nest: Nest<2>,
+}
+
+impl<'a, G: Float> Gradients<'a, G> {
+    pub(super) fn read(parameter: View<'_>, grad: View<'a>, op: &'static str) -> Result<Self> {
+        Ok(Self { memory: grad.storage.read::<G>(op)?, nest: Nest::new([parameter.layout, grad.layout]) })
+    }
+
+    /// Calls `element(place, gradient)` for `count` elements from `start` on; places count from there.
+    pub(super) fn each(&self, start: usize, count: usize, mut element: impl FnMut(usize, G)) {
+        let stride = self.nest.inner_strides()[1];
+        let mut done = 0;
+        self.nest.rows(start, start + count, |[_, at], length| {
+            (0..length).for_each(|i| element(done + i, self.memory[at + i * stride]));
+            done += length;
         });
-    });
-    Ok(())
+    }
 }
 
 pub(crate) fn adam(
@@ -119,39 +129,22 @@ fn adam_as<T: Float, G: Float>(
     step: AdamStep,
 ) -> Result<()> {
     let op = "adam";
-    let nest = Nest::new([parameter.layout, grad.layout]);
-    let stride = nest.inner_strides()[1];
-    let grads = grad.storage.read::<G>(op)?;
-    let mut parameters = parameter.storage.write::<T>(op)?;
-    let mut means = moments[0].storage.write::<T>(op)?;
-    let mut squares = moments[1].storage.write::<T>(op)?;
-    let mut copies = rounded.map(|view| view.storage.write::<G>(op)).transpose()?;
-    let written = (
-        (
-            part_mut(&mut parameters, parameter),
-            copies.as_mut().zip(rounded).map(|(memory, view)| part_mut(memory, view)),
-        ),
-        [part_mut(&mut means, moments[0]), part_mut(&mut squares, moments[1])],
-    );
+    let grads = Gradients::<G>::read(parameter, grad, op)?;
+    let mut parameters = write::<T>(parameter, op)?;
+    let (mut means, mut squares) = (write::<T>(moments[0], op)?, write::<T>(moments[1], op)?);
     let adam = AdamNumbers::<T::Real>::of(step);
-    in_pieces(parameter.layout.elements(), written, &|start, length, ((parameters, mut copies), [means, squares])| {
-        let mut place = 0;
-        nest.rows(start, start + length, |[_, at], length| {
-            for i in 0..length {
-                let moments = [means[place].load(), squares[place].load()];
-                let grad = T::Real::of(grads[at + i * stride].load().wide());
-                let (p, [mean, square]) = adam.step(parameters[place].load(), grad, moments);
-                means[place] = T::store(mean);
-                squares[place] = T::store(square);
-                parameters[place] = T::store(p);
-                if let Some(copies) = &mut copies {
-                    copies[place] = G::store(Real::of(p.wide()));
-                }
-                place += 1;
-            }
+    let moments = means.par_chunks_mut(ELEMENTS_A_TASK).zip(squares.par_chunks_mut(ELEMENTS_A_TASK));
+    let tasks = parameters.par_chunks_mut(ELEMENTS_A_TASK).zip(moments).enumerate();
+    tasks.for_each(|(task, (parameters, (means, squares)))| {
+        grads.each(task * ELEMENTS_A_TASK, parameters.len(), |place, g| {
+            let moments = [means[place].load(), squares[place].load()];
+            let (p, [mean, square]) = adam.step(parameters[place].load(), T::Real::of(g.load().wide()), moments);
+            parameters[place] = T::store(p);
+            (means[place], squares[place]) = (T::store(mean), T::store(square));
         });
     });
-    Ok(())
+    drop(parameters);
+    rounded.map_or(Ok(()), |rounded| cast(rounded, parameter))
 }
 
 /// An [`AdamStep`] in the type of arithmetic.

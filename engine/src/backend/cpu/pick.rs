@@ -1,6 +1,6 @@
 //! Gathers elements along an axis by index, and adds gradients back to them.
 
-use super::number::{Float, with_float};
+use super::number::{Float, with_bytes, with_float};
 use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::{Error, Result};
@@ -44,18 +44,10 @@ fn each(
 }
 
 pub(crate) fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
-    match out.dtype.size() {
-        8 => gather_as::<u64>(out, input, places, axis),
-        4 => gather_as::<u32>(out, input, places, axis),
-        2 => gather_as::<u16>(out, input, places, axis),
-        _ => gather_as::<u8>(out, input, places, axis),
-    }
-}
-
-fn gather_as<T: bytemuck::Pod>(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
-    let values = input.storage.read::<T>("gather")?;
-    let mut memory = out.storage.write::<T>("gather")?;
-    each("gather", [input, out, places], axis, |from, to| memory[to] = values[from])
+    with_bytes!(out.dtype, T => {
+        let (values, mut memory) = (input.storage.read::<T>("gather")?, out.storage.write::<T>("gather")?);
+        each("gather", [input, out, places], axis, |from, to| memory[to] = values[from])
+    })
 }
 
 pub(crate) fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {

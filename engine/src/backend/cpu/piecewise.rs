@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
+use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
-use super::softmax::part_mut;
 use crate::backend::nest::Nest;
 use crate::backend::{Piecewise, Side, View};
 use crate::error::Result;
@@ -73,8 +73,7 @@ fn run<T: Float>(
     let op = "piecewise";
     let right = right.unwrap_or(left);
     let (l, r) = (left.storage.read::<T>(op)?, right.storage.read::<T>(op)?);
-    let mut memory = out.storage.write::<T>(op)?;
-    let values = part_mut(&mut memory, out);
+    let mut memory = write::<T>(out, op)?;
     let nest = Nest::new([out.layout, left.layout, right.layout]);
     let [_, stride_left, stride_right] = nest.inner_strides();
     let fill = |task: usize, values: &mut [T], mut bytes: Option<&mut [u8]>| {
@@ -95,13 +94,13 @@ fn run<T: Float>(
     };
     match slopes {
         Some(slopes) => {
-            let mut memory = slopes.storage.write::<u8>(op)?;
-            let bytes = part_mut(&mut memory, slopes).par_chunks_mut(ELEMENTS_A_TASK / A_BYTE);
-            let tasks = values.par_chunks_mut(ELEMENTS_A_TASK).zip(bytes).enumerate();
+            let mut bytes = write::<u8>(slopes, op)?;
+            let bytes = bytes.par_chunks_mut(ELEMENTS_A_TASK / A_BYTE);
+            let tasks = memory.par_chunks_mut(ELEMENTS_A_TASK).zip(bytes).enumerate();
             tasks.for_each(|(task, (values, bytes))| fill(task, values, Some(bytes)));
         }
         None => {
-            values.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, values)| fill(task, values, None));
+            memory.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, values)| fill(task, values, None));
         }
     }
     Ok(())
@@ -112,13 +111,12 @@ pub(crate) fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: 
         super::elementwise::copy(out, grad)?;
     }
     let op = "piecewise";
-    let bytes = slopes.storage.read::<u8>(op)?;
-    let bytes = super::softmax::part(&bytes, slopes);
+    let bytes = read::<u8>(slopes, op)?;
     with_float!(op, out.dtype, T => {
         type R = <T as Float>::Real;
         let (zero, half) = (R::ZERO, R::of(0.5));
-        let mut memory = out.storage.write::<T>(op)?;
-        let tasks = part_mut(&mut memory, out).par_chunks_mut(ELEMENTS_A_TASK);
+        let mut memory = write::<T>(out, op)?;
+        let tasks = memory.par_chunks_mut(ELEMENTS_A_TASK);
         tasks.zip(bytes.par_chunks(ELEMENTS_A_TASK / A_BYTE)).for_each(|(values, bytes)| {
             for (place, value) in values.iter_mut().enumerate() {
                 let slope = (bytes[place / A_BYTE] >> (2 * (place % A_BYTE))) & 3;

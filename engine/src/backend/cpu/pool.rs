@@ -3,8 +3,8 @@
 use bytemuck::Pod;
 use rayon::prelude::*;
 
+use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
-use super::softmax::{part, part_mut};
 use crate::backend::{View, Window};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -13,12 +13,11 @@ use crate::layout::Layout;
 pub(crate) fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
     with_float!("max_pool2d", out.dtype, T => {
         let values = input.storage.read::<T>("max_pool2d")?;
-        let mut memory = out.storage.write::<T>("max_pool2d")?;
-        let out = part_mut(&mut memory, out);
+        let mut memory = write::<T>(out, "max_pool2d")?;
         let source = Planes::of(input.layout);
         let windows = window.places[0] * window.places[1];
         let Some(places) = places else {
-            out.par_chunks_mut(windows).enumerate().for_each(|(plane, out)| {
+            memory.par_chunks_mut(windows).enumerate().for_each(|(plane, out)| {
                 let plane = source.plane(plane);
                 for (place, element) in out.iter_mut().enumerate() {
                     *element = values[largest(&values, plane, window, place).0];
@@ -27,8 +26,8 @@ pub(crate) fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>,
             return Ok(());
         };
         match places.dtype {
-            DType::U8 => noted::<T, u8>(out, places, (&values, source), window),
-            _ => noted::<T, i64>(out, places, (&values, source), window),
+            DType::U8 => noted::<T, u8>(&mut memory, places, (&values, source), window),
+            _ => noted::<T, i64>(&mut memory, places, (&values, source), window),
         }
     })
 }
@@ -40,8 +39,7 @@ fn noted<T: Float, P: Place>(
     window: Window,
 ) -> Result<()> {
     let windows = window.places[0] * window.places[1];
-    let mut notes = places.storage.write::<P>("max_pool2d")?;
-    let notes = part_mut(&mut notes, places);
+    let mut notes = write::<P>(places, "max_pool2d")?;
     out.par_chunks_mut(windows).zip(notes.par_chunks_mut(windows)).enumerate().for_each(|(plane, (out, notes))| {
         let plane = source.plane(plane);
         for (place, (element, note)) in out.iter_mut().zip(notes).enumerate() {
@@ -81,13 +79,12 @@ pub(crate) fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>,
 fn put_back<P: Place>(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
     with_float!("max_pool2d", out.dtype, T => {
         let grads = grad.storage.read::<T>("max_pool2d")?;
-        let notes = places.storage.read::<P>("max_pool2d")?;
-        let notes = part(&notes, places);
+        let notes = read::<P>(places, "max_pool2d")?;
         let (source, target) = (Planes::of(grad.layout), Planes::of(out.layout));
         let windows = window.places[0] * window.places[1];
-        let mut memory = out.storage.write::<T>("max_pool2d")?;
+        let mut memory = write::<T>(out, "max_pool2d")?;
         let [height, width] = target.size;
-        part_mut(&mut memory, out).par_chunks_mut(height * width).enumerate().try_for_each(|(plane, out)| {
+        memory.par_chunks_mut(height * width).enumerate().try_for_each(|(plane, out)| {
             let from = source.plane(plane);
             for (place, note) in notes[plane * windows..][..windows].iter().enumerate() {
                 let [y, x] = window.pixel(place, note.at());
@@ -106,10 +103,10 @@ pub(crate) fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_pa
     with_float!("avg_pool2d", out.dtype, T => {
         type R = <T as Float>::Real;
         let values = input.storage.read::<T>("avg_pool2d")?;
-        let mut memory = out.storage.write::<T>("avg_pool2d")?;
+        let mut memory = write::<T>(out, "avg_pool2d")?;
         let source = Planes::of(input.layout);
         let windows = window.places[0] * window.places[1];
-        part_mut(&mut memory, out).par_chunks_mut(windows).enumerate().for_each(|(plane, out)| {
+        memory.par_chunks_mut(windows).enumerate().for_each(|(plane, out)| {
             let plane = source.plane(plane);
             for (place, element) in out.iter_mut().enumerate() {
                 let corner = window.corner(place);
@@ -132,8 +129,8 @@ pub(crate) fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, c
         let grads = grad.storage.read::<T>("avg_pool2d")?;
         let (source, target) = (Planes::of(grad.layout), Planes::of(out.layout));
         let [height, width] = target.size;
-        let mut memory = out.storage.write::<T>("avg_pool2d")?;
-        part_mut(&mut memory, out).par_chunks_mut(height * width).enumerate().for_each(|(plane, out)| {
+        let mut memory = write::<T>(out, "avg_pool2d")?;
+        memory.par_chunks_mut(height * width).enumerate().for_each(|(plane, out)| {
             let from = source.plane(plane);
             for place in 0..window.places[0] * window.places[1] {
                 let corner = window.corner(place);

@@ -1,8 +1,8 @@
 //! Powers with a constant exponent.
 
+use super::elementwise::{map, zip};
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
-use crate::backend::nest::Nest;
 use crate::error::Result;
 
 fn raised<R: Real>(base: R, exponent: f64) -> R {
@@ -18,28 +18,14 @@ fn raised<R: Real>(base: R, exponent: f64) -> R {
 }
 
 pub(crate) fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
-    with_float!("powf", out.dtype, T => {
-        let values = input.storage.read::<T>("powf")?;
-        let mut memory = out.storage.write::<T>("powf")?;
-        Nest::new([out.layout, input.layout])
-            .each(|[at, from]| memory[at] = T::store(raised(values[from].load(), exponent)));
-        Ok(())
-    })
+    with_float!("powf", out.dtype, T => map::<T>(out, Some(input), |x| raised(x, exponent)))
 }
 
 pub(crate) fn power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64) -> Result<()> {
-    if let Some(grad) = grad {
-        super::elementwise::copy(out, grad)?;
-    }
     with_float!("powf", out.dtype, T => {
         let factor = <T as Float>::Real::of(exponent);
-        let values = input.storage.read::<T>("powf")?;
-        let mut memory = out.storage.write::<T>("powf")?;
-        Nest::new([out.layout, input.layout]).each(|[at, from]| {
-            // A constant has gradient 0, even where the formula would divide by 0.
-            let slope = if exponent == 0.0 { factor } else { factor * raised(values[from].load(), exponent - 1.0) };
-            memory[at] = T::store(memory[at].load() * slope);
-        });
-        Ok(())
+        // A constant has gradient 0, even where the formula would divide by 0.
+        let slope = |x| if exponent == 0.0 { factor } else { factor * raised(x, exponent - 1.0) };
+        zip::<T>(out, grad, input, |(g, x)| g * slope(x))
     })
 }

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
+use super::elements::write;
 use super::number::{Float, Real, with_float};
 use crate::backend::{Distribution, View};
 use crate::dtype::DType;
@@ -14,11 +15,7 @@ pub(crate) fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> R
 }
 
 fn random_as<T: Float>(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
-    let (first, end) = (out.layout.offset(), out.layout.end());
-    let mut memory = out.storage.write::<T>("random")?;
-    let Some(elements) = memory.get_mut(first..end) else {
-        return Ok(());
-    };
+    let mut elements = write::<T>(out, "random")?;
     elements.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
         let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
         for (group, four) in (first_group..).zip(part.chunks_mut(4)) {
@@ -43,9 +40,7 @@ pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: 
         super::elementwise::copy(out, input)?;
     }
     with_float!("dropout", out.dtype, T => {
-        let (first, end) = (out.layout.offset(), out.layout.end());
-        let mut memory = out.storage.write::<T>("dropout")?;
-        let Some(elements) = memory.get_mut(first..end) else { return Ok(()) };
+        let mut elements = write::<T>(out, "dropout")?;
         let factor = <<T as Float>::Real as Real>::of(1.0 / (1.0 - share));
         elements.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
             let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
@@ -61,17 +56,14 @@ pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: 
 }
 
 pub(crate) fn arange(out: View<'_>, start: f64, step: f64) -> Result<()> {
-    let (first, end) = (out.layout.offset(), out.layout.end());
     if out.dtype == DType::I64 {
-        let mut memory = out.storage.write::<i64>("arange")?;
-        for (i, element) in memory[first..end.max(first)].iter_mut().enumerate() {
+        for (i, element) in write::<i64>(out, "arange")?.iter_mut().enumerate() {
             *element = start as i64 + i as i64 * step as i64;
         }
         return Ok(());
     }
     with_float!("arange", out.dtype, T => {
-        let mut memory = out.storage.write::<T>("arange")?;
-        for (i, element) in memory[first..end.max(first)].iter_mut().enumerate() {
+        for (i, element) in write::<T>(out, "arange")?.iter_mut().enumerate() {
             *element = <T as Float>::store(Real::of(start + i as f64 * step));
         }
         Ok(())

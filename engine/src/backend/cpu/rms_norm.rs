@@ -2,11 +2,12 @@
 
 use rayon::prelude::*;
 
+use super::columns::column_sums;
+use super::elements::{read, write};
 use super::number::{Float, Real, with_float};
-use super::softmax::{part, part_mut, row_sizes};
+use super::rows::{self, by_rows, row_or, row_sizes};
 use crate::backend::View;
 use crate::error::Result;
-use crate::storage::Reading;
 
 const OP: &str = "rms_norm";
 
@@ -57,10 +58,8 @@ pub(crate) fn rms_norm_backward_weight(
 
 fn measure<T: Float>(inverse: View<'_>, input: View<'_>, epsilon: f64) -> Result<()> {
     let (width, _) = row_sizes(input);
-    let values = input.storage.read::<T>(OP)?;
-    let mut memory = inverse.storage.write::<T::Real>(OP)?;
-    let rows = part(&values, input).par_chunks(width);
-    part_mut(&mut memory, inverse).par_iter_mut().zip(rows).for_each(|(inverse, row)| {
+    let (values, mut inverses) = (read::<T>(input, OP)?, write::<T::Real>(inverse, OP)?);
+    inverses.par_iter_mut().zip(values.par_chunks(width)).for_each(|(inverse, row)| {
         let mut squares = T::Real::ZERO;
         row.iter().map(|x| x.load()).for_each(|x| squares += x * x);
         *inverse = T::Real::ONE / (squares / T::Real::of(width as f64) + T::Real::of(epsilon)).sqrt();
@@ -68,55 +67,27 @@ fn measure<T: Float>(inverse: View<'_>, input: View<'_>, epsilon: f64) -> Result
     Ok(())
 }
 
-/// Optional weights, as read by [`weights`].
-type Weights<'a, T> = Option<(Reading<'a, T>, View<'a>)>;
-
-fn weights<T: Float>(view: Option<View<'_>>) -> Result<Weights<'_, T>> {
-    view.map(|view| Ok((view.storage.read::<T>(OP)?, view))).transpose()
-}
-
-/// Returns the weight of a column, or 1 without weights.
-fn factor<T: Float>(weights: Option<&[T]>, column: usize) -> T::Real {
-    weights.map_or(T::Real::ONE, |weights| weights[column].load())
-}
-
 fn normalise<T: Float>(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
-    let (width, rows) = row_sizes(input);
-    let (values, inverses) = (input.storage.read::<T>(OP)?, inverse.storage.read::<T::Real>(OP)?);
-    let read = weights::<T>(weight)?;
-    let weights = read.as_ref().map(|(memory, view)| part(memory, *view));
-    let inputs = part(&values, input).par_chunks(rows * width).zip(part(&inverses, inverse).par_chunks(rows));
-    let mut memory = out.storage.write::<T>(OP)?;
-    part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(inputs).for_each(|(out, (input, inverses))| {
-        for ((out, input), &inverse) in out.chunks_mut(width).zip(input.chunks(width)).zip(inverses) {
-            for (column, (y, x)) in out.iter_mut().zip(input).enumerate() {
-                *y = T::store(x.load() * inverse * factor(weights, column));
-            }
+    let weights = row_or::<T>(OP, weight, 1.0, row_sizes(input).0)?;
+    by_rows::<T, 1>(OP, out, input, [inverse], |out, input, [inverse]| {
+        for ((y, x), &weight) in out.iter_mut().zip(input).zip(&weights) {
+            *y = T::store(x.load() * inverse * weight);
         }
-    });
-    Ok(())
+    })
 }
 
 fn backward<T: Float>(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
-    let (width, rows) = row_sizes(input);
-    let (values, inverses) = (input.storage.read::<T>(OP)?, inverse.storage.read::<T::Real>(OP)?);
-    let read = weights::<T>(weight)?;
-    let weights = read.as_ref().map(|(memory, view)| part(memory, *view));
-    let inputs = part(&values, input).par_chunks(rows * width).zip(part(&inverses, inverse).par_chunks(rows));
-    let mut memory = out.storage.write::<T>(OP)?;
-    part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(inputs).for_each(|(grads, (input, inverses))| {
-        for ((grads, input), &inverse) in grads.chunks_mut(width).zip(input.chunks(width)).zip(inverses) {
-            let mut sum = T::Real::ZERO;
-            for (column, (g, x)) in grads.iter().zip(input).enumerate() {
-                sum += g.load() * factor(weights, column) * x.load() * inverse;
-            }
-            let mean = sum / T::Real::of(width as f64);
-            for (column, (g, x)) in grads.iter_mut().zip(input).enumerate() {
-                *g = T::store(inverse * (g.load() * factor(weights, column) - x.load() * inverse * mean));
-            }
+    let weights = row_or::<T>(OP, weight, 1.0, row_sizes(input).0)?;
+    by_rows::<T, 1>(OP, out, input, [inverse], |grads, input, [inverse]| {
+        let mut sum = T::Real::ZERO;
+        for ((g, x), &weight) in grads.iter().zip(input).zip(&weights) {
+            sum += g.load() * weight * x.load() * inverse;
         }
-    });
-    Ok(())
+        let mean = sum / T::Real::of(input.len() as f64);
+        for ((g, x), &weight) in grads.iter_mut().zip(input).zip(&weights) {
+            *g = T::store(inverse * (g.load() * weight - x.load() * inverse * mean));
+        }
+    })
 }
 
 fn backward_weight<T: Float>(
@@ -126,25 +97,15 @@ fn backward_weight<T: Float>(
     input: View<'_>,
     keep: f64,
 ) -> Result<()> {
-    /// Columns whose sums are accumulated at a time.
-    const COLUMNS: usize = 256;
     let (width, _) = row_sizes(input);
-    let (values, grads) = (input.storage.read::<T>(OP)?, grad.storage.read::<T>(OP)?);
-    let inverses = inverse.storage.read::<T::Real>(OP)?;
-    let (values, grads, inverses) = (part(&values, input), part(&grads, grad), part(&inverses, inverse));
-    let mut memory = weight.storage.write::<T>(OP)?;
-    part_mut(&mut memory, weight).par_chunks_mut(COLUMNS).enumerate().for_each(|(chunk, places)| {
-        let columns = chunk * COLUMNS..chunk * COLUMNS + places.len();
-        let mut sums = [T::Real::ZERO; COLUMNS];
-        for (row, &inverse) in inverses.iter().enumerate() {
-            let (grads, values) = (&grads[row * width..][columns.clone()], &values[row * width..][columns.clone()]);
-            for (sum, (g, x)) in sums.iter_mut().zip(grads.iter().zip(values)) {
-                *sum += g.load() * x.load() * inverse;
-            }
-        }
-        for (place, &sum) in places.iter_mut().zip(&sums) {
-            *place = super::rows::kept(*place, sum, T::Real::of(keep));
+    let (values, grads) = (read::<T>(input, OP)?, read::<T>(grad, OP)?);
+    let inverses = read::<T::Real>(inverse, OP)?;
+    let [sums] = column_sums::<T::Real, 1>([inverses.len(), width], |row, columns, [sums]| {
+        let (grads, values) = (&grads[row * width..][columns.clone()], &values[row * width..][columns]);
+        for (sum, (g, x)) in sums.iter_mut().zip(grads.iter().zip(values)) {
+            *sum += g.load() * x.load() * inverses[row];
         }
     });
+    rows::put_sums(&mut write::<T>(weight, OP)?, &sums, T::Real::ONE, T::Real::of(keep));
     Ok(())
 }

@@ -3,10 +3,58 @@
 //! Sums have a fixed number of lanes, one per vector element, each adding every n-th element; the number of lanes does
 //! not depend on the processor.
 
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::elements::{read, write};
 use super::number::{Float, Real};
 use super::wide::wide;
+use crate::backend::View;
+use crate::error::Result;
 
 const LANES: usize = 16;
+
+/// Calls `row(out, input, statistics)` for each row of `out` and `input`, whose statistics are one element each, on
+/// several threads.
+pub(super) fn by_rows<T: Float, const N: usize>(
+    op: &'static str,
+    out: View<'_>,
+    input: View<'_>,
+    statistics: [View<'_>; N],
+    row: impl Fn(&mut [T], &[T], [T::Real; N]) + Sync,
+) -> Result<()> {
+    let (width, rows) = row_sizes(input);
+    let values = read::<T>(input, op)?;
+    let known: Vec<_> = statistics.into_iter().map(|view| read::<T::Real>(view, op)).collect::<Result<_>>()?;
+    let mut memory = write::<T>(out, op)?;
+    let tasks = memory.par_chunks_mut(rows * width).zip(values.par_chunks(rows * width)).enumerate();
+    tasks.for_each(|(task, (out, input))| {
+        for (n, (out, input)) in (task * rows..).zip(out.chunks_mut(width).zip(input.chunks(width))) {
+            row(out, input, std::array::from_fn(|which| known[which][n]));
+        }
+    });
+    Ok(())
+}
+
+/// Loads a row of parameters, or fills the row with `number` if there are none.
+pub(super) fn row_or<T: Float>(
+    op: &'static str,
+    view: Option<View<'_>>,
+    number: f64,
+    width: usize,
+) -> Result<Vec<T::Real>> {
+    let mut values = vec![T::Real::of(number); width];
+    if let Some(view) = view {
+        load(&mut values, &read::<T>(view, op)?);
+    }
+    Ok(values)
+}
+
+/// Returns the length of the last axis, and the number of rows per task.
+pub(super) fn row_sizes(view: View<'_>) -> (usize, usize) {
+    let width = view.layout.shape().last().copied().unwrap_or(1).max(1);
+    (width, (ELEMENTS_A_TASK / width).max(1))
+}
 
 /// Returns `sum` plus `keep` times `there`; `there` is ignored if `keep` is 0.
 #[inline(always)]
@@ -20,6 +68,18 @@ fn total<R: Real>(lanes: [R; LANES]) -> R {
     let mut total = R::ZERO;
     lanes.into_iter().for_each(|lane| total += lane);
     total
+}
+
+/// Reduces the elements, each n-th in a lane of its own.
+#[inline(always)]
+fn by_lanes<T: Float>(row: &[T], start: T::Real, add: impl Fn(T::Real, T) -> T::Real) -> [T::Real; LANES] {
+    let mut lanes = [start; LANES];
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane = add(*lane, x));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, &x)| *lane = add(*lane, x));
+    lanes
 }
 
 wide! {
@@ -67,34 +127,12 @@ wide! {
 
     /// Returns the sum.
     pub(super) fn sum[T: Float](row: &[T]) -> T::Real {
-        let mut lanes = [T::Real::ZERO; LANES];
-        let (chunks, rest) = row.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (lane, x) in lanes.iter_mut().zip(chunk) {
-                *lane += x.load();
-            }
-        }
-        for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane += x.load();
-        }
-        total(lanes)
+        total(by_lanes(row, T::Real::ZERO, |sum, x| sum + x.load()))
     }
 
     /// Returns the sum of squared differences from `mean`.
     pub(super) fn squares[T: Float](row: &[T], mean: T::Real) -> T::Real {
-        let mut lanes = [T::Real::ZERO; LANES];
-        let (chunks, rest) = row.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (lane, x) in lanes.iter_mut().zip(chunk) {
-                let distance = x.load() - mean;
-                *lane += distance * distance;
-            }
-        }
-        for (lane, x) in lanes.iter_mut().zip(rest) {
-            let distance = x.load() - mean;
-            *lane += distance * distance;
-        }
-        total(lanes)
+        total(by_lanes(row, T::Real::ZERO, |sum, x| sum + (x.load() - mean) * (x.load() - mean)))
     }
 
     /// Returns the dot product.
@@ -114,16 +152,7 @@ wide! {
 
     /// Returns the maximum: NaN if any element is NaN, −∞ for an empty row.
     pub(super) fn largest[T: Float](row: &[T]) -> T::Real {
-        let mut lanes = [T::Real::LEAST; LANES];
-        let (chunks, rest) = row.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (lane, x) in lanes.iter_mut().zip(chunk) {
-                *lane = lane.largest(x.load());
-            }
-        }
-        for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane = lane.largest(x.load());
-        }
+        let lanes = by_lanes(row, T::Real::LEAST, |most, x| most.largest(x.load()));
         lanes.into_iter().fold(T::Real::LEAST, Real::largest)
     }
 
@@ -175,44 +204,12 @@ wide! {
 pub(super) fn exponent_sum<T: Float>(row: &[T], origin: T::Real) -> T::Real {
     const PART: usize = 512;
     let mut exponents_of = [T::Real::ZERO; PART];
-    let mut sum = T::Real::ZERO;
+    let mut total = T::Real::ZERO;
     for part in row.chunks(PART) {
         let values = &mut exponents_of[..part.len()];
         load(values, part);
         exponents(values, origin);
-        sum += sum_of(values);
+        total += sum(values);
     }
-    sum
-}
-
-wide! {
-    /// Returns the sum of values.
-    pub(super) fn sum_of[R: Real](values: &[R]) -> R {
-        let mut lanes = [R::ZERO; LANES];
-        let (chunks, rest) = values.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (lane, &x) in lanes.iter_mut().zip(chunk) {
-                *lane += x;
-            }
-        }
-        for (lane, &x) in lanes.iter_mut().zip(rest) {
-            *lane += x;
-        }
-        total(lanes)
-    }
-
-    /// Returns the dot product of values.
-    pub(super) fn dot_of[R: Real](left: &[R], right: &[R]) -> R {
-        let mut lanes = [R::ZERO; LANES];
-        let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
-        for (left, right) in left.iter().zip(right) {
-            for ((lane, &l), &r) in lanes.iter_mut().zip(left).zip(right) {
-                *lane += l * r;
-            }
-        }
-        for ((lane, &l), &r) in lanes.iter_mut().zip(left_rest).zip(right_rest) {
-            *lane += l * r;
-        }
-        total(lanes)
-    }
+    total
 }

@@ -2,29 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::ELEMENTS_A_TASK;
+use super::elements::write;
 use super::number::{Float, Real, with_float};
-use super::rows;
+use super::rows::{self, row_sizes};
 use crate::backend::View;
 use crate::error::Result;
-
-/// Returns the length of the last axis, and the number of rows per task.
-pub(super) fn row_sizes(view: View<'_>) -> (usize, usize) {
-    let width = view.layout.shape().last().copied().unwrap_or(1).max(1);
-    (width, (ELEMENTS_A_TASK / width).max(1))
-}
-
-/// Returns the elements of a contiguous view.
-pub(super) fn part<'a, T>(memory: &'a [T], view: View<'_>) -> &'a [T] {
-    let first = view.layout.offset();
-    &memory[first.min(memory.len())..][..view.layout.elements()]
-}
-
-/// Returns the elements of a contiguous view, to write.
-pub(super) fn part_mut<'a, T>(memory: &'a mut [T], view: View<'_>) -> &'a mut [T] {
-    let first = view.layout.offset().min(memory.len());
-    &mut memory[first..][..view.layout.elements()]
-}
 
 pub(crate) fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     with_float!("softmax", out.dtype, T => by_rows::<T>(out, input, softmax_row))
@@ -55,8 +37,8 @@ fn by_rows<T: Float>(out: View<'_>, input: Option<View<'_>>, change: impl Fn(&mu
         super::elementwise::copy(out, input)?;
     }
     let (width, rows) = row_sizes(out);
-    let mut memory = out.storage.write::<T>("softmax")?;
-    part_mut(&mut memory, out).par_chunks_mut(rows * width).for_each(|rows| rows.chunks_mut(width).for_each(&change));
+    let mut memory = write::<T>(out, "softmax")?;
+    memory.par_chunks_mut(rows * width).for_each(|rows| rows.chunks_mut(width).for_each(&change));
     Ok(())
 }
 
@@ -85,14 +67,5 @@ fn backward_by_rows<T: Float>(
     if let Some(grad) = grad {
         super::elementwise::copy(out, grad)?;
     }
-    let (width, rows) = row_sizes(out);
-    let results = result.storage.read::<T>("softmax")?;
-    let mut memory = out.storage.write::<T>("softmax")?;
-    let tasks = part(&results, result).par_chunks(rows * width);
-    part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(tasks).for_each(|(grads, results)| {
-        for (grads, results) in grads.chunks_mut(width).zip(results.chunks(width)) {
-            change(grads, results);
-        }
-    });
-    Ok(())
+    rows::by_rows::<T, 0>("softmax", out, result, [], |grads, results, []| change(grads, results))
 }

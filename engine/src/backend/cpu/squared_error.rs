@@ -1,5 +1,7 @@
 //! Squared error of two tensors.
 
+use super::elements::read_one;
+use super::elementwise::zip;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
 use crate::backend::nest::Nest;
@@ -27,15 +29,8 @@ pub(crate) fn squared_error_backward(
     right: View<'_>,
     scale: f64,
 ) -> Result<()> {
-    if let Some(left) = left {
-        super::elementwise::copy(out, left)?;
-    }
     with_float!("mse_loss", out.dtype, T => {
-        let factor = grad.storage.read::<T>("mse_loss")?[grad.layout.offset()].load() * <T as Float>::Real::of(scale);
-        let r = right.storage.read::<T>("mse_loss")?;
-        let mut memory = out.storage.write::<T>("mse_loss")?;
-        Nest::new([out.layout, right.layout])
-            .each(|[at, from]| memory[at] = T::store(factor * (memory[at].load() - r[from].load())));
-        Ok(())
+        let factor = read_one::<T>(grad, "mse_loss")?.load() * <T as Float>::Real::of(scale);
+        zip::<T>(out, left, right, |(l, r)| factor * (l - r))
     })
 }

@@ -1,10 +1,12 @@
 //! SwiGLU, silu(gate) · up, in one pass, and both gradients in another.
 
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
+use super::elements::{Elements, read, write};
+use super::elementwise::zip;
 use super::number::{Float, Real, with_float};
-use super::softmax::{part, part_mut};
 use crate::backend::View;
 use crate::error::Result;
 use crate::storage::{Reading, Storage};
@@ -12,18 +14,7 @@ use crate::storage::{Reading, Storage};
 const OP: &str = "swiglu";
 
 pub(crate) fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
-    with_float!(OP, out.dtype, T => {
-        let (gates, ups) = (gate.storage.read::<T>(OP)?, up.storage.read::<T>(OP)?);
-        let mut memory = out.storage.write::<T>(OP)?;
-        let inputs = part(&gates, gate).par_chunks(ELEMENTS_A_TASK).zip(part(&ups, up).par_chunks(ELEMENTS_A_TASK));
-        part_mut(&mut memory, out).par_chunks_mut(ELEMENTS_A_TASK).zip(inputs).for_each(|(out, (gate, up))| {
-            for (y, (gate, up)) in out.iter_mut().zip(gate.iter().zip(up)) {
-                let x = gate.load();
-                *y = T::store(x * sigmoid(x) * up.load());
-            }
-        });
-        Ok(())
-    })
+    with_float!(OP, out.dtype, T => zip::<T>(out, Some(gate), up, |(x, up): (<T as Float>::Real, <T as Float>::Real)| x * sigmoid(x) * up))
 }
 
 fn sigmoid<R: Real>(x: R) -> R {
@@ -48,8 +39,8 @@ fn slopes<R: Real>([grad, gate, up]: [R; 3]) -> (R, R) {
 }
 
 /// The source of an operand: memory that is only read, or a gradient's memory before it is overwritten.
-enum Source<'a, T> {
-    Read(Reading<'a, T>, View<'a>),
+enum Source<'a, T: Pod> {
+    Read(Elements<Reading<'a, T>>),
     Overwritten(usize),
 }
 
@@ -57,14 +48,14 @@ impl<'a, T: Float> Source<'a, T> {
     fn new(known: View<'a>, written: &[&Storage]) -> Result<Self> {
         match written.iter().position(|&storage| std::ptr::eq(storage, known.storage)) {
             Some(place) => Ok(Self::Overwritten(place)),
-            None => Ok(Self::Read(known.storage.read::<T>(OP)?, known)),
+            None => Ok(Self::Read(read::<T>(known, OP)?)),
         }
     }
 
     /// Returns the elements from `start` on, or `None` if they are in memory that is written.
     fn from(&self, start: usize) -> Option<&[T]> {
         match self {
-            Self::Read(memory, view) => Some(&part(memory, *view)[start..]),
+            Self::Read(elements) => Some(&elements[start..]),
             Self::Overwritten(_) => None,
         }
     }
@@ -73,7 +64,7 @@ impl<'a, T: Float> Source<'a, T> {
     fn at(&self, read: Option<&[T]>, place: usize, outs: &[T]) -> T::Real {
         match self {
             Self::Overwritten(out) => outs[*out].load(),
-            Self::Read(..) => read.map_or(T::Real::ZERO, |read| read[place].load()),
+            Self::Read(_) => read.map_or(T::Real::ZERO, |read| read[place].load()),
         }
     }
 }
@@ -82,8 +73,8 @@ fn one<T: Float>(out: View<'_>, known: [View<'_>; 3], f: impl Fn([T::Real; 3]) -
     let sources = [0, 1, 2].map(|n| Source::<T>::new(known[n], &[out.storage]));
     let [a, b, c] = sources;
     let sources = [a?, b?, c?];
-    let mut memory = out.storage.write::<T>(OP)?;
-    part_mut(&mut memory, out).par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, out)| {
+    let mut memory = write::<T>(out, OP)?;
+    memory.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, out)| {
         let read = sources.each_ref().map(|source| source.from(task * ELEMENTS_A_TASK));
         for (place, out) in out.iter_mut().enumerate() {
             *out = T::store(f([0, 1, 2].map(|n| sources[n].at(read[n], place, &[*out]))));
@@ -96,10 +87,8 @@ fn both<T: Float>(outs: [View<'_>; 2], known: [View<'_>; 3]) -> Result<()> {
     let written = [outs[0].storage, outs[1].storage];
     let [a, b, c] = [0, 1, 2].map(|n| Source::<T>::new(known[n], &written));
     let sources = [a?, b?, c?];
-    let (mut first, mut second) = (outs[0].storage.write::<T>(OP)?, outs[1].storage.write::<T>(OP)?);
-    let tasks = part_mut(&mut first, outs[0])
-        .par_chunks_mut(ELEMENTS_A_TASK)
-        .zip(part_mut(&mut second, outs[1]).par_chunks_mut(ELEMENTS_A_TASK));
+    let (mut first, mut second) = (write::<T>(outs[0], OP)?, write::<T>(outs[1], OP)?);
+    let tasks = first.par_chunks_mut(ELEMENTS_A_TASK).zip(second.par_chunks_mut(ELEMENTS_A_TASK));
     tasks.enumerate().for_each(|(task, (of_gate, of_up))| {
         let read = sources.each_ref().map(|source| source.from(task * ELEMENTS_A_TASK));
         for (place, (of_gate, of_up)) in of_gate.iter_mut().zip(of_up).enumerate() {
