@@ -7,8 +7,8 @@
 pub mod kind;
 pub mod arithmetic;
 pub mod step;
-pub mod call;
 mod operand;
+pub mod call;
 mod uses;
 pub mod cost;
 pub mod code;
@@ -54,22 +54,6 @@ pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     }
 }
 
-/// Runs a call.
-pub(crate) fn run(call: Call<'_>) -> Result<()> {
-    match call {
-        Call::Unary(out, function, input) => unary(out, function, input),
-        Call::Binary(out, function, left, right) => binary(out, function, left, right),
-        Call::Ternary(out, function, left, right) => ternary(out, function, left, right),
-        Call::Sgd(parameter, rounded, grad, direction, step) => sgd(parameter, rounded, grad, direction, step),
-        Call::Adam(parameter, rounded, grad, moments, step) => adam(parameter, rounded, grad, moments, step),
-        Call::Adam8bit(parameter, rounded, grad, state, step) => adam_8bit(parameter, rounded, grad, state, step),
-        Call::AddNorm(total, input, order) => add_norm(total, input, order),
-        Call::ClipToNorm(out, norm, most) => clip_to_norm(out, norm, most),
-        Call::Clamp(out, least, most) => clamp(out, least, most),
-        Call::FindNonfinite(found, input) => find_nonfinite(found, input),
-    }
-}
-
 /// Runs calls on one device. No call may write memory that another reads or writes, except where [`Call`] allows it.
 /// Calls whose kernel launches would take longer than their work share launches.
 ///
@@ -78,7 +62,7 @@ pub(crate) fn run(call: Call<'_>) -> Result<()> {
 pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     match calls.first().map(|call| call.out().storage.device().kind()) {
         Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::shared_launches::run_all(calls),
-        _ => calls.iter().try_for_each(|&call| run(call)),
+        _ => calls.iter().try_for_each(|&call| call.run()),
     }
 }
 

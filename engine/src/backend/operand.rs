@@ -1,7 +1,6 @@
 //! The arguments of primitives, and the memory that they refer to.
 
 use super::View;
-use super::call::Call;
 use super::kind::{
     AttentionSize, Binary, Comparison, Distribution, Extremum, Piecewise, Rotation, Scan, Side, Spread, Ternary, Unary,
     Window,
@@ -30,23 +29,6 @@ impl<T: Argument> Argument for Option<T> {
 impl<T: Argument, const N: usize> Argument for [T; N] {
     fn views(&self, each: &mut dyn FnMut(&View<'_>)) {
         self.iter().for_each(|argument| argument.views(each));
-    }
-}
-
-impl Argument for Call<'_> {
-    fn views(&self, each: &mut dyn FnMut(&View<'_>)) {
-        let mut all = |arguments: &[&dyn Argument]| arguments.iter().for_each(|argument| argument.views(each));
-        match self {
-            Self::Unary(out, _, input) => all(&[out, input]),
-            Self::Binary(out, _, left, right) => all(&[out, left, right]),
-            Self::Ternary(out, _, left, right) => all(&[out, left, right]),
-            Self::Sgd(parameter, rounded, grad, direction, _) => all(&[parameter, rounded, grad, direction]),
-            Self::Adam(parameter, rounded, grad, moments, _) => all(&[parameter, rounded, grad, moments]),
-            Self::Adam8bit(parameter, rounded, grad, state, _) => all(&[parameter, rounded, grad, state]),
-            Self::AddNorm(total, input, _) | Self::FindNonfinite(total, input) => all(&[total, input]),
-            Self::ClipToNorm(out, norm, _) => all(&[out, norm]),
-            Self::Clamp(out, ..) => all(&[out]),
-        }
     }
 }
 

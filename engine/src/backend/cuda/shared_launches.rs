@@ -6,7 +6,7 @@ use super::launch::{Queue, is_in_order, types};
 use super::multi_tensor::{self, Common, Operand, Part, Work};
 use super::{clip_each, optim, optim_8bit};
 use crate::backend::nest::Nest;
-use crate::backend::{Binary, Call, Ternary, Unary, View, observe, run};
+use crate::backend::{Binary, Call, Ternary, Unary, View, observe};
 use crate::error::Result;
 
 /// Bytes in which multi_tensor.cu's kernels are told of tensors.
@@ -16,7 +16,7 @@ pub(crate) fn run_all(calls: &[Call<'_>]) -> Result<()> {
     let mut launches: Vec<(Work<'_>, Vec<Part<'_>>)> = Vec::new();
     for &call in calls {
         match shared(call)? {
-            None => run(call)?,
+            None => call.run()?,
             Some((work, part)) => {
                 observe(call.primitive(), &[&call]);
                 match launches.iter_mut().rev().find(|(other, _)| other.is_same(&work)) {
