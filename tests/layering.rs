@@ -193,8 +193,8 @@ fn declared_modules(text: &str) -> Vec<String> {
     code_lines(text)
         .filter_map(|line| {
             let line = line.trim().strip_suffix(';')?;
-            let name = line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("mod "))?;
-            Some(name.to_owned())
+            let (visibility, name) = line.split_once("mod ")?;
+            ["", "pub ", "pub(crate) "].contains(&visibility).then(|| name.to_owned())
         })
         .collect()
 }
@@ -235,27 +235,39 @@ fn names_after(text: &str, prefix: &str) -> BTreeSet<String> {
     names
 }
 
-#[test]
-fn a_module_uses_only_what_is_declared_above_it() {
+/// Where a file in `folder` uses a module of it that is declared below the file's own; `list` declares the modules, and
+/// `prefix` is the path before their names.
+fn upward_uses(folder: &Path, list: &str, prefix: &str) -> Vec<String> {
+    let Ok(declared) = std::fs::read_to_string(folder.join(list)) else { return Vec::new() };
+    let order = declared_modules(&declared);
+    let shown = folder.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
     let mut broken = Vec::new();
-    for (folder, ..) in ARROWS.iter().filter(|(folder, ..)| *folder != "tests") {
-        let src = root().join(folder).join("src");
-        let Ok(lib) = std::fs::read_to_string(src.join("lib.rs")) else {
-            continue;
-        };
-        let order = declared_modules(&lib);
-        for (path, text) in sources(&src, &[".rs"]) {
-            let inside = path.split_once("src/").map_or("", |(_, rest)| rest);
-            let module = inside.split(['/', '.']).next().unwrap_or_default();
-            let Some(place) = order.iter().position(|name| name == module) else {
-                continue;
-            };
-            for used in names_after(&text, "crate::") {
-                if order.iter().position(|name| *name == used).is_some_and(|other| other > place) {
-                    broken.push(format!("{path} uses {used}, which stands below {module} in {folder}/src/lib.rs"));
-                }
+    for (path, text) in sources(folder, &[".rs"]) {
+        let module = path[shown.len()..].split(['/', '.']).find(|part| !part.is_empty()).unwrap_or_default();
+        let Some(place) = order.iter().position(|name| name == module) else { continue };
+        for used in names_after(&text, prefix) {
+            if order.iter().position(|name| *name == used).is_some_and(|other| other > place) {
+                broken.push(format!("{path} uses {used}, which stands below {module} in {shown}/{list}"));
             }
         }
+    }
+    broken
+}
+
+#[test]
+fn a_module_uses_only_what_is_declared_above_it() {
+    let packages = ARROWS.iter().map(|(folder, ..)| *folder).filter(|folder| *folder != "tests");
+    let broken: Vec<String> =
+        packages.flat_map(|folder| upward_uses(&root().join(folder).join("src"), "lib.rs", "crate::")).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn the_parts_of_the_app_use_only_what_is_declared_above_them() {
+    let gui = root().join("viewer/app/src/gui");
+    let mut broken = upward_uses(&gui, "mod.rs", "crate::gui::");
+    for part in declared_modules(&std::fs::read_to_string(gui.join("mod.rs")).expect("it lists the parts")) {
+        broken.extend(upward_uses(&gui.join(&part), "mod.rs", &format!("crate::gui::{part}::")));
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

@@ -20,6 +20,11 @@ pub enum Axis {
     Time,
 }
 
+/// The total whose sum over blocks is drawn where `metric` is chosen.
+pub fn drawn_metric(metric: Metric) -> Metric {
+    if metric.is_of_blocks() { metric } else { Metric::Active }
+}
+
 /// The visible part: horizontally in units of the axis (moments or nanoseconds), vertically in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {

@@ -8,7 +8,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::example::Examples;
-use highwater_app::gui::views::colouring::ColourBy;
+use highwater_app::gui::colouring::ColourBy;
 use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
 use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::gui::window::dialog::Dialogs;

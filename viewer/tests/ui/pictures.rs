@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use eframe::egui::{Color32, ColorImage, Theme};
 use highwater_analysis::Metric;
+use highwater_app::gui::colouring::ColourBy;
 use highwater_app::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
-use highwater_app::gui::views::colouring::ColourBy;
 use highwater_app::gui::views::diff::{DiffChoices, Paint};
 use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
 use highwater_app::selection::{Axis, Selection, View};

@@ -4,7 +4,7 @@ use eframe::egui;
 
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
-use crate::gui::view_context::Action;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::settings::Settings;
 use crate::selection::{Pin, View};

@@ -2,16 +2,17 @@
 
 pub mod identity;
 pub mod widgets;
-pub mod view_context;
+pub mod colouring;
+pub mod legend;
 pub mod filter;
-pub mod window;
-pub mod open_file;
+pub mod views;
 #[cfg(not(target_family = "wasm"))]
 mod host;
 #[cfg(target_family = "wasm")]
 #[path = "host_web.rs"]
 mod host;
-pub mod views;
+pub mod window;
+pub mod open_file;
 mod granting;
 mod parts;
 mod steering;

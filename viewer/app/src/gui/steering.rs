@@ -10,10 +10,10 @@ use crate::gui::open_file::OpenFile;
 use crate::gui::views::group_keys::{absent_reason, next_key};
 use crate::gui::views::moment::MomentLook;
 use crate::gui::views::peaks;
-use crate::gui::views::timeline::drawn_metric;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
+use crate::selection::drawn_metric;
 use crate::selection::{Axis, NO_TIMES, Pin};
 
 /// Share of the view that an arrow key moves.

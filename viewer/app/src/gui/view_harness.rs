@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_analysis::{Filter, Matches};
 use highwater_snapshots::text::trace_from_text;
 
-use crate::gui::view_context::{Action, Reason, ViewContext};
+use crate::gui::views::view::{Action, Reason, ViewContext};
 use crate::selection::{Pin, Selection};
 use crate::session::Recording;
 

@@ -9,9 +9,9 @@ use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
 use super::App;
+use crate::gui::colouring::ColourBy;
 use crate::gui::host;
 use crate::gui::open_file::OpenFile;
-use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::file_style::FileStyle;

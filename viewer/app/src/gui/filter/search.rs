@@ -11,9 +11,9 @@ use crate::command::Command;
 use crate::figures::moment::count_of;
 use crate::gui::filter::completions::{Completions, put_cursor};
 use crate::gui::identity::Identity;
-use crate::gui::views::timeline::drawn_metric;
 use crate::gui::widgets::query::{Computed, Query};
 use crate::gui::widgets::theme::{self, Shades};
+use crate::selection::drawn_metric;
 use crate::session::Recording;
 
 /// The moment at which blocks are counted.

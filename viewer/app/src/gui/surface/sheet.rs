@@ -9,19 +9,19 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::figures::device::capacity_text;
 use crate::figures::moment::count_of;
-use crate::gui::view_context::Reason;
-use crate::gui::views::colouring::{ColourBy, Colouring};
+use crate::gui::colouring::{ColourBy, Colouring};
+use crate::gui::legend;
 use crate::gui::views::explain::ExplainView;
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::plan::PlanView;
 use crate::gui::views::run_chart::RunChart;
 use crate::gui::views::segments::SegmentsView;
-use crate::gui::views::timeline::{Stacking, Timeline, TimelineStyle, drawn_metric};
-use crate::gui::widgets::legend;
+use crate::gui::views::timeline::{Stacking, Timeline, TimelineStyle};
+use crate::gui::views::view::Reason;
 use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{before, doubts, has_losses, when};
-use crate::selection::{Axis, Selection};
+use crate::selection::{Axis, Selection, drawn_metric};
 use crate::session::Recording;
 
 /// A recording, the selection, and the look.

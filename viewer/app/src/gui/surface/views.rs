@@ -5,9 +5,9 @@ use highwater_analysis::{GroupKey, Siblings, TreeKey};
 
 use super::sheet::Sheet;
 use crate::figures::moment::peak_name;
-use crate::gui::view_context::{Reason, ViewContext};
 use crate::gui::views::moment::{Choices, MomentLook};
 use crate::gui::views::segments::Under;
+use crate::gui::views::view::{Reason, ViewContext};
 use crate::gui::widgets::layout::Bottom;
 use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::words::when;

@@ -1,10 +1,10 @@
 //! The views: timeline, moment, block, statistics, events, segments, explain, what-if, plan, comparison, ranks.
 
-pub mod colouring;
 pub mod group_keys;
-pub mod sheet;
 pub mod source;
 pub mod timeline;
+pub mod view;
+pub mod sheet;
 pub mod run_chart;
 pub mod run;
 pub mod block;

@@ -2,7 +2,7 @@
 
 use eframe::egui::Color32;
 
-use crate::gui::view_context::Action;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::table::{Cell, Column};
 use crate::gui::widgets::theme;
 use crate::report::{self, Table, Unit, Value};

@@ -12,4 +12,3 @@ pub mod room;
 pub mod table;
 mod worker;
 pub mod query;
-pub mod legend;

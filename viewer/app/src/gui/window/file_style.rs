@@ -6,7 +6,7 @@ use highwater_analysis::Metric;
 use highwater_snapshots::DeviceId;
 use serde::{Deserialize, Serialize};
 
-use crate::gui::views::colouring::ColourBy;
+use crate::gui::colouring::ColourBy;
 use crate::gui::views::timeline::Stacking;
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::gui::views::colouring::ColourBy;
+use crate::gui::colouring::ColourBy;
 use crate::gui::views::moment::Choices;
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::layout::{Bottom, Side};

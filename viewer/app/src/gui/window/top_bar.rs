@@ -7,8 +7,8 @@ use eframe::egui::{Button, ScrollArea, Ui};
 use highwater_analysis::{GroupKey, Metric};
 
 use crate::command::Command;
+use crate::gui::colouring::ColourBy;
 use crate::gui::filter::search::{Search, SearchPlace};
-use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
 use crate::gui::widgets::keys;

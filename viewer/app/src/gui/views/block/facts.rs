@@ -10,9 +10,9 @@ use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 
+use crate::gui::colouring::short_line;
 use crate::gui::filter::condition;
-use crate::gui::views::colouring::short_line;
-use crate::gui::widgets::legend::share;
+use crate::gui::legend::share;
 use crate::gui::widgets::words::{before, event_text, life, outside, phase, size, span_text, title};
 use crate::session::{DeviceIndex, Recording};
 

@@ -10,8 +10,8 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::facts::{Facts, Origin};
 use super::stack::{Place, Sources, StackRows};
 use crate::gui::identity::Identity;
-use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::source;
+use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::session::Recording;
 

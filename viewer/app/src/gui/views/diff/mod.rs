@@ -26,8 +26,8 @@ pub use choices::{DiffChoices, DiffLook};
 pub use choosers::{DiffAction, Files};
 
 use crate::background;
+use crate::gui::colouring::ColourBy;
 use crate::gui::identity::Identity;
-use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::{self, Stacking, Timeline};
 use crate::gui::widgets::choice::choice_ui;
 use crate::gui::widgets::query::{Computed, Query, computed};

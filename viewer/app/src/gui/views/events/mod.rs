@@ -17,9 +17,9 @@ use highwater_snapshots::{EventId, StackId, Trace};
 
 use crate::figures::events::events_table;
 use crate::figures::moment::count_of;
+use crate::gui::colouring::short_line;
 use crate::gui::identity::Identity;
-use crate::gui::view_context::{Action, ViewContext};
-use crate::gui::views::colouring::short_line;
+use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme::{self, Shades};

@@ -8,7 +8,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::job::Explained;
 use super::only;
-use crate::gui::view_context::Action;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};

@@ -9,8 +9,8 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::{MetricName, only};
 use crate::figures::moment::count_of;
-use crate::gui::view_context::Action;
-use crate::gui::widgets::legend::{Chip, share};
+use crate::gui::legend::{Chip, share};
+use crate::gui::views::view::Action;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// Pieces below this share of the whole, in thousandths, share one legend entry.

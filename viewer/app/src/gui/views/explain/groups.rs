@@ -8,9 +8,9 @@ use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
 
 use super::job::{Explained, Row};
 use crate::figures::moment::count_of;
-use crate::gui::view_context::Action;
+use crate::gui::legend::share;
 use crate::gui::views::group_keys::key_name;
-use crate::gui::widgets::legend::share;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::when;

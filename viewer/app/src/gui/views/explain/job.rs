@@ -13,10 +13,10 @@ use highwater_snapshots::{DeviceId, Error, Trace};
 
 use crate::answers::explanation::explain;
 use crate::figures::moment::elsewhere_text;
+use crate::gui::colouring::short_line;
 use crate::gui::filter::terms::condition_of_all;
 use crate::gui::identity::Identity;
-use crate::gui::view_context::ViewContext;
-use crate::gui::views::colouring::short_line;
+use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 use crate::session::absent::Absent;

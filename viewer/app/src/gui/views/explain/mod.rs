@@ -11,12 +11,12 @@ use std::sync::Arc;
 use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use highwater_analysis::{Filter, Metric};
 
-use crate::gui::view_context::{Action, ViewContext};
-use crate::gui::views::timeline::drawn_metric;
+use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::{exact_height_ui, least_height_ui};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme;
+use crate::selection::drawn_metric;
 use crate::session::Recording;
 use groups::Groups;
 use job::{Explained, Key, Keys};

@@ -7,7 +7,7 @@ use highwater_snapshots::units::format_bytes;
 use super::job::{Answer, Order};
 use super::names::{self, counted};
 use super::tile::{self, Act, What};
-use crate::gui::widgets::legend::share;
+use crate::gui::legend::share;
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme;
 

@@ -24,7 +24,7 @@ pub(crate) use choosers::key_ui;
 pub use choosers::{Choices, MomentLook};
 
 use crate::figures::moment::peak_name;
-use crate::gui::view_context::{Action, Reason, ViewContext};
+use crate::gui::views::view::{Action, Reason, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};

@@ -8,7 +8,7 @@ use highwater_analysis::tree::{NodeId, Part};
 use highwater_analysis::{GroupKey, Tree, TreeKey};
 use highwater_snapshots::{BlockId, Trace};
 
-use crate::gui::views::colouring::short_line;
+use crate::gui::colouring::short_line;
 use crate::session::Recording;
 
 /// The short name of a node, for a tile.

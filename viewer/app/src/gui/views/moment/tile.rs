@@ -12,8 +12,8 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::Answer;
 use super::names;
+use crate::gui::legend::share;
 use crate::gui::widgets::fit::fitted;
-use crate::gui::widgets::legend::share;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// The content of a rectangle.

@@ -9,7 +9,7 @@ use highwater_snapshots::units::{format_exact_bytes, parse_bytes, parse_size};
 use crate::answers::prediction::DEVICE_SIZES;
 use crate::answers::replays::used_outside;
 use crate::figures::planned::Budget;
-use crate::gui::view_context::ViewContext;
+use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::choice::value_menu_ui;
 use crate::gui::widgets::note::warning_ui;
 use crate::gui::widgets::theme;

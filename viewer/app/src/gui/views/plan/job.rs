@@ -14,8 +14,8 @@ use crate::answers::plan::{
 };
 use crate::figures::planned::{Budget, assumptions};
 use crate::gui::identity::Identity;
-use crate::gui::view_context::ViewContext;
 use crate::gui::views::predicted::PredictedRun;
+use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 

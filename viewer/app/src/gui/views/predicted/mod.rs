@@ -11,11 +11,11 @@ use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
 use crate::gui::identity::Identity;
-use crate::gui::view_context::{Action, ViewContext};
+use crate::gui::legend::Chip;
 use crate::gui::views::timeline::{
     Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
 };
-use crate::gui::widgets::legend::Chip;
+use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::moment_text;

@@ -14,8 +14,8 @@ use super::facts::{piece_lines, segment_lines, tooltip_ui};
 use super::known::State;
 use super::layout::{Layout, MAX_ZOOM, Strip};
 use super::look::{PERIOD, Paint, is_same};
-use crate::gui::view_context::Action;
-use crate::gui::views::colouring::Colouring;
+use crate::gui::colouring::Colouring;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
 
 /// The input of the picture.

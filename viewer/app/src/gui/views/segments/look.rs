@@ -6,7 +6,7 @@ use eframe::egui::{Color32, ColorImage, Rect, Role, Sense, TextureHandle, Textur
 use highwater_analysis::addresses::Content;
 use highwater_snapshots::{BlockId, Trace};
 
-use crate::gui::views::colouring::Colouring;
+use crate::gui::colouring::Colouring;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// Period of every pattern in pixels, before scaling by the screen's scale.

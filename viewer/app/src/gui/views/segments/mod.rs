@@ -22,7 +22,7 @@ pub use lanes::Under;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
 use crate::gui::identity::Identity;
-use crate::gui::view_context::{Action, ViewContext};
+use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme::{self, Shades};
@@ -184,7 +184,7 @@ impl SegmentsView {
         &mut self,
         ui: &mut Ui,
         state: &Arc<State>,
-        colouring: Option<&Arc<crate::gui::views::colouring::Colouring>>,
+        colouring: Option<&Arc<crate::gui::colouring::Colouring>>,
         paint: &Paint<'_>,
         actions: &mut Vec<Action>,
     ) {

@@ -14,7 +14,7 @@ use super::look::Paint;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
 use crate::figures::requests::requested;
-use crate::gui::view_context::Action;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
 

@@ -14,10 +14,10 @@ use highwater_snapshots::{BlockId, Category, StackId, Trace};
 use super::sheets::{bytes, count, words};
 use crate::figures::leaks::leak_texts;
 use crate::gui::filter::terms::condition_of;
-use crate::gui::view_context::Action;
 use crate::gui::views::sheet::{KindOf, Line, Sheet, coloured, keeping_end};
-use crate::gui::views::timeline::drawn_metric;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
+use crate::selection::drawn_metric;
 use crate::session::absent::Absent;
 
 /// Most steps listed for a row.

@@ -12,8 +12,8 @@ use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, tru
 use highwater_analysis::{Matches, Metric};
 
 use crate::gui::identity::Identity;
-use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::sheet::Sheet;
+use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui};
 use crate::gui::widgets::theme::{self, Shades};

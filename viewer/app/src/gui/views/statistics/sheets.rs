@@ -6,8 +6,8 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 
 use super::bars::step_name;
-use crate::gui::view_context::Action;
 use crate::gui::views::sheet::{KindOf, Line, Sheet, column};
+use crate::gui::views::view::Action;
 use crate::report::{Unit, Value};
 
 pub(super) const fn bytes(name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
@@ -87,7 +87,7 @@ const OF_BINS: [KindOf; 5] = [
 ];
 
 fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line {
-    let share = crate::gui::widgets::legend::share(bin.at_peak.bytes, whole.at_peak.bytes);
+    let share = crate::gui::legend::share(bin.at_peak.bytes, whole.at_peak.bytes);
     let values = vec![
         name.into(),
         bin.all.blocks.into(),
@@ -199,7 +199,7 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     add("driver", "Segments allocated right after a release", count(allocator.obtained_after_release));
     add("driver", "Failed requests", count(allocator.ooms));
     let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);
-    let share = crate::gui::widgets::legend::share(loss, allocator.allocated_bytes);
+    let share = crate::gui::legend::share(loss, allocator.allocated_bytes);
     add("allocator", "Rounding, sum over all blocks", format!("{} ({share})", exact(loss)));
     add("allocator", "Rounding at the peak", exact(allocator.rounding_at_peak));
     add("allocator", "Different addresses", count(allocator.addresses));

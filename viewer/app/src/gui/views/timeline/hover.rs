@@ -4,11 +4,10 @@ use eframe::egui::Ui;
 use highwater_snapshots::units::format_bytes;
 
 use super::Hover;
-use super::picture::drawn_metric;
-use crate::gui::views::colouring::Entry;
+use crate::gui::colouring::Entry;
 use crate::gui::widgets::theme::swatch_ui;
 use crate::gui::widgets::words::{life, moment_text, size, title};
-use crate::selection::Selection;
+use crate::selection::{Selection, drawn_metric};
 use crate::session::Recording;
 
 /// Shows the tooltip.

@@ -4,9 +4,9 @@ use eframe::egui::Stroke;
 use egui_plot::{Line, PlotPoints};
 use highwater_analysis::Metric;
 
-use super::{Shown, Timeline, TimelineStyle, drawn_metric};
+use super::{Shown, Timeline, TimelineStyle};
 use crate::gui::widgets::theme::Shades;
-use crate::selection::{Selection, View};
+use crate::selection::{Selection, View, drawn_metric};
 use crate::session::Recording;
 
 /// A line closer than this to the drawn total everywhere, in points, would only make it thicker.

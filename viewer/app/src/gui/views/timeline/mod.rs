@@ -24,16 +24,15 @@ use highwater_snapshots::units::format_bytes;
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
 pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms, paint_peak, paint_tagged};
-pub(crate) use picture::drawn_metric;
 pub use picture::{Picture, Stacking};
 pub(crate) use plot::{ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
+use crate::gui::colouring::ColourBy;
 use crate::gui::identity::Identity;
-use crate::gui::views::colouring::ColourBy;
 use crate::gui::widgets::query::computed;
 use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Axis, Selection, View};
+use crate::selection::{Axis, Selection, View, drawn_metric};
 use crate::session::Recording;
 use picture::{Painter, Part, Request};
 

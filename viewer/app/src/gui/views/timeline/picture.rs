@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eframe::egui::{self, Color32, ColorImage};
 use highwater_analysis::bands::{Bands, Column, Raster, Window, column_totals};
-use highwater_analysis::{Matches, Metric, Totals};
+use highwater_analysis::{Matches, Totals};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::yielding::tick;
 use rayon::prelude::*;
 
 use crate::background::Urgency;
-use crate::gui::views::colouring::{ColourBy, Colouring};
+use crate::gui::colouring::{ColourBy, Colouring};
 use crate::gui::widgets::query::{Cancel, Query, computed};
 use crate::gui::widgets::theme;
 use crate::session::Recording;
@@ -296,15 +296,11 @@ fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color
     }
 }
 
-/// The metric whose sum over blocks is drawn for `metric`.
-pub(crate) fn drawn_metric(metric: Metric) -> Metric {
-    if metric.is_of_blocks() { metric } else { Metric::Active }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::gui::widgets::query::Computed as _;
+    use highwater_analysis::Metric;
     use highwater_analysis::bands::Across;
     use highwater_snapshots::text::trace_from_text;
 

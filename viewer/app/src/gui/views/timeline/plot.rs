@@ -7,9 +7,9 @@ use egui_plot::{AxisHints, GridMark, Plot};
 
 use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
-use super::{Timeline, TimelineStyle, drawn_metric, lanes};
+use super::{Timeline, TimelineStyle, lanes};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Axis, Selection, View};
+use crate::selection::{Axis, Selection, View, drawn_metric};
 use crate::session::Recording;
 
 /// Height of the labels of the time or event axis, in points, known before they are laid out.

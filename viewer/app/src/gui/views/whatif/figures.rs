@@ -7,7 +7,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::job::{Other, Replayed};
 use crate::answers::prediction::Figures;
 use crate::figures::predicted::{Compared, compared, compared_table, difference, tried, tried_table};
-use crate::gui::view_context::Action;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::table::{Cell, Column, TableState, Touched, columns_left_out_ui, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};

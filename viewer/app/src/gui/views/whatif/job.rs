@@ -8,8 +8,8 @@ use super::form::Applied;
 use crate::answers::prediction::{Change, Changed, Prediction};
 use crate::answers::replays::predict;
 use crate::gui::identity::Identity;
-use crate::gui::view_context::ViewContext;
 use crate::gui::views::predicted::PredictedRun;
+use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 

@@ -8,7 +8,7 @@ use super::job::Replayed;
 use crate::answers::prediction::{Changed, Failed};
 use crate::figures::moment::at_event;
 use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
-use crate::gui::view_context::Action;
+use crate::gui::views::view::Action;
 use crate::gui::widgets::note::{note_ui, warning_ui};
 
 /// Shows the notes. Returns the moment that was clicked.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_analysis::{Filter, Matches, Moment};
 use highwater_snapshots::BlockId;
 
-use crate::gui::views::colouring::Colouring;
+use crate::gui::colouring::Colouring;
 use crate::selection::Selection;
 use crate::session::{DeviceIndex, Recording};
 

@@ -10,7 +10,7 @@ use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
-use crate::gui::views::colouring::{Colouring, Entry};
+use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::session::Recording;
