@@ -12,11 +12,10 @@ use crate::gui::open_file::OpenFile;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::widgets::keys;
 use crate::gui::window::dialog::Chosen;
+use crate::gui::window::entered::Entered;
 use crate::gui::window::failure;
 use crate::gui::window::palette::Choice;
-use crate::gui::window::path_field::Entered;
 use crate::gui::window::preview::preview_ui;
-use crate::gui::window::step_field::EnteredStep;
 use crate::gui::window::tabs::{Tab, TabAction, tabs_ui};
 use crate::gui::window::top_bar;
 use crate::gui::window::top_bar::Picked;
@@ -34,9 +33,7 @@ impl App {
             }
             if !self.files.is_empty() {
                 ui.separator();
-                let tab =
-                    |file: &OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
-                let mut tabs: Vec<Tab> = self.files.iter().map(tab).collect();
+                let mut tabs = self.tabs();
                 if tabs.len() > 1 {
                     let key = keys::first(Command::Compare);
                     let button = ui.add(Button::new("Compare").shortcut_text(key));
@@ -171,6 +168,12 @@ impl App {
         }
     }
 
+    /// The tabs of the open files.
+    pub(super) fn tabs(&self) -> Vec<Tab> {
+        let tab = |file: &OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
+        self.files.iter().map(tab).collect()
+    }
+
     /// Shows the overlays: palette, help, path field, and the hint for dropped files.
     pub(super) fn above_ui(&mut self, ui: &Ui) {
         self.palette_ui(ui);
@@ -185,16 +188,16 @@ impl App {
         match field.path_field_ui(ui) {
             Entered::None => self.path_field = Some(field),
             Entered::Cancelled => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Cancelled),
-            Entered::Path(path) => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Path(path)),
+            Entered::Value(path) => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Path(path)),
         }
     }
 
     fn step_field_ui(&mut self, ui: &Ui) {
         let Some(mut field) = self.step_field.take() else { return };
         match field.step_field_ui(ui) {
-            EnteredStep::None => self.step_field = Some(field),
-            EnteredStep::Cancelled => {}
-            EnteredStep::Step(number) => self.go_to_step(ui.ctx(), number),
+            Entered::None => self.step_field = Some(field),
+            Entered::Cancelled => {}
+            Entered::Value(number) => self.go_to_step(ui.ctx(), number),
         }
     }
 

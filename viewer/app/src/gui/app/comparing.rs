@@ -122,9 +122,7 @@ impl App {
     /// The title of the comparison in front.
     pub(super) fn comparison_name(&self) -> Option<String> {
         self.comparison()?;
-        let tab = |file: &super::OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
-        let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
-        self.comparison_tab(&tabs).map(|tab| tab.name)
+        self.comparison_tab(&self.tabs()).map(|tab| tab.name)
     }
 
     /// The tab of the comparison, if there is one.
@@ -149,15 +147,9 @@ impl App {
                 is_closed = true;
                 true
             }
-            (Command::CopyTable, _) => {
+            (Command::CopyTable | Command::SaveTable, _) => {
                 match comparing.view.csv() {
-                    Ok(csv) => ctx.copy_text(csv),
-                    Err(why) => self.said.push(why),
-                }
-                true
-            }
-            (Command::SaveTable, _) => {
-                match comparing.view.csv() {
+                    Ok(csv) if command == Command::CopyTable => ctx.copy_text(csv),
                     Ok(csv) => {
                         self.ask(ctx, Ask::Save(Task::table("difference", move |out| out.write_all(csv.as_bytes()))));
                     }
@@ -200,9 +192,7 @@ impl App {
     pub(super) fn comparing_ui(&mut self, ui: &mut Ui) {
         let Some(mut comparing) = self.comparing.take() else { return };
         let Some(recordings) = self.recordings(comparing.rows) else { return };
-        let tab = |file: &super::OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
-        let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
-        let files = Files { names: distinct_names(&tabs), rows: comparing.rows };
+        let files = Files { names: distinct_names(&self.tabs()), rows: comparing.rows };
         let mut paint = paint_of(&self.settings);
         let action = comparing.view.diff_ui(ui, recordings.each_ref(), &files, &mut paint);
         self.settings.is_hiding = paint.is_hiding;

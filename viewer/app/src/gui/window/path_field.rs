@@ -8,6 +8,7 @@ use eframe::egui::{self, Id, Key, Label, Modal, RichText, Role, TextEdit, Ui, Wi
 
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::window::dialog::Ask;
+use crate::gui::window::entered::Entered;
 
 /// The open field.
 #[derive(Debug)]
@@ -15,17 +16,6 @@ pub struct PathField {
     ask: Ask,
     text: String,
     is_focused: bool,
-}
-
-/// The outcome of a frame.
-#[derive(Debug)]
-pub enum Entered {
-    /// It stays open.
-    None,
-    /// It was closed.
-    Cancelled,
-    /// A path was entered.
-    Path(PathBuf),
 }
 
 impl PathField {
@@ -45,7 +35,7 @@ impl PathField {
     }
 
     /// Shows the field over everything else.
-    pub(crate) fn path_field_ui(&mut self, ui: &Ui) -> Entered {
+    pub(crate) fn path_field_ui(&mut self, ui: &Ui) -> Entered<PathBuf> {
         let mut entered = Entered::None;
         let modal = Modal::new(Id::unique("path field")).show(ui.ctx(), |ui| {
             ui.set_width(theme::TOOLTIP_WIDTH);
@@ -83,7 +73,7 @@ impl PathField {
                 };
                 let button = ui.add_enabled(problem.is_none(), egui::Button::new(name));
                 if button.clicked() || has_entered && problem.is_none() {
-                    entered = Entered::Path(path.clone());
+                    entered = Entered::Value(path.clone());
                 }
                 if ui.button("Cancel").clicked() {
                     entered = Entered::Cancelled;

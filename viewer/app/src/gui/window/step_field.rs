@@ -3,6 +3,7 @@
 use eframe::egui::{Id, Key, Label, Modal, RichText, Role, TextEdit, Ui, WidgetInfo};
 
 use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::window::entered::Entered;
 
 /// Width of the field, in points.
 const WIDTH: f32 = 240.0;
@@ -14,21 +15,10 @@ pub struct StepField {
     is_focused: bool,
 }
 
-/// The outcome of a frame.
-#[derive(Debug, PartialEq, Eq)]
-pub enum EnteredStep {
-    /// It stays open.
-    None,
-    /// It was closed.
-    Cancelled,
-    /// A number was entered.
-    Step(u32),
-}
-
 impl StepField {
     /// Shows the field over everything else.
-    pub(crate) fn step_field_ui(&mut self, ui: &Ui) -> EnteredStep {
-        let mut entered = EnteredStep::None;
+    pub(crate) fn step_field_ui(&mut self, ui: &Ui) -> Entered<u32> {
+        let mut entered = Entered::None;
         let modal = Modal::new(Id::unique("step field")).show(ui.ctx(), |ui| {
             ui.set_width(WIDTH);
             ui.strong("Go to step");
@@ -46,14 +36,14 @@ impl StepField {
             ui.horizontal(|ui| {
                 let button = ui.add_enabled(number.is_some(), eframe::egui::Button::new("Go"));
                 if let Some(number) = number.filter(|_| button.clicked() || has_entered) {
-                    entered = EnteredStep::Step(number);
+                    entered = Entered::Value(number);
                 }
                 if ui.button("Cancel").clicked() {
-                    entered = EnteredStep::Cancelled;
+                    entered = Entered::Cancelled;
                 }
             });
         });
-        if modal.should_close() && entered == EnteredStep::None { EnteredStep::Cancelled } else { entered }
+        if modal.should_close() && entered == Entered::None { Entered::Cancelled } else { entered }
     }
 }
 

@@ -1,0 +1,12 @@
+//! The outcome of a field that is shown over everything else.
+
+/// What the user did in this frame.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Entered<T> {
+    /// It stays open.
+    None,
+    /// It was closed.
+    Cancelled,
+    /// This was entered.
+    Value(T),
+}
