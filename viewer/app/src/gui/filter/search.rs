@@ -11,6 +11,7 @@ use crate::command::Command;
 use crate::figures::moment::count_of;
 use crate::gui::filter::completions::{Completions, put_cursor};
 use crate::gui::identity::Identity;
+use crate::gui::widgets::memo::Memo;
 use crate::gui::widgets::query::{Computed, Query};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::drawn_metric;
@@ -70,7 +71,7 @@ pub struct Search {
     error: Option<String>,
     filter: Filter,
     /// The last count and its key.
-    counted: Option<(SearchPlace, Arc<Matches>, Count)>,
+    counted: Memo<(SearchPlace, Identity<Matches>), Option<Count>>,
     matches: Arc<Matches>,
     /// Who meets a filter.
     query: Query<(Identity<Recording>, Filter), Arc<Matches>>,
@@ -89,7 +90,7 @@ impl Search {
             text: String::new(),
             error: None,
             filter,
-            counted: None,
+            counted: Memo::default(),
             matches,
             query: Query::new("highwater-search", |(recording, filter): &(Identity<Recording>, Filter), _| {
                 Some(Arc::new(Matches::of(&recording.get()?.trace, filter)))
@@ -161,7 +162,7 @@ impl Search {
         }
         self.query.cancel();
         self.completions = Completions::default();
-        self.counted = None;
+        self.counted = Memo::default();
         self.is_stale = !self.filter.is_empty();
         if self.filter.is_empty() {
             self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
@@ -241,13 +242,8 @@ impl Search {
 
     /// The count at `place`, computed once for each moment.
     fn count(&mut self, recording: &Recording, place: SearchPlace) -> Option<Count> {
-        let known = self.counted.as_ref().filter(|(at, of, _)| *at == place && Arc::ptr_eq(of, &self.matches));
-        let count = match known {
-            Some((_, _, count)) => *count,
-            None => Count::of(recording, &self.matches, place)?,
-        };
-        self.counted = Some((place, Arc::clone(&self.matches), count));
-        Some(count)
+        let matches = &self.matches;
+        *self.counted.get((place, Identity::of(matches)), |_| Count::of(recording, matches, place))
     }
 
     /// The number of matches, or the error in the conditions.

@@ -13,6 +13,7 @@ use highwater_snapshots::DeviceId;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::gui::views::run_chart::column_shapes;
+use crate::gui::widgets::memo::Memo;
 use crate::gui::widgets::query::{Cancel, Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::session::Recording;
@@ -25,7 +26,7 @@ const HEIGHT: f32 = 64.0;
 #[derive(Debug)]
 pub struct RunView {
     /// The columns, and what they are of.
-    columns: Option<(Key, Vec<RunColumn>)>,
+    columns: Memo<Key, Vec<RunColumn>>,
     /// The start of the part that is being drawn, as an event.
     drag: Option<u64>,
     part: Query<PartKey, Result<Part, String>>,
@@ -39,7 +40,7 @@ impl Default for RunView {
             let part = read_part(&key.run, key.wanted.clone(), cancel);
             (!cancel.is_cancelled()).then_some(part)
         });
-        Self { columns: None, drag: None, part }
+        Self { columns: Memo::default(), drag: None, part }
     }
 }
 
@@ -206,10 +207,7 @@ impl RunView {
         let rect = Rect::from_min_max(pos2(whole.left() + theme::AXIS_WIDTH, whole.top() + 2.0), whole.max);
         let count = (rect.width() * ui.ctx().pixels_per_point()).max(1.0) as usize;
         let key = (device, metric, count, run.events());
-        if self.columns.as_ref().is_none_or(|(known, _)| *known != key) {
-            self.columns = Some((key, run.columns(device, metric, &(0..run.events()), count)));
-        }
-        let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
+        let columns = self.columns.get(key, |_| run.columns(device, metric, &(0..run.events()), count));
         let place = Place { rect, events: run.events().max(1) };
         let painter = ui.painter_at(whole);
         let peak = paint_strip(&painter, &place, columns, metric, &shades);

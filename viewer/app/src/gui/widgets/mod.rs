@@ -1,6 +1,7 @@
 //! Parts that several views use: colours, tables, keys, layout, background work.
 
 pub mod theme;
+pub mod memo;
 pub mod flame;
 pub mod words;
 pub mod keys;

@@ -8,6 +8,7 @@ use highwater_analysis::{Metric, Moment};
 use super::alignment::{Align, Alignment};
 use super::job::find;
 use crate::gui::identity::Identity;
+use crate::gui::widgets::memo::Memo;
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
@@ -27,26 +28,14 @@ impl Of {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
-struct MomentsKey {
-    of: Of,
-    at: [DiffAt; 2],
-    metric: Metric,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct AlignmentKey {
-    of: Of,
-    moments: Option<[Moment; 2]>,
-    align: Align,
-    axis: Axis,
-}
+/// What an alignment depends on: with the recordings, the compared moments.
+type AlignmentKey = (Of, Option<[Moment; 2]>, Align, Axis);
 
 /// Values that stay the same from frame to frame.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    moments: Option<(MomentsKey, Moments)>,
-    alignment: Option<(AlignmentKey, Arc<Alignment>)>,
+    moments: Memo<(Of, [DiffAt; 2], Metric), Moments>,
+    alignment: Memo<AlignmentKey, Arc<Alignment>>,
 }
 
 impl Known {
@@ -57,14 +46,9 @@ impl Known {
         selections: [&Selection; 2],
         (at, metric): ([DiffAt; 2], Metric),
     ) -> Moments {
-        let key = MomentsKey { of: Of::new(recordings, selections), at, metric };
-        if let Some((_, moments)) = self.moments.as_ref().filter(|(known, _)| *known == key) {
-            return moments.clone();
-        }
         let one = |side: usize| find(recordings[side], selections[side].device, (at[side], metric), ["A", "B"][side]);
-        let moments = one(0).and_then(|a| Ok([a, one(1)?]));
-        self.moments = Some((key, moments.clone()));
-        moments
+        let key = (Of::new(recordings, selections), at, metric);
+        self.moments.get(key, |_| one(0).and_then(|a| Ok([a, one(1)?]))).clone()
     }
 
     /// The alignment of both.
@@ -75,13 +59,9 @@ impl Known {
         moments: Option<[Moment; 2]>,
         align: Align,
     ) -> Arc<Alignment> {
-        let key = AlignmentKey { of: Of::new(recordings, selections), moments, align, axis: selections[0].axis() };
-        if let Some((_, alignment)) = self.alignment.as_ref().filter(|(known, _)| *known == key) {
-            return Arc::clone(alignment);
-        }
+        let key = (Of::new(recordings, selections), moments, align, selections[0].axis());
         let at = moments.as_ref().map_or(&[][..], |moments| moments);
-        let alignment = Arc::new(Alignment::of(recordings.map(|recording| &**recording), selections, at, align));
-        self.alignment = Some((key, Arc::clone(&alignment)));
-        alignment
+        let make = |_: &_| Arc::new(Alignment::of(recordings.map(|recording| &**recording), selections, at, align));
+        Arc::clone(self.alignment.get(key, make))
     }
 }
