@@ -3,9 +3,9 @@
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
 use highwater_app::gui::colouring::ColourBy;
+use highwater_app::gui::views::list::{Bottom, Side};
 use highwater_app::gui::views::moment::MomentLook;
 use highwater_app::gui::views::timeline::Stacking;
-use highwater_app::gui::widgets::layout::{Bottom, Side};
 use highwater_app::selection::Axis;
 
 use super::seen::Seen;

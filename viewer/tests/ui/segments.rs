@@ -7,9 +7,9 @@ use eframe::egui::{CentralPanel, Key, Panel, Pos2, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::{Filter, Matches};
-use highwater_app::gui::views::segments::{SegmentsView, Under};
+use highwater_app::gui::views::segments::SegmentsView;
 use highwater_app::gui::views::timeline::Timeline;
-use highwater_app::gui::views::view::{Action, Reason, ViewContext};
+use highwater_app::gui::views::view::{Action, Reason, RecordingView as _, Under, ViewContext};
 use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::selection::{Pin, Selection};
 use highwater_app::session::Recording;
@@ -48,11 +48,10 @@ impl Stage {
                 reason: Reason::Pinned,
                 matches: &self.matches,
                 filter: &self.filter,
-                colouring: self.timeline.picture().map(|picture| &*picture.colouring),
+                under: Under::of(&self.timeline),
+                is_picture: false,
             };
-            let under = self.timeline.frame().zip(self.timeline.picture());
-            let under = under.map(|(frame, picture)| Under { frame, picture });
-            for action in self.view.segments_ui(ui, &context, under) {
+            for action in self.view.view_ui(ui, &context) {
                 if let Action::Moment(moment) = action {
                     self.selection.pin = Some(Pin { block: None, moment });
                 }

@@ -1,6 +1,6 @@
 //! Moments, as figures and as text.
 
-use highwater_analysis::Moment;
+use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::Phase;
 use highwater_snapshots::trace::Header;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -53,7 +53,7 @@ pub fn at_event(event: u64, step: Option<u32>, phase: Option<Phase>) -> String {
 /// Formats a total and its moment: `5.67 GiB requested, at event 12,345, step 1, optimizer`; of a recording without
 /// events, the total alone.
 pub fn how_much_and_when(moment: &Moment) -> String {
-    let metric = moment.metric.name().replace('_', " ");
+    let metric = total_name(moment.metric);
     let when = if moment.is_state { String::new() } else { format!(", {}", when(moment)) };
     format!("{} {metric}{when}", format_bytes(moment.bytes))
 }
@@ -62,6 +62,11 @@ pub fn how_much_and_when(moment: &Moment) -> String {
 pub fn count_of(count: u64, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {noun}{s}", format_count(count))
+}
+
+/// Returns the name of a total in a sentence: `device used`.
+pub fn total_name(metric: Metric) -> String {
+    metric.name().replace('_', " ")
 }
 
 /// Formats a count with its noun and the verb that agrees with it: `1 step is`, `1,234 steps are`.

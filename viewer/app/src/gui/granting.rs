@@ -4,8 +4,8 @@ use eframe::egui;
 
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
+use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::view::Action;
-use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::settings::Settings;
 use crate::selection::{Pin, View};
 

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use eframe::egui::{
     Color32, Context, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
 };
+use highwater_analysis::Metric;
 use highwater_analysis::beside::non_block_bytes;
+use highwater_analysis::between::bytes_of;
 use highwater_analysis::summary::DeviceSummary;
-use highwater_analysis::{Metric, Totals};
+use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
 
 use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::session::Recording;
+use crate::selection::Selection;
+use crate::session::{DeviceIndex, Recording};
 
 /// A moment of a recording, with its colouring.
 #[derive(Clone, Debug)]
@@ -39,18 +42,22 @@ impl PartialEq for Asked {
 }
 
 impl Asked {
+    /// The moment after `moment` events of the selected device, in the colours of a timeline.
+    pub fn new(recording: &Arc<Recording>, selection: &Selection, moment: usize, colouring: &Arc<Colouring>) -> Self {
+        let (device, metric) = (selection.device, selection.metric);
+        Self { recording: Arc::clone(recording), device, metric, moment, colouring: Arc::clone(colouring) }
+    }
+
     /// The legend entries with their bytes, followed by entries for bytes that belong to no block; they add up to the
     /// total.
     pub fn entries(&self) -> Vec<(Entry, u64)> {
         let trace = &self.recording.trace;
-        let blocks = &trace.blocks;
-        let sizes = if self.metric == Metric::Requested { &blocks.requested } else { &blocks.allocated };
         let index = &self.recording.devices[self.device];
         let (is_split, beside) = non_block_bytes(trace, (&index.series, &index.live), self.metric, self.moment);
         let mut entries: Vec<(Entry, u64)> = self.colouring.entries.iter().map(|entry| (entry.clone(), 0)).collect();
         for block in index.live.before_position(trace, self.metric, self.moment).into_iter().filter(|_| is_split) {
             if let Some((_, sum)) = entries.get_mut(self.colouring.entry(block)) {
-                *sum += sizes[block.0 as usize];
+                *sum += bytes_of(trace, self.metric, block);
             }
         }
         for (beside, bytes) in beside {
@@ -160,9 +167,12 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     rows
 }
 
-/// Shows the legend of the lines over the bands, with each total at the moment.
-pub(crate) fn lines_ui(ui: &mut Ui, totals: &Totals, summary: &DeviceSummary, is_sampled: bool) {
+/// Shows the legend of the lines over the bands, with each total of the device at a moment; `summary` is that of the whole
+/// device.
+pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary: &DeviceSummary, moment: usize) {
     let shades = Shades::in_ui(ui);
+    let totals = index.series.before_position(trace, moment);
+    let is_sampled = summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };

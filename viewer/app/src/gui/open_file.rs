@@ -1,12 +1,10 @@
 //! One open recording: its selection, its timeline and the views around it.
 
-mod tables;
-
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
-use highwater_analysis::{Metric, Moment};
+use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, Ui};
+use highwater_analysis::Moment;
 
 use crate::command::Command;
 use crate::files::discard::discard;
@@ -15,22 +13,16 @@ use crate::gui::colouring::ColourBy;
 use crate::gui::filter::search::Search;
 use crate::gui::legend;
 use crate::gui::legend::{Asked, Shares};
-use crate::gui::views::block::BlockPanel;
-use crate::gui::views::events::EventsView;
-use crate::gui::views::explain::ExplainView;
+use crate::gui::views::list::{Bottom, Side, Views};
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
-use crate::gui::views::plan::PlanView;
 use crate::gui::views::run::RunView;
-use crate::gui::views::segments::{SegmentsView, Under};
-use crate::gui::views::statistics::StatisticsView;
+use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Timeline, TimelineStyle};
-use crate::gui::views::view::{Action, Reason, ViewContext};
-use crate::gui::views::whatif::{Predicted, WhatIfView};
+use crate::gui::views::view::{Action, Reason, Under, ViewContext, WriteTable};
+use crate::gui::views::whatif::Predicted;
 use crate::gui::widgets::choice::tabs_ui;
-use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::widgets::query::{Computed as _, computed};
-use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme;
 use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
@@ -40,8 +32,6 @@ use crate::history::History;
 use crate::selection::Selection;
 use crate::session::Recording;
 use crate::session::run::MAX_RESIDENT_EVENTS;
-
-pub use tables::WriteTable;
 
 /// The state that Undo restores.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,19 +51,10 @@ pub struct OpenFile {
     pub selection: Selection,
     /// The timeline.
     pub timeline: Timeline,
-    /// The panel of the moment.
-    pub panel: MomentPanel,
-    /// How the memory of a recording without events is grouped and shown.
-    state_choices: Choices,
     /// The search conditions.
     pub search: Search,
-    block: BlockPanel,
-    pub(super) statistics: StatisticsView,
-    segments: SegmentsView,
-    events: EventsView,
-    explain: ExplainView,
-    pub(super) whatif: WhatIfView,
-    pub(super) plan: PlanView,
+    /// The views around the timeline.
+    pub(super) views: Views,
     shares: Shares,
     history: History<Visit>,
     /// A message from a view, shown until the next command.
@@ -90,9 +71,7 @@ pub struct OpenFile {
     pub(super) most_resident: u64,
 }
 
-computed!(
-    OpenFile: run, search, shares, panel, peaks, block, statistics, segments, events, explain, whatif, plan, timeline
-);
+computed!(OpenFile: run, search, shares, peaks, views, timeline);
 
 impl OpenFile {
     /// Opens a view of everything, or the view settings of `look`.
@@ -102,6 +81,10 @@ impl OpenFile {
         if let Some(look) = look {
             look.apply(&recording, &mut selection);
         }
+        let mut views = Views::default();
+        if recording.trace.is_state() {
+            views.moment.choices = Choices::OF_STATE;
+        }
         Self {
             history: History::new(Visit {
                 selection: selection.clone(),
@@ -110,16 +93,8 @@ impl OpenFile {
             }),
             selection,
             timeline: Timeline::default(),
-            panel: MomentPanel::default(),
-            state_choices: Choices::OF_STATE,
             search: Search::new(&recording),
-            block: BlockPanel::default(),
-            statistics: StatisticsView::default(),
-            segments: SegmentsView::default(),
-            events: EventsView::default(),
-            explain: ExplainView::default(),
-            whatif: WhatIfView::default(),
-            plan: PlanView::default(),
+            views,
             shares: Shares::default(),
             notice: None,
             following: None,
@@ -148,8 +123,11 @@ impl OpenFile {
             self.timeline.renew(&self.recording);
         } else {
             self.timeline = Timeline::default();
-            self.panel = MomentPanel::new(self.panel.choices);
+            self.views.moment = MomentPanel::new(self.views.moment.choices);
             self.shares = Shares::default();
+        }
+        if self.recording.trace.is_state() && !former.trace.is_state() {
+            self.views.moment.choices = Choices::OF_STATE;
         }
         discard(former, held);
         self.search.renew(&self.recording);
@@ -158,8 +136,8 @@ impl OpenFile {
         }
         self.peaks = Peaks::default();
         // Their results are of the previous recording.
-        self.segments = SegmentsView::default();
-        self.plan.forget();
+        self.views.segments = SegmentsView::default();
+        self.views.plan.forget();
     }
 
     /// The moment of the panels: under the pointer, else pinned, else the peak.
@@ -203,7 +181,7 @@ impl OpenFile {
 
     /// Takes a predicted recording that is to be opened, once it is ready.
     pub(super) fn take_predicted(&mut self) -> Option<Predicted> {
-        self.whatif.take_predicted()
+        self.views.whatif.take_predicted()
     }
 
     /// Switches to another device.
@@ -277,7 +255,7 @@ impl OpenFile {
         }
         CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
             if is_state {
-                actions.extend(self.view_ui(ui, Bottom::Segments));
+                actions.extend(self.show(ui, Bottom::Segments));
                 return;
             }
             self.legend_ui(ui);
@@ -308,20 +286,13 @@ impl OpenFile {
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         let is_in_the_middle = |bottom: &Bottom| *bottom == Bottom::Segments && self.recording.trace.is_state();
         let Some(bottom) = settings.bottom.filter(|bottom| !is_in_the_middle(bottom)) else { return Vec::new() };
-        let now = self.moment();
-        let Self { recording, selection, timeline, search, segments, .. } = self;
-        let shows_failure = segments.shows_failure(&scene_of(recording, selection, timeline, search, now));
-        let shows_failure = shows_failure && bottom == Bottom::Segments;
+        let (context, views) = self.scene();
+        let shows_failure = bottom == Bottom::Segments && views.segments.shows_failure(&context);
+        let (id, height) = bottom.of(views).panel();
         let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::MIN_TIMELINE };
         let most = (ui.available_height() - least_timeline).max(120.0);
-        // An explanation needs more room than a list, so each view has its own height.
-        let (id, height) = match bottom {
-            _ if shows_failure => ("failure", (ui.ctx().content_rect().height() / 2.0).min(most)),
-            Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
-            Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
-            Bottom::WhatIf => ("what if", theme::WHATIF_HEIGHT),
-            Bottom::Plan => ("plan", theme::WHATIF_HEIGHT),
-        };
+        let half = (ui.ctx().content_rect().height() / 2.0).min(most);
+        let (id, height) = if shows_failure { ("failure", half) } else { (id, height) };
         let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
         let panel = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true);
         panel.show(ui, |ui| self.bottom_ui(ui, bottom, settings)).inner
@@ -356,33 +327,15 @@ impl OpenFile {
         let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
         settings.side = chosen.unwrap_or(settings.side);
         ui.separator();
-        let (moment, reason) = self.moment();
-        let Self { recording, selection, timeline, search, .. } = self;
-        let context = scene_of(recording, selection, timeline, search, (moment, reason));
-        match settings.side {
-            Side::Moment => {
-                let choices = if recording.trace.is_state() { &mut self.state_choices } else { &mut settings.choices };
-                self.panel.choices = *choices;
-                let show = |ui: &mut Ui| self.panel.moment_ui(ui, &context, selection.range());
-                let actions = least_height_ui(ui, "moment", theme::MOMENT_MIN, show);
-                *choices = self.panel.choices;
-                actions
-            }
-            Side::Block => match selection.pin.and_then(|pin| pin.block) {
-                Some(block) => {
-                    let scroll = ScrollArea::vertical().auto_shrink([false, false]);
-                    scroll.show(ui, |ui| self.block.block_ui(ui, &context, block)).inner
-                }
-                None => {
-                    ui.weak("No block is pinned. Click a band of the timeline, or press G for the largest block of the moment.");
-                    Vec::new()
-                }
-            },
-            Side::Statistics => {
-                let show = |ui: &mut Ui| self.statistics.statistics_ui(ui, &context);
-                least_height_ui(ui, "statistics", theme::STATISTICS_MIN, show)
-            }
+        let (context, views) = self.scene();
+        if context.recording.trace.is_state() {
+            return settings.side.of(views).view_ui(ui, &context);
         }
+        // The choices hold for all recordings with events.
+        views.moment.choices = settings.choices;
+        let actions = settings.side.of(views).view_ui(ui, &context);
+        settings.choices = views.moment.choices;
+        actions
     }
 
     /// The view below the timeline.
@@ -398,24 +351,31 @@ impl OpenFile {
                 }
             });
         });
-        self.view_ui(ui, bottom)
+        self.show(ui, bottom)
     }
 
-    fn view_ui(&mut self, ui: &mut Ui, view: Bottom) -> Vec<Action> {
-        let now = self.moment();
-        let Self { recording, selection, timeline, search, .. } = self;
-        let context = scene_of(recording, selection, timeline, search, now);
-        match view {
-            Bottom::Segments => {
-                let under = timeline.frame().zip(timeline.picture());
-                let under = under.map(|(frame, picture)| Under { frame, picture });
-                self.segments.segments_ui(ui, &context, under)
-            }
-            Bottom::Events => self.events.events_ui(ui, &context),
-            Bottom::Explain => self.explain.explain_ui(ui, &context),
-            Bottom::WhatIf => self.whatif.whatif_ui(ui, &context),
-            Bottom::Plan => self.plan.plan_ui(ui, &context),
-        }
+    fn show(&mut self, ui: &mut Ui, bottom: Bottom) -> Vec<Action> {
+        let (context, views) = self.scene();
+        bottom.of(views).view_ui(ui, &context)
+    }
+
+    /// Returns a closure that writes the table of a view as CSV on any thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if there is no such view, or if it has no table, or none yet.
+    pub(super) fn table(&mut self, view: &str) -> Result<WriteTable, String> {
+        let (context, views) = self.scene();
+        views.named(view).ok_or_else(|| format!("there is no view {view}"))?.table(&context)
+    }
+
+    /// The input of the views, and their state.
+    fn scene(&mut self) -> (ViewContext<'_>, &mut Views) {
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, timeline, search, views, .. } = self;
+        let (matches, filter, under) = (search.matches(), search.filter(), Under::of(timeline));
+        let context = ViewContext { recording, selection, moment, reason, matches, filter, under, is_picture: false };
+        (context, views)
     }
 
     /// The legends of colours and lines, at the moment of the panels.
@@ -423,43 +383,17 @@ impl OpenFile {
         let (moment, _) = self.moment();
         let position = moment.position();
         if let Some(picture) = self.timeline.picture() {
-            let asked = Asked {
-                recording: Arc::clone(&self.recording),
-                device: self.selection.device,
-                metric: self.selection.metric,
-                moment: position,
-                colouring: Arc::clone(&picture.colouring),
-            };
+            let asked = Asked::new(&self.recording, &self.selection, position, &picture.colouring);
             self.shares.ask(ui.ctx(), &asked);
         }
         let most_rows = (ui.available_height() * theme::LEGEND_PART / theme::ROW_HEIGHT) as usize;
         self.shares.legend_ui(ui, most_rows.max(1));
         let index = &self.recording.devices[self.selection.device];
-        let totals = index.series.before_position(&self.recording.trace, position);
-        let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
         // A low timeline needs the room itself.
         if ui.available_height() >= theme::MIN_WITH_TOTALS {
-            legend::lines_ui(ui, &totals, &index.summary, is_sampled);
+            legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position);
         }
         ui.add_space(2.0);
-    }
-}
-
-fn scene_of<'a>(
-    recording: &'a Arc<Recording>,
-    selection: &'a Selection,
-    timeline: &'a Timeline,
-    search: &'a Search,
-    (moment, reason): (Moment, Reason),
-) -> ViewContext<'a> {
-    ViewContext {
-        recording,
-        selection,
-        moment,
-        reason,
-        matches: search.matches(),
-        filter: search.filter(),
-        colouring: timeline.picture().map(|picture| &*picture.colouring),
     }
 }
 

@@ -2,15 +2,17 @@
 
 use eframe::egui::Context;
 use highwater_analysis::GroupKey;
+use highwater_analysis::between::bytes_of;
 use highwater_snapshots::{BlockId, DeviceId};
 
 use crate::command::Command;
 use crate::gui::identity::Identity;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::group_keys::{absent_reason, next_key};
+use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::MomentLook;
 use crate::gui::views::peaks;
-use crate::gui::widgets::layout::{Bottom, Side};
+use crate::gui::widgets::choice::next_of;
 use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
 use crate::selection::drawn_metric;
@@ -207,14 +209,12 @@ impl OpenFile {
             }
             Command::NextMetric => {
                 let metrics = top_bar::metrics_of(recording, selection.device);
-                let now = metrics.iter().position(|metric| *metric == selection.metric).unwrap_or(0);
-                selection.set_metric(recording, metrics[(now + 1) % metrics.len()]);
+                selection.set_metric(recording, next_of(&metrics, selection.metric));
             }
             Command::NextDevice => {
                 selection.set_device(recording, (selection.device + 1) % recording.devices.len());
             }
             Command::ToggleHide => settings.is_hiding = !settings.is_hiding,
-            Command::ShowMoment => settings.side = Side::Moment,
             Command::NextLook => {
                 settings.side = Side::Moment;
                 settings.choices.look = next_of(&MomentLook::ALL, settings.choices.look);
@@ -224,29 +224,20 @@ impl OpenFile {
                 let is_there = |key| absent_reason(&recording.absent, key).is_none();
                 settings.choices.first = next_key(settings.choices.first, is_there);
             }
-            Command::ShowBlock => settings.side = Side::Block,
             Command::ShowKept => {
                 settings.side = Side::Statistics;
-                self.statistics.show("Kept");
+                self.views.statistics.show("Kept");
             }
-            Command::ShowStatistics if settings.side == Side::Statistics => self.statistics.show_next(),
-            Command::ShowStatistics => settings.side = Side::Statistics,
-            Command::ShowSegments => toggle(&mut settings.bottom, Bottom::Segments),
-            Command::ShowEvents => toggle(&mut settings.bottom, Bottom::Events),
-            Command::ShowExplain => toggle(&mut settings.bottom, Bottom::Explain),
-            Command::ShowWhatIf => {
-                toggle(&mut settings.bottom, Bottom::WhatIf);
-                if settings.bottom.is_some() {
-                    self.whatif.focus();
+            Command::ShowStatistics if settings.side == Side::Statistics => self.views.statistics.show_next(),
+            command => {
+                settings.side = Side::shown_by(command).unwrap_or(settings.side);
+                if let Some(bottom) = Bottom::shown_by(command) {
+                    settings.bottom = (settings.bottom != Some(bottom)).then_some(bottom);
+                    if settings.bottom.is_some() {
+                        bottom.of(&mut self.views).focus();
+                    }
                 }
             }
-            Command::ShowPlan => {
-                toggle(&mut settings.bottom, Bottom::Plan);
-                if settings.bottom.is_some() {
-                    self.plan.focus();
-                }
-            }
-            _ => {}
         }
     }
 
@@ -307,15 +298,7 @@ impl OpenFile {
         let metric = drawn_metric(self.selection.metric);
         let live = self.recording.devices[self.selection.device].live.before_position(trace, metric, position);
         let matches = self.search.matches();
-        let size = |block: &BlockId| {
-            let row = block.0 as usize;
-            let bytes = if metric == highwater_analysis::Metric::Requested {
-                trace.blocks.requested[row]
-            } else {
-                trace.blocks.allocated[row]
-            };
-            (bytes, std::cmp::Reverse(row))
-        };
+        let size = |block: &BlockId| (bytes_of(trace, metric, *block), std::cmp::Reverse(*block));
         if let Some(block) = live.into_iter().filter(|block| matches.contains(*block)).max_by_key(size) {
             self.selection.pin = Some(Pin { block: Some(block), moment: position });
             settings.side = Side::Block;
@@ -331,14 +314,4 @@ impl OpenFile {
             self.selection.pin = Some(Pin { block: Some(*block), moment: position });
         }
     }
-}
-
-/// The element of `all` after `now`, wrapping around.
-fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
-    let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len());
-    all.get(row).copied().unwrap_or(now)
-}
-
-fn toggle<T: PartialEq>(slot: &mut Option<T>, value: T) {
-    *slot = if slot.as_ref() == Some(&value) { None } else { Some(value) };
 }

@@ -42,7 +42,8 @@ impl<V> ViewHarness<V> {
             reason,
             matches: &self.matches,
             filter: &self.filter,
-            colouring: None,
+            under: None,
+            is_picture: false,
         };
         let actions = show(&mut self.view, &context);
         for action in &actions {

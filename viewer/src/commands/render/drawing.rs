@@ -164,7 +164,7 @@ fn draw(
         return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
     }
     // A view of one moment has its own colours.
-    let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
+    let colours = if view.is_of_moment() { PictureColours::Category } else { colours_of(arguments)? };
     let look = TimelineStyle {
         colour_by: colour_by(colours, recording)?,
         has_overview: recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()),
@@ -213,7 +213,7 @@ fn by_of(arguments: &RenderArguments) -> PictureBy {
 
 /// Returns the keys by which a view of one moment groups blocks; empty if it uses its default, or is another view.
 fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>, Failure> {
-    let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment) else { return Ok(Vec::new()) };
+    let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment()) else { return Ok(Vec::new()) };
     let keys = by.keys.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
     if keys.len() > 2 {
         return Err(Failure::Usage(format!(

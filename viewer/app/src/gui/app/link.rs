@@ -12,8 +12,8 @@ use super::App;
 use crate::gui::colouring::ColourBy;
 use crate::gui::host;
 use crate::gui::open_file::OpenFile;
+use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::timeline::Stacking;
-use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::selection::{Axis, Pin};
@@ -96,13 +96,8 @@ impl Link {
                 "bytes" => look.y = range_of(&value),
                 "moment" => moment = value.parse().ok(),
                 "block" => block = value.parse().ok().map(BlockId),
-                "side" => {
-                    let named = Side::ALL.iter().find(|view| view.name().eq_ignore_ascii_case(&value));
-                    link.side = named.copied().unwrap_or(Side::Moment);
-                }
-                "below" => {
-                    link.bottom = Bottom::ALL.iter().find(|view| view.name().eq_ignore_ascii_case(&value)).copied();
-                }
+                "side" => link.side = Side::named(&value).unwrap_or(Side::Moment),
+                "below" => link.bottom = Bottom::named(&value),
                 "where" => link.search = value.into_owned(),
                 _ => {}
             }

@@ -224,7 +224,7 @@ impl App {
         }
         let mut file = OpenFile::new(recording, look.as_ref());
         file.most_resident = self.most_resident();
-        file.plan = PlanView::default().with_rerun(self.examples.rerun);
+        file.views.plan = PlanView::default().with_rerun(self.examples.rerun);
         if is_being_written(&file.recording) {
             file.follow(ctx);
         }

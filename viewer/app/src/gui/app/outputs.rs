@@ -17,21 +17,14 @@ use std::sync::Arc;
 impl App {
     pub(super) fn copy_table(&mut self, ctx: &egui::Context) {
         let side = self.settings.side;
-        match self.current_mut().map(|file| file.side_csv(side)) {
-            Some(Ok(csv)) => ctx.copy_text(csv),
-            Some(Err(why)) => self.said.push(why),
-            None => {}
+        match self.table(side.name()) {
+            Ok(csv) => ctx.copy_text(csv),
+            Err(why) => self.said.push(why),
         }
     }
 
     pub(super) fn save_table(&mut self, ctx: &egui::Context) {
-        let side = self.settings.side;
-        let Some(file) = self.current_mut() else { return };
-        let name = format!("{}-{}", stem(file), side.name().to_lowercase());
-        match file.side_csv(side) {
-            Ok(csv) => self.ask(ctx, Ask::Save(Task::table(&name, move |out| out.write_all(csv.as_bytes())))),
-            Err(why) => self.said.push(why),
-        }
+        self.ask_to_save(ctx, self.settings.side.name());
     }
 
     pub(super) fn save_below(&mut self, ctx: &egui::Context) {
@@ -41,9 +34,14 @@ impl App {
             self.said.push(text.to_owned());
             return;
         };
+        self.ask_to_save(ctx, bottom.name());
+    }
+
+    /// Asks where to write the table of a view.
+    fn ask_to_save(&mut self, ctx: &egui::Context, view: &str) {
         let Some(file) = self.current_mut() else { return };
-        let name = format!("{}-{}", stem(file), bottom.name().to_lowercase());
-        match file.below_csv(bottom) {
+        let name = format!("{}-{}", stem(file), view.to_lowercase());
+        match file.table(view) {
             Ok(write) => self.ask(ctx, Ask::Save(Task::table(&name, write))),
             Err(why) => self.said.push(why),
         }
@@ -64,7 +62,7 @@ impl App {
         let view = SheetView::beside(self.settings.bottom);
         let recording = Arc::clone(&file.recording);
         let sheet = Sheet::new(recording, file.selection.clone(), look, file.search.text());
-        let mut sheet = sheet.planned_as(file.plan.same());
+        let mut sheet = sheet.planned_as(file.views.plan.same());
         let room = ctx.content_rect().size();
         let paper = Paper::fitting(room, ctx.pixels_per_point(), ctx.theme());
         let write = move |path: &Path| {

@@ -4,7 +4,6 @@ use highwater_analysis::Metric;
 use serde::Serialize;
 
 use super::App;
-use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::widgets::query::Computed as _;
 
 /// What the app shows.
@@ -87,12 +86,7 @@ impl App {
     ///
     /// Fails with a message if nothing is open, there is no such view, or it is not complete: it must be shown.
     pub fn table(&mut self, view: &str) -> Result<String, String> {
-        let file = self.current_mut().ok_or("nothing is open")?;
-        if let Some(side) = Side::ALL.iter().find(|side| side.name().eq_ignore_ascii_case(view)) {
-            return file.side_csv(*side);
-        }
-        let below = Bottom::ALL.iter().find(|below| below.name().eq_ignore_ascii_case(view));
-        let write = file.below_csv(*below.ok_or_else(|| format!("there is no view {view}"))?)?;
+        let write = self.current_mut().ok_or("nothing is open")?.table(view)?;
         let mut csv = Vec::new();
         write(&mut csv).map_err(|why| why.to_string())?;
         String::from_utf8(csv).map_err(|why| why.to_string())

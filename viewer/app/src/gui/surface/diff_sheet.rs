@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{CentralPanel, Context, Frame, Label, Margin, Panel, RichText, Ui};
+use eframe::egui::{Context, Label, RichText, Ui};
 
+use super::views::sheet_ui;
 use crate::gui::views::diff::{DiffChoices, DiffView, Paint};
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::doubts;
@@ -44,25 +45,17 @@ impl DiffSheet {
 
     /// Draws title, view and facts. Returns whether all of it is complete.
     pub fn sheet_ui(&mut self, ui: &mut Ui) -> bool {
-        let frame = |ui: &Ui, top: i8, bottom: i8| {
-            Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
+        let show = |ui: &mut Ui, sheet: &mut Self| sheet.view.picture_ui(ui, sheet.recordings.each_ref(), &sheet.paint);
+        sheet_ui(ui, self, [Self::title_ui, Self::facts_ui], show)
+    }
+
+    fn title_ui(&self, ui: &mut Ui) {
+        let [a, b] = &self.recordings;
+        let name = match Arc::ptr_eq(a, b) {
+            true => format!("Two moments of {}", a.name),
+            false => format!("{} (A) and {} (B)", a.name, b.name),
         };
-        let title = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
-        title.show(ui, |ui| {
-            let [a, b] = &self.recordings;
-            let is_one = Arc::ptr_eq(a, b);
-            let name = if is_one {
-                format!("Two moments of {}", a.name)
-            } else {
-                format!("{} (A) and {} (B)", a.name, b.name)
-            };
-            ui.add(Label::new(RichText::new(name).size(20.0).strong()).truncate());
-        });
-        let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
-        facts.show(ui, |ui| self.facts_ui(ui));
-        let middle = CentralPanel::default().frame(frame(ui, 2, 2));
-        let (view, recordings, paint) = (&mut self.view, self.recordings.each_ref(), &self.paint);
-        middle.show(ui, |ui| view.picture_ui(ui, recordings, paint)).inner
+        ui.add(Label::new(RichText::new(name).size(20.0).strong()).truncate());
     }
 
     /// Draws the settings, and the limits of accuracy.

@@ -8,14 +8,13 @@ use highwater_analysis::{Filter, GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::figures::device::capacity_text;
-use crate::figures::moment::count_of;
+use crate::figures::moment::{count_of, total_name};
 use crate::gui::colouring::{ColourBy, Colouring};
 use crate::gui::legend;
-use crate::gui::views::explain::ExplainView;
-use crate::gui::views::moment::{Choices, MomentPanel};
+use crate::gui::views::list::Views;
+use crate::gui::views::moment::Choices;
 use crate::gui::views::plan::PlanView;
 use crate::gui::views::run_chart::RunChart;
-use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineStyle};
 use crate::gui::views::view::Reason;
 use crate::gui::widgets::query::Computed as _;
@@ -36,10 +35,7 @@ pub struct Sheet {
     pub(super) timeline: Timeline,
     /// The whole that the recording is a moment of, if it is too long to be held in memory.
     whole: Option<RunChart>,
-    pub(super) segments: SegmentsView,
-    pub(super) explain: ExplainView,
-    pub(super) plan: PlanView,
-    pub(super) panel: MomentPanel,
+    pub(super) views: Views,
     /// The grouping keys for views of one moment; empty for each view's default keys.
     pub(super) keys: Vec<GroupKey>,
 }
@@ -56,10 +52,7 @@ impl Sheet {
             filter: conditions.parse().unwrap_or_default(),
             timeline: Timeline::default(),
             whole: None,
-            segments: SegmentsView::for_picture(),
-            explain: ExplainView::for_picture(),
-            plan: PlanView::default(),
-            panel: MomentPanel::default(),
+            views: Views::default(),
             keys: Vec::new(),
         }
     }
@@ -75,8 +68,9 @@ impl Sheet {
     }
 
     /// Sets the budget of a plan, and the changes of it that are made.
-    pub fn planned_as(self, plan: PlanView) -> Self {
-        Self { plan, ..self }
+    pub fn planned_as(mut self, plan: PlanView) -> Self {
+        self.views.plan = plan;
+        self
     }
 
     /// The facts about the device.
@@ -177,7 +171,7 @@ impl Sheet {
         let (moment, reason) = self.moment();
         let Self { recording, selection, whole, look, .. } = self;
         let Some(whole) = whole else { return };
-        let metric = selection.metric.name().replace('_', " ");
+        let metric = total_name(selection.metric);
         let colours = if selection.metric == Metric::Requested { ", coloured by category" } else { "" };
         let at = if reason == Reason::Peak { format!("the peak of {metric}") } else { "the moment".to_owned() };
         let caption = format!(
@@ -186,14 +180,11 @@ impl Sheet {
             when(&moment),
         );
         ui.label(RichText::new(caption).weak());
-        let (device, metric, position) = (selection.device, selection.metric, moment.position());
-        let colouring = Colouring::build(recording, device, ColourBy::Category, metric, &look.matches);
-        let totals = recording.devices[device].series.before_position(&recording.trace, position);
-        let (recording, colouring) = (Arc::clone(recording), Arc::new(colouring));
-        let asked = legend::Asked { recording, device, metric, moment: position, colouring };
+        let (device, position) = (selection.device, moment.position());
+        let colouring = Colouring::build(recording, device, ColourBy::Category, selection.metric, &look.matches);
+        let asked = legend::Asked::new(recording, selection, position, &Arc::new(colouring));
         legend::legend_ui(ui, &asked.entries(), usize::MAX);
-        let is_sampled = whole.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
-        legend::lines_ui(ui, &totals, &whole.summary, is_sampled);
+        legend::lines_ui(ui, &recording.trace, &recording.devices[device], &whole.summary, position);
         ui.add_space(2.0);
         whole.chart_ui(ui);
     }
@@ -201,15 +192,14 @@ impl Sheet {
     /// Draws the caption, and the legend at the peak.
     fn caption_ui(&mut self, ui: &mut Ui) {
         let peak = self.peak();
-        let name = |metric: Metric| metric.name().replace('_', " ");
         let drawn = drawn_metric(self.selection.metric);
         let order = if self.look.stacking == Stacking::Age { "age" } else { "colour" };
         let across = if self.selection.axis() == Axis::Event { "event" } else { "time" };
         let caption = format!(
             "{} memory by {across}, coloured by {}, stacked by {order}. At the peak of {}{} ({}):",
-            capital(&name(drawn)),
+            capital(&total_name(drawn)),
             self.look.colour_by.label(),
-            name(self.selection.metric),
+            total_name(self.selection.metric),
             if self.recording.run.is_some() { " in this part" } else { "" },
             when(&peak),
         );
@@ -218,18 +208,10 @@ impl Sheet {
         let Some(picture) = self.timeline.picture() else {
             return;
         };
-        let at_peak = legend::Asked {
-            recording: Arc::clone(&self.recording),
-            device: self.selection.device,
-            metric: self.selection.metric,
-            moment: position,
-            colouring: Arc::clone(&picture.colouring),
-        };
+        let at_peak = legend::Asked::new(&self.recording, &self.selection, position, &picture.colouring);
         legend::legend_ui(ui, &at_peak.entries(), usize::MAX);
         let index = &self.recording.devices[self.selection.device];
-        let totals = index.series.before_position(&self.recording.trace, position);
-        let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
-        legend::lines_ui(ui, &totals, &index.summary, is_sampled);
+        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position);
         ui.add_space(2.0);
     }
 }

@@ -1,15 +1,15 @@
 //! The views that a sheet can show, by name.
 
-use eframe::egui::{CentralPanel, Frame, Margin, Panel, Rect, RichText, Ui, UiBuilder};
+use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui};
 use highwater_analysis::{GroupKey, Siblings, TreeKey};
 
 use super::sheet::Sheet;
-use crate::figures::moment::peak_name;
+use crate::figures::moment::{peak_name, total_name};
+use crate::gui::views::list::{Bottom, Views};
 use crate::gui::views::moment::{Choices, MomentLook};
-use crate::gui::views::segments::Under;
-use crate::gui::views::view::{Reason, ViewContext};
-use crate::gui::widgets::layout::Bottom;
+use crate::gui::views::view::{Reason, RecordingView as _, Under, ViewContext};
 use crate::gui::widgets::query::Computed as _;
+use crate::gui::widgets::room::place_ui;
 use crate::gui::widgets::words::when;
 
 /// A view that can be drawn without a window.
@@ -17,26 +17,30 @@ use crate::gui::widgets::words::when;
 pub struct SheetView {
     /// The name on the command line.
     pub name: &'static str,
-    /// Whether it shows the blocks of one moment in groups.
-    pub is_of_moment: bool,
-    /// Draws it. Returns whether all of it is complete.
-    pub(super) draw: fn(&mut Sheet, &mut Ui) -> bool,
+    content: Content,
+}
+
+/// What a sheet shows.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// The timeline.
+    Timeline,
+    /// The blocks of one moment in groups.
+    Moment(Choices),
+    /// A view below the timeline, which takes this share of the height.
+    Below(f32, Bottom),
 }
 
 /// All views; the first is the default.
 pub(crate) const VIEWS: &[SheetView] = &[
-    SheetView { name: "timeline", is_of_moment: false, draw: Sheet::timeline_ui },
-    SheetView { name: "segments", is_of_moment: false, draw: Sheet::segments_ui },
-    SheetView { name: "flame", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, FLAME) },
-    SheetView { name: "treemap", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TREEMAP) },
-    SheetView { name: "table", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TABLE) },
-    EXPLAIN,
-    PLAN,
+    SheetView { name: "timeline", content: Content::Timeline },
+    SheetView { name: "segments", content: Content::Below(UPPER, Bottom::Segments) },
+    SheetView { name: "flame", content: Content::Moment(FLAME) },
+    SheetView { name: "treemap", content: Content::Moment(TREEMAP) },
+    SheetView { name: "table", content: Content::Moment(TABLE) },
+    SheetView { name: "explain", content: Content::Below(UPPER, Bottom::Explain) },
+    SheetView { name: "plan", content: Content::Below(ABOVE_PLAN, Bottom::Plan) },
 ];
-
-const EXPLAIN: SheetView = SheetView { name: "explain", is_of_moment: false, draw: Sheet::explain_ui };
-
-const PLAN: SheetView = SheetView { name: "plan", is_of_moment: false, draw: Sheet::plan_ui };
 
 const TABLE: Choices = Choices {
     look: MomentLook::Table,
@@ -70,13 +74,32 @@ impl SheetView {
     /// The view of the timeline with `bottom` below it. There is none for the list of events and the what-if
     /// form.
     pub fn beside(bottom: Option<Bottom>) -> Self {
-        match bottom {
-            Some(Bottom::Segments) => VIEWS[1],
-            Some(Bottom::Explain) => EXPLAIN,
-            Some(Bottom::Plan) => PLAN,
-            Some(Bottom::Events | Bottom::WhatIf) | None => VIEWS[0],
-        }
+        let is_it = |view: &&Self| matches!(view.content, Content::Below(_, other) if bottom == Some(other));
+        VIEWS.iter().find(is_it).copied().unwrap_or(VIEWS[0])
     }
+
+    /// Whether it shows the blocks of one moment in groups.
+    pub const fn is_of_moment(self) -> bool {
+        matches!(self.content, Content::Moment(_))
+    }
+}
+
+/// Draws a title and facts of `sheet`, and between them what `show` draws.
+pub(super) fn sheet_ui<S, R>(
+    ui: &mut Ui,
+    sheet: &mut S,
+    [title, facts]: [fn(&S, &mut Ui); 2],
+    show: impl FnOnce(&mut Ui, &mut S) -> R,
+) -> R {
+    let frame = |ui: &Ui, top: i8, bottom: i8| {
+        Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
+    };
+    let above = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
+    above.show(ui, |ui| title(sheet, ui));
+    let below = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
+    below.show(ui, |ui| facts(sheet, ui));
+    let middle = CentralPanel::default().frame(frame(ui, 2, 2));
+    middle.show(ui, |ui| show(ui, sheet)).inner
 }
 
 impl Sheet {
@@ -87,90 +110,54 @@ impl Sheet {
 
     /// Draws title, view and facts. Returns whether all of it is complete.
     pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
-        let frame = |ui: &Ui, top: i8, bottom: i8| {
-            Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
+        let show = |ui: &mut Ui, sheet: &mut Self| match view.content {
+            Content::Timeline => sheet.timeline_ui(ui),
+            Content::Moment(choices) => sheet.moment_ui(ui, choices),
+            Content::Below(share, bottom) => sheet.below_ui(ui, share, bottom),
         };
-        let title = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
-        title.show(ui, |ui| self.title_ui(ui));
-        let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
-        facts.show(ui, |ui| self.facts_ui(ui));
-        let middle = CentralPanel::default().frame(frame(ui, 2, 2));
-        middle.show(ui, |ui| (view.draw)(self, ui)).inner
+        sheet_ui(ui, self, [Self::title_ui, Self::facts_ui], show)
     }
 
-    /// The timeline in the upper part. Returns whether it is complete, and the lower part.
-    fn upper_ui(&mut self, ui: &mut Ui, share: f32) -> (bool, Rect) {
+    /// The timeline in the upper part, and below it a view of the pinned moment, or of the peak.
+    fn below_ui(&mut self, ui: &mut Ui, share: f32, bottom: Bottom) -> bool {
         let whole = ui.available_rect_before_wrap();
         let (mut upper, mut lower) = (whole, whole);
         upper.max.y = whole.top() + whole.height() * share;
         lower.min.y = upper.max.y + 8.0;
-        let above = UiBuilder::new().id_salt("above").max_rect(upper);
-        (ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner, lower)
+        let is_complete = place_ui(ui, "above", upper, |ui| self.timeline_ui(ui));
+        let (context, views) = self.scene();
+        let view = bottom.of(views);
+        place_ui(ui, "below", lower, |ui| view.view_ui(ui, &context));
+        view.finish() && is_complete
     }
 
-    /// The timeline, and below it the segments at the pinned moment, or at the peak.
-    fn segments_ui(&mut self, ui: &mut Ui) -> bool {
-        let (is_complete, lower) = self.upper_ui(ui, UPPER);
+    /// The input of the views, and their state.
+    fn scene(&mut self) -> (ViewContext<'_>, &mut Views) {
         let (moment, reason) = self.moment();
-        let Self { recording, selection, timeline, look, filter, segments, .. } = self;
-        let context = ViewContext {
-            recording,
-            selection,
-            moment,
-            reason,
-            matches: &look.matches,
-            filter,
-            colouring: timeline.picture().map(|picture| &*picture.colouring),
-        };
-        let under = timeline.frame().zip(timeline.picture()).map(|(frame, picture)| Under { frame, picture });
-        let below = UiBuilder::new().id_salt("below").max_rect(lower);
-        ui.scope_builder(below, |ui| segments.segments_ui(ui, &context, under));
-        segments.finish() && is_complete
-    }
-
-    /// The timeline, and the explanation of its peak below it.
-    fn explain_ui(&mut self, ui: &mut Ui) -> bool {
-        let (is_complete, lower) = self.upper_ui(ui, UPPER);
-        let (moment, reason) = self.moment();
-        let Self { recording, selection, look, filter, explain, .. } = self;
-        let matches = &look.matches;
-        let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
-        let below = UiBuilder::new().id_salt("below").max_rect(lower);
-        ui.scope_builder(below, |ui| explain.explain_ui(ui, &context));
-        explain.finish() && is_complete
-    }
-
-    /// The timeline, and the plan for a budget below it.
-    fn plan_ui(&mut self, ui: &mut Ui) -> bool {
-        let (is_complete, lower) = self.upper_ui(ui, ABOVE_PLAN);
-        let (moment, reason) = self.moment();
-        let Self { recording, selection, look, filter, plan, .. } = self;
-        let matches = &look.matches;
-        let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
-        let below = UiBuilder::new().id_salt("below").max_rect(lower);
-        ui.scope_builder(below, |ui| plan.plan_ui(ui, &context));
-        plan.finish() && is_complete
+        let Self { recording, selection, timeline, look, filter, views, .. } = self;
+        let (matches, under) = (&look.matches, Under::of(timeline));
+        let context = ViewContext { recording, selection, moment, reason, matches, filter, under, is_picture: true };
+        (context, views)
     }
 
     /// Memory in use at the pinned moment, or at the peak.
     pub(super) fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
         let (moment, reason) = self.moment();
-        let metric = moment.metric.name().replace('_', " ");
+        let metric = total_name(moment.metric);
         let caption = match reason {
             Reason::Peak if moment.is_state => format!("{}: {metric} memory", peak_name(&moment)),
             Reason::Peak => format!("At the peak: {metric} memory, {}", when(&moment)),
             _ => format!("At the moment: {metric} memory, {}", when(&moment)),
         };
         ui.label(RichText::new(caption).weak());
-        let Self { recording, selection, look, filter, panel, keys, .. } = self;
-        panel.choices = choices;
-        if let Some((first, others)) = keys.split_first() {
+        let mut choices = choices;
+        if let Some((first, others)) = self.keys.split_first() {
             let second = others.first().map(|key| TreeKey::By(*key));
-            panel.choices = Choices { first: TreeKey::By(*first), second, ..choices };
+            choices = Choices { first: TreeKey::By(*first), second, ..choices };
         }
-        let matches = &look.matches;
-        let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
-        panel.picture_ui(ui, &context);
-        panel.finish()
+        let (context, views) = self.scene();
+        views.moment.choices = choices;
+        views.moment.view_ui(ui, &context);
+        views.moment.finish()
     }
 }

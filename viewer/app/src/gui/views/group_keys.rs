@@ -1,8 +1,9 @@
 //! The grouping keys that all views offer, their names, and why one is greyed out.
 
+use eframe::egui::{ComboBox, Role, Ui, WidgetInfo};
 use highwater_analysis::{GroupKey, TreeKey};
 
-use crate::gui::widgets::choice::ChoiceEntry;
+use crate::gui::widgets::choice::{ChoiceEntry, entries_ui};
 use crate::session::absent::Absent;
 
 /// Most depths of module paths that are offered.
@@ -49,8 +50,44 @@ pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static st
 }
 
 /// `key` in a menu, greyed out if no block has a value for it.
-pub(crate) fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
+fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
     ChoiceEntry { name: key_label(key), problem: absent_reason(absent, key) }
+}
+
+/// The lists of the grouping keys, by their labels: one key, and a second within it. There is none below single blocks.
+pub(crate) fn keys_ui(
+    ui: &mut Ui,
+    labels: [&str; 2],
+    (first, second): (&mut TreeKey, &mut Option<TreeKey>),
+    keys: &[TreeKey],
+    absent: &Absent,
+) {
+    let all: Vec<Option<TreeKey>> = keys.iter().copied().map(Some).collect();
+    let mut chosen = Some(*first);
+    key_ui(ui, ["by", labels[0]], &mut chosen, &all, absent);
+    *first = chosen.unwrap_or(*first);
+    *second = second.filter(|key| key != first && *first != TreeKey::Block);
+    if *first != TreeKey::Block {
+        let others = keys.iter().copied().filter(|key| key != first).map(Some);
+        let others: Vec<Option<TreeKey>> = std::iter::once(None).chain(others).collect();
+        key_ui(ui, ["then", labels[1]], second, &others, absent);
+    }
+}
+
+/// A list of keys: the word before the selected one, and the label of the list.
+fn key_ui(
+    ui: &mut Ui,
+    [word, label]: [&str; 2],
+    chosen: &mut Option<TreeKey>,
+    keys: &[Option<TreeKey>],
+    absent: &Absent,
+) {
+    let nothing = || ChoiceEntry::from("nothing".to_owned());
+    let entry = |key: &Option<TreeKey>| key.map_or_else(nothing, |key| key_entry(absent, key));
+    let now = chosen.map_or_else(|| "nothing".to_owned(), key_label);
+    let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);
+    let shown = list.show_ui(ui, |ui| entries_ui(ui, chosen, keys, entry));
+    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
 }
 
 /// The key after `now` among those that `is_there`; after any depth of module paths comes the key after the whole path.

@@ -16,6 +16,7 @@ pub mod explain;
 pub mod predicted;
 pub mod whatif;
 pub mod plan;
+pub mod list;
 pub mod ranks;
 pub mod fleet;
 pub(crate) mod peaks;

@@ -1,13 +1,70 @@
-//! The input that every view gets, and the actions that it returns; these link all views.
+//! What a view of a recording is: what it shows and writes, the input that it gets, and the actions that it returns.
 
+use std::io;
 use std::sync::Arc;
 
+use eframe::egui::Ui;
 use highwater_analysis::{Filter, Matches, Moment};
 use highwater_snapshots::BlockId;
 
 use crate::gui::colouring::Colouring;
+use crate::gui::identity::Identity;
+use crate::gui::views::timeline::{Picture, PlotFrame, Timeline};
+use crate::gui::widgets::query::Computed;
+use crate::gui::widgets::theme;
 use crate::selection::Selection;
 use crate::session::{DeviceIndex, Recording};
+
+/// Writes a table.
+pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
+
+/// A view of a recording at the side of the timeline or below it. What it needs is computed in the background.
+pub trait RecordingView: Computed {
+    /// Shows it in the available space; scrolls if that is too small. Returns the user's requests.
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action>;
+
+    /// Returns a closure that writes its table as CSV on any thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if it has no table, or none yet.
+    fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String>;
+
+    /// Below the timeline, the name by which its height is kept, and its height at first. An explanation needs more room
+    /// than a list.
+    fn panel(&self) -> (&'static str, f32) {
+        ("below", theme::BOTTOM_HEIGHT)
+    }
+
+    /// Moves the keyboard focus to its first field, if it has any.
+    fn focus(&mut self) {}
+}
+
+/// Writes a table that is computed as a whole; `subject` is what it is about, if it is not ready.
+///
+/// # Errors
+///
+/// Fails with a message if it is not ready.
+pub(super) fn whole_table(csv: Option<String>, subject: &str) -> Result<WriteTable, String> {
+    let csv = csv.ok_or_else(|| format!("{subject} still being computed; try again in a moment"))?;
+    Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
+}
+
+/// The timeline above a view, which may share its horizontal position, its columns and its colours.
+#[derive(Clone, Copy, Debug)]
+pub struct Under<'a> {
+    /// The rectangle of its plot.
+    pub frame: &'a PlotFrame,
+    /// Its visible part.
+    pub picture: &'a Picture,
+}
+
+impl<'a> Under<'a> {
+    /// Under `timeline`, once its first picture is drawn.
+    pub fn of(timeline: &'a Timeline) -> Option<Self> {
+        Some(Self { frame: timeline.frame()?, picture: timeline.picture()? })
+    }
+}
 
 /// The reason for the shown moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +92,37 @@ pub struct ViewContext<'a> {
     pub matches: &'a Arc<Matches>,
     /// The search conditions.
     pub filter: &'a Filter,
-    /// The timeline's colours; `None` until its first picture is drawn.
-    pub colouring: Option<&'a Colouring>,
+    /// The timeline above; `None` until its first picture is drawn.
+    pub under: Option<Under<'a>>,
+    /// Whether it is shown for a picture, without controls.
+    pub is_picture: bool,
 }
 
 impl<'a> ViewContext<'a> {
     /// The selected device.
     pub fn index(&self) -> &'a DeviceIndex {
         &self.recording.devices[self.selection.device]
+    }
+
+    /// The timeline's colours.
+    pub fn colouring(&self) -> Option<&'a Arc<Colouring>> {
+        self.under.map(|under| &under.picture.colouring)
+    }
+}
+
+/// A device of a recording, for the keys of questions about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfDevice {
+    /// The recording.
+    pub recording: Identity<Recording>,
+    /// Row of the device.
+    pub device: usize,
+}
+
+impl OfDevice {
+    /// The selected device.
+    pub fn selected(context: &ViewContext<'_>) -> Self {
+        Self { recording: Identity::of(context.recording), device: context.selection.device }
     }
 }
 

@@ -86,3 +86,9 @@ pub(crate) fn tabs_ui<T: Copy + PartialEq>(
     });
     chosen
 }
+
+/// The element of `all` after `now`, wrapping around.
+pub(crate) fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
+    let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len().max(1));
+    all.get(row).copied().unwrap_or(now)
+}

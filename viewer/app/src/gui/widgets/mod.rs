@@ -1,13 +1,15 @@
-//! Parts that several views use: colours, tables, keys, layout, background work.
+//! Parts that several views use: colours, tables, keys, background work.
 
 pub mod theme;
 pub mod memo;
-pub mod flame;
+pub mod focus;
 pub mod words;
 pub mod keys;
-pub mod layout;
+pub mod button;
 pub mod choice;
 pub mod fit;
+pub mod tile;
+pub mod flame;
 pub mod note;
 pub mod room;
 pub mod table;

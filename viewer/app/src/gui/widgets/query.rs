@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use eframe::egui::Context;
+use eframe::egui::{Context, Ui};
 
 use crate::background::Urgency;
 use crate::gui::widgets::worker::Worker;
@@ -155,6 +155,21 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     /// Why there are no answers, if the work has failed.
     pub fn failure(&self) -> Option<&str> {
         self.worker.failure()
+    }
+
+    /// Shows, in place of an answer, what is being computed, or why there is none.
+    pub(crate) fn pending_ui(&self, ui: &mut Ui, computing: &str) {
+        ui.weak(self.failure().unwrap_or(computing));
+    }
+
+    /// The same, with a spinner.
+    pub(crate) fn spinning_ui(&self, ui: &mut Ui, computing: &str) {
+        ui.horizontal(|ui| {
+            if self.failure().is_none() {
+                ui.spinner();
+            }
+            self.pending_ui(ui, computing);
+        });
     }
 }
 

@@ -1,5 +1,8 @@
 //! Lays out a view in the available space, and makes it scroll where it needs more.
 
+use std::fmt;
+use std::hash::Hash;
+
 use eframe::egui::{Rect, ScrollArea, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
 use crate::gui::widgets::theme::Shades;
@@ -9,8 +12,17 @@ pub(crate) fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl F
     if ui.available_height() >= least {
         return show(ui);
     }
-    let scroll = ScrollArea::vertical().id_salt(id).auto_shrink([false, false]);
-    scroll.show(ui, |ui| exact_height_ui(ui, least, show)).inner
+    scrolling_ui(ui, id, |ui| exact_height_ui(ui, least, show))
+}
+
+/// Shows a view that scrolls. `id` must be unique.
+pub(crate) fn scrolling_ui<R>(ui: &mut Ui, id: impl Hash + fmt::Debug, show: impl FnOnce(&mut Ui) -> R) -> R {
+    ScrollArea::vertical().id_salt(id).auto_shrink([false, false]).show(ui, show).inner
+}
+
+/// Shows a view at `place`. `id` must be unique.
+pub(crate) fn place_ui<R>(ui: &mut Ui, id: impl Hash + fmt::Debug, place: Rect, show: impl FnOnce(&mut Ui) -> R) -> R {
+    ui.scope_builder(UiBuilder::new().id_salt(id).max_rect(place), show).inner
 }
 
 /// Shows a view that fills `width` and `height` points.
@@ -41,19 +53,15 @@ pub(crate) fn split_ui<S, L, R>(
     let mut column = |name: &str, rect: Rect| ui.new_child(UiBuilder::new().id_salt((id, name)).max_rect(rect));
     let mut left_ui = column("left", whole.with_max_x(middle - 8.0));
     let mut right_ui = column("right", Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max));
-    let scroll = ScrollArea::vertical().id_salt((id, "left")).auto_shrink([false, false]);
-    let shown = scroll.show(&mut left_ui, |ui| left(ui, state)).inner;
+    let shown = scrolling_ui(&mut left_ui, (id, "left"), |ui| left(ui, state));
     ui.painter().vline(middle, whole.y_range(), Stroke::new(1.0, Shades::in_ui(ui).grid));
     let beside = if whole.height() >= least {
         right(&mut right_ui, state)
     } else {
-        let scroll = ScrollArea::vertical().id_salt((id, "right")).auto_shrink([false, false]);
-        scroll
-            .show(&mut right_ui, |ui| {
-                ui.set_max_height(least);
-                right(ui, state)
-            })
-            .inner
+        scrolling_ui(&mut right_ui, (id, "right"), |ui| {
+            ui.set_max_height(least);
+            right(ui, state)
+        })
     };
     (shown, beside)
 }

@@ -1,6 +1,6 @@
 //! Names of moments and blocks, used by all views.
 
-use highwater_analysis::{Metric, Moment};
+use highwater_analysis::Moment;
 use highwater_snapshots::stage::Outside;
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_count, format_nanos};
@@ -48,11 +48,6 @@ pub fn title(trace: &Trace, block: &Block) -> String {
         "" => block.category.to_string(),
         op => format!("{} of {op}", block.category),
     }
-}
-
-/// The bytes that a block contributes to a total.
-pub fn size(block: &Block, metric: Metric) -> u64 {
-    if metric == Metric::Requested { block.requested } else { block.allocated }
 }
 
 /// The lifetime of a block, as text.
@@ -111,8 +106,7 @@ pub(crate) fn has_losses(trace: &Trace) -> bool {
 
 /// The number of failed requests: `1 request failed`.
 pub fn failed_requests(count: u64) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} request{plural} failed", format_count(count))
+    format!("{} failed", count_of(count, "request"))
 }
 
 /// An event with its time; `none` without an event.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::gui::colouring::ColourBy;
+use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::Choices;
 use crate::gui::views::timeline::Stacking;
-use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::file_style::FileStyle;
 
 /// Most recent files in the list.

@@ -7,6 +7,7 @@ use eframe::egui::{Button, ScrollArea, Ui};
 use highwater_analysis::{GroupKey, Metric};
 
 use crate::command::Command;
+use crate::figures::moment::total_name;
 use crate::gui::colouring::ColourBy;
 use crate::gui::filter::search::{Search, SearchPlace};
 use crate::gui::views::timeline::Stacking;
@@ -216,7 +217,7 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
             }
         }
         let metrics = metrics_of(recording, shown.selection.device);
-        let name = |metric: &Metric| metric.name().replace('_', " ");
+        let name = |metric: &Metric| total_name(*metric);
         if let Some(metric) = named_ui(ui, "Total", &shown.selection.metric, &metrics, name) {
             offer(BarChange::Metric(metric));
         }

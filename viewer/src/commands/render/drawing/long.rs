@@ -41,7 +41,7 @@ pub(super) fn draw(
     let has_range = arguments.from.is_some() || arguments.to.is_some();
     let events = if has_range { events_of(arguments, run.events())? } else { 0..run.events() };
     let unreadable = |why: String| Failure::Damaged(format!("{}: {why}", run.path().display()));
-    if has_range && !view.is_of_moment && events.end - events.start <= MAX_EVENTS {
+    if has_range && !view.is_of_moment() && events.end - events.start <= MAX_EVENTS {
         let part = Arc::new(Recording::part(run, events).map_err(unreadable)?);
         let written = super::draw(arguments, paper, (view, keys), &part)?;
         return Ok((part, written));
@@ -50,7 +50,7 @@ pub(super) fn draw(
     let input = Input::of(source, FileFormat { kind: FileKind::Snap, is_gzipped: false }, file);
     let device = choose_device(input.facts(), arguments.device.device)?;
     input.check_metric(device, arguments.metric)?;
-    if !view.is_of_moment {
+    if !view.is_of_moment() {
         check_drawn(arguments)?;
     }
     let peak: Moment = input.ask(|source, _| source.peak(device, arguments.metric))?;

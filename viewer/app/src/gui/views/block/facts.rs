@@ -2,6 +2,7 @@
 
 use highwater_analysis::Lifetime;
 use highwater_analysis::Metric;
+use highwater_analysis::between::bytes_of;
 use highwater_analysis::frames::{leading_frame, user_line};
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
@@ -13,7 +14,7 @@ use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 use crate::gui::colouring::short_line;
 use crate::gui::filter::condition;
 use crate::gui::legend::share;
-use crate::gui::widgets::words::{before, event_text, life, outside, phase, size, span_text, title};
+use crate::gui::widgets::words::{before, event_text, life, outside, phase, span_text, title};
 use crate::session::{DeviceIndex, Recording};
 
 /// An origin that may have allocated other blocks too.
@@ -58,7 +59,7 @@ impl Facts {
         rows.extend(weight(recording, id, &block, metric));
         rows.extend(attributes(trace, id, &block));
         Self {
-            title: headline(trace, &block, metric),
+            title: headline(trace, id, metric),
             life: life(trace, id),
             rows,
             stacks,
@@ -76,10 +77,11 @@ impl Facts {
 }
 
 /// `512 MiB activation of linear, train.py:7 forward`.
-fn headline(trace: &Trace, block: &Block, metric: Metric) -> String {
+fn headline(trace: &Trace, id: BlockId, metric: Metric) -> String {
+    let block = trace.blocks.get(id);
     let line = leading_frame(&trace.tables, block.stack).map(|frame| short_line(&frame.text(&trace.tables)));
     let line = line.filter(|line| !line.is_empty()).map_or_else(String::new, |line| format!(", {line}"));
-    format!("{} {}{line}", format_bytes(size(block, metric)), title(trace, block))
+    format!("{} {}{line}", format_bytes(bytes_of(trace, metric, id)), title(trace, &block))
 }
 
 fn exact(bytes: u64) -> String {
@@ -165,7 +167,7 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
         return Vec::new();
     };
     let peak = index.peak(trace, metric);
-    let bytes = size(block, metric);
+    let bytes = bytes_of(trace, metric, id);
     let holds = holding(trace, id, block, metric);
     let at_peak = if holds.contains(&peak.position()) {
         format!("{} of {}", share(bytes, peak.bytes), format_bytes(peak.bytes))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{Grid, Label, Role, Ui, WidgetInfo, vec2};
+use eframe::egui::{Grid, Label, Role, ScrollArea, Ui, WidgetInfo, vec2};
 use highwater_analysis::{Filter, Matches, Metric};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -11,7 +11,7 @@ use super::facts::{Facts, Origin};
 use super::stack::{Place, Sources, StackRows};
 use crate::gui::identity::Identity;
 use crate::gui::views::source;
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable};
 use crate::gui::widgets::query::{Query, computed};
 use crate::session::Recording;
 
@@ -72,9 +72,26 @@ impl Default for BlockPanel {
     }
 }
 
+impl RecordingView for BlockPanel {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        let Some(block) = context.selection.pin.and_then(|pin| pin.block) else {
+            ui.weak(
+                "No block is pinned. Click a band of the timeline, or press G for the largest block of the moment.",
+            );
+            return Vec::new();
+        };
+        let scroll = ScrollArea::vertical().auto_shrink([false, false]);
+        scroll.show(ui, |ui| self.block_ui(ui, context, block)).inner
+    }
+
+    fn table(&mut self, _: &ViewContext<'_>) -> Result<WriteTable, String> {
+        Err("Block has no table to copy. Its stacks have Copy buttons.".to_owned())
+    }
+}
+
 impl BlockPanel {
     /// Shows block `id`; returns the user's requests.
-    pub(crate) fn block_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, id: BlockId) -> Vec<Action> {
+    fn block_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, id: BlockId) -> Vec<Action> {
         if id.index().is_none_or(|row| row >= context.recording.trace.blocks.len()) {
             ui.weak("unknown block");
             return Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{self, CollapsingHeader, Label, RichText, Role, TextWrapMode, Ui, WidgetInfo};
+use eframe::egui::{self, CollapsingHeader, Label, RichText, TextWrapMode, Ui};
 use highwater_analysis::frames::{StackLine, stack_lines};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
@@ -10,6 +10,7 @@ use highwater_snapshots::{StackId, Trace};
 
 use super::facts::main_line;
 use crate::gui::views::source::Excerpt;
+use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::theme::Shades;
 
@@ -72,9 +73,8 @@ impl StackRows {
             if self.rows.is_empty() {
                 return;
             }
-            let copy = ui.small_button("Copy");
-            copy.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Copy the stack {}", self.name)));
-            if copy.on_hover_text("Copy this stack as text.").clicked() {
+            let label = format!("Copy the stack {}", self.name);
+            if labelled_button_ui(ui, "Copy", &label, "Copy this stack as text.") {
                 ui.ctx().copy_text(self.text());
             }
             if has_source > 1 {

@@ -7,6 +7,7 @@ use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Metric, TreeKey};
 
 use super::alignment::Align;
+use crate::figures::moment::total_name;
 use crate::gui::views::group_keys::{absent_reason, group_keys, key_label};
 use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
 use crate::session::Recording;
@@ -151,7 +152,7 @@ pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<R
 /// The total.
 pub(super) fn metric_ui(ui: &mut Ui, now: Metric, all: &[Metric]) -> Option<Metric> {
     ui.label("Total");
-    choice_ui(ui, "Compared total", &now, all, |metric| metric.name().replace('_', " "))
+    choice_ui(ui, "Compared total", &now, all, |metric| total_name(*metric))
 }
 
 /// The alignment.

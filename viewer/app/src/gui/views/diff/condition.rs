@@ -1,51 +1,17 @@
 //! Builds the search condition for a group of both sides.
 
+use highwater_analysis::GroupKey;
 use highwater_analysis::diff::DiffGroup;
-use highwater_analysis::{GroupKey, Lifetime, Origin};
 
-use crate::gui::filter::condition::{is, is_any};
+use crate::gui::filter::terms::condition_of_all;
 
 /// The conditions for the blocks of `group` in A and B; `None` if they cannot be expressed.
 pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 2]> {
-    let of = |values: &[String]| -> Option<String> {
-        let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
-            // Equal modules are one group.
-            GroupKey::Scope if !group.members.is_empty() => {
-                is_any(key.name(), group.members.iter().map(|values| values[at].as_str()))
-            }
-            key => term(*key, value),
-        };
-        let terms: Option<Vec<String>> = keys.iter().zip(values).enumerate().map(term).collect();
-        Some(terms?.join(" "))
-    };
+    let of = |values: &[String]| condition_of_all(keys, values, &group.members);
     let b = of(&group.key)?;
     let a = group.former_key.as_deref().map_or_else(|| Some(b.clone()), of)?;
     Some([a, b])
 }
-
-fn term(key: GroupKey, value: &str) -> Option<String> {
-    match key {
-        GroupKey::Category => Some(format!("{}={value}", key.name())),
-        GroupKey::Phase => Some(format!("{}={}", key.name(), Origin::word_of(value)?)),
-        GroupKey::Pool => is(key.name(), value),
-        GroupKey::Step | GroupKey::Stream => value.parse::<u64>().is_ok().then(|| format!("{}={value}", key.name())),
-        GroupKey::Size => Some(format!("size={}", value.replace(' ', ""))),
-        GroupKey::Lifetime => {
-            let lifetime = Lifetime::ALL.into_iter().find(|lifetime| lifetime.name() == value)?;
-            Some(format!("lifetime={}", lifetime.word()))
-        }
-        // No condition says how a path begins.
-        GroupKey::ScopeTo(_) => None,
-        // No condition selects lines outside the program.
-        GroupKey::Frame if value == NONE => None,
-        GroupKey::Op | GroupKey::Scope | GroupKey::Stack | GroupKey::Frame => {
-            is(key.name(), if value == NONE { "" } else { value })
-        }
-    }
-}
-
-/// The name for a missing value.
-const NONE: &str = "(none)";
 
 #[cfg(test)]
 mod tests {

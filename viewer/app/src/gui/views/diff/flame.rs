@@ -7,8 +7,10 @@ use highwater_analysis::diff::{Change, DiffNode, DiffTree};
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 
 use super::job::Answer;
-use crate::gui::views::moment::tile::{self, Emphasis};
+use crate::gui::identity::Identity;
 use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
+use crate::gui::widgets::memo::Memo;
+use crate::gui::widgets::tile::{self, Emphasis};
 use crate::gui::widgets::{flame, theme};
 
 /// The content of a bar.
@@ -31,18 +33,19 @@ pub(super) enum Act {
     Filter(usize),
 }
 
+type Bars = Vec<Bar<What>>;
+
 /// The last layout, and its input.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     focus: u32,
     /// The node with the keyboard focus.
     at: u32,
-    bars: Vec<Bar<What>>,
-    of: Option<(Arc<Answer>, u32, f32)>,
+    bars: Memo<(Identity<Answer>, u32, f32), Arc<Bars>>,
 }
 
 /// The bars of `focus`, its ancestors and everything below, by row, then from left to right.
-fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar<What>> {
+fn bars(tree: &DiffTree, focus: u32, width: f32) -> Bars {
     // The common trunk is one bar: the functions that start a program carry no information.
     let trunk = trunk(tree);
     let inner = trunk.last().copied().unwrap_or(DiffTree::ROOT);
@@ -86,26 +89,17 @@ impl Flame {
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
         legend_ui(ui);
         let width = width_of(ui);
-        let is_same = self
-            .of
-            .as_ref()
-            .is_some_and(|(known, focus, of)| Arc::ptr_eq(known, answer) && *focus == self.focus && *of == width);
-        if !is_same {
-            self.bars = bars(&answer.tree, self.focus, width);
-            self.of = Some((Arc::clone(answer), self.focus, width));
-        }
+        let key = (Identity::of(answer), self.focus, width);
+        let bars = Arc::clone(self.bars.get(key, |_| Arc::new(bars(&answer.tree, self.focus, width))));
         let keys: Vec<&str> = answer.keys.iter().map(|key| key.name()).collect();
         let label = format!("Flame graph of the difference by {}", keys.join(", "));
-        let bars = std::mem::take(&mut self.bars);
-        let act = flame_ui(ui, &label, &bars, |ui, response, visible| {
+        flame_ui(ui, &label, &bars, |ui, response, visible| {
             let clicked = self.bars_ui(ui, response, visible, answer, chosen);
             match clicked {
                 Some(What::Node(id)) => self.go(&answer.tree, id),
                 _ => self.walk(ui, response, &answer.tree, &bars),
             }
-        });
-        self.bars = bars;
-        act
+        })
     }
 
     /// Shows the visible bars; returns the one that was clicked.

@@ -26,11 +26,13 @@ pub use choices::{DiffChoices, DiffLook};
 pub use choosers::{DiffAction, Files};
 
 use crate::background;
+use crate::figures::moment::total_name;
 use crate::gui::colouring::ColourBy;
 use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{self, Stacking, Timeline};
 use crate::gui::widgets::choice::choice_ui;
 use crate::gui::widgets::query::{Computed, Query, computed};
+use crate::gui::widgets::room::place_ui;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, NO_TIMES, Selection};
 use crate::session::Recording;
@@ -263,10 +265,8 @@ impl DiffView {
         let (mut upper, mut lower) = (whole, whole);
         upper.max.y = whole.top() + whole.height() * UPPER;
         lower.min.y = upper.max.y + 6.0;
-        let above = egui::UiBuilder::new().id_salt("above").max_rect(upper);
-        ui.scope_builder(above, |ui| self.pair_ui(ui, recordings, moments.clone().ok(), paint));
-        let below = egui::UiBuilder::new().id_salt("below").max_rect(lower);
-        ui.scope_builder(below, |ui| {
+        place_ui(ui, "above", upper, |ui| self.pair_ui(ui, recordings, moments.clone().ok(), paint));
+        place_ui(ui, "below", lower, |ui| {
             self.headline_ui(ui, &moments);
             if let Some(answer) = self.query.answer().map(Arc::clone) {
                 self.below.picture_ui(ui, &answer);
@@ -406,7 +406,7 @@ impl DiffView {
             }
         };
         let [a, b] = moments.map(|moment| moment.bytes);
-        let metric = self.choices.metric.name().replace('_', " ");
+        let metric = total_name(self.choices.metric);
         let delta = |[a, b]: [u64; 2]| format_signed_bytes(i128::from(b) - i128::from(a));
         let words = format!("A {}  ·  B {}  ·  B - A: {} {metric}", format_bytes(a), format_bytes(b), delta([a, b]));
         ui.horizontal_wrapped(|ui| {

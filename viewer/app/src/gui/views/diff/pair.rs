@@ -3,16 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{Align, Label, Layout, Rect, RichText, Role, Ui, UiBuilder, WidgetInfo, vec2};
+use eframe::egui::{Align, Label, Layout, Rect, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::alignment::Alignment;
+use crate::figures::moment::total_name;
 use crate::gui::filter::search::Search;
 use crate::gui::identity::Identity;
 use crate::gui::legend::{Asked, Shares};
 use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::widgets::query::computed;
+use crate::gui::widgets::room::place_ui;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::when;
 use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
@@ -246,8 +248,7 @@ impl Pair {
             let before = self.sides[row].selection.clone();
             let corner = room.min + vec2(0.0, row as f32 * height);
             let half = Rect::from_min_size(corner, vec2(room.width(), height));
-            let inside = UiBuilder::new().id_salt(("side", row)).max_rect(half);
-            ui.scope_builder(inside, |ui| {
+            place_ui(ui, ("side", row), half, |ui| {
                 // Without enough height for both, they must not overlap.
                 ui.shrink_clip_rect(half);
                 self.head_ui(ui, shown, row);
@@ -275,8 +276,7 @@ impl Pair {
         self.hover = hover;
         if self.reading > 0.0 {
             let line = Rect::from_min_max(room.min + vec2(0.0, 2.0 * height), room.max);
-            let inside = UiBuilder::new().id_salt("reading").max_rect(line);
-            ui.scope_builder(inside, |ui| self.reading_ui(ui, shown));
+            place_ui(ui, "reading", line, |ui| self.reading_ui(ui, shown));
         }
         ui.advance_cursor_after_rect(room);
     }
@@ -291,7 +291,7 @@ impl Pair {
             ui.add(Label::new(RichText::new(&recording.name).strong()).truncate());
             if let Some(moments) = shown.moments {
                 let moment = &moments[row];
-                let metric = shown.metric.name().replace('_', " ");
+                let metric = total_name(shown.metric);
                 ui.label(format!("{} {metric}", format_bytes(moment.bytes)));
                 ui.weak(when(moment));
             }
@@ -301,13 +301,7 @@ impl Pair {
             return;
         }
         if let Some(picture) = side.timeline.picture() {
-            let asked = Asked {
-                recording: Arc::clone(recording),
-                device: side.selection.device,
-                metric: shown.metric,
-                moment: position,
-                colouring: Arc::clone(&picture.colouring),
-            };
+            let asked = Asked::new(recording, &side.selection, position, &picture.colouring);
             side.shares.ask(ui.ctx(), &asked);
         }
         side.shares.legend_ui(ui, 2);
@@ -315,7 +309,7 @@ impl Pair {
 
     /// Both totals at the cursor, and their difference.
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
-        let metric = shown.metric.name().replace('_', " ");
+        let metric = total_name(shown.metric);
         let words = match self.under_cursor(shown) {
             None => "Move the pointer over either timeline to compare both totals at that position. \
                  A click pins it; Shift+Left and Shift+Right move it by one event."

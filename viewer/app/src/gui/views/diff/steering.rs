@@ -10,6 +10,7 @@ use super::pair::Shown;
 use super::{DiffLook, DiffView, Paint, choosers};
 use crate::command::Command;
 use crate::gui::views::group_keys::next_key;
+use crate::gui::widgets::choice::next_of;
 use crate::selection::{Axis, View};
 use crate::session::Recording;
 
@@ -155,10 +156,4 @@ impl DiffView {
         let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };
         self.pair.set_axis(&shown, axis);
     }
-}
-
-/// The element of `all` after `now`, wrapping around.
-fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
-    let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len().max(1));
-    all.get(row).copied().unwrap_or(now)
 }

@@ -8,9 +8,8 @@ use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
 use super::words::Group;
-use crate::gui::identity::Identity;
+use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::query::Cancel;
-use crate::session::Recording;
 
 /// The kinds of events to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +36,8 @@ impl Kinds {
 /// The criteria for listing events.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
-    /// The recording.
-    pub recording: Identity<Recording>,
-    /// Row of the device.
-    pub device: usize,
+    /// The device.
+    pub of: OfDevice,
     /// The kinds.
     pub kinds: Kinds,
     /// The blocks whose events are listed. Events without a block are always listed.
@@ -88,9 +85,9 @@ const RUN: usize = 1 << 16;
 
 /// Checks every event; `None` if cancelled.
 pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Arc<Listed>> {
-    let recording = wanted.recording.get()?;
+    let recording = wanted.of.recording.get()?;
     let trace = &recording.trace;
-    let device = recording.devices.get(wanted.device)?.device;
+    let device = recording.devices.get(wanted.of.device)?.device;
     let count = trace.events.len();
     let runs: Option<Vec<Vec<u32>>> = (0..count.div_ceil(RUN))
         .into_par_iter()

@@ -19,7 +19,7 @@ use crate::figures::events::events_table;
 use crate::figures::moment::count_of;
 use crate::gui::colouring::short_line;
 use crate::gui::identity::Identity;
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme::{self, Shades};
@@ -65,27 +65,14 @@ const EVENTS_AT_ONCE: usize = 1 << 16;
 /// Number of call sites cached for visible rows.
 const MAX_SITES: usize = 20_000;
 
-/// A list of events of a recording.
-#[derive(Debug)]
-pub struct Export {
-    recording: Arc<Recording>,
-    listed: Arc<Listed>,
-}
-
-impl Export {
-    /// Writes them as CSV, in exact figures, line by line.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `out` fails.
-    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (trace, stacks) = (&self.recording.trace, RefCell::default());
-        events_table(trace, &[], &stacks).write_csv(out)?;
-        (0..self.listed.len()).step_by(EVENTS_AT_ONCE).try_for_each(|first| {
-            let ids: Vec<_> = (first..first + EVENTS_AT_ONCE).map_while(|row| self.listed.event(row)).collect();
-            events_table(trace, &ids, &stacks).write_csv_rows(out)
-        })
-    }
+/// Writes the listed events as CSV, in exact figures, line by line.
+fn write_csv(trace: &Trace, listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
+    let stacks = RefCell::default();
+    events_table(trace, &[], &stacks).write_csv(out)?;
+    (0..listed.len()).step_by(EVENTS_AT_ONCE).try_for_each(|first| {
+        let ids: Vec<_> = (first..first + EVENTS_AT_ONCE).map_while(|row| listed.event(row)).collect();
+        events_table(trace, &ids, &stacks).write_csv_rows(out)
+    })
 }
 
 /// State of the view.
@@ -130,16 +117,15 @@ impl Default for EventsView {
     }
 }
 
-impl EventsView {
-    /// Shows the list of the chosen device's events. Returns the user's requests.
-    pub(crate) fn events_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+impl RecordingView for EventsView {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui.ctx(), context);
         let mut actions = Vec::new();
         ui.horizontal_wrapped(|ui| self.kinds_ui(ui, context));
         ui.horizontal_wrapped(|ui| actions.extend(self.search_ui(ui)));
         ui.add_space(2.0);
         let Some(listed) = self.list.answer().map(Arc::clone) else {
-            ui.weak(self.list.failure().unwrap_or("listing events").to_owned());
+            self.list.pending_ui(ui, "listing events");
             return actions;
         };
         let shades = Shades::in_ui(ui);
@@ -178,19 +164,17 @@ impl EventsView {
         actions
     }
 
-    /// Returns a closure that writes the listed events on any thread.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the list is still being computed.
-    pub fn export(&self, context: &ViewContext<'_>) -> io::Result<Export> {
+    fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String> {
         let is_known = self.of.is(context.recording) && !self.list.is_busy();
         let Some(listed) = self.list.answer().filter(|_| is_known) else {
-            return Err(io::Error::other("the list of events is still being computed; try again in a moment"));
+            return Err("the list of events is still being computed; try again in a moment".to_owned());
         };
-        Ok(Export { recording: Arc::clone(context.recording), listed: Arc::clone(listed) })
+        let (recording, listed) = (Arc::clone(context.recording), Arc::clone(listed));
+        Ok(Box::new(move |out| write_csv(&recording.trace, &listed, out)))
     }
+}
 
+impl EventsView {
     /// Asks for the current list, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         if !self.of.is(context.recording) {
@@ -204,8 +188,7 @@ impl EventsView {
             self.sites.clear();
         }
         let matches = if self.has_all_blocks { Arc::default() } else { Arc::clone(context.matches) };
-        let (recording, device) = (self.of.clone(), context.selection.device);
-        self.list.ask(ctx, &Wanted { recording, device, kinds: self.kinds, matches });
+        self.list.ask(ctx, &Wanted { of: OfDevice::selected(context), kinds: self.kinds, matches });
         if self.list.receive() {
             self.stand();
         }

@@ -30,7 +30,7 @@ type Play = ViewHarness<EventsView>;
 
 fn harness(text: &str) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(Vec2::new(1300.0, 420.0)).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, context| view.events_ui(ui, context)),
+        |ui, stage: &mut Play| stage.play(|view, context| view.view_ui(ui, context)),
         ViewHarness::new(text, EventsView::default()),
     );
     settle(&mut harness);
@@ -199,7 +199,7 @@ fn the_listed_events_are_written_line_by_line_in_exact_figures() {
     }
     let mut text = Vec::new();
     harness.state_mut().play(|view, context| {
-        view.export(context).unwrap().write_csv(&mut text).unwrap();
+        view.table(context).unwrap()(&mut text).unwrap();
         Vec::new()
     });
     let text = String::from_utf8(text).unwrap();

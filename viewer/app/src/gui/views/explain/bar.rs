@@ -7,8 +7,8 @@ use highwater_analysis::explain::{CategoryAndPhase, Composition, PeakPiece};
 use highwater_analysis::{Filter, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use super::{MetricName, only};
-use crate::figures::moment::count_of;
+use super::{is_in_force, only};
+use crate::figures::moment::{count_of, total_name};
 use crate::gui::legend::{Chip, share};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::theme::{self, Shades};
@@ -32,7 +32,7 @@ pub(super) fn bar_ui(
     }
     let shades = Shades::in_ui(ui);
     let looks: Vec<(PeakPiece, u64, Color32)> = looks(composition, &shades);
-    let whole = format!("{} {}", format_bytes(composition.bytes), composition.metric.words());
+    let whole = format!("{} {}", format_bytes(composition.bytes), total_name(composition.metric));
     let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
     let pieces = count_of(looks.len() as u64, "piece");
     let of = if peak.is_state { "state" } else { "peak" };
@@ -106,7 +106,7 @@ pub(super) fn bar_ui(
                 painter.hline(rect.x_range(), y, Stroke::new(1.5, shades.strong));
             }
         };
-        Chip::new(ui, &format_bytes(composition.bytes), &composition.metric.words(), true).show(ui, sign);
+        Chip::new(ui, &format_bytes(composition.bytes), &total_name(composition.metric), true).show(ui, sign);
         ui.weak(format!("Shares are of the {}.", base(peak)));
     });
     action
@@ -125,16 +125,12 @@ fn told(piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
 
 /// The total whose peak is explained and to which all shares refer: `8.00 GiB requested`.
 fn base(peak: &Moment) -> String {
-    format!("{} {}", format_bytes(peak.bytes), peak.metric.words())
+    format!("{} {}", format_bytes(peak.bytes), total_name(peak.metric))
 }
 
 /// The share of a piece in that total; `None` for pieces that are not live blocks.
 fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
     matches!(piece, PeakPiece::Blocks(_)).then(|| share(bytes, peak.bytes))
-}
-
-fn is_in_force(condition: &str, filter: &Filter) -> bool {
-    condition.parse::<Filter>().is_ok_and(|of_piece| of_piece == *filter)
 }
 
 /// Every piece with its colour: the category's, darker for each further phase.

@@ -1,16 +1,15 @@
 //! The head of the explanation: size and moment of the peak, effect of the search conditions, and the grouping keys.
 
-use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo};
-use highwater_analysis::{GroupKey, TreeKey};
+use eframe::egui::{Label, RichText, Ui};
+use highwater_analysis::TreeKey;
 use highwater_snapshots::units::format_bytes;
 
-use super::MetricName;
 use super::job::{Explained, Keys};
-use crate::figures::moment::peak_name;
+use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::share;
-use crate::gui::views::group_keys::group_keys;
-use crate::gui::views::moment::key_ui;
+use crate::gui::views::group_keys::{self, group_keys};
 use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{failed_requests, when};
 use crate::session::Recording;
@@ -29,17 +28,16 @@ pub(super) fn head_ui(
         let name = format!("{} {}", peak_name(peak), format_bytes(peak.bytes));
         ui.label(RichText::new(name).size(18.0).strong());
         let when = if peak.is_state { String::new() } else { format!(", {}", when(peak)) };
-        ui.weak(format!("{}{when}", peak.metric.words()));
+        ui.weak(format!("{}{when}", total_name(peak.metric)));
         if can_click {
-            let button = ui.small_button("Go there");
-            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the explained peak"));
-            if button.on_hover_text("Pin the moment of this peak, and show it in the timeline.").clicked() {
+            let tooltip = "Pin the moment of this peak, and show it in the timeline.";
+            if labelled_button_ui(ui, "Go there", "Go to the explained peak", tooltip) {
                 action = Some(Action::Event(peak.number()));
             }
         }
         let chosen = context.selection.metric;
         if !chosen.is_of_blocks() {
-            let (chosen, explained) = (chosen.words(), peak.metric.words());
+            let (chosen, explained) = (total_name(chosen), total_name(peak.metric));
             ui.weak(format!("({chosen} is not a sum over blocks; the peak of {explained} is explained instead)"));
         }
         if let Some(text) = &explained.elsewhere {
@@ -90,9 +88,8 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
         let part = share(group.bytes_at_peak, peak.bytes);
         ui.label(format!("{bytes} of it ({part}) are in blocks that meet the conditions.{effect}"));
         if can_click {
-            let button = ui.small_button("Go there");
-            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the peak without such blocks"));
-            if button.on_hover_text("Pin the moment of that peak.").clicked() {
+            let label = "Go to the peak without such blocks";
+            if labelled_button_ui(ui, "Go there", label, "Pin the moment of that peak.") {
                 action = Some(Action::Event(group.without.number()));
             }
         }
@@ -104,29 +101,11 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         ui.label("Groups");
-        let all: Vec<GroupKey> = group_keys(recording.deepest_scope).collect();
-        let mut first = Some(keys.first);
-        chosen_ui(ui, ["by", "Explain by"], &mut first, all.iter().copied().map(Some), recording);
-        keys.first = first.unwrap_or(keys.first);
-        keys.second = keys.second.filter(|key| *key != keys.first);
-        let others = all.iter().copied().filter(|key| *key != keys.first).map(Some);
-        let others = std::iter::once(None).chain(others);
-        chosen_ui(ui, ["then", "Explain also by"], &mut keys.second, others, recording);
+        let all: Vec<TreeKey> = group_keys(recording.deepest_scope).map(TreeKey::By).collect();
+        let (mut first, mut second) = (TreeKey::By(keys.first), keys.second.map(TreeKey::By));
+        let labels = ["Explain by", "Explain also by"];
+        group_keys::keys_ui(ui, labels, (&mut first, &mut second), &all, &recording.absent);
+        let of = |key: TreeKey| if let TreeKey::By(key) = key { Some(key) } else { None };
+        *keys = Keys { first: of(first).unwrap_or(keys.first), second: second.and_then(of) };
     });
-}
-
-fn chosen_ui(
-    ui: &mut Ui,
-    words: [&str; 2],
-    chosen: &mut Option<GroupKey>,
-    keys: impl Iterator<Item = Option<GroupKey>>,
-    recording: &Recording,
-) {
-    let keys: Vec<Option<TreeKey>> = keys.map(|key| key.map(TreeKey::By)).collect();
-    let mut key = chosen.map(TreeKey::By);
-    key_ui(ui, words, &mut key, &keys, &recording.absent);
-    *chosen = match key {
-        Some(TreeKey::By(key)) => Some(key),
-        Some(TreeKey::Block) | None => None,
-    };
 }

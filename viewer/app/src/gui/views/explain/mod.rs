@@ -8,16 +8,15 @@ mod head;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
-use highwater_analysis::{Filter, Metric};
+use eframe::egui::{self, Ui};
+use highwater_analysis::Filter;
 
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::{exact_height_ui, least_height_ui};
+use crate::gui::widgets::room::{exact_height_ui, least_height_ui, scrolling_ui, split_ui};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme;
 use crate::selection::drawn_metric;
-use crate::session::Recording;
 use groups::Groups;
 use job::{Explained, Key, Keys};
 
@@ -28,30 +27,20 @@ const ADVICE_WIDTHS: [f32; 2] = [300.0, 520.0];
 /// Visible rows of groups in the layout with one column.
 const ROWS: f32 = 14.0;
 
-/// The name of a total in a sentence.
-trait MetricName {
-    /// `device used`.
-    fn words(&self) -> String;
-}
-
-impl MetricName for Metric {
-    fn words(&self) -> String {
-        self.name().replace('_', " ")
-    }
-}
-
 /// The action for `condition` alone, or, if it is already in force, for no condition.
 fn only(condition: &str, filter: &Filter) -> Action {
-    let is_in_force = condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter);
-    Action::Only(if is_in_force { String::new() } else { condition.to_owned() })
+    Action::Only(if is_in_force(condition, filter) { String::new() } else { condition.to_owned() })
+}
+
+/// Whether `condition` alone is in force.
+fn is_in_force(condition: &str, filter: &Filter) -> bool {
+    condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter)
 }
 
 /// State of the view.
 #[derive(Debug)]
 pub struct ExplainView {
     keys: Keys,
-    /// Whether it is drawn for a picture, without controls.
-    is_picture: bool,
     /// The explanation, or why the recording cannot be read.
     query: Query<Key, Result<Arc<Explained>, String>>,
     /// The keys of the groups in view.
@@ -66,7 +55,6 @@ impl Default for ExplainView {
     fn default() -> Self {
         Self {
             keys: Keys::default(),
-            is_picture: false,
             query: Query::new("highwater-explain", Explained::of),
             shown: None,
             groups: Groups::default(),
@@ -75,26 +63,15 @@ impl Default for ExplainView {
     }
 }
 
-impl ExplainView {
-    /// A view without controls.
-    pub(crate) fn for_picture() -> Self {
-        Self { is_picture: true, ..Self::default() }
-    }
-
-    /// The groups as CSV, in exact figures and in the order shown; `None` until they are computed.
-    pub fn csv(&self) -> Option<String> {
-        self.explained().map(|explained| self.groups.csv(explained))
-    }
-
-    /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub(crate) fn explain_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+impl RecordingView for ExplainView {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui.ctx(), context);
         let Some(explained) = self.explained().map(Arc::clone) else {
             ui.horizontal(|ui| {
                 let unreadable = self.query.answer().filter(|_| !self.query.is_busy());
                 let unreadable = unreadable.and_then(|explained| explained.as_ref().err());
                 let failure = self.query.failure().or(unreadable.map(String::as_str));
-                if !self.is_picture && failure.is_none() {
+                if !context.is_picture && failure.is_none() {
                     ui.spinner();
                 }
                 ui.weak(failure.unwrap_or("Explaining the peak…"));
@@ -102,15 +79,29 @@ impl ExplainView {
             return Vec::new();
         };
         let is_wide = ui.available_width() >= theme::EXPLAIN_WIDE;
-        if self.is_picture {
+        if context.is_picture {
             self.columns_ui(ui, context, &explained)
         } else if is_wide {
             let show = |ui: &mut Ui| self.columns_ui(ui, context, &explained);
             least_height_ui(ui, "explanation", theme::EXPLAIN_MIN, show)
         } else {
-            let scroll = ScrollArea::vertical().id_salt("explanation").auto_shrink([false, false]);
-            scroll.show(ui, |ui| self.column_ui(ui, context, &explained)).inner
+            scrolling_ui(ui, "explanation", |ui| self.column_ui(ui, context, &explained))
         }
+    }
+
+    fn table(&mut self, _: &ViewContext<'_>) -> Result<WriteTable, String> {
+        whole_table(self.csv(), "the explanation is")
+    }
+
+    fn panel(&self) -> (&'static str, f32) {
+        ("explanation", theme::EXPLAIN_HEIGHT)
+    }
+}
+
+impl ExplainView {
+    /// The groups as CSV, in exact figures and in the order shown; `None` until they are computed.
+    fn csv(&self) -> Option<String> {
+        self.explained().map(|explained| self.groups.csv(explained))
     }
 
     fn explained(&self) -> Option<&Arc<Explained>> {
@@ -120,19 +111,12 @@ impl ExplainView {
     /// Advice at the left, groups at the right.
     fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = self.above_ui(ui, context, explained);
-        let at = ui.next_widget_position();
-        let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
-        ui.allocate_rect(whole, Sense::hover());
-        let middle = whole.left() + (whole.width() - GROUPS_WIDTH).clamp(ADVICE_WIDTHS[0], ADVICE_WIDTHS[1]);
-        let left = whole.with_max_x(middle - 8.0);
-        let mut left_ui = ui.new_child(UiBuilder::new().id_salt("left").max_rect(left));
-        let scroll = ScrollArea::vertical().id_salt("advice").auto_shrink([false, false]);
-        scroll.show(&mut left_ui, |ui| actions.extend(self.advice_ui(ui, context, explained)));
-        let line = egui::Stroke::new(1.0, theme::Shades::in_ui(ui).grid);
-        ui.painter().vline(middle, whole.y_range(), line);
-        let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
-        let mut right_ui = ui.new_child(UiBuilder::new().id_salt("right").max_rect(right));
-        actions.extend(self.groups_ui(&mut right_ui, context.recording, explained));
+        let width = (ui.available_width() - GROUPS_WIDTH).clamp(ADVICE_WIDTHS[0], ADVICE_WIDTHS[1]) - 8.0;
+        let advice_ui = |ui: &mut Ui, view: &mut Self| view.advice_ui(ui, context, explained);
+        let groups_ui = |ui: &mut Ui, view: &mut Self| view.groups_ui(ui, context, explained);
+        let (advice, group) = split_ui(ui, "explanation", (width, 0.0), self, advice_ui, groups_ui);
+        actions.extend(advice);
+        actions.extend(group);
         actions
     }
 
@@ -143,14 +127,14 @@ impl ExplainView {
         ui.separator();
         let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
         let height = (rows + 4.0) * theme::ROW_HEIGHT + 20.0;
-        exact_height_ui(ui, height, |ui| actions.extend(self.groups_ui(ui, context.recording, explained)));
+        exact_height_ui(ui, height, |ui| actions.extend(self.groups_ui(ui, context, explained)));
         actions
     }
 
     /// The part above the columns.
     fn above_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
-        let can_click = self.can_click(context);
+        let can_click = can_click(context);
         actions.extend(head::head_ui(ui, context, explained, self.query.is_busy() && can_click, can_click));
         actions.extend(head::failed_ui(ui, explained, can_click));
         actions.extend(head::filtered_ui(ui, explained, can_click));
@@ -162,23 +146,18 @@ impl ExplainView {
 
     fn advice_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
-        actions.extend(advice::advice_ui(ui, explained, context.filter, self.can_click(context)));
+        actions.extend(advice::advice_ui(ui, explained, context.filter, can_click(context)));
         if !explained.explanation.peak.is_state {
             actions.extend(advice::removals_ui(ui, explained, &mut self.removals));
         }
         actions
     }
 
-    fn groups_ui(&mut self, ui: &mut Ui, recording: &Recording, explained: &Explained) -> Option<Action> {
-        if !self.is_picture {
-            head::keys_ui(ui, &mut self.keys, recording);
+    fn groups_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Option<Action> {
+        if !context.is_picture {
+            head::keys_ui(ui, &mut self.keys, context.recording);
         }
-        self.groups.groups_ui(ui, explained, !self.is_picture)
-    }
-
-    /// Whether moments can be gone to: not in a picture, nor in a recording without events.
-    fn can_click(&self, context: &ViewContext<'_>) -> bool {
-        !self.is_picture && !context.recording.trace.is_state()
+        self.groups.groups_ui(ui, explained, !context.is_picture)
     }
 
     /// Asks for the current explanation, and takes over finished ones.
@@ -201,6 +180,11 @@ impl ExplainView {
             None => self.shown = None,
         }
     }
+}
+
+/// Whether moments can be gone to: not in a picture, nor in a recording without events.
+fn can_click(context: &ViewContext<'_>) -> bool {
+    !context.is_picture && !context.recording.trace.is_state()
 }
 
 #[cfg(test)]

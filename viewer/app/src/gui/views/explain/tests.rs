@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eframe::egui::{Key as Button, Role, Vec2, pos2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use highwater_analysis::Metric;
 
 use super::*;
 use crate::gui::view_harness::ViewHarness;
@@ -40,7 +41,7 @@ type Play = ViewHarness<ExplainView>;
 
 fn harness_of(text: &str, size: Vec2) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(size).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, context| view.explain_ui(ui, context)),
+        |ui, stage: &mut Play| stage.play(|view, context| view.view_ui(ui, context)),
         ViewHarness::new(text, ExplainView::default()),
     );
     settle(&mut harness);

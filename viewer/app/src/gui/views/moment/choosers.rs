@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eframe::egui::{ComboBox, Grid, Label, RichText, Role, Ui, WidgetInfo};
+use eframe::egui::{Grid, Label, RichText, Ui};
 use highwater_analysis::between::Question;
 use highwater_analysis::tree::NodeId;
 use highwater_analysis::{Balance, GroupKey, Siblings, TreeKey};
@@ -11,9 +11,9 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use super::job::Answer;
 use super::names;
 use super::tile::Act;
-use crate::gui::views::group_keys::{absent_reason, key_entry, key_label, tree_keys};
+use crate::figures::moment::count_of;
+use crate::gui::views::group_keys::{absent_reason, keys_ui, tree_keys};
 use crate::gui::views::view::ViewContext;
-use crate::gui::widgets::choice::{ChoiceEntry, entries_ui};
 use crate::gui::widgets::words::moment_text;
 use crate::session::Recording;
 use crate::session::absent::Absent;
@@ -103,28 +103,15 @@ impl Choices {
 
 /// The switch between views, the grouping keys, and for stacks the frames to show and their order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
-    let absent = &recording.absent;
     ui.horizontal_wrapped(|ui| {
         for look in MomentLook::ALL {
             ui.selectable_value(&mut choices.look, look, look.name());
         }
     });
     ui.horizontal_wrapped(|ui| {
-        let keys: Vec<Option<TreeKey>> = tree_keys(recording.deepest_scope).map(Some).collect();
-        let mut first = Some(choices.first);
-        key_ui(ui, ["by", "Group by"], &mut first, &keys, absent);
-        choices.first = first.unwrap_or(choices.first);
-        if choices.first == TreeKey::Block {
-            // There is no key below single blocks.
-            choices.second = None;
-        } else {
-            let seconds: Vec<Option<TreeKey>> =
-                std::iter::once(None).chain(keys.iter().copied().filter(|key| *key != Some(choices.first))).collect();
-            if choices.second == Some(choices.first) {
-                choices.second = None;
-            }
-            key_ui(ui, ["then", "Then group by"], &mut choices.second, &seconds, absent);
-        }
+        let keys: Vec<TreeKey> = tree_keys(recording.deepest_scope).collect();
+        let chosen = (&mut choices.first, &mut choices.second);
+        keys_ui(ui, ["Group by", "Then group by"], chosen, &keys, &recording.absent);
     });
     if choices.is_of_modules() && choices.look == MomentLook::Table {
         let mut is_each = choices.siblings == Siblings::Each;
@@ -140,22 +127,6 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
                 .on_hover_text("Show the innermost frame first, then its callers.");
         });
     }
-}
-
-/// A list of keys: the word before the selected one, and the label of the list.
-pub(crate) fn key_ui(
-    ui: &mut Ui,
-    [word, label]: [&str; 2],
-    chosen: &mut Option<TreeKey>,
-    keys: &[Option<TreeKey>],
-    absent: &Absent,
-) {
-    let nothing = || ChoiceEntry::from("nothing".to_owned());
-    let entry = |key: &Option<TreeKey>| key.map_or_else(nothing, |key| key_entry(absent, key));
-    let now = chosen.map_or_else(|| "nothing".to_owned(), key_label);
-    let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);
-    let shown = list.show_ui(ui, |ui| entries_ui(ui, chosen, keys, entry));
-    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
 }
 
 /// Whether one moment or the range between the marks is shown.
@@ -174,7 +145,7 @@ pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balanc
             for &asked in pair {
                 let sum = balance.get(asked);
                 let text = RichText::new(format!("{}: {}", asked.name(), format_bytes(sum.bytes))).size(12.0);
-                let blocks = names::counted(sum.blocks, "block");
+                let blocks = count_of(sum.blocks, "block");
                 ui.selectable_value(question, asked, text).on_hover_text(format!("{}; {blocks}", asked.meaning()));
             }
             ui.end_row();

@@ -1,7 +1,5 @@
 //! A tree as a flame graph with the root on top; each node is as wide as its bytes, below its parent.
 
-use std::sync::Arc;
-
 use eframe::egui::{Rect, Response, Ui};
 use highwater_analysis::Tree;
 use highwater_analysis::tree::{LineRole, NodeId};
@@ -9,16 +7,18 @@ use highwater_snapshots::units::format_bytes;
 
 use super::job::Answer;
 use super::names;
-use super::tile::{self, Act, Emphasis, Item, What};
+use super::tile::{self, Act, Item, What};
+use crate::gui::identity::Identity;
 use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
+use crate::gui::widgets::memo::Memo;
+use crate::gui::widgets::tile::{Emphasis, focus_frame, paint, walked, with_amount};
 use crate::gui::widgets::{flame, theme};
 
 /// The last layout, and its input.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     /// By row, then from left to right.
-    bars: Vec<Bar<Item>>,
-    of: Option<(Arc<Tree>, NodeId, f32)>,
+    bars: Memo<(Identity<Tree>, NodeId, f32), Vec<Bar<Item>>>,
 }
 
 /// The bars of `focus`, its ancestors and everything below, `width` points wide; nodes too narrow to show are merged
@@ -41,72 +41,66 @@ impl Flame {
     /// Shows the answer's focus and everything below it in the available space.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let width = width_of(ui);
-        let is_same = self.of.as_ref().is_some_and(|(tree, focus, known)| {
-            Arc::ptr_eq(tree, &answer.tree) && *focus == answer.focus && *known == width
-        });
-        if !is_same {
-            self.bars = bars(&answer.tree, answer.focus, width);
-            self.of = Some((Arc::clone(&answer.tree), answer.focus, width));
-        }
+        let key = (Identity::of(&answer.tree), answer.focus, width);
+        let bars = self.bars.get(key, |_| bars(&answer.tree, answer.focus, width));
         let label = format!("Flame graph by {}", names::keys(&answer.tree));
-        flame_ui(ui, &label, &self.bars, |ui, response, visible| self.bars_ui(ui, visible, response, answer))
+        flame_ui(ui, &label, bars, |ui, response, visible| bars_ui(ui, visible, bars, response, answer))
     }
+}
 
-    fn bars_ui(
-        &self,
-        ui: &Ui,
-        visible: Vec<(usize, Rect, &Item)>,
-        response: &Response,
-        answer: &Answer,
-    ) -> Option<Act> {
-        let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
-        let mut act = None;
-        for (index, place, item) in visible {
-            let on_bar = tile::respond(ui, place, (response.id, index), answer, item);
-            let is_chosen = matches!(item.what, What::Node(id) if Some(id) == chosen);
-            let name = tile::name(answer, item);
-            let text = tile::with_amount(ui, place, &name, &format_bytes(item.bytes));
-            let emphasis = Emphasis { is_hovered: on_bar.hovered(), is_chosen };
-            tile::paint(ui, place, tile::colour(answer, item.what), [&text, ""], emphasis);
-            if on_bar.clicked() {
-                response.request_focus();
-                act = match item.what {
-                    What::Node(id) if answer.tree.node(id).is_leaf() => Some(Act::Choose(id)),
-                    What::Node(id) | What::Own(id) => Some(Act::Enter(id)),
-                    What::Rest { of, .. } => Some(Act::List(of)),
-                };
-            }
+fn bars_ui(
+    ui: &Ui,
+    visible: Vec<(usize, Rect, &Item)>,
+    bars: &[Bar<Item>],
+    response: &Response,
+    answer: &Answer,
+) -> Option<Act> {
+    let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
+    let mut act = None;
+    for (index, place, item) in visible {
+        let on_bar = tile::respond(ui, place, (response.id, index), answer, item);
+        let is_chosen = matches!(item.what, What::Node(id) if Some(id) == chosen);
+        let name = tile::name(answer, item);
+        let text = with_amount(ui, place, &name, &format_bytes(item.bytes));
+        let emphasis = Emphasis { is_hovered: on_bar.hovered(), is_chosen };
+        paint(ui, place, tile::colour(answer, item.what), [&text, ""], emphasis);
+        if on_bar.clicked() {
+            response.request_focus();
+            act = match item.what {
+                What::Node(id) if answer.tree.node(id).is_leaf() => Some(Act::Choose(id)),
+                What::Node(id) | What::Own(id) => Some(Act::Enter(id)),
+                What::Rest { of, .. } => Some(Act::List(of)),
+            };
         }
-        tile::focus_frame(ui, response);
-        self.walk(ui, response, answer, chosen).or(act)
     }
+    focus_frame(ui, response);
+    walk(ui, response, (bars, answer), chosen).or(act)
+}
 
-    fn walk(&self, ui: &Ui, response: &Response, answer: &Answer, chosen: Option<NodeId>) -> Option<Act> {
-        let walked = tile::walked(ui, response);
-        let tree = &answer.tree;
-        if walked.leaves {
-            return Some(Act::Up);
-        }
-        let is_drawn = |id: NodeId| self.bars.iter().any(|bar| bar.item.what == What::Node(id));
-        let at = chosen.filter(|id| is_drawn(*id)).unwrap_or(answer.focus);
-        let next = match walked.by {
-            [0, 0] if walked.filters => return Some(Act::Filter(at)),
-            [0, 0] if walked.enters => {
-                return Some(if tree.node(at).is_leaf() { Act::Filter(at) } else { Act::Enter(at) });
-            }
-            [0, 0] => return None,
-            [0, down] if down > 0 => tree.node(at).children().next()?,
-            [0, _] => tree.node(at).parent,
-            [right, _] => {
-                let siblings: Vec<NodeId> =
-                    tree.node(tree.node(at).parent).children().filter(|id| is_drawn(*id)).collect();
-                let row = siblings.iter().position(|id| *id == at)? as i64;
-                let next = (row + i64::from(right)).clamp(0, siblings.len() as i64 - 1);
-                siblings[next as usize]
-            }
-        };
-        is_drawn(next).then_some(Act::Choose(next))
+fn walk(ui: &Ui, response: &Response, (bars, answer): (&[Bar<Item>], &Answer), chosen: Option<NodeId>) -> Option<Act> {
+    let walked = walked(ui, response);
+    let tree = &answer.tree;
+    if walked.leaves {
+        return Some(Act::Up);
     }
+    let is_drawn = |id: NodeId| bars.iter().any(|bar| bar.item.what == What::Node(id));
+    let at = chosen.filter(|id| is_drawn(*id)).unwrap_or(answer.focus);
+    let next = match walked.by {
+        [0, 0] if walked.filters => return Some(Act::Filter(at)),
+        [0, 0] if walked.enters => {
+            return Some(if tree.node(at).is_leaf() { Act::Filter(at) } else { Act::Enter(at) });
+        }
+        [0, 0] => return None,
+        [0, down] if down > 0 => tree.node(at).children().next()?,
+        [0, _] => tree.node(at).parent,
+        [right, _] => {
+            let siblings: Vec<NodeId> = tree.node(tree.node(at).parent).children().filter(|id| is_drawn(*id)).collect();
+            let row = siblings.iter().position(|id| *id == at)? as i64;
+            let next = (row + i64::from(right)).clamp(0, siblings.len() as i64 - 1);
+            siblings[next as usize]
+        }
+    };
+    is_drawn(next).then_some(Act::Choose(next))
 }
 
 /// Explains the colours of a stack's frames.

@@ -3,7 +3,7 @@
 mod names;
 mod job;
 mod squarify;
-pub(crate) mod tile;
+mod tile;
 mod treemap;
 mod flame;
 mod groups;
@@ -14,18 +14,18 @@ mod choosers;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{self, RichText, Ui, UiBuilder};
+use eframe::egui::{self, RichText, Ui};
 use highwater_analysis::TreeQuery;
 use highwater_analysis::between::Question;
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_snapshots::units::format_bytes;
 
-pub(crate) use choosers::key_ui;
 pub use choosers::{Choices, MomentLook};
 
-use crate::figures::moment::peak_name;
-use crate::gui::views::view::{Action, Reason, ViewContext};
+use crate::figures::moment::{peak_name, total_name};
+use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
+use crate::gui::widgets::room::{least_height_ui, place_ui};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::moment_text;
@@ -63,6 +63,20 @@ impl Default for MomentPanel {
     }
 }
 
+impl RecordingView for MomentPanel {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        if context.is_picture {
+            self.picture_ui(ui, context);
+            return Vec::new();
+        }
+        least_height_ui(ui, "moment", theme::MOMENT_MIN, |ui| self.moment_ui(ui, context))
+    }
+
+    fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String> {
+        whole_table(Some(self.csv(context)), "the groups are")
+    }
+}
+
 impl MomentPanel {
     /// A panel with these settings.
     pub fn new(choices: Choices) -> Self {
@@ -89,8 +103,8 @@ impl MomentPanel {
 
     /// The panel's content as CSV, with a last line for the total: the rows of the table, or every node of
     /// the tree with its full path.
-    pub fn csv(&mut self, context: &ViewContext<'_>, marks: Option<Range<usize>>) -> String {
-        self.follow(marks);
+    fn csv(&mut self, context: &ViewContext<'_>) -> String {
+        self.follow(context.selection.range());
         let request = self.request(context);
         let shown = self.query.answer().filter(|shown| shown.request == request);
         let answer = shown.map_or_else(|| Clerk::default().answer(&request), Arc::clone);
@@ -100,14 +114,9 @@ impl MomentPanel {
         }
     }
 
-    /// Shows the panel in the available space. `marks` are the moments A and B, if both are set.
-    pub(crate) fn moment_ui(
-        &mut self,
-        ui: &mut Ui,
-        context: &ViewContext<'_>,
-        marks: Option<Range<usize>>,
-    ) -> Vec<Action> {
-        self.follow(marks);
+    /// Shows the panel in the available space.
+    fn moment_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        self.follow(context.selection.range());
         self.choices = self.choices.possible(&context.recording.absent);
         self.receive(ui.ctx(), context);
         self.head_ui(ui, context);
@@ -120,13 +129,13 @@ impl MomentPanel {
             ui.weak("Computing…");
             return actions;
         };
-        if let Some(act) = self.view_ui(ui, context, &answer, true) {
+        if let Some(act) = self.look_ui(ui, context, &answer, true) {
             self.act(act, &answer, &mut actions);
         }
         if let Some(chosen) = &answer.chosen {
             let below = ui.available_rect_before_wrap();
             let show = |ui: &mut Ui| details::details_ui(ui, &answer, chosen, &mut self.blocks);
-            match ui.scope_builder(UiBuilder::new().id_salt("details").max_rect(below), show).inner {
+            match place_ui(ui, "details", below, show) {
                 Some(Ask::Block(block)) => actions.push(Action::Block(block)),
                 Some(Ask::Filter) => self.act(Act::Filter(chosen.node), &answer, &mut actions),
                 Some(Ask::Close) => self.chosen = None,
@@ -188,10 +197,10 @@ impl MomentPanel {
     }
 
     /// Shows the panel without controls, for pictures.
-    pub(crate) fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
+    fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.receive(ui.ctx(), context);
         if let Some(answer) = self.query.answer().map(Arc::clone) {
-            self.view_ui(ui, context, &answer, false);
+            self.look_ui(ui, context, &answer, false);
         }
         self.ask(ui.ctx(), context);
     }
@@ -218,7 +227,7 @@ impl MomentPanel {
         };
         ui.label(RichText::new(what).weak());
         ui.label(big(context.moment.bytes));
-        let metric = context.moment.metric.name().replace('_', " ");
+        let metric = total_name(context.moment.metric);
         let moment =
             if context.moment.is_state { String::new() } else { format!(" · {}", moment_text(&context.moment)) };
         ui.weak(format!("{metric}{moment}"));
@@ -232,7 +241,7 @@ impl MomentPanel {
     }
 
     /// The breadcrumb and the current view, leaving room for the details below.
-    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
+    fn look_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != MomentLook::Table;
         if is_for_stacks {
@@ -252,12 +261,12 @@ impl MomentPanel {
         };
         let mut place = whole;
         place.max.y = (place.max.y - below).max(place.min.y + 40.0);
-        let shown = ui.scope_builder(UiBuilder::new().id_salt("view").max_rect(place), |ui| match self.choices.look {
+        let shown = place_ui(ui, "view", place, |ui| match self.choices.look {
             MomentLook::Table => groups::groups_ui(ui, answer, &mut self.table),
             MomentLook::Treemap => self.treemap.treemap_ui(ui, answer),
             MomentLook::Flame => self.flame.flame_ui(ui, answer),
         });
-        act = shown.inner.or(act);
+        act = shown.or(act);
         if has_hints {
             choosers::hints_ui(ui);
         }

@@ -33,7 +33,6 @@ struct Bench {
     selection: Selection,
     filter: Filter,
     position: Option<usize>,
-    marks: Option<Range<usize>>,
     panel: MomentPanel,
     actions: Vec<Action>,
 }
@@ -46,7 +45,6 @@ impl Bench {
             recording,
             filter: Filter::default(),
             position: None,
-            marks: None,
             panel: MomentPanel::default(),
             actions: Vec::new(),
         }
@@ -57,7 +55,7 @@ impl Bench {
         self
     }
 
-    fn with_scene<R>(&mut self, with: impl FnOnce(&mut MomentPanel, &ViewContext<'_>, Option<Range<usize>>) -> R) -> R {
+    fn with_scene<R>(&mut self, with: impl FnOnce(&mut MomentPanel, &ViewContext<'_>) -> R) -> R {
         let index = &self.recording.devices[0];
         let trace = &self.recording.trace;
         let moment = match self.position {
@@ -73,27 +71,28 @@ impl Bench {
             reason,
             matches: &matches,
             filter: &self.filter,
-            colouring: None,
+            under: None,
+            is_picture: false,
         };
-        with(&mut self.panel, &context, self.marks.clone())
+        with(&mut self.panel, &context)
     }
 
     fn answer(&mut self) -> Arc<Answer> {
-        self.with_scene(|panel, context, marks| {
-            panel.follow(marks);
+        self.with_scene(|panel, context| {
+            panel.follow(context.selection.range());
             Clerk::default().answer(&panel.request(context))
         })
     }
 
     fn csv(&mut self) -> String {
-        self.with_scene(|panel, context, marks| panel.csv(context, marks))
+        self.with_scene(MomentPanel::csv)
     }
 
     fn shown(self) -> Harness<'static, Self> {
         let builder = Harness::builder().with_size(Vec2::new(380.0, 800.0)).with_max_steps(16);
         let mut harness = builder.build_ui_state(
             |ui, bench: &mut Self| {
-                let actions = bench.with_scene(|panel, context, marks| panel.moment_ui(ui, context, marks));
+                let actions = bench.with_scene(|panel, context| panel.moment_ui(ui, context));
                 bench.actions.extend(actions);
             },
             self,
@@ -230,7 +229,7 @@ fn the_flame_graph_shows_whose_lines_are_whose_and_zooms() {
 #[test]
 fn marks_ask_what_became_of_memory_and_add_up() {
     let mut bench = Bench::new(NET);
-    bench.marks = Some(2..9);
+    bench.selection.marks = [Some(2), Some(9)];
     let mut harness = bench.shown();
     harness.get_by_label("live at A: 7.32 KiB");
     harness.get_by_label("born: 500 B");

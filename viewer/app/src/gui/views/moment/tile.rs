@@ -1,20 +1,17 @@
-//! One rectangle of a treemap or flame graph: its node, colour, label and tooltip.
+//! What a rectangle of the treemap or flame graph stands for: its node, colour, label and tooltip.
 
-use eframe::egui::{
-    Color32, FontId, Painter, Rect, Response, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
-};
+use eframe::egui::{Color32, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_analysis::{GroupKey, Lifetime, Origin, Tree, TreeKey};
 use highwater_snapshots::Category;
-use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::Answer;
 use super::names;
+use crate::figures::moment::count_of;
 use crate::gui::legend::share;
-use crate::gui::widgets::fit::fitted;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::theme;
 
 /// The content of a rectangle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,123 +146,11 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
         }
     }
     let exact = format!("{} ({} B)", format_bytes(item.bytes), format_count(item.bytes));
-    ui.strong(format!("{exact} in {}", names::counted(item.blocks, "block")));
+    ui.strong(format!("{exact} in {}", count_of(item.blocks, "block")));
     let focus = tree.node(answer.focus);
     ui.label(format!(
         "{} of what is shown, {} of all",
         share(item.bytes, focus.bytes),
         share(item.bytes, tree.total())
     ));
-}
-
-/// How a tile is highlighted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Emphasis {
-    pub(crate) is_hovered: bool,
-    pub(crate) is_chosen: bool,
-}
-
-/// Paints a tile with its label at the top, if there is room for it.
-pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphasis: Emphasis) {
-    /// Space left free between neighbours.
-    const GAP: f32 = 0.5;
-    let shades = Shades::in_ui(ui);
-    let inner = rect.shrink(GAP.min(rect.width() / 4.0).min(rect.height() / 4.0));
-    let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
-    painter.rect_filled(inner, 1.0, fill);
-    if emphasis.is_hovered || emphasis.is_chosen {
-        let stroke = Stroke::new(if emphasis.is_chosen { 2.0 } else { 1.0 }, shades.pinned);
-        painter.rect_stroke(inner, 1.0, stroke, StrokeKind::Inside);
-    }
-    let ink = theme::ink(fill);
-    let mut top = inner.top() + 1.0;
-    for text in texts.into_iter().filter(|text| !text.is_empty()).flat_map(|text| rows(ui, inner, text)) {
-        let Some(height) = line(ui, &painter, inner, top, &text, ink) else {
-            return;
-        };
-        top += height;
-    }
-}
-
-/// A name followed by an amount, which is left out if there is no room for both.
-pub(crate) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> String {
-    let both = format!("{name}  {amount}");
-    if fits(ui, rect, &both) { both } else { name.to_owned() }
-}
-
-/// Whether the rectangle has room for a one-row label.
-pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
-    let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(12.0), Color32::PLACEHOLDER);
-    galley.size().x <= rect.width() - 2.0 * MARGIN
-}
-
-/// Space to the left and right of a label.
-const MARGIN: f32 = 3.0;
-
-/// A label's rows: a source line that is too wide takes two if there is room for them: file and number above the
-/// function.
-fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
-    let font = FontId::proportional(12.0);
-    let line = LineText::parse(text);
-    let room = rect.width() - 2.0 * MARGIN;
-    let is_cut = || fitted(ui, text, &font, room, false).is_none_or(|shown| *shown != *text);
-    if line.line == 0 || line.function.is_empty() || rect.height() < 3.0 * theme::TILE_HEADER || !is_cut() {
-        return vec![text.to_owned()];
-    }
-    vec![LineText { function: "", ..line }.to_string(), line.function.to_owned()]
-}
-
-/// Paints one row of text at `top`, shortened to the rectangle's width; `None` if it does not fit.
-fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
-    let room = rect.width() - 2.0 * MARGIN;
-    if room < theme::MIN_LABEL {
-        return None;
-    }
-    let format = TextFormat::simple(FontId::proportional(12.0), ink);
-    let text = fitted(ui, text, &format.font_id, room, false)?;
-    let mut job = eframe::egui::text::LayoutJob::single_section(text.into_owned(), format);
-    job.break_on_newline = false;
-    job.wrap = eframe::egui::text::TextWrapping::truncate_at_width(room);
-    let galley = painter.layout_job(job);
-    let size = galley.size();
-    if top + size.y > rect.bottom() + 1.5 {
-        return None;
-    }
-    painter.galley(pos2(rect.left() + MARGIN, top), galley, ink);
-    Some(size.y)
-}
-
-/// The navigation keys pressed while a picture has the keyboard focus.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Walked {
-    /// Steps to the right and down.
-    pub(crate) by: [i32; 2],
-    pub(crate) enters: bool,
-    pub(crate) leaves: bool,
-    pub(crate) filters: bool,
-}
-
-/// Reads the keys while `response` has the keyboard focus.
-pub(crate) fn walked(ui: &Ui, response: &Response) -> Walked {
-    use eframe::egui::{EventFilter, Key, Modifiers};
-    if !response.has_focus() {
-        return Walked::default();
-    }
-    let filter = EventFilter { tab: false, horizontal_arrows: true, vertical_arrows: true, escape: false };
-    ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
-    let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i32;
-    Walked {
-        by: [pressed(Key::ArrowRight) - pressed(Key::ArrowLeft), pressed(Key::ArrowDown) - pressed(Key::ArrowUp)],
-        filters: ui.input_mut(|input| input.consume_key(Modifiers::SHIFT, Key::Enter)),
-        enters: pressed(Key::Enter) > 0,
-        leaves: pressed(Key::Backspace) > 0,
-    }
-}
-
-/// Outlines a picture that has the keyboard focus.
-pub(crate) fn focus_frame(ui: &Ui, response: &Response) {
-    if response.has_focus() {
-        let stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);
-        ui.painter().rect_stroke(response.rect.expand2(vec2(1.0, 1.0)), 2.0, stroke, StrokeKind::Outside);
-    }
 }

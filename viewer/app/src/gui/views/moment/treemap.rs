@@ -1,7 +1,5 @@
 //! The groups as areas, two levels deep, with a way in and out.
 
-use std::sync::Arc;
-
 use eframe::egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
 use highwater_analysis::Tree;
 use highwater_analysis::tree::NodeId;
@@ -10,8 +8,11 @@ use highwater_snapshots::units::format_bytes;
 use super::job::Answer;
 use super::names;
 use super::squarify::squarify;
-use super::tile::{self, Act, Emphasis, Item, What};
+use super::tile::{self, Act, Item, What};
+use crate::gui::identity::Identity;
+use crate::gui::widgets::memo::Memo;
 use crate::gui::widgets::theme;
+use crate::gui::widgets::tile::{Emphasis, fits, focus_frame, paint, walked, with_amount};
 
 /// A tile and its position.
 #[derive(Clone, Debug)]
@@ -29,8 +30,7 @@ pub(super) struct Tile {
 /// The last layout, and its input.
 #[derive(Debug, Default)]
 pub(super) struct Treemap {
-    tiles: Vec<Tile>,
-    of: Option<(Arc<Tree>, NodeId, Rect)>,
+    tiles: Memo<(Identity<Tree>, NodeId, Rect), Vec<Tile>>,
 }
 
 /// The first node from `id` down with more than one part.
@@ -97,16 +97,11 @@ impl Treemap {
         response.widget_info(|| {
             WidgetInfo::labeled(Role::Group, true, format!("Treemap by {}", names::keys(&answer.tree)))
         });
-        let is_same = self.of.as_ref().is_some_and(|(tree, focus, place)| {
-            Arc::ptr_eq(tree, &answer.tree) && *focus == answer.focus && *place == rect
-        });
-        if !is_same {
-            self.tiles = tiles(&answer.tree, answer.focus, rect);
-            self.of = Some((Arc::clone(&answer.tree), answer.focus, rect));
-        }
+        let key = (Identity::of(&answer.tree), answer.focus, rect);
+        let tiles = &**self.tiles.get(key, |_| tiles(&answer.tree, answer.focus, rect));
         let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
         let mut act = None;
-        for (row, tile) in self.tiles.iter().enumerate() {
+        for (row, tile) in tiles.iter().enumerate() {
             if tile.rect.width() < 1.0 || tile.rect.height() < 1.0 {
                 continue;
             }
@@ -117,9 +112,9 @@ impl Treemap {
             let name = tile::name(answer, &tile.item);
             let bytes = format_bytes(tile.item.bytes);
             let texts = if tile.is_filled {
-                [tile::with_amount(ui, tile.rect, &name, &bytes), String::new()]
+                [with_amount(ui, tile.rect, &name, &bytes), String::new()]
             } else {
-                let bytes = Some(bytes).filter(|bytes| tile::fits(ui, tile.rect, bytes));
+                let bytes = Some(bytes).filter(|bytes| fits(ui, tile.rect, bytes));
                 [name, bytes.unwrap_or_default()]
             };
             // Inner tiles have the colour of their parent, so that every colour has one meaning.
@@ -129,10 +124,10 @@ impl Treemap {
             };
             // Darker if it contains other tiles, to set them apart.
             let colour = if tile.is_filled { theme::edge(colour) } else { colour };
-            tile::paint(ui, tile.rect, colour, [&texts[0], &texts[1]], emphasis);
+            paint(ui, tile.rect, colour, [&texts[0], &texts[1]], emphasis);
             if on_tile.clicked() {
                 response.request_focus();
-                act = self.click(answer, tile);
+                act = click(tiles, answer, tile);
             }
             if on_tile.double_clicked()
                 && tile.depth == 0
@@ -142,50 +137,55 @@ impl Treemap {
                 act = Some(Act::Filter(id));
             }
         }
-        tile::focus_frame(ui, &response);
-        self.walk(ui, &response, answer, chosen).or(act)
+        focus_frame(ui, &response);
+        walk(ui, &response, (tiles, answer), chosen).or(act)
     }
+}
 
-    fn walk(&self, ui: &Ui, response: &eframe::egui::Response, answer: &Answer, chosen: Option<NodeId>) -> Option<Act> {
-        let walked = tile::walked(ui, response);
-        if walked.leaves {
-            return Some(Act::Up);
-        }
-        let chosen = chosen.filter(|id| self.place_of(*id).is_some());
-        if walked.by != [0, 0] {
-            let next = match chosen.and_then(|id| self.place_of(id)) {
-                Some(from) => neighbour(&self.tiles, from, walked.by),
-                None => self.tiles.iter().find_map(node_of),
-            };
-            return next.map(Act::Choose);
-        }
-        match chosen {
-            Some(id) if walked.filters => Some(Act::Filter(id)),
-            Some(id) if walked.enters => {
-                Some(if answer.tree.node(id).is_leaf() { Act::Filter(id) } else { Act::Enter(id) })
-            }
-            _ => None,
-        }
+fn walk(
+    ui: &Ui,
+    response: &eframe::egui::Response,
+    (tiles, answer): (&[Tile], &Answer),
+    chosen: Option<NodeId>,
+) -> Option<Act> {
+    let walked = walked(ui, response);
+    if walked.leaves {
+        return Some(Act::Up);
     }
+    let chosen = chosen.filter(|id| place_of(tiles, *id).is_some());
+    if walked.by != [0, 0] {
+        let next = match chosen.and_then(|id| place_of(tiles, id)) {
+            Some(from) => neighbour(tiles, from, walked.by),
+            None => tiles.iter().find_map(node_of),
+        };
+        return next.map(Act::Choose);
+    }
+    match chosen {
+        Some(id) if walked.filters => Some(Act::Filter(id)),
+        Some(id) if walked.enters => {
+            Some(if answer.tree.node(id).is_leaf() { Act::Filter(id) } else { Act::Enter(id) })
+        }
+        _ => None,
+    }
+}
 
-    /// A click zooms in by one level, wherever it is within a tile.
-    fn click(&self, answer: &Answer, tile: &Tile) -> Option<Act> {
-        let tree = &answer.tree;
-        let (What::Node(id) | What::Own(id) | What::Rest { of: id, .. }) = tile.item.what;
-        if tile.depth > 0 {
-            let outer = self.tiles.iter().filter_map(node_of);
-            return outer.into_iter().find(|outer| tree.is_within(id, *outer)).map(Act::Enter);
-        }
-        Some(match tile.item.what {
-            What::Node(_) if tree.node(id).is_leaf() => Act::Choose(id),
-            What::Node(_) => Act::Enter(id),
-            What::Own(_) | What::Rest { .. } => Act::List(id),
-        })
+/// A click zooms in by one level, wherever it is within a tile.
+fn click(tiles: &[Tile], answer: &Answer, tile: &Tile) -> Option<Act> {
+    let tree = &answer.tree;
+    let (What::Node(id) | What::Own(id) | What::Rest { of: id, .. }) = tile.item.what;
+    if tile.depth > 0 {
+        let outer = tiles.iter().filter_map(node_of);
+        return outer.into_iter().find(|outer| tree.is_within(id, *outer)).map(Act::Enter);
     }
+    Some(match tile.item.what {
+        What::Node(_) if tree.node(id).is_leaf() => Act::Choose(id),
+        What::Node(_) => Act::Enter(id),
+        What::Own(_) | What::Rest { .. } => Act::List(id),
+    })
+}
 
-    fn place_of(&self, id: NodeId) -> Option<Rect> {
-        self.tiles.iter().find(|tile| node_of(tile) == Some(id)).map(|tile| tile.rect)
-    }
+fn place_of(tiles: &[Tile], id: NodeId) -> Option<Rect> {
+    tiles.iter().find(|tile| node_of(tile) == Some(id)).map(|tile| tile.rect)
 }
 
 /// The node of a tile, for keyboard navigation.

@@ -1,13 +1,13 @@
 //! The handle of the budget on the byte axis: dragged, or moved by the keyboard.
 
 use eframe::egui::{
-    Align2, CursorIcon, EventFilter, FontId, Key, Modifiers, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui,
-    WidgetInfo, pos2, vec2,
+    Align2, CursorIcon, FontId, Key, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 
 use super::budget::next_device;
 use crate::gui::views::timeline::PlotFrame;
+use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// Height of the handle, in points.
@@ -78,12 +78,7 @@ impl Handle {
             let moved = rounded(frame.bytes_at(y), step(frame));
             return (moved != bytes).then_some(moved);
         }
-        if !response.has_focus() {
-            return None;
-        }
-        let filter = EventFilter { tab: false, horizontal_arrows: false, vertical_arrows: true, escape: false };
-        ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
-        let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i64;
+        let pressed = pressed_keys(ui, &response, [false, true])?;
         let steps = pressed(Key::ArrowUp) - pressed(Key::ArrowDown);
         let devices = pressed(Key::PageUp) - pressed(Key::PageDown);
         let moved = match (steps, devices) {

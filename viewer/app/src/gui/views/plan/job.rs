@@ -13,28 +13,18 @@ use crate::answers::plan::{
     Setup, TrainingStep, Trial, composition, record_words, search,
 };
 use crate::figures::planned::{Budget, assumptions};
-use crate::gui::identity::Identity;
 use crate::gui::views::predicted::PredictedRun;
-use crate::gui::views::view::ViewContext;
+use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
 /// The key of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
-    pub(super) recording: Identity<Recording>,
-    /// Row of the device.
-    pub(super) device: usize,
+    pub(super) of: OfDevice,
     pub(super) budget: Budget,
     /// The changes that the user has chosen; `None` for those of the search.
     pub(super) chosen: Option<Setup>,
-}
-
-impl Key {
-    /// Whether it is about this recording and device.
-    pub(super) fn is_about(&self, context: &ViewContext<'_>) -> bool {
-        self.recording.is(context.recording) && self.device == context.selection.device
-    }
 }
 
 /// The answer, or the reason why there is none.
@@ -95,7 +85,7 @@ pub(super) struct Planner {
     rerun: Option<RerunOf>,
     /// Counts the replays of the current answer.
     replays: Arc<AtomicUsize>,
-    step: Option<(Identity<Recording>, usize, Box<dyn TrainingStep + Send>)>,
+    step: Option<(OfDevice, Box<dyn TrainingStep + Send>)>,
     found: Option<(Budget, Arc<Found>)>,
 }
 
@@ -114,7 +104,7 @@ impl Planner {
 
     /// Answers the question; `None` if cancelled.
     pub(super) fn answer(&mut self, key: &Key, cancel: &Cancel) -> Option<Outcome> {
-        let recording = key.recording.get()?;
+        let recording = key.of.recording.get()?;
         self.replays.store(0, Ordering::Relaxed);
         let outcome = self.planned(&recording, key, cancel);
         (!cancel.is_cancelled()).then_some(outcome)
@@ -122,21 +112,20 @@ impl Planner {
 
     fn planned(&mut self, recording: &Arc<Recording>, key: &Key, cancel: &Cancel) -> Outcome {
         let trace = &recording.trace;
-        let is_same = |(of, device, _): &(Identity<Recording>, usize, _)| (of, device) == (&key.recording, &key.device);
-        let index = recording.devices.get(key.device).ok_or("the recording has no such device")?;
+        let index = recording.devices.get(key.of.device).ok_or("the recording has no such device")?;
         if index.peak(trace, Metric::Requested).bytes == 0 {
             return Err("the recording has no allocations on this device".to_owned());
         }
         let device = index.device;
-        if !self.step.as_ref().is_some_and(is_same) {
+        if self.step.as_ref().is_none_or(|(of, _)| *of != key.of) {
             let rerun = self.rerun.filter(|_| device == trace.main_device()).and_then(|rerun| rerun(trace));
             let step: Box<dyn TrainingStep + Send> = match rerun {
                 Some(step) => step?,
                 None => Box::new(Recorded::new(Arc::clone(trace), device, &[])?),
             };
-            (self.step, self.found) = (Some((key.recording.clone(), key.device, step)), None);
+            (self.step, self.found) = (Some((key.of.clone(), step)), None);
         }
-        let Some((_, _, step)) = &self.step else { return Err("the recording cannot be replayed".to_owned()) };
+        let Some((_, step)) = &self.step else { return Err("the recording cannot be replayed".to_owned()) };
         let step = Watched { step: &**step, replays: &self.replays, cancel };
         let known = self.found.as_ref().filter(|(budget, _)| *budget == key.budget);
         let found = match known {

@@ -11,7 +11,7 @@ mod others;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use eframe::egui::{self, ScrollArea, Ui};
+use eframe::egui::{self, Ui};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
@@ -19,12 +19,11 @@ use crate::answers::plan::{Reach, RerunOf, Setup, name};
 use crate::figures::moment::count_of;
 use crate::figures::planned::{self, Budget};
 use crate::files::discard::discard;
-use crate::gui::identity::Identity;
 use crate::gui::views::predicted::{CurveLook, CurveView};
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::note::answer_ui;
 use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::{exact_height_ui, split_ui};
+use crate::gui::widgets::room::{exact_height_ui, scrolling_ui, split_ui};
 use crate::gui::widgets::theme::{self, Shades};
 use budget::{BudgetForm, default_budget, default_reserve};
 use handle::Handle;
@@ -96,6 +95,45 @@ fn query(rerun: Option<RerunOf>, replays: &Arc<AtomicUsize>) -> Query<Key, Outco
     Query::new("highwater-plan", move |key, cancel| planner.answer(key, cancel)).discarding(discard_outcome)
 }
 
+impl RecordingView for PlanView {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        self.refresh(ui.ctx(), context);
+        if ui.available_width() >= theme::WHATIF_WIDE {
+            self.answer_ui(ui, context);
+            let width = (ui.available_width() * CHANGES_SHARE).clamp(CHANGES_WIDTHS[0], CHANGES_WIDTHS[1]);
+            let changes_ui = |ui: &mut Ui, view: &mut Self| view.changes_ui(ui, context);
+            let curve_ui = |ui: &mut Ui, view: &mut Self| view.curve_ui(ui, context);
+            let least = theme::CURVE_MIN + 3.0 * theme::ROW_HEIGHT;
+            let ((), action) = split_ui(ui, "plan", (width, least), self, changes_ui, curve_ui);
+            return action.into_iter().collect();
+        }
+        let action = scrolling_ui(ui, "plan", |ui| {
+            self.answer_ui(ui, context);
+            self.budget_ui(ui, context);
+            self.switches_ui(ui, context);
+            let height = theme::CURVE_MIN + 3.0 * theme::ROW_HEIGHT;
+            let action = exact_height_ui(ui, height, |ui| self.curve_ui(ui, context));
+            self.details_ui(ui, context);
+            action
+        });
+        action.into_iter().collect()
+    }
+
+    fn table(&mut self, _: &ViewContext<'_>) -> Result<WriteTable, String> {
+        let changes =
+            self.planned().map(|planned| planned::changes_table(&planned.chosen.lines, planned.found.proof, false));
+        whole_table(changes.map(|changes| changes.csv()), "the plan is")
+    }
+
+    fn panel(&self) -> (&'static str, f32) {
+        ("plan", theme::WHATIF_HEIGHT)
+    }
+
+    fn focus(&mut self) {
+        self.form.focus();
+    }
+}
+
 impl PlanView {
     /// A view for a budget of `bytes`.
     pub fn for_budget(bytes: u64) -> Self {
@@ -128,49 +166,14 @@ impl PlanView {
         Self { form, budget, chosen, ..Self::default() }
     }
 
-    /// Moves the keyboard focus to the budget.
-    pub fn focus(&mut self) {
-        self.form.focus();
-    }
-
     /// Forgets the recording, so that its memory is freed. The budget stays.
     pub fn forget(&mut self) {
         self.query.forget();
         self.chosen = None;
     }
 
-    /// The changes in view as CSV; `None` until they are computed.
-    pub fn csv(&self) -> Option<String> {
-        self.planned().map(|planned| planned::changes_table(&planned.chosen.lines, planned.found.proof, false).csv())
-    }
-
     fn planned(&self) -> Option<&Planned> {
         self.query.answer()?.as_ref().ok()
-    }
-
-    /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub(crate) fn plan_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
-        self.refresh(ui.ctx(), context);
-        if ui.available_width() >= theme::WHATIF_WIDE {
-            self.answer_ui(ui, context);
-            let width = (ui.available_width() * CHANGES_SHARE).clamp(CHANGES_WIDTHS[0], CHANGES_WIDTHS[1]);
-            let changes_ui = |ui: &mut Ui, view: &mut Self| view.changes_ui(ui, context);
-            let curve_ui = |ui: &mut Ui, view: &mut Self| view.curve_ui(ui, context);
-            let least = theme::CURVE_MIN + 3.0 * theme::ROW_HEIGHT;
-            let ((), action) = split_ui(ui, "plan", (width, least), self, changes_ui, curve_ui);
-            return action.into_iter().collect();
-        }
-        let scroll = ScrollArea::vertical().id_salt("plan").auto_shrink([false, false]);
-        let action = scroll.show(ui, |ui| {
-            self.answer_ui(ui, context);
-            self.budget_ui(ui, context);
-            self.switches_ui(ui, context);
-            let height = theme::CURVE_MIN + 3.0 * theme::ROW_HEIGHT;
-            let action = exact_height_ui(ui, height, |ui| self.curve_ui(ui, context));
-            self.details_ui(ui, context);
-            action
-        });
-        action.inner.into_iter().collect()
     }
 
     /// Everything about the changes: the budget, the switches, other plans, the lines to paste, notes.
@@ -184,14 +187,7 @@ impl PlanView {
     fn answer_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let shades = Shades::in_ui(ui);
         let Some((key, outcome)) = self.query.answered().zip(self.query.answer()) else {
-            let text = self.query.failure().map_or_else(|| self.progress(), str::to_owned);
-            ui.horizontal(|ui| {
-                if self.query.failure().is_none() {
-                    ui.spinner();
-                }
-                ui.weak(text);
-            });
-            return;
+            return self.query.spinning_ui(ui, &self.progress());
         };
         // It may be for another budget, or for other changes than those in view.
         let is_former = (key.budget, &key.chosen) != (self.budget, &self.chosen);
@@ -299,7 +295,7 @@ impl PlanView {
 
     /// Asks again for another recording or device, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        if !self.query.asked().is_some_and(|asked| asked.is_about(context)) {
+        if self.query.asked().is_none_or(|asked| asked.of != OfDevice::selected(context)) {
             if self.query.asked().is_some() {
                 self.forget();
             }
@@ -324,8 +320,7 @@ impl PlanView {
     }
 
     fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let (recording, device) = (Identity::of(context.recording), context.selection.device);
-        self.query.ask(ctx, &Key { recording, device, budget: self.budget, chosen: self.chosen.clone() });
+        self.query.ask(ctx, &Key { of: OfDevice::selected(context), budget: self.budget, chosen: self.chosen.clone() });
     }
 }
 

@@ -39,7 +39,7 @@ type Play = ViewHarness<PlanView>;
 
 fn harness_of(text: &str, size: Vec2) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(size).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, context| view.plan_ui(ui, context)),
+        |ui, stage: &mut Play| stage.play(|view, context| view.view_ui(ui, context)),
         ViewHarness::new(text, PlanView::default()),
     );
     settle(&mut harness);

@@ -7,6 +7,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::SAMPLES;
 use crate::answers::outliers::{Standing, standings};
+use crate::figures::moment::total_name;
 use crate::files::fleet::Fleet;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::words::{before, failed_requests};
@@ -80,7 +81,7 @@ impl Known {
 
 impl Cell {
     pub(super) fn words(&self, metric: Metric) -> String {
-        let metric = metric.name().replace('_', " ");
+        let metric = total_name(metric);
         let mut words = format!("{}: {metric} memory peaks at {}", self.name, format_bytes(self.peak));
         if self.capacity > 0 {
             let share = self.peak as f64 / self.capacity as f64 * 100.0;

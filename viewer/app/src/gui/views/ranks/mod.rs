@@ -4,14 +4,15 @@
 mod cells;
 
 use eframe::egui::{
-    Align2, Color32, EventFilter, FontId, Id, Key, Modifiers, Painter, Rect, Response, Role, ScrollArea, Sense, Shape,
-    Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
+    Align2, Color32, FontId, Id, Key, Painter, Rect, Response, Role, ScrollArea, Sense, Shape, Stroke, StrokeKind, Ui,
+    WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
 use self::cells::{Cell, Known, cells};
 use crate::answers::outliers::Standing;
+use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme::{self, Shades};
 
 pub use self::cells::{CellPlace, ShownCell};
@@ -130,13 +131,8 @@ impl Ranks {
 
 /// Handles the keys while the strip has the keyboard focus. Returns the row that they lead to.
 fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option<usize> {
-    if !strip.has_focus() {
-        return None;
-    }
-    let filter = EventFilter { tab: false, horizontal_arrows: true, vertical_arrows: false, escape: false };
-    ui.memory_mut(|memory| memory.set_focus_lock_filter(strip.id, filter));
-    let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key));
-    let by = pressed(Key::ArrowRight) as i64 - pressed(Key::ArrowLeft) as i64;
+    let pressed = pressed_keys(ui, strip, [true, false])?;
+    let by = pressed(Key::ArrowRight) - pressed(Key::ArrowLeft);
     let last = count as i64 - 1;
     let now = front.map_or(0, |row| row as i64);
     let next = match (pressed(Key::Home), pressed(Key::End)) {

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{
-    Color32, ColorImage, EventFilter, Key, Modifiers, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle,
-    TextureOptions, Ui, WidgetInfo, pos2, vec2,
+    Color32, ColorImage, Key, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions, Ui,
+    WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::addresses::{AddressMap, Content, Piece};
 use highwater_snapshots::units::format_bytes;
@@ -16,6 +16,7 @@ use super::layout::{Layout, MAX_ZOOM, Strip};
 use super::look::{PERIOD, Paint, is_same};
 use crate::gui::colouring::Colouring;
 use crate::gui::views::view::Action;
+use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme;
 
 /// The input of the picture.
@@ -263,12 +264,8 @@ impl Chart {
     fn walk(&mut self, ui: &Ui, response: &Response, state: &State, in_view: usize) -> Chosen {
         let map = &state.map;
         let mut chosen = Chosen::default();
-        if !response.has_focus() || map.pieces.is_empty() {
-            return chosen;
-        }
-        let filter = EventFilter { tab: false, horizontal_arrows: true, vertical_arrows: true, escape: false };
-        ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
-        let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i64;
+        let pressed = pressed_keys(ui, response, [true; 2]).filter(|_| !map.pieces.is_empty());
+        let Some(pressed) = pressed else { return chosen };
         self.zoom = (i64::from(self.zoom) + pressed(Key::Plus) + pressed(Key::Equals) - pressed(Key::Minus))
             .clamp(0, i64::from(MAX_ZOOM)) as u32;
         let by_piece = pressed(Key::ArrowRight) - pressed(Key::ArrowLeft);

@@ -17,20 +17,11 @@ use super::known::Known;
 use super::look::{Paint, is_same};
 use crate::gui::colouring::Colouring;
 use crate::gui::identity::Identity;
-use crate::gui::views::timeline::{Picture, PlotFrame};
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::timeline::PlotFrame;
+use crate::gui::views::view::{Action, Under, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::View;
-
-/// The timeline above the lanes: they share its horizontal position and its columns.
-#[derive(Clone, Copy, Debug)]
-pub struct Under<'a> {
-    /// The rectangle of its plot.
-    pub frame: &'a PlotFrame,
-    /// Its visible part.
-    pub picture: &'a Picture,
-}
 
 /// The input of the picture.
 #[derive(Clone)]

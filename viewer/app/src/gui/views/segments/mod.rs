@@ -17,12 +17,10 @@ use highwater_analysis::addresses::{HeldSegment, PoolAndStream, PoolFit};
 use highwater_snapshots::EventId;
 use highwater_snapshots::units::format_bytes;
 
-pub use lanes::Under;
-
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
 use crate::gui::identity::Identity;
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme::{self, Shades};
@@ -54,8 +52,6 @@ pub struct SegmentsView {
     is_alone: bool,
     /// The failed request on display, while its moment is shown.
     oom: Option<EventId>,
-    /// Whether it is drawn for a picture, without controls.
-    is_picture: bool,
     /// Whether the map marks the range to free.
     shows_eviction_window: bool,
     /// The address to scroll to in chart or table, when the state is computed.
@@ -79,37 +75,32 @@ impl Default for SegmentsView {
             oom: None,
             shows_eviction_window: false,
             wanted: None,
-            is_picture: false,
         }
     }
 }
 
-impl SegmentsView {
-    /// A view for a picture, without controls.
-    pub(crate) fn for_picture() -> Self {
-        Self { is_picture: true, ..Self::default() }
+impl RecordingView for SegmentsView {
+    /// Shows the address map. The lanes lie exactly under the timeline; there are none without it, or where a low view has
+    /// room for the map alone.
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        let visible = ui.available_height();
+        // The analysis of a failed request scrolls on its own, and the map stays below it.
+        let scrolls_alone = self.shows_failure(context) && visible >= theme::FAILURE_MIN;
+        if context.is_picture || scrolls_alone {
+            return self.whole_ui(ui, context, visible);
+        }
+        least_height_ui(ui, "segments", theme::SEGMENTS_MIN, |ui| self.whole_ui(ui, context, visible))
     }
 
+    fn table(&mut self, _: &ViewContext<'_>) -> Result<WriteTable, String> {
+        whole_table(self.csv(), "the segments are")
+    }
+}
+
+impl SegmentsView {
     /// The table of segments as CSV, sizes in bytes; `None` until it is computed.
     pub fn csv(&mut self) -> Option<String> {
-        let state = self.state.answer()?;
-        Some(self.list.csv(state))
-    }
-
-    /// Shows the view in the available space; scrolls if that is too small. With `under` the lanes lie exactly
-    /// under that timeline; there are none without it, or where a low view has room for the map alone.
-    pub fn segments_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, under: Option<Under<'_>>) -> Vec<Action> {
-        let visible = ui.available_height();
-        if self.is_picture {
-            return self.whole_ui(ui, context, (under, visible));
-        }
-        let is_failure = self.shows_failure(context);
-        let mut show = |ui: &mut Ui| self.whole_ui(ui, context, (under, visible));
-        // The analysis of a failed request scrolls on its own, and the map stays below it.
-        if is_failure && visible >= theme::FAILURE_MIN {
-            return show(ui);
-        }
-        least_height_ui(ui, "segments", theme::SEGMENTS_MIN, show)
+        self.state.answer().map(|state| self.list.csv(state))
     }
 
     /// Whether the analysis of a failed request is shown.
@@ -119,25 +110,20 @@ impl SegmentsView {
     }
 
     /// Shows the whole view, of which `visible` points are seen without scrolling: the map begins within these.
-    fn whole_ui(
-        &mut self,
-        ui: &mut Ui,
-        context: &ViewContext<'_>,
-        (under, visible): (Option<Under<'_>>, f32),
-    ) -> Vec<Action> {
+    fn whole_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, visible: f32) -> Vec<Action> {
         let mut actions = Vec::new();
         let known = self.known(context);
         self.ask(ui.ctx(), context, &known);
         self.state.receive();
         self.state.keep_if(|question| question.known.is(&known));
         let Some(state) = self.state.answer().map(Arc::clone) else {
-            ui.weak(self.state.failure().unwrap_or("Computing the address map…"));
+            self.state.pending_ui(ui, "Computing the address map…");
             return actions;
         };
-        let colouring = under.map(|under| Arc::clone(&under.picture.colouring));
+        let colouring = context.colouring();
         let paint = Paint {
             trace: &context.recording.trace,
-            colouring: colouring.as_deref().or(context.colouring),
+            colouring: colouring.map(|colouring| &**colouring),
             shades: Shades::in_ui(ui),
             scale: (ui.ctx().pixels_per_point().round() as usize).max(1),
         };
@@ -147,7 +133,7 @@ impl SegmentsView {
         if failed.is_none() || visible >= theme::FAILURE_WITH_SUMS {
             headline_ui(ui, &state);
         }
-        ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut actions));
+        ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, (&paint, context.is_picture), &mut actions));
         // The cause of a failed request is the first thing to look for.
         if let Some(failed) = failed {
             let key = OomKey::new(&known, failed);
@@ -157,7 +143,7 @@ impl SegmentsView {
             // The map stays visible below it.
             let used = ui.next_widget_position().y - top;
             let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_MIN);
-            let asked = oom::failed_ui(ui, failed, analysis, &paint, (self.is_picture, most));
+            let asked = oom::failed_ui(ui, failed, analysis, &paint, (context.is_picture, most));
             actions.extend(asked.action);
             if asked.show_eviction_window
                 && let Some(eviction_window) = &failed.eviction_window
@@ -166,7 +152,7 @@ impl SegmentsView {
             }
         }
         let room = ui.available_height().min(visible - (ui.next_widget_position().y - top));
-        if let Some(under) = under.filter(|_| room >= theme::LANES_MIN + theme::MAP_MIN) {
+        if let Some(under) = context.under.filter(|_| room >= theme::LANES_MIN + theme::MAP_MIN) {
             let only = self.chosen.filter(|_| self.is_alone).and_then(|address| {
                 let row = state.map.segment_at(address)?;
                 state.map.segments.get(row).map(|segment| segment.addresses.clone())
@@ -175,7 +161,7 @@ impl SegmentsView {
             actions.extend(self.lanes.lanes_ui(ui, context, (&known, under), only, height));
             ui.add_space(4.0);
         }
-        self.map_ui(ui, &state, colouring.as_ref(), &paint, &mut actions);
+        self.map_ui(ui, &state, colouring, &paint, &mut actions);
         actions
     }
 
@@ -245,9 +231,15 @@ impl SegmentsView {
         }
     }
 
-    fn tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, paint: &Paint<'_>, actions: &mut Vec<Action>) {
+    fn tools_ui(
+        &mut self,
+        ui: &mut Ui,
+        state: &Arc<State>,
+        (paint, is_picture): (&Paint<'_>, bool),
+        actions: &mut Vec<Action>,
+    ) {
         self.legend.legend_ui(ui, paint);
-        if self.is_picture {
+        if is_picture {
             return;
         }
         ui.separator();

@@ -11,19 +11,17 @@ use highwater_analysis::growth::{StepRange, StepWindow};
 use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, trust_notes};
 use highwater_analysis::{Matches, Metric};
 
-use crate::gui::identity::Identity;
 use crate::gui::views::sheet::Sheet;
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
+use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::session::Recording;
 
 /// What to count.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
-    recording: Identity<Recording>,
-    device: usize,
+    of: OfDevice,
     metric: Metric,
     matches: Arc<Matches>,
 }
@@ -37,9 +35,9 @@ struct Counted {
 
 impl Counted {
     fn of(key: &Key) -> Option<Self> {
-        let recording = key.recording.get()?;
+        let recording = key.of.recording.get()?;
         let trace = &recording.trace;
-        let index = recording.devices.get(key.device)?;
+        let index = recording.devices.get(key.of.device)?;
         let peak = index.peak(trace, key.metric);
         // A recording in memory is read without errors.
         let window = StepWindow::of(&recording.source, index.device, StepRange::default()).ok()?.ok();
@@ -99,12 +97,22 @@ impl Default for StatisticsView {
     }
 }
 
+impl RecordingView for StatisticsView {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        least_height_ui(ui, "statistics", theme::STATISTICS_MIN, |ui| self.statistics_ui(ui, context))
+    }
+
+    fn table(&mut self, _: &ViewContext<'_>) -> Result<WriteTable, String> {
+        whole_table(self.csv(), "the statistics are")
+    }
+}
+
 impl StatisticsView {
     /// Shows the statistics of the chosen device. Returns the user's requests.
-    pub(crate) fn statistics_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    fn statistics_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui, context);
         let Some(counted) = self.query.answer() else {
-            ui.weak(self.query.failure().unwrap_or("counting").to_owned());
+            self.query.pending_ui(ui, "counting");
             return Vec::new();
         };
         let mut actions = Vec::new();
@@ -188,9 +196,9 @@ impl StatisticsView {
     }
 
     fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>) {
-        let (device, metric) = (context.selection.device, context.selection.metric);
-        let (recording, matches) = (Identity::of(context.recording), Arc::clone(context.matches));
-        self.query.ask(ui.ctx(), &Key { recording, device, metric, matches });
+        let (of, metric, matches) =
+            (OfDevice::selected(context), context.selection.metric, Arc::clone(context.matches));
+        self.query.ask(ui.ctx(), &Key { of, metric, matches });
         if self.query.receive() {
             let sheets = self.query.answer().into_iter().flat_map(|counted| &counted.sheets);
             for (page, sheet) in self.pages.iter_mut().zip(sheets) {
@@ -198,7 +206,7 @@ impl StatisticsView {
                 page.table.chosen = None;
             }
         }
-        self.query.keep_if(|key| key.recording.is(context.recording));
+        self.query.keep_if(|key| key.of.recording.is(context.recording));
     }
 }
 

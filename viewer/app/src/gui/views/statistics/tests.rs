@@ -31,7 +31,7 @@ type Play = ViewHarness<StatisticsView>;
 
 fn harness(text: &str) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(Vec2::new(1500.0, 520.0)).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, context| view.statistics_ui(ui, context)),
+        |ui, stage: &mut Play| stage.play(|view, context| view.view_ui(ui, context)),
         ViewHarness::new(text, StatisticsView::default()),
     );
     settle(&mut harness);

@@ -1,12 +1,13 @@
 //! The tooltip for the block under the pointer.
 
 use eframe::egui::Ui;
+use highwater_analysis::between::bytes_of;
 use highwater_snapshots::units::format_bytes;
 
 use super::Hover;
 use crate::gui::colouring::Entry;
 use crate::gui::widgets::theme::swatch_ui;
-use crate::gui::widgets::words::{life, moment_text, size, title};
+use crate::gui::widgets::words::{life, moment_text, title};
 use crate::selection::{Selection, drawn_metric};
 use crate::session::Recording;
 
@@ -20,7 +21,7 @@ pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection
             if let Some(entry) = entry {
                 swatch_ui(ui, entry.colour);
             }
-            ui.strong(format!("{}  {}", format_bytes(size(&block, metric)), title(trace, &block)));
+            ui.strong(format!("{}  {}", format_bytes(bytes_of(trace, metric, id)), title(trace, &block)));
         });
         if block.scope.is_some() {
             ui.label(trace.tables.scope_path(block.scope));

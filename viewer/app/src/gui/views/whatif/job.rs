@@ -9,24 +9,15 @@ use crate::answers::prediction::{Change, Changed, Prediction};
 use crate::answers::replays::predict;
 use crate::gui::identity::Identity;
 use crate::gui::views::predicted::PredictedRun;
-use crate::gui::views::view::ViewContext;
+use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
 /// The key of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
-    pub(super) recording: Identity<Recording>,
-    /// Row of the device.
-    pub(super) device: usize,
+    pub(super) of: OfDevice,
     pub(super) applied: Applied,
-}
-
-impl Key {
-    /// Whether it is about this recording and device.
-    pub(super) fn is_about(&self, context: &ViewContext<'_>) -> bool {
-        self.recording.is(context.recording) && self.device == context.selection.device
-    }
 }
 
 /// A replay, or the reason why there is none.
@@ -34,8 +25,8 @@ pub(super) type Outcome = Result<Arc<Replayed>, String>;
 
 /// Replays the recording; `None` if cancelled.
 pub(super) fn replay(key: &Key, cancel: &Cancel) -> Option<Outcome> {
-    let recording = key.recording.get()?;
-    let device = recording.devices.get(key.device)?.device;
+    let recording = key.of.recording.get()?;
+    let device = recording.devices.get(key.of.device)?.device;
     let change = Change { device, ..key.applied.change.clone() };
     let outcome = predict(&recording.source, &change).map_err(|why| why.to_string());
     if cancel.is_cancelled() {

@@ -8,7 +8,7 @@ mod notes;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, Label, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
+use eframe::egui::{self, Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::{LastUses, Metric};
 use highwater_snapshots::Trace;
 
@@ -16,10 +16,10 @@ use crate::figures::predicted;
 use crate::files::discard::discard;
 use crate::gui::identity::Identity;
 use crate::gui::views::predicted::{CurveLook, CurveView};
-use crate::gui::views::view::{Action, ViewContext};
+use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::note::answer_ui;
 use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::split_ui;
+use crate::gui::widgets::room::{scrolling_ui, split_ui};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
 use form::{Act, Applied, Field, Form};
@@ -77,30 +77,37 @@ impl Default for WhatIfView {
     }
 }
 
-impl WhatIfView {
-    /// Moves the keyboard focus to the first field of the form.
-    pub fn focus(&mut self) {
-        self.form.focus();
+impl RecordingView for WhatIfView {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        self.refresh(ui.ctx(), context);
+        if ui.available_width() >= theme::WHATIF_WIDE {
+            return self.columns_ui(ui, context);
+        }
+        scrolling_ui(ui, "what if", |ui| self.column_ui(ui, context))
     }
 
+    fn table(&mut self, _: &ViewContext<'_>) -> Result<WriteTable, String> {
+        whole_table(self.csv(), "the prediction is")
+    }
+
+    fn panel(&self) -> (&'static str, f32) {
+        ("what if", theme::WHATIF_HEIGHT)
+    }
+
+    fn focus(&mut self) {
+        self.form.focus();
+    }
+}
+
+impl WhatIfView {
     /// Takes a recording that is to be opened, once it is ready.
     pub(crate) fn take_predicted(&mut self) -> Option<Predicted> {
         self.opener.take()
     }
 
     /// The figures as CSV; `None` until they are computed.
-    pub fn csv(&self) -> Option<String> {
+    fn csv(&self) -> Option<String> {
         self.replayed().map(|replayed| figures::figures_csv(replayed))
-    }
-
-    /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub(crate) fn whatif_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
-        self.refresh(ui.ctx(), context);
-        if ui.available_width() >= theme::WHATIF_WIDE {
-            return self.columns_ui(ui, context);
-        }
-        let scroll = ScrollArea::vertical().id_salt("what if").auto_shrink([false, false]);
-        scroll.show(ui, |ui| self.column_ui(ui, context)).inner
     }
 
     /// The form at the left, the results at the right; scrolls if the height is too low for both tables and curves.
@@ -199,12 +206,7 @@ impl WhatIfView {
     /// The result of the change: the verdict and the peaks, or a hint that nothing is changed yet.
     fn verdict_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let Some(outcome) = self.query.answer() else {
-            ui.horizontal(|ui| {
-                if self.query.failure().is_none() {
-                    ui.spinner();
-                }
-                ui.weak(self.query.failure().unwrap_or("Replaying the recording…"));
-            });
+            self.query.spinning_ui(ui, "Replaying the recording…");
             return None;
         };
         match outcome.clone() {
@@ -285,7 +287,8 @@ impl WhatIfView {
 
     /// Asks again for another recording or device, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        if !self.query.asked().is_some_and(|asked| asked.is_about(context)) {
+        let of = OfDevice::selected(context);
+        if self.query.asked().is_none_or(|asked| asked.of != of) {
             self.has_uses = LastUses::of(&context.recording.trace, context.index().device).is_some();
             if !self.has_uses && !self.applied.change.until_last_use.is_empty() {
                 self.applied = Applied::default();
@@ -296,12 +299,11 @@ impl WhatIfView {
             (self.peaks, self.tried) = (TableState::default(), TableState::default());
         }
         // Results for another recording or device must not be shown for this one.
-        self.query.keep_if(|shown| shown.is_about(context));
+        self.query.keep_if(|shown| shown.of == of);
     }
 
     fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let (recording, device) = (Identity::of(context.recording), context.selection.device);
-        self.query.ask(ctx, &Key { recording, device, applied: self.applied.clone() });
+        self.query.ask(ctx, &Key { of: OfDevice::selected(context), applied: self.applied.clone() });
     }
 }
 

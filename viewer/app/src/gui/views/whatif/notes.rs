@@ -1,6 +1,6 @@
 //! Notes on a replay: assumptions, where it differs from the recording, and the allocator's state if a request fails.
 
-use eframe::egui::{Grid, Role, Ui, WidgetInfo, vec2};
+use eframe::egui::{Grid, Ui, vec2};
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 use super::form::Applied;
@@ -9,6 +9,7 @@ use crate::answers::prediction::{Changed, Failed};
 use crate::figures::moment::at_event;
 use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
 use crate::gui::views::view::Action;
+use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::note::{note_ui, warning_ui};
 
 /// Shows the notes. Returns the moment that was clicked.
@@ -74,10 +75,6 @@ fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
 
 /// A button that goes to the state after `event`.
 fn there_ui(ui: &mut Ui, name: &str, label: &str, event: u64) -> Option<Action> {
-    let button = ui.small_button(name);
-    button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
-    button
-        .on_hover_text("Pin that moment, and show it in the timeline.")
-        .clicked()
-        .then_some(Action::Event(Some(event)))
+    let tooltip = "Pin that moment, and show it in the timeline.";
+    labelled_button_ui(ui, name, label, tooltip).then_some(Action::Event(Some(event)))
 }

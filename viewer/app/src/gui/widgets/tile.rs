@@ -1,0 +1,117 @@
+//! A labelled rectangle of a treemap or flame graph, and the keys that lead from one to the next.
+
+use eframe::egui::{
+    Color32, FontId, Key, Modifiers, Painter, Rect, Response, Stroke, StrokeKind, TextFormat, Ui, pos2, vec2,
+};
+use highwater_snapshots::line_text::LineText;
+
+use crate::gui::widgets::fit::fitted;
+use crate::gui::widgets::focus::pressed_keys;
+use crate::gui::widgets::theme::{self, Shades};
+
+/// How a tile is highlighted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Emphasis {
+    pub(crate) is_hovered: bool,
+    pub(crate) is_chosen: bool,
+}
+
+/// Paints a tile with its label at the top, if there is room for it.
+pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphasis: Emphasis) {
+    /// Space left free between neighbours.
+    const GAP: f32 = 0.5;
+    let shades = Shades::in_ui(ui);
+    let inner = rect.shrink(GAP.min(rect.width() / 4.0).min(rect.height() / 4.0));
+    let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
+    painter.rect_filled(inner, 1.0, fill);
+    if emphasis.is_hovered || emphasis.is_chosen {
+        let stroke = Stroke::new(if emphasis.is_chosen { 2.0 } else { 1.0 }, shades.pinned);
+        painter.rect_stroke(inner, 1.0, stroke, StrokeKind::Inside);
+    }
+    let ink = theme::ink(fill);
+    let mut top = inner.top() + 1.0;
+    for text in texts.into_iter().filter(|text| !text.is_empty()).flat_map(|text| rows(ui, inner, text)) {
+        let Some(height) = line(ui, &painter, inner, top, &text, ink) else {
+            return;
+        };
+        top += height;
+    }
+}
+
+/// A name followed by an amount, which is left out if there is no room for both.
+pub(crate) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> String {
+    let both = format!("{name}  {amount}");
+    if fits(ui, rect, &both) { both } else { name.to_owned() }
+}
+
+/// Whether the rectangle has room for a one-row label.
+pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
+    let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(12.0), Color32::PLACEHOLDER);
+    galley.size().x <= rect.width() - 2.0 * MARGIN
+}
+
+/// Space to the left and right of a label.
+const MARGIN: f32 = 3.0;
+
+/// A label's rows: a source line that is too wide takes two if there is room for them: file and number above the
+/// function.
+fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
+    let font = FontId::proportional(12.0);
+    let line = LineText::parse(text);
+    let room = rect.width() - 2.0 * MARGIN;
+    let is_cut = || fitted(ui, text, &font, room, false).is_none_or(|shown| *shown != *text);
+    if line.line == 0 || line.function.is_empty() || rect.height() < 3.0 * theme::TILE_HEADER || !is_cut() {
+        return vec![text.to_owned()];
+    }
+    vec![LineText { function: "", ..line }.to_string(), line.function.to_owned()]
+}
+
+/// Paints one row of text at `top`, shortened to the rectangle's width; `None` if it does not fit.
+fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
+    let room = rect.width() - 2.0 * MARGIN;
+    if room < theme::MIN_LABEL {
+        return None;
+    }
+    let format = TextFormat::simple(FontId::proportional(12.0), ink);
+    let text = fitted(ui, text, &format.font_id, room, false)?;
+    let mut job = eframe::egui::text::LayoutJob::single_section(text.into_owned(), format);
+    job.break_on_newline = false;
+    job.wrap = eframe::egui::text::TextWrapping::truncate_at_width(room);
+    let galley = painter.layout_job(job);
+    let size = galley.size();
+    if top + size.y > rect.bottom() + 1.5 {
+        return None;
+    }
+    painter.galley(pos2(rect.left() + MARGIN, top), galley, ink);
+    Some(size.y)
+}
+
+/// The navigation keys pressed while a picture has the keyboard focus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// Steps to the right and down.
+    pub(crate) by: [i32; 2],
+    pub(crate) enters: bool,
+    pub(crate) leaves: bool,
+    pub(crate) filters: bool,
+}
+
+/// Reads the keys while `response` has the keyboard focus.
+pub(crate) fn walked(ui: &Ui, response: &Response) -> Walked {
+    let Some(pressed) = pressed_keys(ui, response, [true; 2]) else { return Walked::default() };
+    let by = |more: Key, less: Key| (pressed(more) - pressed(less)) as i32;
+    Walked {
+        by: [by(Key::ArrowRight, Key::ArrowLeft), by(Key::ArrowDown, Key::ArrowUp)],
+        filters: ui.input_mut(|input| input.consume_key(Modifiers::SHIFT, Key::Enter)),
+        enters: pressed(Key::Enter) > 0,
+        leaves: pressed(Key::Backspace) > 0,
+    }
+}
+
+/// Outlines a picture that has the keyboard focus.
+pub(crate) fn focus_frame(ui: &Ui, response: &Response) {
+    if response.has_focus() {
+        let stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);
+        ui.painter().rect_stroke(response.rect.expand2(vec2(1.0, 1.0)), 2.0, stroke, StrokeKind::Outside);
+    }
+}
