@@ -4,14 +4,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{FontId, Rect, Role, Shape, Ui, WidgetInfo, pos2, vec2};
+use eframe::egui::{FontId, Rect, Shape, Ui, pos2, vec2};
 use egui_plot::{Line, Plot, PlotPoints};
 use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::Category;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_count;
 
-use super::timeline::{Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, paint_peak, ruled_within};
+use super::timeline::{
+    Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_ooms, paint_peak, ruled_within,
+};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, HEADROOM, View};
 use crate::session::run::{Run, RunColumn};
@@ -80,16 +82,8 @@ impl RunChart {
         let plot = ruled_within(Plot::new("run"), &x, (Axis::Event, 0), &view, room);
         let plot = plot.height(height).show_background(false).show_grid(false);
         let lines = self.lines(columns, &view, &shades);
-        let shown = plot.show(ui, |plot| {
-            plot.set_plot_bounds_x(view.x.start..=view.x.end);
-            plot.set_plot_bounds_y(view.y.start..=view.y.end);
-            for line in lines {
-                plot.line(line);
-            }
-        });
         let label = format!("Largest totals of {}: {} memory", self.run.name(), self.peak.metric);
-        shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
-        let frame = PlotFrame { rect: *shown.transform.frame(), view };
+        let (_, frame) = lines_ui(ui, plot, lines, &view, &label);
         let mut shapes = vec![Shape::rect_filled(frame.rect, 2.0, shades.canvas)];
         if let Some((_, drawn)) = columns.iter().find(|(metric, _)| *metric == self.peak.metric) {
             let points_per_byte = 1.0 / frame.units_per_point()[1];
@@ -103,12 +97,9 @@ impl RunChart {
         paint_ooms(ui.painter(), &frame, self.failed.iter().map(|event| middle(*event)), &mut labels, &shades);
         let at = self.peak.number().map_or(0.5, middle);
         paint_peak(ui.painter(), &frame, at, &self.peak, (&mut labels, |_| true), &shades);
-        let capacity = self.summary.capacity_bytes;
-        if capacity as f64 > frame.view.y.end {
-            let text = format!("capacity {} is above this view", format_bytes(capacity));
-            let is_above = |place: Rect| frame.screen_y(highest as f64) > place.bottom();
-            paint_note(ui.painter(), &frame, &text, &mut labels, is_above, &shades);
-        }
+        let (capacity, is_above) =
+            (self.summary.capacity_bytes, |place: Rect| frame.screen_y(highest as f64) > place.bottom());
+        paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
         self.room = Some(frame.rect);
     }
 

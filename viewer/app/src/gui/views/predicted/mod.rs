@@ -5,7 +5,7 @@ mod columns;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, PointerButton, Response, Role, Stroke, Tooltip, Ui, Vec2, WidgetInfo, vec2};
+use eframe::egui::{self, PointerButton, Response, Stroke, Tooltip, Ui, Vec2, vec2};
 use egui_plot::{Line, LineStyle, Plot, PlotPoints};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
@@ -13,7 +13,7 @@ use highwater_snapshots::units::format_bytes;
 use crate::gui::identity::Identity;
 use crate::gui::legend::Chip;
 use crate::gui::views::timeline::{
-    Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
+    Labels, PlotFrame, lines_ui, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
 };
 use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
@@ -95,23 +95,14 @@ impl CurveView {
         let plot = ruled(Plot::new(look.predicted), context.recording, context.selection, &view, room);
         let plot = plot.height(height).show_grid(true).grid_color(shades.grid);
         let lines = self.lines(context, look, &view, &shades);
-        let bounds = view.clone();
-        let shown = plot.show(ui, |plot| {
-            plot.set_plot_bounds_x(bounds.x.start..=bounds.x.end);
-            plot.set_plot_bounds_y(bounds.y.start..=bounds.y.end);
-            for line in lines {
-                plot.line(line);
-            }
-        });
         let name = &context.recording.name;
         let [one, other] = look.drawn;
         let label = format!("Curves of {name}: {other} and {one} memory, as recorded and {}", look.predicted);
-        shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
-        let frame = PlotFrame { rect: *shown.transform.frame(), view };
+        let (response, frame) = lines_ui(ui, plot, lines, &view, &label);
         let columns = self.query.answer().map(|shown| shown.columns.as_slice()).unwrap_or_default();
         marks_ui(ui, &frame, context, (run, columns, look), &shades);
         ui.add_space(theme::AXIS_NAME_HEIGHT);
-        let action = follow_ui(ui, &shown.response, &frame, context, (run, look));
+        let action = follow_ui(ui, &response, &frame, context, (run, look));
         self.frame = Some(frame);
         action
     }

@@ -292,6 +292,21 @@ pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, 
 /// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
 
+/// Notes the capacity at the upper edge of the plot if it is above the view.
+pub(crate) fn paint_capacity(
+    painter: &Painter,
+    frame: &PlotFrame,
+    capacity: u64,
+    labels: &mut Labels,
+    is_clear: impl Fn(Rect) -> bool,
+    shades: &Shades,
+) {
+    if capacity as f64 > frame.view.y.end {
+        let text = format!("capacity {} is above this view", format_bytes(capacity));
+        paint_note(painter, frame, &text, labels, is_clear, shades);
+    }
+}
+
 /// Paints a note at the upper edge of the plot, about something outside the view: at the rightmost position that
 /// overlaps no label and that `is_clear` of the plot's content; nothing if there is none.
 pub(crate) fn paint_note(

@@ -19,13 +19,12 @@ use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, Stack, Window};
 use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::BlockId;
-use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
-pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms, paint_peak, paint_tagged};
+pub(crate) use marks::{paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak, paint_tagged};
 pub use picture::{Picture, Stacking};
-pub(crate) use plot::{ruled, ruled_within};
+pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
 use crate::gui::colouring::ColourBy;
@@ -224,8 +223,7 @@ impl Timeline {
             look.has_overview && ui.available_height() >= theme::MIN_WITH_OVERVIEW + theme::OVERVIEW_HEIGHT;
         let overview = if has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { theme::AXIS_NAME_HEIGHT };
         let height = (ui.available_height() - overview).max(theme::MIN_PLOT);
-        let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
-        let frame = PlotFrame { rect, view: selection.view().clone() };
+        let (response, frame) = self.plot_ui(ui, recording, selection, look, height);
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
         beneath.extend(self.images(&frame, &selection.whole(recording).x));
         ui.painter().set(background, Shape::Vec(beneath));
@@ -306,10 +304,7 @@ impl Timeline {
             let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
             marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
         }
-        if capacity as f64 > frame.view.y.end {
-            let text = format!("capacity {} is above this view", format_bytes(capacity));
-            paint_note(painter, frame, &text, &mut labels, |place| self.lies_below(frame, place), shades);
-        }
+        paint_capacity(painter, frame, capacity, &mut labels, |place| self.lies_below(frame, place), shades);
     }
 
     /// The totals of the columns that overlap `place` horizontally.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use eframe::egui::{self, Rect, Role, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
-use egui_plot::{AxisHints, GridMark, Plot};
+use eframe::egui::{Rect, Response, Role, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
+use egui_plot::{AxisHints, GridMark, Line, Plot};
 
 use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
@@ -24,23 +24,14 @@ impl Timeline {
         selection: &Selection,
         look: &TimelineStyle,
         height: f32,
-    ) -> (egui::Response, Rect) {
-        let View { x, y } = selection.view().clone();
+    ) -> (Response, PlotFrame) {
         let room = self.frame.as_ref().map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
         let plot = ruled(Plot::new("timeline"), recording, selection, selection.view(), room);
         let plot = plot.height(height).show_background(false).show_grid(false);
         let lines = self.lines(recording, selection, look, &Shades::in_ui(ui));
-        let shown = plot.show(ui, |plot| {
-            plot.set_plot_bounds_x(x.start..=x.end);
-            plot.set_plot_bounds_y(y.start..=y.end);
-            for line in lines {
-                plot.line(line);
-            }
-        });
         let label =
             format!("Timeline of {}: {} memory stacked by block", recording.name, drawn_metric(selection.metric));
-        shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
-        (shown.response, *shown.transform.frame())
+        lines_ui(ui, plot, lines, selection.view(), &label)
     }
 
     /// The background of the bands: canvas, grid and step borders.
@@ -71,6 +62,23 @@ impl Timeline {
         shapes.extend(borders.iter().map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)));
         shapes
     }
+}
+
+/// Shows `plot` with `lines` over `view`; `label` is for screen readers.
+pub(crate) fn lines_ui(
+    ui: &mut Ui,
+    plot: Plot<'_>,
+    lines: Vec<Line<'_>>,
+    view: &View,
+    label: &str,
+) -> (Response, PlotFrame) {
+    let shown = plot.show(ui, |plot| {
+        plot.set_plot_bounds_x(view.x.start..=view.x.end);
+        plot.set_plot_bounds_y(view.y.start..=view.y.end);
+        lines.into_iter().for_each(|line| plot.line(line));
+    });
+    shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, label));
+    (shown.response, PlotFrame { rect: *shown.transform.frame(), view: view.clone() })
 }
 
 /// `plot` with the axes of the timeline for `view`, drawn in about as much `room`. It does not handle input: the caller
