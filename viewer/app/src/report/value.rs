@@ -66,6 +66,9 @@ impl Value {
             Self::Difference(difference) => Some(*difference),
             _ => None,
         };
+        if let (Self::Fraction(one), Self::Fraction(other)) = (self, other) {
+            return one.total_cmp(other);
+        }
         match (number(self), number(other)) {
             (None, None) => self.bare().cmp(&other.bare()),
             (one, other) => one.cmp(&other),

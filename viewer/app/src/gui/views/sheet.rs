@@ -3,13 +3,17 @@
 use eframe::egui::Color32;
 
 use crate::gui::views::view::Action;
-use crate::gui::widgets::table::{Cell, Column};
+use crate::gui::widgets::table::{Cell, Column, Rows};
 use crate::gui::widgets::theme;
-use crate::report::{self, Table, Unit, Value};
+use crate::report::{Unit, Value};
 
-/// What the values of a column are.
+/// The heading of a column, and what its values are.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct Heading {
+    /// Its name.
+    pub name: &'static str,
+    tooltip: &'static str,
+    width: f32,
     unit: Unit,
     /// The colour of a text.
     swatch: Option<fn(&str) -> Option<Color32>>,
@@ -17,29 +21,21 @@ pub struct Kind {
     keeps_end: bool,
 }
 
-impl Kind {
-    const fn of(unit: Unit) -> Self {
-        Self { unit, swatch: None, keeps_end: false }
+impl Heading {
+    /// A column of `unit`; a width of 0 takes the remaining width.
+    pub const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
+        Self { name, tooltip, width, unit, swatch: None, keeps_end: false }
     }
-}
 
-/// A column, and what its values are.
-pub type KindOf = (Column, Kind);
+    /// Gives the texts of the column colours.
+    pub const fn coloured(self, swatch: fn(&str) -> Option<Color32>) -> Self {
+        Self { swatch: Some(swatch), ..self }
+    }
 
-/// A column of `unit`; a width of 0 takes the remaining width.
-pub const fn column(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
-    let is_number = !matches!(unit, Unit::Text);
-    (Column { name, tooltip, width, is_number, is_sortable: true }, Kind::of(unit))
-}
-
-/// Gives the texts of a column colours.
-pub const fn coloured((column, kind): KindOf, swatch: fn(&str) -> Option<Color32>) -> KindOf {
-    (column, Kind { swatch: Some(swatch), ..kind })
-}
-
-/// Keeps the ends of texts, such as module paths.
-pub(crate) const fn keeping_end((column, kind): KindOf) -> KindOf {
-    (column, Kind { keeps_end: true, ..kind })
+    /// Keeps the ends of texts, such as module paths.
+    pub(crate) const fn keeping_end(self) -> Self {
+        Self { keeps_end: true, ..self }
+    }
 }
 
 /// A row.
@@ -57,8 +53,7 @@ pub struct Sheet {
     /// Its name.
     pub name: &'static str,
     /// The columns.
-    pub columns: Vec<Column>,
-    kinds: Vec<Kind>,
+    pub columns: Vec<Heading>,
     /// The rows.
     pub lines: Vec<Line>,
     /// Rows at the end that stay there in any order.
@@ -76,17 +71,17 @@ impl Sheet {
     /// A sheet.
     pub fn new(
         name: &'static str,
-        columns: impl IntoIterator<Item = KindOf>,
+        columns: impl IntoIterator<Item = Heading>,
         lines: impl IntoIterator<Item = Line>,
     ) -> Self {
-        let (columns, kinds) = columns.into_iter().unzip();
-        Self { name, columns, kinds, lines: lines.into_iter().collect(), ..Self::default() }
+        let (columns, lines) = (columns.into_iter().collect(), lines.into_iter().collect());
+        Self { name, columns, lines, ..Self::default() }
     }
 
     /// A sheet of plain rows.
     pub fn of_rows(
         name: &'static str,
-        columns: impl IntoIterator<Item = KindOf>,
+        columns: impl IntoIterator<Item = Heading>,
         rows: impl IntoIterator<Item = Vec<Value>>,
     ) -> Self {
         Self::new(name, columns, rows.into_iter().map(|values| Line { values, action: None }))
@@ -107,84 +102,66 @@ impl Sheet {
         Self { lead, ..self }
     }
 
-    /// The columns that fit into `width` points, at least the first two.
-    pub(crate) fn shown_columns(&self, width: f32) -> &[Column] {
-        let least = |column: &Column| if column.width == 0.0 { theme::MIN_FIRST_COLUMN } else { column.width };
+    /// The number of columns that fit into `width` points, at least the first two.
+    pub(crate) fn fitting(&self, width: f32) -> usize {
+        let least = |column: &Heading| if column.width == 0.0 { theme::MIN_FIRST_COLUMN } else { column.width };
         let mut used = 0.0;
         let count = self.columns.iter().take_while(|column| {
             used += least(column);
             used <= width
         });
-        &self.columns[..count.count().max(2).min(self.columns.len())]
+        count.count().max(2).min(self.columns.len())
+    }
+
+    /// The rows, as a table shows them.
+    pub fn rows(&self) -> Rows<'_> {
+        let column = |(at, heading): (usize, &Heading)| {
+            let Heading { name, tooltip, width, unit, swatch, keeps_end } = *heading;
+            let look = move |row: usize, cell: Cell| Cell {
+                swatch: swatch.and_then(|swatch| swatch(&cell.text)),
+                keeps_end,
+                is_faint: matches!(self.value(row, at), Value::Nothing | Value::Difference(0)),
+                text: self.text(row, at),
+                ..cell
+            };
+            Column::new(unit, (name, width), tooltip, move |row| self.value(row, at).clone()).look(look)
+        };
+        let columns = self.columns.iter().enumerate().map(column);
+        Rows { sums: self.sums, ..Rows::new(self.lines.len(), columns) }
     }
 
     fn value(&self, row: usize, column: usize) -> &Value {
         self.lines.get(row).and_then(|line| line.values.get(column)).unwrap_or(&NOTHING)
     }
 
-    fn kind(&self, column: usize) -> Kind {
-        self.kinds.get(column).copied().unwrap_or(Kind::of(Unit::Text))
+    fn unit(&self, column: usize) -> Unit {
+        self.columns.get(column).map_or(Unit::Text, |column| column.unit)
     }
 
     /// The short form of a value.
     pub fn text(&self, row: usize, column: usize) -> String {
         match self.value(row, column) {
             Value::Nothing => "-".to_owned(),
-            value => self.kind(column).unit.text(value),
+            value => self.unit(column).text(value),
         }
     }
 
     /// In full, if the short form is rounded.
     pub fn exact(&self, row: usize, column: usize) -> Option<String> {
-        self.kind(column).unit.exact(self.value(row, column))
+        self.unit(column).exact(self.value(row, column))
     }
 
     /// The length of a value's bar, if it can be one.
     pub fn length(&self, row: usize, column: usize) -> Option<u64> {
-        match (self.kind(column).unit, self.value(row, column)) {
+        match (self.unit(column), self.value(row, column)) {
             (Unit::Bytes | Unit::Count, Value::Number(number)) => Some(*number),
             _ => None,
         }
-    }
-
-    /// CSV in exact figures, the rows in this order.
-    pub fn csv(&self, order: &[usize]) -> String {
-        let columns = self.columns.iter().enumerate();
-        let columns = columns
-            .map(|(at, column)| report::Column::text(column.name, "", move |row| self.value(order[row], at).clone()));
-        Table::new(order.len(), columns).csv()
     }
 
     /// The columns that can be shown as bars: those with lengths in the first row, and so in all.
     pub fn measures(&self) -> Vec<usize> {
         let columns = if self.measure.is_some() { self.columns.len() } else { 0 };
         (1..columns).filter(|column| self.length(0, *column).is_some()).collect()
-    }
-
-    /// The cell of a row and column.
-    pub fn cell(&self, row: usize, column: usize) -> Cell {
-        let (value, text, kind) = (self.value(row, column), self.text(row, column), self.kind(column));
-        let is_faint = matches!(value, Value::Nothing | Value::Difference(0));
-        Cell {
-            swatch: kind.swatch.and_then(|swatch| swatch(&text)),
-            keeps_end: kind.keeps_end,
-            is_faint,
-            text,
-            ..Cell::default()
-        }
-    }
-
-    /// The rows ordered by a column; in their original order without one.
-    pub fn order(&self, sort: Option<(usize, bool)>) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.lines.len()).collect();
-        let free = order.len() - self.sums.min(order.len());
-        if let Some((column, is_falling)) = sort {
-            // Equal rows keep their order.
-            order[..free].sort_by(|a, b| {
-                let order = self.value(*a, column).compare(self.value(*b, column));
-                if is_falling { order.reverse() } else { order }
-            });
-        }
-        order
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Ui, UiBuilder};
+use eframe::egui::Ui;
 use highwater_analysis::diff::MatchKind;
 use highwater_snapshots::units::format_count;
 
@@ -10,21 +10,14 @@ use super::choices::DiffLook;
 use super::condition;
 use super::flame::{Act, Flame};
 use super::job::Answer;
-use crate::gui::widgets::table::{TableState, table_with_tips_ui};
-
-/// State of a table.
-#[derive(Debug, Default)]
-struct Page {
-    table: TableState,
-    /// The rows in the order in which they are shown.
-    order: Vec<usize>,
-}
+use crate::gui::widgets::room::place_ui;
+use crate::gui::widgets::table::SortedTable;
 
 /// The part below the timelines.
 #[derive(Debug, Default)]
 pub(super) struct Below {
     /// The tables, in the order in which an answer has them.
-    pages: [Page; 4],
+    pages: [SortedTable; 4],
     flame: Flame,
     /// The chosen group, by its row in the answer.
     chosen: Option<usize>,
@@ -52,10 +45,8 @@ impl Below {
     /// Takes over another answer.
     pub(super) fn take(&mut self, answer: &Answer) {
         for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
-            // The columns may differ: there is one per key.
-            page.table.sort = page.table.sort.filter(|(column, _)| *column < sheet.columns.len());
-            (page.table.chosen, page.table.first) = (None, 0);
-            page.order = sheet.order(page.table.sort);
+            page.renew(&sheet.rows());
+            page.rewind();
         }
         self.flame.reset();
         self.chosen = None;
@@ -73,7 +64,7 @@ impl Below {
 
     /// Clears the chosen group. Returns whether there was one.
     pub(super) fn unchoose(&mut self) -> bool {
-        self.pages[0].table.chosen = None;
+        self.pages[0].mark(None);
         self.chosen.take().is_some()
     }
 
@@ -94,10 +85,6 @@ impl Below {
             };
         };
         let (sheet, page) = (answer.sheets.get(row)?, self.pages.get_mut(row)?);
-        let Page { table, order } = page;
-        let row_of = |row: usize| order.get(row).copied().unwrap_or(usize::MAX);
-        let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
-        let tip = |row: usize, column: usize| sheet.exact(row_of(row), column);
         if look == DiffLook::Phases {
             let is_same = answer.comparison.phases.is_empty();
             ui.weak(if is_same { SAME_RECORDING } else { PAIRED_STEPS });
@@ -105,22 +92,16 @@ impl Below {
                 return None;
             }
         }
-        let touched = table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), table, (cell, tip));
-        let mut found = None;
-        if look == DiffLook::Groups {
-            let groups = answer.comparison.diff.groups.len();
-            if let Some(group) = touched.chosen.map(row_of) {
-                self.chosen = Some(group).filter(|group| *group < groups);
-            }
-            found = touched.opened.map(row_of).and_then(|group| condition_of(answer, group));
+        let touched = page.table_ui(ui, sheet.name, &sheet.rows());
+        if look != DiffLook::Groups {
+            return None;
         }
-        if touched.is_resorted {
-            page.order = sheet.order(page.table.sort);
-            if look == DiffLook::Groups {
-                self.chosen = None;
-            }
-        }
-        found
+        let groups = answer.comparison.diff.groups.len();
+        self.chosen = match touched.chosen {
+            Some(group) => Some(group).filter(|group| *group < groups),
+            None => self.chosen.filter(|_| !touched.is_resorted),
+        };
+        touched.opened.and_then(|group| condition_of(answer, group))
     }
 
     /// Shows the groups for a picture: as a table and, if there is room, a flame graph beside it.
@@ -138,16 +119,18 @@ impl Below {
         left.max.x = whole.left() + whole.width() * TABLE;
         right.min.x = left.max.x + 12.0;
         for (rect, look) in [(left, DiffLook::Groups), (right, DiffLook::Flame)] {
-            ui.scope_builder(UiBuilder::new().id_salt(look.name()).max_rect(rect), |ui| {
-                self.below_ui(ui, answer, look)
-            });
+            place_ui(ui, look.name(), rect, |ui| self.below_ui(ui, answer, look));
         }
     }
 
     /// The table of a look in exact figures, in the order shown; for the flame graph, the groups.
     pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
-        answer.sheets.get(row).zip(self.pages.get(row)).map_or_else(String::new, |(sheet, page)| sheet.csv(&page.order))
+        answer
+            .sheets
+            .get(row)
+            .zip(self.pages.get(row))
+            .map_or_else(String::new, |(sheet, page)| page.csv(&sheet.rows()))
     }
 }
 

@@ -5,27 +5,28 @@ use highwater_analysis::diff::{Change, Comparison, DiffGroup, MatchKind, PhasePa
 use highwater_analysis::{Diff, GroupKey};
 use highwater_snapshots::units::format_count;
 
-use crate::gui::views::sheet::{KindOf, Sheet, coloured, column};
+use crate::figures::moment::total_name;
+use crate::gui::views::sheet::{Heading, Sheet};
 use crate::gui::widgets::theme;
 use crate::report::{Unit, Value};
 
-const fn text(name: &'static str, width: f32) -> KindOf {
-    column(Unit::Text, name, "", width)
+const fn text(name: &'static str, width: f32) -> Heading {
+    Heading::new(Unit::Text, name, "", width)
 }
 
-const fn number(name: &'static str, tooltip: &'static str) -> KindOf {
-    column(Unit::Bytes, name, tooltip, 96.0)
+const fn number(name: &'static str, tooltip: &'static str) -> Heading {
+    Heading::new(Unit::Bytes, name, tooltip, 96.0)
 }
 
-const fn difference(tooltip: &'static str) -> KindOf {
-    column(Unit::Difference, "B − A", tooltip, 96.0)
+const fn difference(tooltip: &'static str) -> Heading {
+    Heading::new(Unit::Difference, "B − A", tooltip, 96.0)
 }
 
 /// How a row changed from A to B.
-const STATE: KindOf = coloured(text("state", 104.0), colour_of_change);
-const A: KindOf = number("A", "The bytes in A.");
-const B: KindOf = number("B", "The bytes in B.");
-const DELTA: KindOf = difference("B minus A; the rows add up to the total difference.");
+const STATE: Heading = text("state", 104.0).coloured(colour_of_change);
+const A: Heading = number("A", "The bytes in A.");
+const B: Heading = number("B", "The bytes in B.");
+const DELTA: Heading = difference("B minus A; the rows add up to the total difference.");
 
 fn colour_of_change(name: &str) -> Option<Color32> {
     Change::ALL.iter().find(|change| change.name() == name).map(|change| theme::change(*change))
@@ -35,7 +36,7 @@ fn colour_of_change(name: &str) -> Option<Color32> {
 /// stacks are a key.
 pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sheet {
     let has_loose = diff.groups.iter().any(|group| group.likeness != MatchKind::Equal);
-    let mut columns: Vec<KindOf> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
+    let mut columns: Vec<Heading> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
     columns.extend([STATE, A, B, DELTA]);
     columns.extend(has_loose.then_some(text("matched", 108.0)));
     let row = |(row, group): (usize, &DiffGroup)| {
@@ -81,21 +82,21 @@ pub(super) fn of_phases(comparison: &Comparison) -> Sheet {
             pair.delta().into(),
         ]
     };
-    const PEAK_A: KindOf = number("A's peak", "The peak of this phase in A.");
-    const PEAK_B: KindOf = number("B's peak", "The peak of this phase in B.");
-    const APART: KindOf = difference("The peak in B minus the peak in A.");
+    const PEAK_A: Heading = number("A's peak", "The peak of this phase in A.");
+    const PEAK_B: Heading = number("B's peak", "The peak of this phase in B.");
+    const APART: Heading = difference("The peak in B minus the peak in A.");
     let columns = vec![text("step", 90.0), text("phase", 0.0), STATE, PEAK_A, PEAK_B, APART];
     Sheet::of_rows("Phases", columns, comparison.phases.iter().map(row))
 }
 
 /// The peaks of all totals.
 pub(super) fn of_totals(comparison: &Comparison) -> Sheet {
-    const PEAK_A: KindOf = number("A's peak", "The peak of this total in A.");
-    const PEAK_B: KindOf = number("B's peak", "The peak of this total in B.");
-    const APART: KindOf = difference("The peak in B minus the peak in A.");
+    const PEAK_A: Heading = number("A's peak", "The peak of this total in A.");
+    const PEAK_B: Heading = number("B's peak", "The peak of this total in B.");
+    const APART: Heading = difference("The peak in B minus the peak in A.");
     let totals = comparison.totals.iter().map(|(metric, [a, b])| {
         vec![
-            Value::Text(metric.name().replace('_', " ")),
+            Value::Text(total_name(*metric)),
             Change::of([*a, *b], [1, 1]).name().into(),
             (*a).into(),
             (*b).into(),

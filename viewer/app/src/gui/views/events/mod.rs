@@ -3,62 +3,28 @@
 mod words;
 mod list;
 mod search;
+mod columns;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
-use highwater_analysis::GroupKey;
-use highwater_analysis::frames::leading_frame;
-use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{EventId, StackId, Trace};
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{EventId, Trace};
 
 use crate::figures::events::events_table;
 use crate::figures::moment::count_of;
-use crate::gui::colouring::short_line;
 use crate::gui::identity::Identity;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable};
 use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
+use crate::gui::widgets::table::{TableState, table_ui};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::words::phase;
 use crate::session::Recording;
+use columns::Sites;
 use list::{Kinds, Listed, Wanted};
 use search::{Found, Sought};
 use words::{Facts, Group};
-
-const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
-    Column { name, tooltip, width, is_number, is_sortable: false }
-}
-
-const COLUMNS: [Column; 10] = [
-    column("Event", "Index of the event, from 0.", 92.0, true),
-    column("Seconds", "Time since the start of the recording.", 92.0, true),
-    column("Kind", "The kind of event.", 126.0, false),
-    column("Size", "Requested bytes; for a segment its size.", 84.0, true),
-    column("Block", "The block (b) or segment (s).", 78.0, false),
-    column("Category", "The category of the block.", 116.0, false),
-    column("Operation", "The operation that requested the block.", 120.0, false),
-    column("Module", "The module that requested the block.", 150.0, false),
-    column("Step, phase", "The phase of the training step.", 132.0, false),
-    column("Called by", "The innermost line of your program; for a mark, its text.", 0.0, false),
-];
-
-/// The columns in the order in which they are shown.
-const ORDER: [usize; 10] = [0, 1, 2, 3, 4, 5, 9, 6, 7, 8];
-
-/// The columns that have a value anywhere in `recording`.
-fn shown_columns(recording: &Recording) -> Vec<usize> {
-    let is_absent = |column: usize| match column {
-        6 => recording.absent.reason(GroupKey::Op).is_some(),
-        7 => recording.absent.reason(GroupKey::Scope).is_some(),
-        8 => recording.trace.spans.rows().is_empty(),
-        _ => false,
-    };
-    ORDER.into_iter().filter(|column| !is_absent(*column)).collect()
-}
 
 /// Number of events exported at once.
 const EVENTS_AT_ONCE: usize = 1 << 16;
@@ -92,7 +58,7 @@ pub struct EventsView {
     /// The shown moment, and whether it is pinned; otherwise the peak.
     in_view: Option<(usize, bool)>,
     of: Identity<Recording>,
-    sites: HashMap<StackId, String>,
+    sites: Sites,
 }
 
 computed!(EventsView: list, search);
@@ -112,7 +78,7 @@ impl Default for EventsView {
             at: None,
             in_view: None,
             of: Identity::default(),
-            sites: HashMap::new(),
+            sites: Sites::default(),
         }
     }
 }
@@ -128,33 +94,11 @@ impl RecordingView for EventsView {
             self.list.pending_ui(ui, "listing events");
             return actions;
         };
-        let shades = Shades::in_ui(ui);
         let trace = &context.recording.trace;
-        let pinned = context.selection.pin.and_then(|pin| event_of(pin.moment));
-        let peak = context.index().peak(trace, context.selection.metric).event;
-        let (found, sites) = (self.search.answer(), &mut self.sites);
-        let shown = shown_columns(context.recording);
-        let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
-        let cell = |row: usize, index: usize| -> Cell {
-            let index = shown.get(index).copied().unwrap_or_default();
-            let Some((id, facts)) = listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?))) else {
-                return Cell::default();
-            };
-            let mut cell = cell(trace, id, &facts, index, sites);
-            cell.is_faint |= found.is_some_and(|found| !found.contains(row));
-            match index {
-                0 if pinned == Some(id) => cell.swatch = Some(shades.pinned),
-                2 if peak == Some(id) => cell.text += ", the peak",
-                _ => {}
-            }
-            cell
-        };
-        let tip = |row: usize, index: usize| {
-            let index = shown.get(index).copied().unwrap_or_default();
-            let id = listed.event(row)?;
-            tip(trace, id, &Facts::of(trace, id)?, index)
-        };
-        let touched = table_with_tips_ui(ui, "Events", &columns, listed.len(), &mut self.table, (cell, tip));
+        let mark = Shades::in_ui(ui).pinned;
+        let rows = columns::rows(context, &listed, self.search.answer(), &self.sites, mark);
+        let touched = table_ui(ui, "Events", &rows, &mut self.table);
+        drop(rows);
         if let Some(id) = touched.chosen.and_then(|row| listed.event(row)) {
             actions.push(self.go_to(id));
         }
@@ -182,10 +126,10 @@ impl EventsView {
             self.of = Identity::of(context.recording);
             self.list.clear();
             (self.at, self.in_view) = (None, None);
-            self.sites.clear();
+            self.sites.get_mut().clear();
         }
-        if self.sites.len() > MAX_SITES {
-            self.sites.clear();
+        if self.sites.get_mut().len() > MAX_SITES {
+            self.sites.get_mut().clear();
         }
         let matches = if self.has_all_blocks { Arc::default() } else { Arc::clone(context.matches) };
         self.list.ask(ctx, &Wanted { of: OfDevice::selected(context), kinds: self.kinds, matches });
@@ -323,55 +267,6 @@ impl EventsView {
 /// The event right before a moment.
 fn event_of(moment: usize) -> Option<EventId> {
     moment.checked_sub(1).map(EventId::from_index)
-}
-
-fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut HashMap<StackId, String>) -> Cell {
-    let tables = &trace.tables;
-    let text = match column {
-        0 => format_count(trace.number(id)),
-        1 => trace.time_of(id).map(words::seconds).unwrap_or_default(),
-        2 => words::kind_name(facts.kind).to_owned(),
-        3 => facts.size.map(format_bytes).unwrap_or_default(),
-        4 => match (facts.block, facts.segment) {
-            (Some(block), _) => format!("b{}", block.0),
-            (None, Some(segment)) => format!("s{}", segment.0),
-            (None, None) => String::new(),
-        },
-        5 => {
-            let text = facts.category.map(|category| category.name().to_owned()).unwrap_or_default();
-            return Cell { text, swatch: facts.category.map(theme::category), ..Cell::default() };
-        }
-        6 => tables.op_name(facts.op).to_owned(),
-        7 => tables.scope_path(facts.scope),
-        8 => phase(trace, id).unwrap_or_default(),
-        _ => {
-            let note = words::note(trace, id);
-            let site = sites.entry(facts.stack).or_insert_with(|| {
-                let frame = leading_frame(tables, facts.stack);
-                frame.map(|frame| short_line(&frame.text(tables))).unwrap_or_default()
-            });
-            if note.is_empty() || site.is_empty() { note + site } else { format!("{note}; {site}") }
-        }
-    };
-    text.into()
-}
-
-/// Details for a cell's tooltip: exact figures and full paths.
-fn tip(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> Option<String> {
-    match column {
-        1 => trace.time_of(id).map(|time| format!("{} ns", format_count(time))),
-        3 => facts.size.map(|size| format!("{} B", format_count(size))),
-        4 => {
-            let address = match (facts.block, facts.segment) {
-                (Some(block), _) => trace.blocks.get(block).address,
-                (None, Some(segment)) => trace.segments.get(segment).range.address,
-                (None, None) => return None,
-            };
-            Some(format!("at {address:#x}"))
-        }
-        9 => leading_frame(&trace.tables, facts.stack).map(|frame| frame.text(&trace.tables)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

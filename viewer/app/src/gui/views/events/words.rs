@@ -153,6 +153,12 @@ impl Facts {
             Subject::Step(_) | Subject::Phase(_) | Subject::Mark(_) | Subject::Unmatched => none,
         })
     }
+
+    /// The address of the block or segment.
+    pub(super) fn address(&self, trace: &Trace) -> Option<u64> {
+        let of_segment = || Some(trace.segments.get(self.segment?).range.address);
+        self.block.map(|block| trace.blocks.get(block).address).or_else(of_segment)
+    }
 }
 
 /// The annotations that begin with event `id`.

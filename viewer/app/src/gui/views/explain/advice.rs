@@ -1,7 +1,7 @@
 //! Advice on lowering the peak, each with its bytes, its blocks and the peak without them; and the peak after removing
 //! one part after another.
 
-use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo, vec2};
+use eframe::egui::{Label, RichText, Ui, vec2};
 use highwater_analysis::Filter;
 use highwater_analysis::explain::Advice;
 use highwater_snapshots::units::format_bytes;
@@ -9,7 +9,8 @@ use highwater_snapshots::units::format_bytes;
 use super::job::Explained;
 use super::only;
 use crate::gui::views::view::Action;
-use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
+use crate::gui::widgets::button::labelled_button_ui;
+use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
 
@@ -64,60 +65,27 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
     if advice.condition.is_none() && advice.without.is_none() {
         return None;
     }
+    let label = |name: &str| format!("{name}: advice {number}");
     let mut action = None;
     ui.horizontal_wrapped(|ui| {
         if let Some(condition) = &advice.condition {
             let chosen = only(condition, filter);
             let is_chosen = chosen == Action::Only(String::new());
             let name = if is_chosen { "All blocks" } else { "Only these blocks" };
-            let button = ui.small_button(name);
-            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
-            if button.on_hover_text(format!("Blocks with {condition}")).clicked() {
+            if labelled_button_ui(ui, name, &label(name), &format!("Blocks with {condition}")) {
                 action = Some(chosen);
             }
         }
         if let Some(without) = &advice.without {
             let name = "Go to the peak without it";
-            let button = ui.small_button(name);
-            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
-            if button.on_hover_text(format!("{}: {}", when(without), format_bytes(without.bytes))).clicked() {
+            let tooltip = format!("{}: {}", when(without), format_bytes(without.bytes));
+            if labelled_button_ui(ui, name, &label(name), &tooltip) {
                 action = Some(Action::Event(without.number()));
             }
         }
     });
     action
 }
-
-const COLUMNS: [Column; 4] = [
-    Column {
-        name: "Without",
-        tooltip: "Parts removed one after another, each time the one that lowers the remaining peak most.",
-        width: 0.0,
-        is_number: false,
-        is_sortable: false,
-    },
-    Column {
-        name: "Size",
-        tooltip: "Bytes of the part at the peak that remains without the parts above it.",
-        width: 80.0,
-        is_number: true,
-        is_sortable: false,
-    },
-    Column {
-        name: "Peak without it",
-        tooltip: "The peak without this part and all parts above it. Press Enter to go there.",
-        width: 104.0,
-        is_number: true,
-        is_sortable: false,
-    },
-    Column {
-        name: "New peak at",
-        tooltip: "The moment of that peak. Click or press Enter to go there.",
-        width: 124.0,
-        is_number: false,
-        is_sortable: false,
-    },
-];
 
 /// Shows the peak without one part after another. Shows nothing if no part can be removed.
 pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Action> {
@@ -129,38 +97,52 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         None => peak,
         Some(row) => removals.get(row).map_or(peak, |removal| &removal.left),
     };
+    let removed = |row: usize| row.checked_sub(1).and_then(|row| removals.get(row));
+    let name =
+        |row: usize| removed(row).map_or_else(|| "nothing, as recorded".to_owned(), |removal| removal.cause.name());
+    let category = |row: usize| removed(row).map(|removal| theme::category(removal.cause.category));
+    let share = |row: usize| Some((left(row).bytes as f64 / peak.bytes.max(1) as f64) as f32);
+    let go_to = |row: usize| Some(when(left(row)));
     // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
-    let shown: &[usize] = if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] };
-    let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
-    let of = |column: usize| shown.get(column).copied().unwrap_or_default();
-    let cell = |row: usize, column: usize| -> Cell {
-        let column = of(column);
-        let removal = row.checked_sub(1).and_then(|row| removals.get(row));
-        match (column, removal) {
-            (0, None) => "nothing, as recorded".into(),
-            (0, Some(removal)) => {
-                Cell { swatch: Some(theme::category(removal.cause.category)), ..removal.cause.name().into() }
-            }
-            (1, None) => Cell::default(),
-            (1, Some(removal)) => format_bytes(removal.bytes_at_peak).into(),
-            (2, _) => {
-                let bytes = left(row).bytes;
-                let share = Some((bytes as f64 / peak.bytes.max(1) as f64) as f32);
-                Cell { share, is_link: is_narrow, ..format_bytes(bytes).into() }
-            }
-            _ => Cell { is_link: true, ..step_and_phase(left(row)).into() },
-        }
-    };
-    let tip = |row: usize, column: usize| (column + 1 == shown.len()).then(|| when(left(row)));
+    let mut without = Column::bytes(
+        ("Peak without it", 104.0),
+        "The peak without this part and all parts above it. Press Enter to go there.",
+        |row| left(row).bytes,
+    )
+    .look(|row, cell| Cell { share: share(row), is_link: is_narrow, ..cell });
+    if is_narrow {
+        without = without.tip(go_to);
+    }
+    let columns = [
+        Column::text(
+            ("Without", 0.0),
+            "Parts removed one after another, each time the one that lowers the remaining peak most.",
+            name,
+        )
+        .look(|row, cell| Cell { swatch: category(row), ..cell }),
+        Column::bytes(
+            ("Size", 80.0),
+            "Bytes of the part at the peak that remains without the parts above it.",
+            |row| removed(row).map(|removal| removal.bytes_at_peak),
+        ),
+        without,
+        Column::text(("New peak at", 124.0), "The moment of that peak. Click or press Enter to go there.", |row| {
+            step_and_phase(left(row))
+        })
+        .look(|_, cell| Cell { is_link: true, ..cell })
+        .tip(go_to),
+    ];
+    let rows = Rows::new(removals.len() + 1, columns.map(Column::fixed));
+    let rows = rows.narrowed(if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] });
     let height = (removals.len() + 2) as f32 * theme::ROW_HEIGHT + 4.0;
     let size = vec2(ui.available_width(), height);
     let touched = ui
         .allocate_ui(size, |ui| {
             ui.set_min_size(size);
-            table_with_tips_ui(ui, "Removals", &columns, removals.len() + 1, state, (cell, tip))
+            table_ui(ui, "Removals", &rows, state)
         })
         .inner;
-    let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
+    let linked = touched.chosen.filter(|_| touched.column == Some(rows.columns.len() - 1));
     touched.opened.or(linked).map(|row| Action::Event(left(row).number()))
 }

@@ -1,128 +1,61 @@
 //! The groups at the peak and the peak without each, as a sortable table with keyboard navigation that is saved as CSV.
 
-use std::cmp::Ordering;
-
-use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, UiBuilder, vec2};
+use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
 use highwater_analysis::{GroupKey, Moment, TreeKey};
-use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
+use highwater_snapshots::Category;
+use highwater_snapshots::units::{format_bytes, parse_bytes};
 
 use super::job::{Explained, Row};
 use crate::figures::moment::count_of;
 use crate::gui::legend::share;
 use crate::gui::views::group_keys::key_name;
 use crate::gui::views::view::Action;
-use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
+use crate::gui::widgets::room::place_ui;
+use crate::gui::widgets::table::{Cell, Column, Rows, SortedTable};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::when;
-use crate::report::{self, Table};
+use crate::report::{self, Table, Value};
 
-/// The columns after those of the keys.
-const FIGURES: [Column; 6] = [
-    Column {
-        name: "At the peak",
-        tooltip: "Bytes of these blocks at the peak.",
-        width: 80.0,
-        is_number: true,
-        is_sortable: true,
-    },
-    Column { name: "Share", tooltip: "Share of the listed bytes.", width: 50.0, is_number: true, is_sortable: false },
-    Column { name: "Blocks", tooltip: "Number of blocks.", width: 50.0, is_number: true, is_sortable: true },
-    Column {
-        name: "Without it",
-        tooltip: "The peak without any block of the group, over the whole recording.",
-        width: 80.0,
-        is_number: true,
-        is_sortable: true,
-    },
-    Column {
-        name: "Saves",
-        tooltip: "How much lower that peak is; less than the size of the group if the peak moves to another moment.",
-        width: 78.0,
-        is_number: true,
-        is_sortable: true,
-    },
-    Column {
-        name: "New peak at",
-        tooltip: "The moment of that peak. Click or press Enter to go there.",
-        width: 200.0,
-        is_number: false,
-        is_sortable: true,
-    },
-];
-
-/// The first of them that a state has, which is no peak.
+/// Columns after the keys that a state has, which is no peak.
 const OF_STATE: usize = 3;
-/// The first of them for a state.
-const BYTES_OF_STATE: Column =
-    Column { name: "Bytes", tooltip: "Bytes of these blocks.", width: 80.0, is_number: true, is_sortable: true };
 
 /// State of the table.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
-    state: TableState,
-    /// The rows in the order shown.
-    order: Vec<usize>,
-}
+pub(super) struct Groups(SortedTable);
 
 impl Groups {
     /// Takes over other rows.
     pub(super) fn renew(&mut self, explained: &Explained, has_same_keys: bool) {
         if !has_same_keys {
-            self.state = TableState::default();
+            self.0 = SortedTable::default();
         }
-        self.state.chosen = None;
-        self.order = order(explained, self.state.sort);
+        self.0.renew(&rows(explained));
     }
 
     /// Shows the table, the actions for the selected row, and the total.
     pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
-        let keys = explained.keys.list();
-        let mut columns = columns(&keys);
-        let is_state = explained.explanation.peak.is_state;
-        if is_state {
-            columns.truncate(keys.len() + OF_STATE);
-            columns[keys.len()] = BYTES_OF_STATE;
-        }
         let whole = ui.available_rect_before_wrap();
         ui.allocate_rect(whole, eframe::egui::Sense::hover());
-        let chosen = self.state.chosen.and_then(|row| self.order.get(row)).and_then(|row| explained.rows.get(*row));
+        let row_of = |row: usize| explained.rows.get(row);
+        let chosen = self.0.chosen().and_then(row_of);
         let below = (theme::ROW_HEIGHT + 8.0) * if chosen.is_some() && can_click { 2.0 } else { 1.0 };
         let place = whole.with_max_y((whole.bottom() - below).max(whole.top() + 3.0 * theme::ROW_HEIGHT));
         let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
         let mut action = None;
-        let under = UiBuilder::new().id_salt("under groups").max_rect(rest);
-        ui.scope_builder(under, |ui| {
+        place_ui(ui, "under groups", rest, |ui| {
             total_ui(ui, explained);
             if let Some(row) = chosen.filter(|_| can_click) {
                 action = chosen_ui(ui, row);
             }
         });
-        let most = explained.rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
-        let row_of = |row: usize| self.order.get(row).and_then(|row| explained.rows.get(*row));
-        let cell = |row: usize, column: usize| {
-            row_of(row).map_or_else(Cell::default, |row| cell(row, &keys, column, (most, explained.bytes)))
-        };
-        let tip = |row: usize, column: usize| row_of(row).and_then(|row| tip(row, keys.len(), column));
-        let state = &mut self.state;
-        let rows = UiBuilder::new().id_salt("groups").max_rect(place);
-        let show = |ui: &mut Ui| {
-            table_with_tips_ui(
-                ui,
-                if is_state { "Groups of the state" } else { "Groups of the peak" },
-                &columns,
-                explained.rows.len(),
-                state,
-                (cell, tip),
-            )
-        };
-        let touched = ui.scope_builder(rows, show).inner;
-        let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
+        let rows = rows(explained);
+        let is_state = explained.explanation.peak.is_state;
+        let name = if is_state { "Groups of the state" } else { "Groups of the peak" };
+        let touched = place_ui(ui, "groups", place, |ui| self.0.table_ui(ui, name, &rows));
+        let linked = touched.chosen.filter(|_| touched.column == Some(rows.columns.len() - 1));
         // In a recording without events there is nothing to go to.
         if let Some(row) = touched.opened.or(linked).and_then(row_of).filter(|row| !row.without.is_state) {
             action = Some(Action::Event(row.without.number()));
-        }
-        if touched.is_resorted {
-            self.order = order(explained, self.state.sort);
         }
         action
     }
@@ -133,7 +66,7 @@ impl Groups {
         let rest = (explanation.rest_groups > 0).then(|| count_of(explanation.rest_groups, "more group"));
         let rest = rest.map(|name| (name, explanation.rest_bytes));
         let sums: Vec<_> = rest.into_iter().chain([("total".to_owned(), explained.bytes)]).collect();
-        let rows: Vec<&Row> = self.order.iter().filter_map(|row| explained.rows.get(*row)).collect();
+        let rows: Vec<&Row> = self.0.order().iter().filter_map(|row| explained.rows.get(*row)).collect();
         let of = |row: usize| rows.get(row).copied();
         let sum = |row: usize| &sums[row - rows.len()];
         let value = &|row: usize, key: usize| match of(row) {
@@ -157,16 +90,58 @@ impl Groups {
     }
 }
 
-fn columns(keys: &[GroupKey]) -> Vec<Column> {
-    let of_key = |(row, key): (usize, &GroupKey)| Column {
-        name: key_name(TreeKey::By(*key)),
-        tooltip: "The value that these blocks have in common.",
-        // The first key takes the remaining width; so do all keys with long values.
-        width: if row == 0 { 0.0 } else { least_width(*key).unwrap_or(0.0) },
-        is_number: false,
-        is_sortable: true,
+/// The groups: the keys, then the figures. Without an order, the largest come first.
+fn rows(explained: &Explained) -> Rows<'_> {
+    let (rows, total) = (&explained.rows, explained.bytes);
+    let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
+    let keys = explained.keys.list();
+    let is_state = explained.explanation.peak.is_state;
+    let (bytes, of_bytes) = match is_state {
+        true => ("Bytes", "Bytes of these blocks."),
+        false => ("At the peak", "Bytes of these blocks at the peak."),
     };
-    keys.iter().enumerate().map(of_key).chain(FIGURES).collect()
+    let figures = [
+        Column::bytes((bytes, 80.0), of_bytes, |row| rows[row].bytes)
+            .look(move |row, cell| Cell { share: Some((rows[row].bytes as f64 / most as f64) as f32), ..cell }),
+        Column::figure(("Share", 50.0), "Share of the listed bytes.", move |row| share(rows[row].bytes, total)).fixed(),
+        Column::count(("Blocks", 50.0), "Number of blocks.", |row| rows[row].blocks),
+        Column::bytes(
+            ("Without it", 80.0),
+            "The peak without any block of the group, over the whole recording.",
+            |row| rows[row].without.bytes,
+        ),
+        Column::bytes(
+            ("Saves", 78.0),
+            "How much lower that peak is; less than the size of the group if the peak moves to another moment.",
+            |row| rows[row].saved,
+        )
+        .look(|row, cell| Cell { is_faint: rows[row].saved == 0, ..cell }),
+        Column::text(("New peak at", 200.0), "The moment of that peak. Click or press Enter to go there.", |row| {
+            when(&rows[row].without)
+        })
+        .ordered_by(|row| rows[row].without.number())
+        .look(|row, cell| Cell { is_link: !rows[row].without.is_state, ..cell }),
+    ];
+    let shown = if is_state { OF_STATE } else { figures.len() };
+    let keys = keys.into_iter().enumerate().map(|(at, key)| key_column(rows, at, key));
+    Rows::new(rows.len(), keys.chain(figures.into_iter().take(shown)))
+}
+
+/// The column of the key at position `at`.
+fn key_column(rows: &[Row], at: usize, key: GroupKey) -> Column<'_> {
+    // The first key takes the remaining width; so do all keys with long values.
+    let width = if at == 0 { 0.0 } else { least_width(key).unwrap_or(0.0) };
+    let head = (key_name(TreeKey::By(key)), width);
+    let look = move |row: usize, cell: Cell| {
+        let category = Category::from_name(&rows[row].names[at]).filter(|_| key == GroupKey::Category);
+        // Module paths of one model have a common prefix.
+        let keeps_end = key.name() == GroupKey::Scope.name();
+        Cell { swatch: category.map(theme::category), keeps_end, ..cell }
+    };
+    Column::text(head, "The value that these blocks have in common.", move |row| rows[row].names[at].clone())
+        .ordered_by(move |row| by_value(key, &rows[row].in_full[at]))
+        .look(look)
+        .tip(move |row| Some(rows[row].in_full[at].clone()).filter(|text| *text != rows[row].names[at]))
 }
 
 /// The width of a key's column in points, if its values are short.
@@ -180,68 +155,12 @@ fn least_width(key: GroupKey) -> Option<f32> {
     }
 }
 
-fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) -> Cell {
-    let Some(figure) = column.checked_sub(keys.len()) else {
-        let text = row.names.get(column).cloned().unwrap_or_default();
-        let is_category = keys.get(column) == Some(&GroupKey::Category);
-        let category = highwater_snapshots::Category::ALL.iter().find(|category| category.name() == text);
-        let swatch = category.filter(|_| is_category).map(|of| theme::category(*of));
-        // Module paths of one model have a common prefix.
-        return Cell {
-            swatch,
-            keeps_end: keys.get(column).is_some_and(|key| key.name() == GroupKey::Scope.name()),
-            ..text.into()
-        };
-    };
-    match figure {
-        0 => Cell { share: Some((row.bytes as f64 / most as f64) as f32), ..format_bytes(row.bytes).into() },
-        1 => share(row.bytes, total).into(),
-        2 => format_count(row.blocks).into(),
-        3 => format_bytes(row.without.bytes).into(),
-        4 => Cell { is_faint: row.saved == 0, ..format_bytes(row.saved).into() },
-        _ => Cell { is_link: !row.without.is_state, ..when(&row.without).into() },
-    }
-}
-
-/// The full value of a cell.
-fn tip(row: &Row, keys: usize, column: usize) -> Option<String> {
-    let exact = |bytes: u64| Some(format!("{} B", format_count(bytes)));
-    match column.checked_sub(keys) {
-        None => row.in_full.get(column).filter(|text| row.names.get(column) != Some(*text)).cloned(),
-        Some(0) => exact(row.bytes),
-        Some(3) => exact(row.without.bytes),
-        Some(4) => exact(row.saved),
-        Some(_) => None,
-    }
-}
-
-/// The rows ordered by a column; without one, the largest first.
-fn order(explained: &Explained, sort: Option<(usize, bool)>) -> Vec<usize> {
-    let rows = &explained.rows;
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    let Some((column, is_falling)) = sort else { return order };
-    let keys = explained.keys.list();
-    let compare = |a: &Row, b: &Row| match column.checked_sub(keys.len()) {
-        None => by_value(keys[column], &a.in_full[column], &b.in_full[column]),
-        Some(2) => a.blocks.cmp(&b.blocks),
-        Some(3) => a.without.bytes.cmp(&b.without.bytes),
-        Some(4) => a.saved.cmp(&b.saved),
-        Some(5) => a.without.number().cmp(&b.without.number()),
-        Some(_) => a.bytes.cmp(&b.bytes),
-    };
-    order.sort_by(|a, b| {
-        let order = compare(&rows[*a], &rows[*b]);
-        if is_falling { order.reverse() } else { order }
-    });
-    order
-}
-
-/// Compares two values of a key: numbers numerically, after all other values.
-fn by_value(key: GroupKey, a: &str, b: &str) -> Ordering {
+/// What a value of a key is ordered by: numbers numerically, after all other values.
+fn by_value(key: GroupKey, value: &str) -> Value {
     match key {
-        GroupKey::Step | GroupKey::Stream => a.parse::<u64>().ok().cmp(&b.parse().ok()),
-        GroupKey::Size => parse_bytes(a).ok().cmp(&parse_bytes(b).ok()),
-        _ => a.cmp(b),
+        GroupKey::Step | GroupKey::Stream => value.parse::<u64>().ok().into(),
+        GroupKey::Size => parse_bytes(value).ok().into(),
+        _ => value.into(),
     }
 }
 

@@ -8,26 +8,9 @@ use highwater_snapshots::units::format_bytes;
 
 use super::job::{Answer, Chosen};
 use super::names;
-use crate::gui::widgets::table::{Cell, Column, TableState, table_ui};
+use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
 use crate::gui::widgets::theme;
-
-const COLUMNS: [Column; 3] = [
-    Column {
-        name: "Largest blocks",
-        tooltip: "Category and operation of the block.",
-        width: 0.0,
-        is_number: false,
-        is_sortable: false,
-    },
-    Column {
-        name: "Made by",
-        tooltip: "The line of your program, or the module.",
-        width: 0.0,
-        is_number: false,
-        is_sortable: false,
-    },
-    Column { name: "Bytes", tooltip: "Bytes of the block.", width: 82.0, is_number: true, is_sortable: false },
-];
+use crate::gui::widgets::words::title;
 
 /// The user's request for the selected node.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,20 +63,19 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
         }
     });
     let blocks = &chosen.blocks;
-    let cell = |row: usize, column: usize| {
-        let Some(&id) = blocks.get(row) else {
-            return Cell::default();
-        };
-        match column {
-            0 => {
-                let category = trace.blocks.category.get(id.0 as usize).copied();
-                Cell { swatch: category.map(theme::category), ..names::block_title(trace, id).into() }
-            }
-            1 => Cell { is_faint: true, ..names::maker(trace, id).into() },
-            _ => format_bytes(bytes_of(trace, source.metric, id)).into(),
-        }
-    };
-    let touched = table_ui(ui, "Largest blocks", &COLUMNS, blocks.len(), state, cell);
+    let category = |row: usize| trace.blocks.category.get(blocks[row].0 as usize).copied();
+    let columns = [
+        Column::text(("Largest blocks", 0.0), "Category and operation of the block.", |row| {
+            title(trace, &trace.blocks.get(blocks[row]))
+        })
+        .look(|row, cell| Cell { swatch: category(row).map(theme::category), ..cell }),
+        Column::text(("Made by", 0.0), "The line of your program, or the module.", |row| {
+            names::maker(trace, blocks[row])
+        })
+        .look(|_, cell| Cell { is_faint: true, ..cell }),
+        Column::bytes(("Bytes", 82.0), "Bytes of the block.", |row| bytes_of(trace, source.metric, blocks[row])),
+    ];
+    let touched = table_ui(ui, "Largest blocks", &Rows::new(blocks.len(), columns.map(Column::fixed)), state);
     let block = touched.chosen.or(touched.opened).and_then(|row| blocks.get(row));
     block.map(|block| Ask::Block(*block)).or(ask)
 }

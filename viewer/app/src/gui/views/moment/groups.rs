@@ -5,30 +5,13 @@ use highwater_analysis::tree::{NodeId, Part};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::{Answer, Order};
-use super::names::{self, counted};
+use super::names;
 use super::tile::{self, Act, What};
+use crate::figures::moment::count_of;
 use crate::gui::legend::share;
-use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
+use crate::gui::widgets::room::place_ui;
+use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
 use crate::gui::widgets::theme;
-
-const COLUMNS: [Column; 4] = [
-    Column {
-        name: "Name",
-        tooltip: "The value that these blocks have in common.",
-        width: 0.0,
-        is_number: false,
-        is_sortable: true,
-    },
-    Column { name: "Bytes", tooltip: "Sum of their bytes.", width: 82.0, is_number: true, is_sortable: true },
-    Column {
-        name: "Share",
-        tooltip: "Their share of the bytes shown.",
-        width: 50.0,
-        is_number: true,
-        is_sortable: false,
-    },
-    Column { name: "Blocks", tooltip: "Number of blocks.", width: 58.0, is_number: true, is_sortable: true },
-];
 
 /// The order of the table's state, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {
@@ -52,21 +35,7 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     if is_elsewhere && !ui.memory(|memory| memory.focused().is_some()) {
         state.chosen = chosen.and_then(|id| rows.iter().take(10_000).position(|row| *row == id));
     }
-    let touched = ui
-        .scope_builder(UiBuilder::new().id_salt("rows").max_rect(place), |ui| {
-            let recording = &answer.request.source.recording;
-            let tip = |row: usize, column: usize| {
-                let in_full = || {
-                    let full =
-                        |id: &NodeId| names::in_full(recording, &answer.tree, *id).join("\n").replace("; ", "\n");
-                    answer.nodes(&rows[row]).iter().map(full).collect::<Vec<_>>().join("\n")
-                };
-                (column == 0).then(in_full).filter(|text| !text.is_empty())
-            };
-            let cell = |row: usize, column: usize| cell(answer, rows[row], column);
-            table_with_tips_ui(ui, "Groups", &COLUMNS, rows.len(), state, (cell, tip))
-        })
-        .inner;
+    let touched = place_ui(ui, "rows", place, |ui| table_ui(ui, "Groups", &table_rows(answer), state));
     let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
     ui.scope_builder(UiBuilder::new().max_rect(rest), |ui| total_ui(ui, answer));
     let node = |row: Option<usize>| row.and_then(|row| rows.get(row)).copied();
@@ -77,35 +46,55 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
 }
 
-fn cell(answer: &Answer, id: NodeId, column: usize) -> Cell {
+/// The rows, which are in their order already.
+fn table_rows(answer: &Answer) -> Rows<'_> {
+    let (recording, tree) = (&answer.request.source.recording, &answer.tree);
+    let own = |row: usize| answer.own(answer.rows[row]);
+    let look = move |row: usize, cell: Cell| {
+        let id = answer.rows[row];
+        let part = &tree.node(id).part;
+        let has_fixed_colour = matches!(part, Part::Category(_) | Part::Block(_));
+        Cell {
+            swatch: has_fixed_colour.then(|| tile::colour(answer, What::Node(id))),
+            share: Some((own(row).0 as f64 / answer.most.max(1) as f64) as f32),
+            keeps_end: matches!(part, Part::Scope(_)),
+            ..cell
+        }
+    };
+    let in_full = |row: usize| {
+        let full = |id: &NodeId| names::in_full(recording, tree, *id).join("\n").replace("; ", "\n");
+        let full = answer.nodes(&answer.rows[row]).iter().map(full).collect::<Vec<_>>().join("\n");
+        Some(full).filter(|text| !text.is_empty())
+    };
+    let total = tree.node(answer.focus).bytes;
+    let columns = [
+        Column::text(("Name", 0.0), "The value that these blocks have in common.", |row| {
+            name(answer, answer.rows[row])
+        })
+        .look(look)
+        .tip(in_full),
+        Column::bytes(("Bytes", 82.0), "Sum of their bytes.", move |row| own(row).0),
+        Column::figure(("Share", 50.0), "Their share of the bytes shown.", move |row| share(own(row).0, total)).fixed(),
+        Column::count(("Blocks", 58.0), "Number of blocks.", move |row| own(row).1),
+    ];
+    Rows::new(answer.rows.len(), columns)
+}
+
+/// The name of a row: of equal modules, with the size of each; of a block, with what made it.
+fn name(answer: &Answer, id: NodeId) -> String {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let node = tree.node(id);
-    let (own_bytes, own_blocks) = answer.own(id);
-    match column {
-        0 => {
-            let mut text = match answer.labels.get(&id) {
-                Some(label) => label.clone(),
-                None => names::label(recording, tree, id),
-            };
-            if let [_, _, ..] = answer.nodes(&id) {
-                let count = answer.nodes(&id).len();
-                text = format!("{text}  {count} × {}", format_bytes(node.own_bytes));
-            }
-            if let Part::Block(block) = node.part {
-                let maker = names::maker(&recording.trace, block);
-                if !maker.is_empty() {
-                    text = format!("{text} by {maker}");
-                }
-            }
-            let has_fixed_colour = matches!(node.part, Part::Category(_) | Part::Block(_));
-            let swatch = has_fixed_colour.then(|| tile::colour(answer, What::Node(id)));
-            let most = answer.most.max(1);
-            let keeps_end = matches!(node.part, Part::Scope(_));
-            Cell { text, swatch, share: Some((own_bytes as f64 / most as f64) as f32), keeps_end, ..Cell::default() }
-        }
-        1 => format_bytes(own_bytes).into(),
-        2 => share(own_bytes, tree.node(answer.focus).bytes).into(),
-        _ => highwater_snapshots::units::format_count(own_blocks).into(),
+    let mut text = answer.labels.get(&id).cloned().unwrap_or_else(|| names::label(recording, tree, id));
+    let count = answer.nodes(&id).len();
+    if count > 1 {
+        text = format!("{text}  {count} × {}", format_bytes(node.own_bytes));
+    }
+    match node.part {
+        Part::Block(block) => match names::maker(&recording.trace, block).as_str() {
+            "" => text,
+            maker => format!("{text} by {maker}"),
+        },
+        _ => text,
     }
 }
 
@@ -113,8 +102,8 @@ fn total_ui(ui: &mut Ui, answer: &Answer) {
     let focus = answer.tree.node(answer.focus);
     ui.separator();
     ui.horizontal(|ui| {
-        let groups = counted(answer.rows.len() as u64, "group");
-        let blocks = counted(u64::from(focus.blocks), "block");
+        let groups = count_of(answer.rows.len() as u64, "group");
+        let blocks = count_of(u64::from(focus.blocks), "block");
         ui.strong(format!("Total of {groups}, {blocks}"));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.strong(format_bytes(focus.bytes)));
     });

@@ -9,13 +9,14 @@ use highwater_analysis::{GroupKey, Tree, TreeKey};
 use highwater_snapshots::{BlockId, Trace};
 
 use crate::gui::colouring::short_line;
+use crate::gui::widgets::words::title;
 use crate::session::Recording;
 
 /// The short name of a node, for a tile.
 pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let trace = &recording.trace;
     match tree.node(id).part {
-        Part::Block(block) => block_title(trace, block),
+        Part::Block(block) => title(trace, &trace.blocks.get(block)),
         Part::Line(_) => short_line(&tree.name(&trace.tables, id)),
         Part::Stream(stream) => format!("stream {stream}"),
         Part::Step(Some(step)) => format!("step {step}"),
@@ -161,15 +162,6 @@ fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     levels
 }
 
-/// The name of a block: `activation of linear`.
-pub(super) fn block_title(trace: &Trace, id: BlockId) -> String {
-    let block = trace.blocks.get(id);
-    match trace.tables.op_name(block.op) {
-        "" => block.category.to_string(),
-        op => format!("{} of {op}", block.category),
-    }
-}
-
 /// The origin of a block: the line of the program, or else the module; empty if neither is known.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
@@ -182,10 +174,4 @@ pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
 /// The grouping keys of a tree, for the label of its picture.
 pub(super) fn keys(tree: &Tree) -> String {
     tree.query().keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" and ")
-}
-
-/// A count with its noun: `1 block`, `2,000 blocks`.
-pub(super) fn counted(count: u64, thing: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", highwater_snapshots::units::format_count(count))
 }

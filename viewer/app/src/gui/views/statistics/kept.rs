@@ -14,7 +14,7 @@ use highwater_snapshots::{BlockId, Category, StackId, Trace};
 use super::sheets::{bytes, count, words};
 use crate::figures::leaks::leak_texts;
 use crate::gui::filter::terms::condition_of;
-use crate::gui::views::sheet::{KindOf, Line, Sheet, coloured, keeping_end};
+use crate::gui::views::sheet::{Heading, Line, Sheet};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
 use crate::selection::drawn_metric;
@@ -100,11 +100,11 @@ fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<Stri
     }
 }
 
-fn columns(key: GroupKey) -> Vec<KindOf> {
+fn columns(key: GroupKey) -> Vec<Heading> {
     let first = match key {
         GroupKey::Frame => words("Line", "The source line that allocated the blocks.", 0.0),
-        GroupKey::Scope => keeping_end(words("Module", "The module that allocated the blocks.", 0.0)),
-        _ => coloured(words("Category", "The category of the blocks.", 0.0), colour_of_category),
+        GroupKey::Scope => words("Module", "The module that allocated the blocks.", 0.0).keeping_end(),
+        _ => words("Category", "The category of the blocks.", 0.0).coloured(colour_of_category),
     };
     vec![
         first,

@@ -15,7 +15,7 @@ use crate::gui::views::sheet::Sheet;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::least_height_ui;
-use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui};
+use crate::gui::widgets::table::{SortedTable, columns_left_out_ui};
 use crate::gui::widgets::theme::{self, Shades};
 
 /// What to count.
@@ -59,8 +59,7 @@ impl Counted {
 /// State of a sheet.
 #[derive(Debug, Default)]
 struct Page {
-    table: TableState,
-    order: Vec<usize>,
+    table: SortedTable,
     measure: Option<usize>,
 }
 
@@ -142,7 +141,6 @@ impl StatisticsView {
         if sheet.lines.is_empty() && !sheet.lead.is_empty() {
             return actions;
         }
-        let chosen = page.table.chosen.and_then(|row| page.order.get(row)).copied();
         let measures = sheet.measures();
         let default = sheet.measure.filter(|measure| measures.contains(measure));
         let measure = page.measure.filter(|measure| measures.contains(measure)).or(default);
@@ -150,26 +148,17 @@ impl StatisticsView {
         if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::MIN_WITH_CHART) {
             measure_ui(ui, sheet, &measures, &mut measure);
             page.measure = Some(measure);
-            if let Some(row) = bars::bars_ui(ui, sheet, measure, chosen)
-                && let Some(at) = page.order.iter().position(|other| *other == row)
-            {
-                page.table.choose(at);
+            if let Some(row) = bars::bars_ui(ui, sheet, measure, page.table.chosen()) {
+                page.table.choose(row);
             }
             ui.add_space(4.0);
         }
-        let row_of = |row: usize| page.order.get(row).copied().unwrap_or(usize::MAX);
-        let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
-        let tip = |row: usize, column: usize| sheet.exact(row_of(row), column);
-        let (name, rows) = (sheet.name, page.order.len());
-        let columns = sheet.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
-        let left_out = sheet.columns.len() - columns.len();
-        columns_left_out_ui(ui, left_out);
-        let touched = table_with_tips_ui(ui, name, columns, rows, &mut page.table, (cell, tip));
-        if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row_of(row))) {
+        let mut rows = sheet.rows();
+        rows.columns.truncate(sheet.fitting(ui.available_width() - theme::SCROLL_WIDTH - 2.0));
+        columns_left_out_ui(ui, sheet.columns.len() - rows.columns.len());
+        let touched = page.table.table_ui(ui, sheet.name, &rows);
+        if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row)) {
             actions.extend(line.action.clone());
-        }
-        if touched.is_resorted {
-            page.order = sheet.order(page.table.sort);
         }
         actions
     }
@@ -192,7 +181,7 @@ impl StatisticsView {
     /// The current sheet as CSV, in exact figures and in the order shown; `None` while it is computed.
     pub fn csv(&self) -> Option<String> {
         let sheet = self.query.answer()?.sheets.get(self.shown)?;
-        Some(sheet.csv(&self.pages.get(self.shown)?.order))
+        Some(self.pages.get(self.shown)?.table.csv(&sheet.rows()))
     }
 
     fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>) {
@@ -202,8 +191,7 @@ impl StatisticsView {
         if self.query.receive() {
             let sheets = self.query.answer().into_iter().flat_map(|counted| &counted.sheets);
             for (page, sheet) in self.pages.iter_mut().zip(sheets) {
-                page.order = sheet.order(page.table.sort);
-                page.table.chosen = None;
+                page.table.renew(&sheet.rows());
             }
         }
         self.query.keep_if(|key| key.of.recording.is(context.recording));

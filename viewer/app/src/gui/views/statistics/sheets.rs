@@ -6,20 +6,20 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 
 use super::bars::step_name;
-use crate::gui::views::sheet::{KindOf, Line, Sheet, column};
+use crate::gui::views::sheet::{Heading, Line, Sheet};
 use crate::gui::views::view::Action;
 use crate::report::{Unit, Value};
 
-pub(super) const fn bytes(name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
-    column(Unit::Bytes, name, tooltip, width)
+pub(super) const fn bytes(name: &'static str, tooltip: &'static str, width: f32) -> Heading {
+    Heading::new(Unit::Bytes, name, tooltip, width)
 }
 
-pub(super) const fn count(name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
-    column(Unit::Count, name, tooltip, width)
+pub(super) const fn count(name: &'static str, tooltip: &'static str, width: f32) -> Heading {
+    Heading::new(Unit::Count, name, tooltip, width)
 }
 
-pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
-    column(Unit::Text, name, tooltip, width)
+pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32) -> Heading {
+    Heading::new(Unit::Text, name, tooltip, width)
 }
 
 /// The statistics of each step.
@@ -30,16 +30,16 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let mut columns = vec![
         words("Step", "The training step; events before, between and after steps have rows of their own.", 70.0),
         bytes("Peak", "The peak of the chosen total in the step.", 84.0),
-        column(Unit::Difference, "Change", "End minus start.", 84.0),
+        Heading::new(Unit::Difference, "Change", "End minus start.", 84.0),
         bytes("Kept", "Bytes allocated in the step and never freed.", 84.0),
         count("Events", "Number of events of the device.", 76.0),
-        column(Unit::Nanos, "Lasted", "Time from the first event of the step to the last.", 84.0),
+        Heading::new(Unit::Nanos, "Lasted", "Time from the first event of the step to the last.", 84.0),
         count("Allocations", "Number of blocks allocated in the step.", 84.0),
         bytes("Bytes allocated", "Bytes allocated in the step, summed over its blocks.", 84.0),
         count("Frees", "Number of blocks freed in the step.", 76.0),
         bytes("Start", "The chosen total before the step.", 84.0),
         bytes("End", "The chosen total after the step.", 84.0),
-        column(Unit::Difference, "Peak change", "The peak minus the peak of the previous row.", 88.0),
+        Heading::new(Unit::Difference, "Peak change", "The peak minus the peak of the previous row.", 88.0),
         count("Kept blocks", "Number of blocks allocated in the step and never freed.", 84.0),
         bytes("Requested peak", "The peak of requested bytes in the step.", 104.0),
         bytes("Allocated peak", "The peak of allocated bytes in the step.", 104.0),
@@ -78,12 +78,12 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
     Sheet::new("Steps", columns, lines).with_bars(1)
 }
 
-const OF_BINS: [KindOf; 5] = [
+const OF_BINS: [Heading; 5] = [
     count("Blocks", "Number of blocks over the whole recording.", 90.0),
     bytes("Bytes", "Sum of their bytes; reused memory counts each time.", 100.0),
     count("Blocks at peak", "Number of these blocks that are live at the peak.", 110.0),
     bytes("Bytes at peak", "Bytes of these blocks at the peak.", 110.0),
-    column(Unit::Number, "Share of peak", "These bytes as a share of the peak.", 100.0),
+    Heading::new(Unit::Number, "Share of peak", "These bytes as a share of the peak.", 100.0),
 ];
 
 fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line {
@@ -99,7 +99,7 @@ fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line 
     Line { values, action: action.map(Action::Where) }
 }
 
-fn bins(name: &'static str, first: KindOf, lines: Vec<Line>, measure: usize) -> Sheet {
+fn bins(name: &'static str, first: Heading, lines: Vec<Line>, measure: usize) -> Sheet {
     Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines).with_bars(measure)
 }
 

@@ -160,7 +160,7 @@ fn a_bar_chooses_its_row_and_bars_show_what_is_chosen() {
     harness.drop_at(at);
     settle(&mut harness);
     let page = &harness.state().view.pages[2];
-    let chosen = page.order[page.table.chosen.unwrap()];
+    let chosen = page.table.chosen().unwrap();
     assert_eq!(chosen, 8, "the last bar is the last size, whatever the order of the table");
     harness.remove_cursor();
     harness.run_steps(2);

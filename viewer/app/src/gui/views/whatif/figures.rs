@@ -1,42 +1,19 @@
 //! Recorded and predicted peaks, and the peaks with common settings, as tables.
 
-use eframe::egui::{Ui, UiBuilder, vec2};
+use eframe::egui::{Ui, vec2};
 use highwater_analysis::Metric;
-use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::{Other, Replayed};
 use crate::answers::prediction::Figures;
 use crate::figures::predicted::{Compared, compared, compared_table, difference, tried, tried_table};
 use crate::gui::views::view::Action;
-use crate::gui::widgets::table::{Cell, Column, TableState, Touched, columns_left_out_ui, table_with_tips_ui};
+use crate::gui::widgets::room::place_ui;
+use crate::gui::widgets::table::{Cell, Column, Rows, TableState, Touched, columns_left_out_ui, table_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
 
-const fn number(name: &'static str, tooltip: &'static str) -> Column {
-    Column { name, tooltip, width: 80.0, is_number: true, is_sortable: false }
-}
-
-const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
-    Column { name, tooltip, width, is_number: false, is_sortable: false }
-}
-
-const PEAKS: [Column; 5] = [
-    text("Peak of", "The total; each peaks at its own moment.", 110.0),
-    number("Recorded", "The recorded peak."),
-    number("What if", "The predicted peak."),
-    Column { width: 84.0, ..number("Difference", "Predicted minus recorded.") },
-    text("New peak at", "The moment of the predicted peak. Click or press Enter to go there.", 0.0),
-];
-
-const TRIED: [Column; 6] = [
-    text("Settings", "Click or press Enter to replay with these settings.", 0.0),
-    number("Allocated", "The peak of allocated memory."),
-    number("Reserved", "The peak of reserved memory."),
-    Column { width: 108.0, ..number("Reserved − active", "Peak of reserved memory minus peak of active memory.") },
-    Column { width: 104.0, ..number("vs. recorded", "Peak of reserved memory minus the recorded peak.") },
-    text("Outcome", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
-];
-
+/// Width of a column of bytes, in points.
+const WIDTH: f32 = 80.0;
 /// Least width at which the table of settings has all its columns, in points.
 const ROOM_FOR_ALL: f32 = 774.0;
 /// Least width at which it says how each replay ends, in points.
@@ -49,18 +26,22 @@ fn height(rows: usize) -> f32 {
     (rows as f32 + 1.0) * theme::ROW_HEIGHT + 4.0
 }
 
-/// Shows the table at the height of its rows.
-fn whole_table_ui(
-    ui: &mut Ui,
-    (label, columns): (&str, &[Column]),
-    rows: usize,
-    state: &mut TableState,
-    cells: (impl FnMut(usize, usize) -> Cell, impl FnMut(usize, usize) -> Option<String>),
-) -> Touched {
-    let room = vec2(ui.available_width(), height(rows) + theme::SCROLL_WIDTH);
+/// Shows the table at the height of its rows, which cannot be sorted.
+fn whole_table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut TableState) -> Touched {
+    let room = vec2(ui.available_width(), height(rows.count) + theme::SCROLL_WIDTH);
     let (_, place) = ui.allocate_space(room);
-    let show = |ui: &mut Ui| table_with_tips_ui(ui, label, columns, rows, state, cells);
-    ui.scope_builder(UiBuilder::new().id_salt(label).max_rect(place), show).inner
+    place_ui(ui, label, place, |ui| table_ui(ui, label, rows, state))
+}
+
+/// A column of the difference to the recorded peak; without the tooltip of the others.
+fn difference_column<'a>(
+    (name, width): (&'static str, f32),
+    tooltip: &'static str,
+    bytes: impl Fn(usize) -> [u64; 2] + Copy + 'a,
+) -> Column<'a> {
+    let text = move |row: usize| difference(bytes(row)[0], bytes(row)[1]);
+    Column::figure((name, width), tooltip, text)
+        .look(move |row, cell| Cell { is_faint: bytes(row)[0] == bytes(row)[1], ..cell })
 }
 
 /// The peaks, at recorded events.
@@ -74,28 +55,24 @@ fn peaks(replayed: &Replayed, other: &Other<'_>) -> Vec<Compared> {
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Action> {
     let rows = peaks(replayed, other);
     let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
-    let cell = |row: usize, column: usize| {
-        let Some(row) = rows.get(row) else { return Cell::default() };
-        let [before, after] = row.bytes;
-        match column {
-            0 => row.name.as_str().into(),
-            1 => format_bytes(before).into(),
-            2 => format_bytes(after).into(),
-            3 => Cell { is_faint: before == after, ..difference(before, after).into() },
-            _ => row.peak.map_or_else(Cell::default, |peak| Cell { is_link: true, ..place(&peak).into() }),
-        }
-    };
-    let tip = |row: usize, column: usize| {
-        let row = rows.get(row)?;
-        if column + 1 == PEAKS.len() {
-            return row.peak.map(|peak| when(&peak));
-        }
-        let bytes = row.bytes;
-        let exact = *bytes.get(column.checked_sub(1)?)?;
-        Some(format!("{} B", format_count(exact)))
-    };
-    let touched = whole_table_ui(ui, ("Peaks, recorded and what if", &PEAKS), rows.len(), state, (cell, tip));
-    let linked = touched.chosen.filter(|_| touched.column == Some(PEAKS.len() - 1));
+    let peak = |row: usize| rows[row].peak;
+    let columns = [
+        Column::text(("Peak of", 110.0), "The total; each peaks at its own moment.", |row| rows[row].name.as_str()),
+        Column::bytes(("Recorded", WIDTH), "The recorded peak.", |row| rows[row].bytes[0]),
+        Column::bytes(("What if", WIDTH), "The predicted peak.", |row| rows[row].bytes[1]),
+        difference_column(("Difference", 84.0), "Predicted minus recorded.", |row| rows[row].bytes),
+        Column::text(
+            ("New peak at", 0.0),
+            "The moment of the predicted peak. Click or press Enter to go there.",
+            |row| peak(row).map(|peak| place(&peak)),
+        )
+        .look(|row, cell| Cell { is_link: peak(row).is_some(), ..cell })
+        .tip(|row| peak(row).map(|peak| when(&peak))),
+    ];
+    let last = columns.len() - 1;
+    let table = Rows::new(rows.len(), columns.map(Column::fixed));
+    let touched = whole_table_ui(ui, "Peaks, recorded and what if", &table, state);
+    let linked = touched.chosen.filter(|_| touched.column == Some(last));
     let row = touched.opened.or(linked).and_then(|row| rows.get(row))?;
     row.peak.map(|peak| Action::Moment(peak.position()))
 }
@@ -110,27 +87,27 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
         ROOM_FOR_OUTCOME.. => &[0, 2, 4, 5],
         _ => &[0, 2, 4],
     };
-    columns_left_out_ui(ui, TRIED.len() - shown.len());
-    let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
-    let of = |column: usize| shown.get(column).copied().unwrap_or_default();
-    let cell = |row: usize, column: usize| {
-        let column = of(column);
-        let Some(row) = rows.get(row) else { return Cell::default() };
-        let [allocated, reserved, unused] = figures_of(row.figures);
-        match column {
-            0 => Cell { is_link: row.asked.is_some(), ..row.name.into() },
-            1 => format_bytes(allocated).into(),
-            2 => format_bytes(reserved).into(),
-            3 => format_bytes(unused).into(),
-            4 => Cell { is_faint: before == reserved, ..difference(before, reserved).into() },
-            _ => row.end.as_str().into(),
-        }
-    };
-    let tip = |row: usize, column: usize| {
-        let exact = *figures_of(rows.get(row)?.figures).get(of(column).checked_sub(1)?)?;
-        Some(format!("{} B", format_count(exact)))
-    };
-    let touched = whole_table_ui(ui, ("Settings tried", &columns), rows.len(), state, (cell, tip));
+    let figures = |row: usize| figures_of(rows[row].figures);
+    let columns = [
+        Column::text(("Settings", 0.0), "Click or press Enter to replay with these settings.", |row| rows[row].name)
+            .look(|row, cell| Cell { is_link: rows[row].asked.is_some(), ..cell }),
+        Column::bytes(("Allocated", WIDTH), "The peak of allocated memory.", |row| figures(row)[0]),
+        Column::bytes(("Reserved", WIDTH), "The peak of reserved memory.", |row| figures(row)[1]),
+        Column::bytes(("Reserved − active", 108.0), "Peak of reserved memory minus peak of active memory.", |row| {
+            figures(row)[2]
+        }),
+        difference_column(("vs. recorded", 104.0), "Peak of reserved memory minus the recorded peak.", |row| {
+            [before, figures(row)[1]]
+        }),
+        Column::text(
+            ("Outcome", 196.0),
+            "Whether a request fails, or the replay reaches the end of the recording.",
+            |row| rows[row].end.as_str(),
+        ),
+    ];
+    columns_left_out_ui(ui, columns.len() - shown.len());
+    let table = Rows::new(rows.len(), columns.map(Column::fixed)).narrowed(shown);
+    let touched = whole_table_ui(ui, "Settings tried", &table, state);
     // Selecting rows by keys replays nothing; a click does, anywhere in the row.
     let clicked = touched.chosen.filter(|_| touched.column.is_some());
     let row = touched.opened.or(clicked).and_then(|row| rows.get(row))?;

@@ -1,9 +1,10 @@
 //! Keyboard navigation of a table that has the focus.
 
-use eframe::egui::{self, Event, EventFilter, Key, Modifiers, Response, Ui};
+use eframe::egui::{self, Event, Key, Response, Ui};
 use highwater_snapshots::shown::spreadsheet_text;
 
 use super::{Column, TableState, Touched};
+use crate::gui::widgets::focus::pressed_keys;
 
 /// Horizontal scroll step of an arrow key, in points.
 const STRIDE: f32 = 60.0;
@@ -20,12 +21,7 @@ pub(super) fn walk(
     if response.clicked() {
         response.request_focus();
     }
-    if !response.has_focus() || rows == 0 {
-        return;
-    }
-    let filter = EventFilter { tab: false, horizontal_arrows: true, vertical_arrows: true, escape: false };
-    ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
-    let pressed = |key: Key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i64;
+    let Some(pressed) = pressed_keys(ui, response, [true; 2]).filter(|_| rows > 0) else { return };
     let page = in_view.saturating_sub(1).max(1) as i64;
     let by = pressed(Key::ArrowDown) - pressed(Key::ArrowUp) + page * (pressed(Key::PageDown) - pressed(Key::PageUp));
     state.aside += STRIDE * (pressed(Key::ArrowRight) - pressed(Key::ArrowLeft)) as f32;
@@ -60,8 +56,8 @@ pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
 }
 
 /// Copies the cells of a row, separated by tabs, as spreadsheets expect.
-pub(super) fn copy(ctx: &egui::Context, columns: &[Column], words: &[String]) {
-    let cell = |(column, text): (&Column, &String)| match column.is_number {
+pub(super) fn copy(ctx: &egui::Context, columns: &[Column<'_>], words: &[String]) {
+    let cell = |(column, text): (&Column<'_>, &String)| match column.unit.is_numeric() {
         true => text.clone(),
         false => spreadsheet_text(text).into_owned(),
     };

@@ -1,56 +1,17 @@
 //! A sortable table with keyboard navigation that lays out only the rows in view.
 
+mod column;
 mod keys;
 mod paint;
+mod sorted;
 
-use eframe::egui::{self, Color32, Rect, RichText, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use eframe::egui::{self, Rect, RichText, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+pub use column::{Cell, Column, Rows};
+pub use sorted::SortedTable;
 
 use crate::figures::moment::count_of;
 use crate::gui::widgets::theme;
-
-/// A column.
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
-    /// Its heading.
-    pub name: &'static str,
-    /// Its tooltip.
-    pub tooltip: &'static str,
-    /// Its width in points; 0 takes the remaining width.
-    pub width: f32,
-    /// Whether its cells are numbers, which are right-aligned.
-    pub is_number: bool,
-    /// Whether rows can be sorted by it.
-    pub is_sortable: bool,
-}
-
-/// The content of a cell.
-#[derive(Clone, Debug, Default)]
-pub struct Cell {
-    /// Its text, on one line.
-    pub text: String,
-    /// The colour of a square before the text.
-    pub swatch: Option<Color32>,
-    /// The length of a bar behind the text, from 0 to 1 of the cell's width.
-    pub share: Option<f32>,
-    /// Whether it is shown faint.
-    pub is_faint: bool,
-    /// Whether it is shown as a link.
-    pub is_link: bool,
-    /// Whether text that does not fit is truncated at the start instead of the end.
-    pub keeps_end: bool,
-}
-
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Self { text, ..Self::default() }
-    }
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
 
 /// State of a table, kept from frame to frame.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -117,17 +78,10 @@ pub struct Touched {
     pub is_resorted: bool,
 }
 
-/// Shows a table called `label` of `rows` rows in the available space. `cell` returns the cell of a row and column; it
-/// is called only for rows in view.
-pub(crate) fn table_ui(
-    ui: &mut Ui,
-    label: &str,
-    columns: &[Column],
-    rows: usize,
-    state: &mut TableState,
-    cell: impl FnMut(usize, usize) -> Cell,
-) -> Touched {
-    table_with_tips_ui(ui, label, columns, rows, state, (cell, |_, _| None))
+/// Shows a table called `label` in the available space, its rows in their order. Only cells in view are computed, and the
+/// tooltip of the cell under the pointer. Truncated text is shown in full in any case.
+pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut TableState) -> Touched {
+    shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
 
 /// Says that `count` columns of the table below have no room; shows nothing for 0.
@@ -138,15 +92,13 @@ pub(crate) fn columns_left_out_ui(ui: &mut Ui, count: usize) {
     }
 }
 
-/// Like [`table_ui`]; the second function returns a cell's tooltip and is
-/// called only for the cell under the pointer. Truncated text is shown in full in any case.
-pub(crate) fn table_with_tips_ui(
+/// The same, with rows in the order that `row_of` gives.
+fn shown_ui(
     ui: &mut Ui,
     label: &str,
-    columns: &[Column],
-    rows: usize,
+    (columns, rows): (&[Column<'_>], usize),
     state: &mut TableState,
-    (cell, tip): (impl FnMut(usize, usize) -> Cell, impl FnMut(usize, usize) -> Option<String>),
+    row_of: impl Fn(usize) -> Option<usize>,
 ) -> Touched {
     let room = ui.available_size().max(vec2(120.0, 3.0 * theme::ROW_HEIGHT));
     let (rect, _) = ui.allocate_exact_size(room, Sense::hover());
@@ -181,7 +133,7 @@ pub(crate) fn table_with_tips_ui(
         aside_bar_ui(&inside, bar, columns_rect.width() / width, most_aside, state, id);
     }
     frame.across.iter_mut().for_each(|edge| *edge -= state.aside);
-    let chosen = frame.rows_ui(&inside, &response, state, cell, tip, &mut touched);
+    let chosen = frame.rows_ui(&inside, &response, state, row_of, &mut touched);
     let columns = columns.len();
     ui.ctx().accesskit_node_builder(id, |node| {
         node.set_row_count(rows);
@@ -194,7 +146,7 @@ pub(crate) fn table_with_tips_ui(
 }
 
 /// The left edges of the columns, relative to the table's, followed by the right end.
-fn widths(columns: &[Column], room: f32) -> Vec<f32> {
+fn widths(columns: &[Column<'_>], room: f32) -> Vec<f32> {
     let fixed: f32 = columns.iter().map(|column| column.width).sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;
     let share = ((room - fixed) / open).max(theme::MIN_OPEN_COLUMN);

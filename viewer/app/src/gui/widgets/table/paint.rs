@@ -11,7 +11,7 @@ use crate::gui::widgets::theme::{self, Shades};
 /// The layout of a table in this frame.
 pub(super) struct Frame<'a> {
     pub label: &'a str,
-    pub columns: &'a [Column],
+    pub columns: &'a [Column<'a>],
     /// The left edges of the columns, relative to the table's, followed by the right end.
     pub across: Vec<f32>,
     pub rows: usize,
@@ -72,7 +72,7 @@ impl Frame<'_> {
             let mut job = egui::text::LayoutJob::single_section(format!("{}{mark}", column.name), format);
             job.wrap = egui::text::TextWrapping::truncate_at_width((whole.width() - 8.0).max(8.0));
             let galley = painter.layout_job(job);
-            let (anchor, at) = match column.is_number {
+            let (anchor, at) = match column.unit.is_numeric() {
                 true => (Align2::RIGHT_CENTER, whole.right_center() - vec2(6.0, 0.0)),
                 false => (Align2::LEFT_CENTER, whole.left_center() + vec2(6.0, 0.0)),
             };
@@ -93,8 +93,7 @@ impl Frame<'_> {
         ui: &Ui,
         response: &Response,
         state: &mut TableState,
-        mut cell: impl FnMut(usize, usize) -> Cell,
-        mut tip: impl FnMut(usize, usize) -> Option<String>,
+        row_of: impl Fn(usize) -> Option<usize>,
         touched: &mut Touched,
     ) -> Option<Id> {
         let shades = Shades::in_ui(ui);
@@ -128,12 +127,12 @@ impl Frame<'_> {
             let mut words = Vec::with_capacity(self.columns.len());
             let mut told = None;
             for (index, column) in self.columns.iter().enumerate() {
-                let cell = cell(row, index);
+                let cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
                 let whole = self.column(index, whole);
                 let seen = whole.intersect(body);
                 let is_cut = seen.is_positive() && cell_ui(ui, whole, seen, column, &cell, &shades);
                 if on_row.hovered() && pointer.is_some_and(|pointer| seen.contains(pointer)) {
-                    let more = tip(row, index);
+                    let more = row_of(row).and_then(|row| column.told(row));
                     told = match (is_cut, more) {
                         (true, Some(more)) if more != cell.text => Some(format!("{}\n{more}", cell.text)),
                         (true, _) => Some(cell.text.clone()),
@@ -162,7 +161,7 @@ impl Frame<'_> {
 }
 
 /// Paints a cell at `whole`, of which `seen` is visible. Returns whether its text is truncated.
-fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column, cell: &Cell, shades: &Shades) -> bool {
+fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, shades: &Shades) -> bool {
     let painter = ui.painter().with_clip_rect(seen);
     if let Some(share) = cell.share {
         let mut bar = whole.shrink2(vec2(1.0, 1.0));
@@ -191,7 +190,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column, cell: &Cell, shade
     job.wrap = egui::text::TextWrapping::truncate_at_width(room);
     let galley = painter.layout_job(job);
     let is_cut = is_shortened || galley.elided || seen.width() + 0.5 < whole.width();
-    let x = if column.is_number { whole.right() - 6.0 - galley.size().x } else { left };
+    let x = if column.unit.is_numeric() { whole.right() - 6.0 - galley.size().x } else { left };
     painter.galley(pos2(x, middle - galley.size().y / 2.0), galley, colour);
     is_cut
 }

@@ -6,10 +6,11 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
 
-const COLUMNS: [Column; 2] = [
-    Column { name: "name", tooltip: "What it is called.", width: 0.0, is_number: false, is_sortable: true },
-    Column { name: "bytes", tooltip: "", width: 90.0, is_number: true, is_sortable: true },
-];
+/// Rows of a name and a size, the latter `width` points wide.
+fn rows<'a>(count: usize, width: f32, name: impl Fn(usize) -> String + 'a) -> Rows<'a> {
+    let bytes = Column::figure(("bytes", width), "", |row| row.to_string()).tip(|row| Some(format!("exactly {row}")));
+    Rows::new(count, [Column::text(("name", 0.0), "What it is called.", name), bytes])
+}
 
 /// A table of many rows, what was touched last, and what was touched at all.
 #[derive(Default)]
@@ -23,25 +24,21 @@ struct Many {
     sorts: usize,
 }
 
-fn harness(rows: usize) -> Harness<'static, Many> {
+fn harness(count: usize) -> Harness<'static, Many> {
     let mut harness = Harness::builder().with_size(Vec2::new(300.0, 219.0)).build_ui_state(
         |ui, many: &mut Many| {
-            let mut asked = 0;
-            let cell = |row: usize, column: usize| -> Cell {
-                asked += 1;
-                match column {
-                    0 => format!("row number {row} of a table with a name that is longer than its column").into(),
-                    _ => row.to_string().into(),
-                }
+            let asked = std::cell::Cell::new(0);
+            let name = |row: usize| {
+                asked.set(asked.get() + 1);
+                format!("row number {row} of a table with a name that is longer than its column")
             };
-            let tip = |row: usize, column: usize| (column == 1).then(|| format!("exactly {row}"));
-            let touched = table_with_tips_ui(ui, "Rows", &COLUMNS, many.rows, &mut many.state, (cell, tip));
+            let touched = table_ui(ui, "Rows", &rows(many.rows, 90.0, name), &mut many.state);
             many.chosen.extend(touched.chosen);
             many.opened.extend(touched.opened);
             many.sorts += usize::from(touched.is_resorted);
-            (many.hovered, many.asked) = (touched.hovered, asked);
+            (many.hovered, many.asked) = (touched.hovered, asked.get());
         },
-        Many { rows, ..Many::default() },
+        Many { rows: count, ..Many::default() },
     );
     harness.run_steps(2);
     harness
@@ -64,13 +61,13 @@ fn focus(harness: &mut Harness<'_, Many>) {
 
 #[test]
 fn columns_share_the_room_that_fixed_ones_leave() {
-    assert_eq!(widths(&COLUMNS, 400.0), [0.0, 310.0, 400.0]);
+    assert_eq!(widths(&rows(1, 90.0, |_| String::new()).columns, 400.0), [0.0, 310.0, 400.0]);
 }
 
 #[test]
 fn of_ten_million_rows_those_in_view_are_laid_out_and_keys_reach_all() {
     let mut harness = harness(10_000_000);
-    assert!(harness.state().asked <= 2 * 12, "only rows in view are asked for: {}", harness.state().asked);
+    assert!(harness.state().asked <= 12, "only rows in view are asked for: {}", harness.state().asked);
     focus(&mut harness);
     press(&mut harness, Key::ArrowDown);
     press(&mut harness, Key::ArrowDown);
@@ -162,7 +159,7 @@ fn the_wheel_turns_whole_rows_and_stops_at_both_ends() {
 fn what_covers_a_row_keeps_the_pointer_and_the_wheel_from_it() {
     let mut covered = Harness::builder().with_size(Vec2::new(300.0, 219.0)).build_ui_state(
         |ui, many: &mut Many| {
-            let touched = table_ui(ui, "Rows", &COLUMNS, 50, &mut many.state, |row, _| row.to_string().into());
+            let touched = table_ui(ui, "Rows", &rows(50, 90.0, |row| row.to_string()), &mut many.state);
             many.hovered = touched.hovered;
             let window = egui::Window::new("Over it").fixed_pos([10.0, 60.0]).fixed_size([150.0, 90.0]);
             window.show(ui.ctx(), |ui| ui.allocate_space(vec2(150.0, 90.0)));
@@ -229,10 +226,9 @@ fn the_chosen_row_is_copied_with_tabs_between_its_cells() {
 
 #[test]
 fn columns_without_room_are_reached_by_keys() {
-    let columns = [COLUMNS[0], Column { width: 600.0, ..COLUMNS[1] }];
     let mut wide = Harness::builder().with_size(Vec2::new(300.0, 219.0)).build_ui_state(
-        move |ui, state: &mut TableState| {
-            table_ui(ui, "Rows", &columns, 50, state, |row, _| row.to_string().into());
+        |ui, state: &mut TableState| {
+            table_ui(ui, "Rows", &rows(50, 600.0, |row| row.to_string()), state);
         },
         TableState::default(),
     );

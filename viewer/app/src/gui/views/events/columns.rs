@@ -1,0 +1,115 @@
+//! The columns of the list of events.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use eframe::egui::Color32;
+use highwater_analysis::GroupKey;
+use highwater_analysis::frames::leading_frame;
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{EventId, StackId, Trace};
+
+use super::list::Listed;
+use super::search::Found;
+use super::words::{self, Facts};
+use crate::gui::colouring::short_line;
+use crate::gui::views::view::ViewContext;
+use crate::gui::widgets::table::{Cell, Column, Rows};
+use crate::gui::widgets::theme;
+use crate::gui::widgets::words::phase;
+
+/// The program's line of each stack, as far as it was shown.
+pub(super) type Sites = RefCell<HashMap<StackId, String>>;
+
+/// The listed events, those that are not `found` faint, and the pinned one marked in the colour `mark`: the columns that
+/// have a value anywhere in the recording.
+pub(super) fn rows<'a>(
+    context: &ViewContext<'a>,
+    listed: &'a Listed,
+    found: Option<&'a Found>,
+    sites: &'a Sites,
+    mark: Color32,
+) -> Rows<'a> {
+    let recording = context.recording;
+    let trace = &recording.trace;
+    let of = move |row: usize| {
+        let id = listed.event(row)?;
+        Some((id, Facts::of(trace, id)?))
+    };
+    let is_out = move |row: usize| found.is_some_and(|found| !found.contains(row));
+    let faint = move |row: usize, cell: Cell| Cell { is_faint: is_out(row), ..cell };
+    let column = |head: (&'static str, f32), tooltip: &'static str, text: fn(&Trace, EventId, &Facts) -> String| {
+        Column::text(head, tooltip, move |row| of(row).map(|(id, facts)| text(trace, id, &facts))).look(faint)
+    };
+    let figure = |head: (&'static str, f32), tooltip: &'static str, text: fn(&Trace, EventId) -> String| {
+        Column::figure(head, tooltip, move |row| listed.event(row).map(|id| text(trace, id)).unwrap_or_default())
+            .look(faint)
+    };
+    let pinned = context.selection.pin.and_then(|pin| super::event_of(pin.moment));
+    let peak = context.index().peak(trace, context.selection.metric).event;
+    let is_there = |key: GroupKey| recording.absent.reason(key).is_none();
+    let site = move |row: usize| {
+        let Some((id, facts)) = of(row) else { return String::new() };
+        let note = words::note(trace, id);
+        let mut sites = sites.borrow_mut();
+        let site = sites.entry(facts.stack).or_insert_with(|| {
+            let frame = leading_frame(&trace.tables, facts.stack);
+            frame.map(|frame| short_line(&frame.text(&trace.tables))).unwrap_or_default()
+        });
+        if note.is_empty() || site.is_empty() { note + site } else { format!("{note}; {site}") }
+    };
+    let mut columns = vec![
+        figure(("Event", 92.0), "Index of the event, from 0.", |trace, id| format_count(trace.number(id))).look(
+            move |row, cell| {
+                let is_pinned = pinned.is_some() && pinned == listed.event(row);
+                Cell { swatch: is_pinned.then_some(mark), ..faint(row, cell) }
+            },
+        ),
+        figure(("Seconds", 92.0), "Time since the start of the recording.", |trace, id| {
+            trace.time_of(id).map(words::seconds).unwrap_or_default()
+        })
+        .tip(move |row| Some(format!("{} ns", format_count(trace.time_of(listed.event(row)?)?)))),
+        column(("Kind", 126.0), "The kind of event.", |_, _, facts| words::kind_name(facts.kind).to_owned()).look(
+            move |row, mut cell| {
+                if peak.is_some() && peak == listed.event(row) {
+                    cell.text += ", the peak";
+                }
+                faint(row, cell)
+            },
+        ),
+        Column::bytes(("Size", 84.0), "Requested bytes; for a segment its size.", move |row| of(row)?.1.size)
+            .look(faint),
+        column(("Block", 78.0), "The block (b) or segment (s).", |_, _, facts| match (facts.block, facts.segment) {
+            (Some(block), _) => format!("b{}", block.0),
+            (None, Some(segment)) => format!("s{}", segment.0),
+            (None, None) => String::new(),
+        })
+        .tip(move |row| Some(format!("at {:#x}", of(row)?.1.address(trace)?))),
+        column(("Category", 116.0), "The category of the block.", |_, _, facts| {
+            facts.category.map(|category| category.name().to_owned()).unwrap_or_default()
+        })
+        .look(move |row, cell| {
+            let category = of(row).and_then(|(_, facts)| facts.category);
+            Cell { swatch: category.map(theme::category), ..faint(row, cell) }
+        }),
+        Column::text(("Called by", 0.0), "The innermost line of your program; for a mark, its text.", site)
+            .look(faint)
+            .tip(move |row| Some(leading_frame(&trace.tables, of(row)?.1.stack)?.text(&trace.tables))),
+    ];
+    if is_there(GroupKey::Op) {
+        columns.push(column(("Operation", 120.0), "The operation that requested the block.", |trace, _, facts| {
+            trace.tables.op_name(facts.op).to_owned()
+        }));
+    }
+    if is_there(GroupKey::Scope) {
+        columns.push(column(("Module", 150.0), "The module that requested the block.", |trace, _, facts| {
+            trace.tables.scope_path(facts.scope)
+        }));
+    }
+    if !trace.spans.rows().is_empty() {
+        columns.push(column(("Step, phase", 132.0), "The phase of the training step.", |trace, id, _| {
+            phase(trace, id).unwrap_or_default()
+        }));
+    }
+    Rows::new(listed.len(), columns.into_iter().map(Column::fixed))
+}

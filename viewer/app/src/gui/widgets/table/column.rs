@@ -1,0 +1,155 @@
+//! The columns of a table: their headings, and what they show of each row.
+
+use eframe::egui::Color32;
+
+use crate::report::{Unit, Value};
+
+/// The content of a cell.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// Its text, on one line.
+    pub text: String,
+    /// The colour of a square before the text.
+    pub swatch: Option<Color32>,
+    /// The length of a bar behind the text, from 0 to 1 of the cell's width.
+    pub share: Option<f32>,
+    /// Whether it is shown faint.
+    pub is_faint: bool,
+    /// Whether it is shown as a link.
+    pub is_link: bool,
+    /// Whether text that does not fit is truncated at the start instead of the end.
+    pub keeps_end: bool,
+}
+
+/// A column of a table whose rows have numbers.
+pub struct Column<'a> {
+    /// Its heading, and its name in CSV.
+    pub name: &'static str,
+    /// Its tooltip.
+    pub tooltip: &'static str,
+    /// Its width in points; 0 takes the remaining width.
+    pub width: f32,
+    /// What its values measure, and so how they are shown, aligned and ordered.
+    pub unit: Unit,
+    /// Whether rows can be sorted by it.
+    pub is_sortable: bool,
+    value: Box<dyn Fn(usize) -> Value + 'a>,
+    order: Option<Box<dyn Fn(usize) -> Value + 'a>>,
+    look: Option<Box<dyn Fn(usize, Cell) -> Cell + 'a>>,
+    tip: Option<Box<dyn Fn(usize) -> Option<String> + 'a>>,
+}
+
+impl<'a> Column<'a> {
+    /// A column of `width` points with the value of each row.
+    pub fn new<V: Into<Value>>(
+        unit: Unit,
+        (name, width): (&'static str, f32),
+        tooltip: &'static str,
+        value: impl Fn(usize) -> V + 'a,
+    ) -> Self {
+        let value = Box::new(move |row| value(row).into());
+        Self { name, tooltip, width, unit, is_sortable: true, value, order: None, look: None, tip: None }
+    }
+
+    /// Sizes in bytes.
+    pub fn bytes<V: Into<Value>>(
+        head: (&'static str, f32),
+        tooltip: &'static str,
+        value: impl Fn(usize) -> V + 'a,
+    ) -> Self {
+        Self::new(Unit::Bytes, head, tooltip, value)
+    }
+
+    /// Counts.
+    pub fn count<V: Into<Value>>(
+        head: (&'static str, f32),
+        tooltip: &'static str,
+        value: impl Fn(usize) -> V + 'a,
+    ) -> Self {
+        Self::new(Unit::Count, head, tooltip, value)
+    }
+
+    /// Texts.
+    pub fn text<V: Into<Value>>(
+        head: (&'static str, f32),
+        tooltip: &'static str,
+        value: impl Fn(usize) -> V + 'a,
+    ) -> Self {
+        Self::new(Unit::Text, head, tooltip, value)
+    }
+
+    /// Texts made of numbers, such as shares, which are aligned as these.
+    pub fn figure(head: (&'static str, f32), tooltip: &'static str, value: impl Fn(usize) -> String + 'a) -> Self {
+        Self::new(Unit::Number, head, tooltip, value)
+    }
+
+    /// The same, by which rows cannot be sorted.
+    pub fn fixed(self) -> Self {
+        Self { is_sortable: false, ..self }
+    }
+
+    /// The same, which orders rows by `value` instead of what it shows.
+    pub fn ordered_by<V: Into<Value>>(self, value: impl Fn(usize) -> V + 'a) -> Self {
+        Self { order: Some(Box::new(move |row| value(row).into())), ..self }
+    }
+
+    /// The same, with cells that `look` changes.
+    pub fn look(self, look: impl Fn(usize, Cell) -> Cell + 'a) -> Self {
+        Self { look: Some(Box::new(look)), ..self }
+    }
+
+    /// The same, with a tooltip for each cell instead of its value in full.
+    pub fn tip(self, tip: impl Fn(usize) -> Option<String> + 'a) -> Self {
+        Self { tip: Some(Box::new(tip)), ..self }
+    }
+
+    /// The value of a row.
+    pub fn value(&self, row: usize) -> Value {
+        (self.value)(row)
+    }
+
+    /// The value by which a row is sorted.
+    pub(super) fn order(&self, row: usize) -> Value {
+        self.order.as_ref().map_or_else(|| self.value(row), |order| order(row))
+    }
+
+    pub(super) fn cell(&self, row: usize) -> Cell {
+        let cell = Cell { text: self.unit.text(&self.value(row)), ..Cell::default() };
+        match &self.look {
+            Some(look) => look(row, cell),
+            None => cell,
+        }
+    }
+
+    /// The tooltip of a cell.
+    pub(super) fn told(&self, row: usize) -> Option<String> {
+        match &self.tip {
+            Some(tip) => tip(row),
+            None => self.unit.exact(&self.value(row)),
+        }
+    }
+}
+
+/// The columns of a table, and the number of its rows.
+pub struct Rows<'a> {
+    /// The columns.
+    pub columns: Vec<Column<'a>>,
+    /// Number of rows, with sums.
+    pub count: usize,
+    /// Rows at the end that stay there in any order.
+    pub sums: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// `count` rows, all of which can be sorted.
+    pub fn new(count: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
+        Self { columns: columns.into_iter().collect(), count, sums: 0 }
+    }
+
+    /// The same, of which only these columns are shown.
+    pub fn narrowed(self, shown: &[usize]) -> Self {
+        let mut columns: Vec<Option<Column<'a>>> = self.columns.into_iter().map(Some).collect();
+        let columns = shown.iter().filter_map(|column| columns.get_mut(*column)?.take()).collect();
+        Self { columns, ..self }
+    }
+}

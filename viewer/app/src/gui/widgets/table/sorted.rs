@@ -1,0 +1,93 @@
+//! A table that sorts its rows by the column that the user clicks.
+
+use eframe::egui::Ui;
+
+use super::{Rows, TableState, Touched, shown_ui};
+use crate::report::{self, Table, Value};
+
+/// State of a sorted table. Rows are numbered as they are without an order.
+#[derive(Clone, Debug, Default)]
+pub struct SortedTable {
+    state: TableState,
+    /// The rows in the order shown.
+    order: Vec<usize>,
+}
+
+impl SortedTable {
+    /// Takes over other rows. The order stays, if its column does, and no row is selected.
+    pub fn renew(&mut self, rows: &Rows<'_>) {
+        self.state.sort = self.state.sort.filter(|(column, _)| *column < rows.columns.len());
+        self.state.chosen = None;
+        self.sort(rows);
+    }
+
+    /// Shows the rows in the available space, under the name `label`.
+    pub fn table_ui(&mut self, ui: &mut Ui, label: &str, rows: &Rows<'_>) -> Touched {
+        let Self { state, order } = self;
+        let row_of = |row: usize| order.get(row).copied();
+        let touched = shown_ui(ui, label, (&rows.columns, order.len()), state, row_of);
+        let of = |row: Option<usize>| row.and_then(row_of);
+        let [hovered, chosen, opened] = [touched.hovered, touched.chosen, touched.opened].map(of);
+        if touched.is_resorted {
+            self.sort(rows);
+        }
+        Touched { hovered, chosen, opened, ..touched }
+    }
+
+    fn sort(&mut self, rows: &Rows<'_>) {
+        self.order = (0..rows.count).collect();
+        let free = rows.count - rows.sums.min(rows.count);
+        let column = self.state.sort.and_then(|(column, is_falling)| Some((rows.columns.get(column)?, is_falling)));
+        if let Some((column, is_falling)) = column {
+            let values: Vec<Value> = (0..free).map(|row| column.order(row)).collect();
+            // Equal rows keep their order.
+            self.order[..free].sort_by(|a, b| {
+                let order = values[*a].compare(&values[*b]);
+                if is_falling { order.reverse() } else { order }
+            });
+        }
+    }
+
+    /// The rows in the order shown.
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// The selected row.
+    pub fn chosen(&self) -> Option<usize> {
+        self.order.get(self.state.chosen?).copied()
+    }
+
+    /// Selects a row, as a click would, and scrolls to it when the table is next shown.
+    pub fn choose(&mut self, row: usize) {
+        if let Some(at) = self.place(row) {
+            self.state.choose(at);
+        }
+    }
+
+    /// Selects a row without scrolling to it, or none.
+    pub fn mark(&mut self, row: Option<usize>) {
+        self.state.chosen = row.and_then(|row| self.place(row));
+    }
+
+    fn place(&self, row: usize) -> Option<usize> {
+        self.order.iter().position(|other| *other == row)
+    }
+
+    /// Scrolls to the first row.
+    pub fn rewind(&mut self) {
+        self.state.first = 0;
+    }
+
+    /// Moves the keyboard focus to the table when it is next shown.
+    pub fn focus(&mut self) {
+        self.state.focus();
+    }
+
+    /// The rows in the order shown as CSV, in exact figures.
+    pub fn csv(&self, rows: &Rows<'_>) -> String {
+        let columns = rows.columns.iter();
+        let columns = columns.map(|column| report::Column::text(column.name, "", |row| column.value(self.order[row])));
+        Table::new(self.order.len(), columns).csv()
+    }
+}
