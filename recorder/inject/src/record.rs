@@ -79,9 +79,9 @@ fn send(change: Change) {
             api::free_requested(allocation.device, allocation.block);
             api::free_completed(allocation.device, allocation.block);
             if allocation.is_pages {
-                api::unmap(allocation.device, allocation.range())
+                api::unmap(allocation.device, allocation.range());
             } else {
-                api::release(allocation.device, allocation.range())
+                api::release(allocation.device, allocation.range());
             }
         }
     }
