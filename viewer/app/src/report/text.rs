@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     /// A table of cells under columns made from their positions.
-    fn of_cells<const C: usize>(columns: [fn(Cells) -> Column<'static>; C], rows: Vec<[&str; C]>) -> Table<'static> {
+    fn of_cells<const C: usize>(columns: [fn(Cells) -> Column<'static>; C], rows: &[[&str; C]]) -> Table<'static> {
         let cells: Rc<[Vec<String>]> = rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
         let count = rows.len();
         let of = |at: usize| -> Cells {
@@ -271,7 +271,7 @@ mod tests {
     fn table() -> Table<'static> {
         of_cells(
             [|cells| Column::text("", "what", cells).cut().lines(), |cells| Column::number("", "bytes", cells)],
-            vec![["activation of a long name", "7"], ["two\nlines", "1,000"]],
+            &[["activation of a long name", "7"], ["two\nlines", "1,000"]],
         )
     }
 
@@ -301,13 +301,13 @@ mod tests {
     fn lists_are_cut_between_entries_and_wrapped_cells_lose_nothing() {
         let table = of_cells(
             [|cells| Column::number("", "step", cells), |cells| Column::text("", "at its peak", cells).entries()],
-            vec![["0", "parameter 1.13 GiB, gradient 1.13 GiB, others 3 MiB"]],
+            &[["0", "parameter 1.13 GiB, gradient 1.13 GiB, others 3 MiB"]],
         );
         assert_eq!(table.lines(Some(40))[1], "     0  parameter 1.13 GiB, …");
         assert_eq!(table.lines(Some(20))[1], "     0  parameter 1…", "one entry does not fit");
         let table = of_cells(
             [|cells| Column::text("", "name", cells), |cells| Column::text("", "about", cells).wrapped()],
-            vec![["gpt2", "a small language model"]],
+            &[["gpt2", "a small language model"]],
         );
         assert_eq!(table.lines(Some(24)), ["  name  about", "  gpt2  a small language", "        model"]);
     }
@@ -321,7 +321,7 @@ mod tests {
                 |cells| Column::text("", "op", cells),
                 |cells| Column::number("", "bytes", cells),
             ],
-            vec![[&long, "a\nb\u{202e}", "7"]],
+            &[[&long, "a\nb\u{202e}", "7"]],
         );
         let lines = table.lines(None);
         assert!(lines.len() == 2 && lines[1].contains("a\u{fffd}b\u{fffd}"), "{}", lines.len());
@@ -332,7 +332,7 @@ mod tests {
     fn optional_columns_are_left_out_before_names_are_cut_short() {
         let table = of_cells(
             [|cells| Column::text("", "scope", cells).cut(), |cells| Column::number("", "share", cells).optional()],
-            vec![["encoder.layers.10.attention", "12.5%"]],
+            &[["encoder.layers.10.attention", "12.5%"]],
         );
         assert_eq!(table.lines(Some(34))[1], "  encoder.layers.10.attent…  12.5%");
         assert_eq!(table.lines(Some(32))[1], "  encoder.layers.10.attention");
@@ -342,7 +342,7 @@ mod tests {
     fn a_source_line_keeps_its_file_name_and_line_number_where_it_is_cut() {
         let table = of_cells(
             [|cells| Column::text("", "frame", cells).source_lines(), |cells| Column::number("", "bytes", cells)],
-            vec![["/home/me/projects/model.py:14 forward", "7"]],
+            &[["/home/me/projects/model.py:14 forward", "7"]],
         );
         assert_eq!(table.lines(Some(35))[1], "  model.py:14 forward      7");
         assert_eq!(table.lines(Some(24))[1], "  model.py:14 fo…      7");
@@ -356,7 +356,7 @@ mod tests {
                 |cells| Column::number("", "bytes", cells),
                 |cells| Column::text("", "", cells).optional(),
             ],
-            vec![
+            &[
                 ["/home/me/projects/net/model.py:184 forward", "7", "█████"],
                 ["/home/me/projects/net/train.py:9 main", "1,000", "█"],
                 ["total", "1,007", ""],
@@ -381,13 +381,11 @@ mod tests {
                 |cells| Column::text("", "phase", cells).optional(),
                 |cells| Column::text("", "bytes", cells).optional(),
             ],
-            vec![["a", "", "", "7"], ["b", "", "forward", ""]],
+            &[["a", "", "", "7"], ["b", "", "forward", ""]],
         );
         assert_eq!(table.lines(None), ["  name  phase    bytes", "  a              7", "  b     forward"]);
-        let kept = of_cells(
-            [|cells| Column::text("", "name", cells), |cells| Column::text("", "lost", cells)],
-            vec![["a", ""]],
-        );
+        let kept =
+            of_cells([|cells| Column::text("", "name", cells), |cells| Column::text("", "lost", cells)], &[["a", ""]]);
         assert_eq!(kept.lines(None)[0], "  name  lost", "a column that is not optional stays");
     }
 
