@@ -6,6 +6,7 @@ mod gate;
 mod gpu_scripts;
 mod idle;
 mod layering;
+mod budgets;
 mod plan;
 mod pytorch_bytes;
 mod reasons;

@@ -112,15 +112,20 @@ fn sources(folder: &Path, kinds: &[&str]) -> Vec<(String, String)> {
     found
 }
 
-fn rust_sources() -> Vec<(String, String)> {
+pub(crate) fn rust_sources() -> Vec<(String, String)> {
     // A package within another's folder is seen twice.
     let files: BTreeMap<String, String> =
         ARROWS.iter().flat_map(|(folder, ..)| sources(&root().join(folder), &[".rs"])).collect();
     files.into_iter().collect()
 }
 
+/// The folder of each package of ours.
+pub(crate) fn packages() -> impl Iterator<Item = &'static str> {
+    ARROWS.iter().map(|(folder, ..)| *folder)
+}
+
 /// The lines that are neither comments nor tests.
-fn code_lines(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
     code.lines().filter(|line| !line.trim_start().starts_with("//"))
 }
