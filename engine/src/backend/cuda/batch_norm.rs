@@ -151,7 +151,7 @@ impl<'a> Statistics<'a> {
     }
 }
 
-/// Where what is measured goes: `struct Measured` of batch_norm.cu.
+/// The outputs of the measuring kernel: `struct Measured` of batch_norm.cu.
 struct Measured<'a> {
     statistics: [View<'a>; 2],
     running: Option<[View<'a>; 2]>,

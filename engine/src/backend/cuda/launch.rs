@@ -272,12 +272,12 @@ impl<'a> Launch<'a> {
         self.operands.iter().map(|&(view, address)| (address, view.dtype))
     }
 
-    /// Whether all operands so far begin at multiples of so many bytes.
+    /// Whether the addresses of all operands added so far are multiples of `bytes`.
     pub(super) fn is_aligned(&self, bytes: usize) -> bool {
         self.operands().all(|(address, _)| address.is_multiple_of(bytes as u64))
     }
 
-    /// With threads for so many elements, `each` of them at a time.
+    /// Chooses a grid for `elements` elements, of which each thread processes `each` at a time.
     pub(super) fn over(self, elements: usize, each: usize) -> Self {
         let grid = self.queue.over(elements, each as u64);
         self.grid(grid)

@@ -17,7 +17,7 @@ pub(super) struct Step<'a> {
     /// The file of its kernels, and their names: of many tensors in one launch, and with a gradient in any layout.
     pub(super) file: &'static str,
     pub(super) kernels: [&'static str; 2],
-    /// Bytes in which the first kernel is told of tensors.
+    /// Bytes of the table of tensors that the first kernel reads.
     pub(super) bytes: usize,
     /// Elements that a thread of the second takes at a time.
     pub(super) elements_a_thread: usize,

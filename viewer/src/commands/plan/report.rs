@@ -144,7 +144,7 @@ impl PlanReport {
             ("fits_as_is", (self.search.fits_as_is && *reach == Reach::End).into()),
             // How far the figures go: `end`, `failed_request`, or `recorded`.
             ("reach", reach.name().into()),
-            // Why what was recorded is not all that the run needs.
+            // Why the run may need more memory than the recording shows.
             ("unconfirmed_because", reach.doubt().into()),
             // Whether every recorded request succeeds with the plan, if the figures go only so far.
             ("gets_past_failure", (*reach == Reach::FailedRequest).then_some(!plans.is_empty()).into()),
@@ -152,7 +152,7 @@ impl PlanReport {
             // The program with the plan, simulated once more on a device of the budget; null if no program was given.
             ("proven", self.proven.as_ref().map(Value::of).into()),
             ("command", self.command.as_deref().into()),
-            // Python or Rust, which runs as it stands.
+            // Lines of Python or Rust, to be pasted without changes.
             ("lines", self.code.lines.clone().into()),
             // Environment variables to set before the program starts.
             ("environment", Value::of(environment).into()),

@@ -214,7 +214,7 @@ impl Report for WhatIfReport<'_> {
             ("capacity_bytes", changed.and_then(|changed| changed.capacity).into()),
             // Whether everything fits; null if nothing was changed, or if the recording ends too early.
             ("fits", changed.and_then(Changed::fits).into()),
-            // Why what was recorded is not all that the run needs.
+            // Why the run may need more memory than the recording shows.
             ("unconfirmed_because", changed.and_then(|changed| Some(changed.doubt?.text(self.trace))).into()),
             // No smaller device is enough; only if the recording ends in an out-of-memory error.
             ("lower_bound_bytes", changed.and_then(lower_bound).into()),
