@@ -34,7 +34,7 @@ ln -sf libcuda.so.1 "$folder/lib/libnvidia-ml.so.1"
   fail "cannot create $folder/venv: python3 has no venv module; install python3-venv"
 packages=("torch==$version" pytest pytest-xdist)
 case $version in 2.6.*) packages+=("numpy<3") ;; esac
-"$folder/venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check "${packages[@]}" ||
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${packages[@]}" ||
   fail "cannot install PyTorch $version: see the message of pip above"
 
 # Workspaces of cuBLAS and cuDNN are off so that two versions of PyTorch allocate the same for the same program.

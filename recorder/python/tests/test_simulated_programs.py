@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
 
 def test_operators_of_linear_algebra_and_fft_run_and_their_workspaces_are_named(simulate):
     source = """
@@ -79,7 +81,8 @@ else:
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda())
 for step in range(3):
     model(torch.randn(8, 64, device="cuda")).sum().backward()
-print("|", rank, gathered, sent, out, targets, received, flush=True)
+# One write, which the other rank's warnings cannot divide.
+print(f"| {rank} {gathered} {sent} {out} {targets} {received}\\n", end="", flush=True)
 distributed.barrier()
 distributed.destroy_process_group()
 """
@@ -209,10 +212,13 @@ layer(torch.randn(8, 16, 32, 32, device="cuda"))
 end.record()
 print("took", start.elapsed_time(end))
 """
+    # Before 9.8, cuDNN does not say what it needs on a GPU that is not there.
+    is_silent = torch.backends.cudnn.version() < 90800
     answer = simulate(source.format(False), "--gpu", "h100").answer
-    assert (answer["accuracy"], answer["autotuned"]) == ("exact", [])
+    assert (answer["accuracy"], answer["autotuned"]) == ("lower_bound" if is_silent else "exact", [])
     answer = simulate(source.format(True), "--gpu", "h100").answer
-    assert answer["accuracy"] == "conditional" and {row["line"] for row in answer["autotuned"]} == {7}
+    assert answer["accuracy"] == ("lower_bound" if is_silent else "conditional")
+    assert is_silent or {row["line"] for row in answer["autotuned"]} == {7}
 
 
 def test_nothing_goes_on_when_the_command_is_killed(simulate, tmp_path):
