@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_snapshots::ids::StreamId;
+use highwater_snapshots::ids::{StackId, StreamId};
 use highwater_snapshots::trace::Trace;
 
 use super::addresses::{AddressIndex, AddressMap, UnplacedReason};
@@ -48,6 +48,24 @@ impl Beside {
     pub const fn is_free(self) -> bool {
         matches!(self, Self::Free(_))
     }
+
+    /// What is known of the segments in which the bytes are free.
+    pub(crate) fn segment(self) -> Option<SegmentValues> {
+        match self {
+            Self::Free(kind) => kind.map(|kind| SegmentValues { kind, stack: None, step: None }),
+            Self::LessThanReserved | Self::Outside => None,
+        }
+    }
+}
+
+/// What is known of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentValues {
+    pub(crate) kind: SegmentKind,
+    /// The stack that obtained it, if one segment is meant.
+    pub(crate) stack: Option<StackId>,
+    /// The step in which it was obtained.
+    pub(crate) step: Option<u32>,
 }
 
 /// The bytes of `metric` that belong to no block once `position` events have happened, and whether blocks account for

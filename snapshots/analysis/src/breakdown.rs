@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::yielding::tick;
 
 use super::beside::Beside;
-use super::group_key::GroupKey;
+use super::dimension::GroupKey;
 use super::key_encoder::{Code, KeyEncoder, code_beside, stack_of};
 use super::metric::Metric;
 use super::siblings::{Merged, Siblings, merge, module_at};
@@ -48,75 +49,97 @@ pub struct Breakdown {
 
 /// The sums of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Sum {
-    bytes: u64,
-    blocks: u64,
-    free_bytes: u64,
+pub(super) struct Sum {
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) free_bytes: u64,
 }
 
-/// Groups that are listed as one: the codes of each, and the sums of all.
-struct Row {
-    codes: Vec<Vec<Code>>,
+/// Groups that are listed as one.
+pub(super) struct Row {
+    /// The codes of each group, one per key.
+    pub(super) codes: Vec<Vec<Code>>,
     /// The value of the module path, if the groups are of several.
     path: Option<String>,
-    sum: Sum,
+    /// The sums of all.
+    pub(super) sum: Sum,
+}
+
+impl Row {
+    /// The codes of the first group.
+    pub(super) fn first(&self) -> &[Code] {
+        self.codes.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The group of the row. Names are built only for listed groups: a recording may have a million stacks.
+    pub(super) fn group(&self, coder: &KeyEncoder<'_>, keys: &[GroupKey]) -> Group {
+        let named = |codes: &Vec<Code>| -> Vec<String> {
+            keys.iter().zip(codes).map(|(&key, &code)| coder.label(key, code)).collect()
+        };
+        let mut members: Vec<Vec<String>> = self.codes.iter().map(named).collect();
+        let mut key = members.first().cloned().unwrap_or_default();
+        match (&self.path, module_at(keys)) {
+            (Some(path), Some(at)) => key[at].clone_from(path),
+            _ => members.clear(),
+        }
+        let Sum { bytes, blocks, free_bytes } = self.sum;
+        Group { key, bytes, blocks, free_bytes, stack: stack_of(keys, self.first()), members }
+    }
+}
+
+/// The rows of `blocks`, largest first: requested bytes if that is `metric`, else rounded bytes.
+pub(super) fn rows(
+    coder: &mut KeyEncoder<'_>,
+    trace: &Trace,
+    metric: Metric,
+    blocks: &[BlockId],
+    grouping: &Grouping<'_>,
+) -> Vec<Row> {
+    let keys = grouping.keys;
+    let mut sums: HashMap<Vec<Code>, Sum> = HashMap::new();
+    let bytes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+    let mut code = vec![0; keys.len()];
+    for &id in blocks {
+        tick();
+        for (slot, &key) in code.iter_mut().zip(keys) {
+            *slot = coder.code(id, key);
+        }
+        if !sums.contains_key(&code) {
+            sums.insert(code.clone(), Sum::default());
+        }
+        if let Some(sum) = sums.get_mut(&code) {
+            sum.bytes += bytes[id.0 as usize];
+            sum.blocks += 1;
+        }
+    }
+    for &(beside, bytes) in grouping.beside.iter().filter(|(_, bytes)| *bytes > 0) {
+        let sum = sums.entry(keys.iter().map(|key| code_beside(beside, *key)).collect()).or_default();
+        sum.bytes += bytes;
+        sum.free_bytes += if beside.is_free() { bytes } else { 0 };
+    }
+    let mut groups: Vec<(Vec<Code>, Sum)> = sums.into_iter().collect();
+    groups.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
+    joined(coder, groups, grouping)
 }
 
 impl Breakdown {
     /// Groups `blocks` by the keys of `grouping`, counting requested bytes if that is `metric`, else rounded bytes.
     pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
-        let keys = grouping.keys;
-        let mut sums: HashMap<Vec<Code>, Sum> = HashMap::new();
         let mut coder = KeyEncoder::new(trace);
-        let mut code = vec![0; keys.len()];
-        for &id in blocks {
-            let block = trace.blocks.get(id);
-            for (slot, &key) in code.iter_mut().zip(keys) {
-                *slot = coder.code(id, key);
-            }
-            if !sums.contains_key(&code) {
-                sums.insert(code.clone(), Sum::default());
-            }
-            if let Some(sum) = sums.get_mut(&code) {
-                sum.bytes += if metric == Metric::Requested { block.requested } else { block.allocated };
-                sum.blocks += 1;
-            }
-        }
-        for &(beside, bytes) in grouping.beside.iter().filter(|(_, bytes)| *bytes > 0) {
-            let sum = sums.entry(keys.iter().map(|key| code_beside(beside, *key)).collect()).or_default();
-            sum.bytes += bytes;
-            sum.free_bytes += if beside.is_free() { bytes } else { 0 };
-        }
-        let mut groups: Vec<(Vec<Code>, Sum)> = sums.into_iter().collect();
-        groups.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
-        let mut rows = rows_of(&coder, groups, grouping);
+        let mut rows = rows(&mut coder, trace, metric, blocks, grouping);
         let total = rows.iter().map(|row| row.sum.bytes).sum();
         let rest = rows.split_off(grouping.top.min(rows.len()));
-        // Names are built only for listed groups: a recording may have a million stacks.
-        let named = |codes: &Vec<Code>| -> Vec<String> {
-            keys.iter().zip(codes).map(|(&key, &code)| coder.label(key, code)).collect()
-        };
-        let group = |Row { codes, path, sum: Sum { bytes, blocks, free_bytes } }: Row| {
-            let mut members: Vec<Vec<String>> = codes.iter().map(named).collect();
-            let mut key = members.first().cloned().unwrap_or_default();
-            match (path, module_at(keys)) {
-                (Some(path), Some(at)) => key[at] = path,
-                _ => members.clear(),
-            }
-            let stack = codes.first().map_or(StackId::NONE, |codes| stack_of(keys, codes));
-            Group { key, bytes, blocks, free_bytes, stack, members }
-        };
         Self {
             total,
             rest_bytes: rest.iter().map(|row| row.sum.bytes).sum(),
             rest_groups: rest.len() as u64,
-            groups: rows.into_iter().map(group).collect(),
+            groups: rows.iter().map(|row| row.group(&coder, grouping.keys)).collect(),
         }
     }
 }
 
 /// The rows of `groups`, which are sorted: one for each, or one for equal modules.
-fn rows_of(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grouping<'_>) -> Vec<Row> {
+fn joined(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grouping<'_>) -> Vec<Row> {
     let keys = grouping.keys;
     let Some(at) = module_at(keys).filter(|_| grouping.siblings == Siblings::Merged) else {
         return groups.into_iter().map(|(codes, sum)| Row { codes: vec![codes], path: None, sum }).collect();

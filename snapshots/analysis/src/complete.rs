@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use super::filter::{KEYS, Key, OPERATORS, Operator, name_length};
+use super::dimension::{Dimension, Values, conditions};
+use super::filter::{OPERATORS, Operator, name_length};
 use super::vocabulary::{Vocabulary, Word};
 
 /// A completion.
@@ -31,8 +32,8 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
         keys(text, &term, cursor)
     } else {
         let (name, rest) = written.split_at(name_length);
-        match KEYS.iter().find(|(known, _)| *known == name) {
-            Some(&(_, key)) => after_key(text, &term, cursor, (key, rest), vocabulary),
+        match conditions().into_iter().find(|key| key.name == name) {
+            Some(key) => after_key(text, &term, cursor, (key, rest), vocabulary),
             None => Vec::new(),
         }
     };
@@ -91,26 +92,27 @@ fn keys(text: &str, term: &Term, cursor: usize) -> Vec<Completion> {
     // An operator may already follow the name.
     let has_operator = OPERATORS.iter().any(|(spelling, _)| text[name_end..].starts_with(spelling));
     let mut found = Vec::new();
-    if let Some((name, key)) = KEYS.iter().find(|(name, _)| *name == written && name_end == cursor)
+    let usual = |key: &Dimension| format!("{}{}", key.name, key.values.usual_operator());
+    if let Some(key) = conditions().into_iter().find(|key| key.name == written && name_end == cursor)
         && !has_operator
     {
-        let fitting = OPERATORS.iter().filter(|(_, operator)| fits(*key, *operator));
+        let fitting = OPERATORS.iter().filter(|(_, operator)| operator.fits(key.values));
         let operators = fitting.map(|(spelling, operator)| Completion {
             range: range.clone(),
-            text: format!("{name}{spelling}"),
+            text: format!("{written}{spelling}"),
             what: operator_words(*operator).to_owned(),
         });
         found.extend(operators);
-        found.sort_by_key(|offer: &Completion| offer.text != format!("{name}{}", usual_operator(*key)));
+        found.sort_by_key(|offer: &Completion| offer.text != usual(key));
     }
     let small = written.to_lowercase();
-    let others = KEYS.iter().filter(|(name, _)| *name != written && name.contains(&small));
-    let mut others: Vec<_> = others.collect();
-    others.sort_by_key(|(name, _)| !name.starts_with(&small));
-    found.extend(others.into_iter().map(|(name, key)| Completion {
+    let mut others = conditions();
+    others.retain(|key| key.name != written && key.name.contains(&small));
+    others.sort_by_key(|key| !key.name.starts_with(&small));
+    found.extend(others.into_iter().map(|key| Completion {
         range: range.clone(),
-        text: if has_operator { (*name).to_owned() } else { format!("{name}{}", usual_operator(*key)) },
-        what: key_words(*key).to_owned(),
+        text: if has_operator { key.name.to_owned() } else { usual(key) },
+        what: key.hint.to_owned(),
     }));
     found
 }
@@ -120,11 +122,11 @@ fn after_key(
     text: &str,
     term: &Term,
     cursor: usize,
-    (key, rest): (Key, &str),
+    (key, rest): (&Dimension, &str),
     vocabulary: &Vocabulary,
 ) -> Vec<Completion> {
     let begun = |rest: &str, is_longer: bool| {
-        let operators = OPERATORS.iter().filter(move |(_, operator)| fits(key, *operator));
+        let operators = OPERATORS.iter().filter(move |(_, operator)| operator.fits(key.values));
         let operators = operators.filter(|(spelling, _)| spelling.starts_with(rest));
         let operators = operators.filter(|(spelling, _)| !is_longer || spelling.len() > rest.len());
         let range = cursor - rest.len()..cursor;
@@ -138,7 +140,7 @@ fn after_key(
     let Some((spelling, operator)) = OPERATORS.iter().find(|(spelling, _)| rest.starts_with(spelling)) else {
         return begun(rest, false);
     };
-    if !fits(key, *operator) {
+    if !operator.fits(key.values) {
         return Vec::new();
     }
     let first = cursor - rest.len() + spelling.len();
@@ -158,26 +160,32 @@ fn after_key(
 }
 
 /// Values that begin with `written`, then those that contain it, each ordered by bytes, largest first.
-fn values(key: Key, operator: Operator, written: &str, chosen: &[String], vocabulary: &Vocabulary) -> Vec<Completion> {
+fn values(
+    key: &Dimension,
+    operator: Operator,
+    written: &str,
+    chosen: &[String],
+    vocabulary: &Vocabulary,
+) -> Vec<Completion> {
     let small = written.to_lowercase();
-    let is_part = matches!(operator, Operator::Contains | Operator::ContainsNot);
+    let (is_part, kind) = (operator.is_part(), key.values);
     // A whole stack spans many lines, so nobody types it.
-    let words = if key == Key::Stack && !is_part { &[] } else { vocabulary.words(key) };
+    let words = if matches!(kind, Values::Stack) && !is_part { &[] } else { vocabulary.words(key) };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let fitting = words.iter().filter(|word| (is_part || word.is_whole) && !chosen.contains(&word.text));
     for word in fitting.filter(|word| !word.text.contains(['"', '\n'])) {
         if word.small.starts_with(&small) {
             first.push(word);
-        } else if second.len() < MAX_COMPLETIONS && !key.is_number() && word.small.contains(&small) {
+        } else if second.len() < MAX_COMPLETIONS && !kind.are_numbers() && word.small.contains(&small) {
             second.push(word);
         }
         if first.len() == MAX_COMPLETIONS {
             break;
         }
     }
-    let offer = |word: &Word| Completion { range: 0..0, text: quoted(&word.text), what: word_words(key, word) };
+    let offer = |word: &Word| Completion { range: 0..0, text: quoted(&word.text), what: word_words(kind, word) };
     let mut found: Vec<Completion> = first.into_iter().chain(second).map(offer).collect();
-    if matches!(key, Key::Size | Key::Allocated) && !matches!(operator, Operator::Is | Operator::IsNot) {
+    if matches!(kind, Values::Bytes) && !operator.is_whole() {
         let round = ["1KiB", "1MiB", "10MiB", "100MiB", "1GiB"].into_iter().filter(|text| text.starts_with(written));
         let round = round.map(|text| Completion { range: 0..0, text: text.to_owned(), what: "round size".to_owned() });
         found.splice(0..0, round);
@@ -195,23 +203,6 @@ fn quoted(text: &str) -> String {
     if text.contains([' ', '\t', ',']) { format!("\"{text}\"") } else { text.to_owned() }
 }
 
-fn fits(key: Key, operator: Operator) -> bool {
-    match operator {
-        Operator::Is | Operator::IsNot => true,
-        Operator::Contains | Operator::ContainsNot => !key.is_number(),
-        _ => key.is_number(),
-    }
-}
-
-/// The most common operator for a key.
-fn usual_operator(key: Key) -> &'static str {
-    match key {
-        Key::Scope | Key::Stack | Key::Frame => "~",
-        Key::Size | Key::Allocated => ">=",
-        _ => "=",
-    }
-}
-
 fn operator_words(operator: Operator) -> &'static str {
     match operator {
         Operator::Is => "is one of",
@@ -225,34 +216,12 @@ fn operator_words(operator: Operator) -> &'static str {
     }
 }
 
-fn key_words(key: Key) -> &'static str {
-    match key {
-        Key::Category => "category of the block: parameter, activation …",
-        Key::Op => "operation that allocated the block",
-        Key::Scope => "module that allocated the block: encoder.layers.3",
-        Key::Phase => "phase of the allocation: forward, backward …",
-        Key::Pool => "allocator pool: small, large, or a private one such as (0,1)",
-        Key::Lifetime => "lifetime of the block: phase, step, steps, kept …",
-        Key::Stack => "whole call stack of the allocation",
-        Key::Frame => "any single frame of the call stack",
-        Key::Size => "requested size: 4096, 1MiB",
-        Key::Allocated => "size after the allocator's rounding",
-        Key::Step => "training step of the allocation",
-        Key::Stream => "stream of the allocation",
-        Key::Device => "device ordinal",
-        Key::Any => "plain word",
-    }
-}
-
-fn word_words(key: Key, word: &Word) -> String {
+fn word_words(values: Values, word: &Word) -> String {
     let plural = if word.blocks == 1 { "" } else { "s" };
     let figures = format!("{} in {} block{plural}", format_bytes(word.bytes), format_count(word.blocks));
-    match key {
-        Key::Frame | Key::Stack => "line in call stacks".to_owned(),
-        Key::Size | Key::Allocated => match word.text.parse() {
-            Ok(bytes) => format!("{}: {figures}", format_bytes(bytes)),
-            Err(_) => figures,
-        },
+    match (values, word.text.parse()) {
+        (Values::Stack | Values::Line, _) => "line in call stacks".to_owned(),
+        (Values::Bytes, Ok(bytes)) => format!("{}: {figures}", format_bytes(bytes)),
         _ => figures,
     }
 }

@@ -1,15 +1,14 @@
 //! Parses and applies the `--where` language: `category=activation size>=1MiB scope~block.3`.
 
-use highwater_snapshots::category::{Category, Pool};
-use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::suggest::did_you_mean;
-use highwater_snapshots::trace::{Block, Trace};
+use highwater_snapshots::tables::Tables;
+use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::yielding::tick;
 
-use super::lifetime::{Lifetime, step_of};
-use super::origin::Origin;
-use super::pools::{BlockPool, Pools};
+use super::dimension::{Dimension, GroupKey, Lookups, Values, conditions};
 
 /// Conditions that a block must all meet.
 ///
@@ -39,45 +38,14 @@ pub struct Filter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
-    key: Key,
+    /// What is compared: one dimension, or several for a plain word, which ignores case.
+    dimensions: Vec<&'static Dimension>,
     operator: Operator,
     values: Vec<Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
-    Category,
-    Op,
-    Scope,
-    Phase,
-    Pool,
-    Lifetime,
-    Stack,
-    Frame,
-    Size,
-    Allocated,
-    Step,
-    Stream,
-    Device,
-    /// A plain word, matched against stack, scope, op and category; has no name.
-    Any,
-}
-
-pub(super) const KEYS: [(&str, Key); 13] = [
-    ("category", Key::Category),
-    ("op", Key::Op),
-    ("scope", Key::Scope),
-    ("phase", Key::Phase),
-    ("pool", Key::Pool),
-    ("lifetime", Key::Lifetime),
-    ("stack", Key::Stack),
-    ("frame", Key::Frame),
-    ("size", Key::Size),
-    ("allocated", Key::Allocated),
-    ("step", Key::Step),
-    ("stream", Key::Stream),
-    ("device", Key::Device),
-];
+/// Where a plain word is looked for.
+const PLAIN: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
@@ -89,6 +57,23 @@ pub(super) enum Operator {
     AtMost,
     More,
     AtLeast,
+}
+
+impl Operator {
+    /// Whether it compares with the whole value.
+    pub(super) fn is_whole(self) -> bool {
+        matches!(self, Self::Is | Self::IsNot)
+    }
+
+    /// Whether it asks for a part of the value.
+    pub(super) fn is_part(self) -> bool {
+        matches!(self, Self::Contains | Self::ContainsNot)
+    }
+
+    /// Whether it compares such values.
+    pub(super) fn fits(self, values: Values) -> bool {
+        self.is_whole() || values.are_numbers() != self.is_part()
+    }
 }
 
 /// Longer spellings first, so that `>=` is not read as `>`.
@@ -135,14 +120,13 @@ impl Filter {
 
     /// Whether it asks for lifetimes: in a window, the end of a block that waits for a stream is not known.
     pub fn asks_for_lifetimes(&self) -> bool {
-        self.terms.iter().any(|term| term.key == Key::Lifetime)
+        self.terms.iter().any(|term| term.dimensions.contains(&GroupKey::Lifetime.dimension()))
     }
 
     /// Binds the filter to the blocks of `trace`.
     pub fn on<'a>(&'a self, trace: &'a Trace) -> BlockFilter<'a> {
-        let names_pools = self.terms.iter().any(|term| term.key == Key::Pool);
-        let pools = if names_pools { Pools::of(trace) } else { Pools::default() };
-        BlockFilter { trace, pools, terms: self.terms.iter().map(|term| (term, TextCache::default())).collect() }
+        let terms = self.terms.iter().map(|term| (term, vec![Verdicts::new(); term.dimensions.len()]));
+        BlockFilter { lookups: Lookups::new(trace), terms: terms.collect() }
     }
 }
 
@@ -150,54 +134,44 @@ impl Term {
     fn parse(text: &str) -> Result<Self, String> {
         if let Some(words) = plain_words(text) {
             let values = words.split(',').map(|word| Value::Text(word.replace(QUOTED_COMMA, ",").to_lowercase()));
-            return Ok(Self { key: Key::Any, operator: Operator::Contains, values: values.collect() });
+            let dimensions = PLAIN.map(GroupKey::dimension).to_vec();
+            return Ok(Self { dimensions, operator: Operator::Contains, values: values.collect() });
         }
         let end = name_length(text);
         let (name, rest) = text.split_at(end);
-        let known = || KEYS.map(|(name, _)| name).join(", ");
-        let Some(&(_, key)) = KEYS.iter().find(|(key, _)| *key == name) else {
-            let hint = did_you_mean(name, KEYS.map(|(name, _)| name));
-            return Err(format!("'{text}': unknown key '{name}'{hint}; keys are {}", known()));
+        let Some(dimension) = conditions().into_iter().find(|dimension| dimension.name == name) else {
+            let known: Vec<&str> = conditions().iter().map(|dimension| dimension.name).collect();
+            let hint = did_you_mean(name, known.iter().copied());
+            return Err(format!("'{text}': unknown key '{name}'{hint}; keys are {}", known.join(", ")));
         };
         let Some((spelling, operator)) = OPERATORS.iter().find(|(spelling, _)| rest.starts_with(spelling)) else {
             return Err(format!("'{text}': expected one of = != ~ !~ < <= > >= after '{name}'"));
         };
-        let is_ordering = matches!(operator, Operator::Less | Operator::AtMost | Operator::More | Operator::AtLeast);
-        if key.is_number() != is_ordering && !matches!(operator, Operator::Is | Operator::IsNot) {
-            let fit = if key.is_number() { "= != < <= > >=" } else { "= != ~ !~" };
+        if !operator.fits(dimension.values) {
+            let fit = if dimension.values.are_numbers() { "= != < <= > >=" } else { "= != ~ !~" };
             return Err(format!("'{text}': '{name}' takes {fit}"));
         }
         let values = rest[spelling.len()..].split(',').map(|value| value.replace(QUOTED_COMMA, ","));
-        let values = values.map(|value| key.value(&value, *operator)).collect::<Result<Vec<_>, _>>();
-        Ok(Self { key, operator: *operator, values: values.map_err(|why| format!("'{text}': {why}"))? })
+        let values = values.map(|text| value(dimension, &text, *operator)).collect::<Result<Vec<_>, _>>();
+        let values = values.map_err(|why| format!("'{text}': {why}"))?;
+        Ok(Self { dimensions: vec![dimension], operator: *operator, values })
     }
 }
 
-impl Key {
-    pub(super) fn is_number(self) -> bool {
-        matches!(self, Self::Size | Self::Allocated | Self::Step | Self::Stream | Self::Device)
-    }
-
-    fn value(self, text: &str, operator: Operator) -> Result<Value, String> {
-        let is_whole = matches!(operator, Operator::Is | Operator::IsNot);
-        let listed = |names: Vec<&str>| match is_whole && !names.contains(&text) {
-            true => {
-                let hint = did_you_mean(text, names.iter().copied());
-                Err(format!("unknown value '{text}'{hint}; values are {}", names.join(", ")))
-            }
-            false => Ok(Value::Text(text.to_owned())),
-        };
-        match self {
-            Self::Category => listed(Category::ALL.iter().map(|value| value.name()).collect()),
-            Self::Phase => listed(Origin::all().map(Origin::word).collect()),
-            Self::Pool if BlockPool::from_name(text).is_some() => Ok(Value::Text(text.to_owned())),
-            Self::Pool => listed(Pool::ALL.iter().map(|value| value.name()).collect()),
-            Self::Lifetime => listed(Lifetime::ALL.iter().map(|value| value.word()).collect()),
-            Self::Op | Self::Scope | Self::Stack | Self::Frame | Self::Any => Ok(Value::Text(text.to_owned())),
-            Self::Size | Self::Allocated => parse_bytes(text).map(Value::Number),
-            Self::Step | Self::Stream | Self::Device => {
-                text.parse().map(Value::Number).map_err(|_| format!("invalid value '{text}': expected a whole number"))
-            }
+/// Parses a value of a condition on `dimension`.
+fn value(dimension: &Dimension, text: &str, operator: Operator) -> Result<Value, String> {
+    match dimension.values {
+        Values::Words(words) if operator.is_whole() && !words().contains(&text) && !(dimension.is_other_word)(text) => {
+            let words = words();
+            let hint = did_you_mean(text, words.iter().copied());
+            Err(format!("unknown value '{text}'{hint}; values are {}", words.join(", ")))
+        }
+        Values::Words(_) | Values::Text | Values::Path | Values::Stack | Values::Line => {
+            Ok(Value::Text(text.to_owned()))
+        }
+        Values::Bytes => parse_bytes(text).map(Value::Number),
+        Values::Number => {
+            text.parse().map(Value::Number).map_err(|_| format!("invalid value '{text}': expected a whole number"))
         }
     }
 }
@@ -250,108 +224,67 @@ fn split_terms(text: &str) -> (Vec<String>, bool) {
     (terms, !is_quoted)
 }
 
-/// A filter bound to a trace. Text conditions are evaluated once per op, scope or stack, not per block.
-#[derive(Clone, Debug)]
-pub struct BlockFilter<'a> {
-    trace: &'a Trace,
-    pools: Pools,
-    terms: Vec<(&'a Term, TextCache)>,
+/// Whether `line` is `wanted`, which need not have all its folders, nor its function: `train.py:162` is
+/// `/home/me/train.py:162 step`.
+fn is_end_of_line(line: &str, wanted: &str) -> bool {
+    let is_end =
+        |text: &str| text.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with(['/', '\\']));
+    let LineText { path, line: number, .. } = LineText::parse(line);
+    is_end(line) || number > 0 && is_end(&format!("{path}:{number}"))
 }
 
-/// Whether a handle matches, by the key of its table and the handle.
-type TextCache = std::collections::HashMap<(Key, u32), bool>;
+/// A filter bound to a trace. Text conditions are evaluated once per value, not per block.
+#[derive(Clone, Debug)]
+pub struct BlockFilter<'a> {
+    lookups: Lookups<'a>,
+    terms: Vec<(&'a Term, Vec<Verdicts>)>,
+}
+
+/// Whether a value matches, by its number.
+type Verdicts = hashbrown::HashMap<u64, bool>;
 
 impl BlockFilter<'_> {
     /// Whether `id` meets every condition.
     pub fn matches(&mut self, id: BlockId) -> bool {
-        let trace = self.trace;
-        let pools = &self.pools;
-        self.terms.iter_mut().all(|(term, cache)| term.matches((trace, pools), id, cache))
+        tick();
+        let lookups = &mut self.lookups;
+        self.terms.iter_mut().all(|(term, verdicts)| term.matches(lookups, id, verdicts))
     }
 }
 
 impl Term {
-    fn matches(&self, (trace, pools): (&Trace, &Pools), id: BlockId, cache: &mut TextCache) -> bool {
-        let block = trace.blocks.get(id);
-        let number = match self.key {
-            Key::Category => return self.holds_text(block.category.name()),
-            Key::Pool => return self.holds_text(&pools.pool(trace, &block).to_string()),
-            Key::Lifetime => return self.holds_text(Lifetime::of(trace, &block).word()),
-            Key::Phase => return self.holds_text(Origin::of(trace, &block).word()),
-            Key::Op | Key::Scope | Key::Stack => return self.holds_cached(trace, &block, self.key, cache),
-            Key::Frame => {
-                let lines = || trace.tables.stack_text(block.stack);
-                let holds = || match self.operator {
-                    Operator::Is | Operator::IsNot => self.holds_line(&lines()),
-                    _ => self.holds_any(lines().iter().map(String::as_str)),
-                };
-                return *cache.entry((Key::Frame, block.stack.0)).or_insert_with(holds);
+    fn matches(&self, lookups: &mut Lookups<'_>, id: BlockId, verdicts: &mut [Verdicts]) -> bool {
+        self.dimensions.iter().zip(verdicts).any(|(dimension, verdicts)| {
+            let number = (dimension.number.of)(lookups, id);
+            match number {
+                Some(number) if !dimension.values.are_numbers() => {
+                    let holds = || self.holds_text(dimension, &lookups.trace.tables, number);
+                    *verdicts.entry(number).or_insert_with(holds)
+                }
+                number => self.holds_number(number),
             }
-            Key::Any => {
-                return self.holds_text(block.category.name())
-                    || [Key::Op, Key::Scope, Key::Stack]
-                        .into_iter()
-                        .any(|key| self.holds_cached(trace, &block, key, cache));
-            }
-            Key::Size => Some(block.requested),
-            Key::Allocated => Some(block.allocated),
-            Key::Step => step_of(trace, &block).map(u64::from),
-            Key::Stream => Some(block.stream.0),
-            Key::Device => Some(u64::from(block.device.0)),
-        };
-        self.holds_number(number)
+        })
     }
 
-    /// Whether the op, scope or stack of `block` matches; evaluated once for each.
-    fn holds_cached(&self, trace: &Trace, block: &Block, key: Key, cache: &mut TextCache) -> bool {
-        let handle = match key {
-            Key::Op => block.op.0,
-            Key::Scope => block.scope.0,
-            _ => block.stack.0,
+    /// Whether a text of the value matches, or for a negated operator, none: that of any line of a call stack, or the
+    /// whole.
+    fn holds_text(&self, dimension: &Dimension, tables: &Tables, number: u64) -> bool {
+        let is_line = matches!(dimension.values, Values::Line);
+        let mut texts = match is_line {
+            true => tables.stack_text(StackId(number as u32)),
+            false => vec![(dimension.word)(tables, number).into_owned()],
         };
-        let holds = || {
-            let text = match key {
-                Key::Op => trace.tables.op_name(block.op).to_owned(),
-                Key::Scope => trace.tables.scope_path(block.scope),
-                _ => trace.tables.stack_text(block.stack).join("\n"),
-            };
-            if self.key == Key::Any { self.holds_text(&text.to_lowercase()) } else { self.holds_text(&text) }
-        };
-        *cache.entry((key, handle)).or_insert_with(holds)
-    }
-
-    /// Whether one of `lines` is a wanted one, or for [`Operator::IsNot`], none is. A wanted line need not have all its
-    /// folders, nor its function: `train.py:162` is `/home/me/train.py:162 step`.
-    fn holds_line(&self, lines: &[String]) -> bool {
-        let is_end = |text: &str, wanted: &str| {
-            text.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with(['/', '\\']))
-        };
-        let is_line = |line: &str, wanted: &str| {
-            let LineText { path, line: number, .. } = LineText::parse(line);
-            is_end(line, wanted) || number > 0 && is_end(&format!("{path}:{number}"), wanted)
-        };
-        let is_wanted = |line: &String| {
-            self.values.iter().any(|value| matches!(value, Value::Text(wanted) if is_line(line, wanted)))
-        };
-        lines.iter().any(is_wanted) != (self.operator == Operator::IsNot)
-    }
-
-    fn holds_text(&self, text: &str) -> bool {
-        self.holds_any(std::iter::once(text))
-    }
-
-    /// Whether one of `texts` matches, or for a negated operator, none of them.
-    fn holds_any<'t>(&self, mut texts: impl Iterator<Item = &'t str>) -> bool {
-        let mut any = |test: fn(&str, &str) -> bool| {
-            let is_meant = |text: &str, value: &Value| matches!(value, Value::Text(wanted) if test(text, wanted));
-            texts.any(|text| self.values.iter().any(|value| is_meant(text, value)))
-        };
-        match self.operator {
-            Operator::Is => any(|text, wanted| text == wanted),
-            Operator::IsNot => !any(|text, wanted| text == wanted),
-            Operator::Contains => any(|text, wanted| text.contains(wanted)),
-            _ => !any(|text, wanted| text.contains(wanted)),
+        if self.dimensions.len() > 1 {
+            texts.iter_mut().for_each(|text| *text = text.to_lowercase());
         }
+        let is_meant = |text: &str, value: &Value| match value {
+            Value::Text(wanted) if !self.operator.is_whole() => text.contains(wanted),
+            Value::Text(wanted) if is_line => is_end_of_line(text, wanted),
+            Value::Text(wanted) => text == wanted,
+            Value::Number(_) => false,
+        };
+        let is_any = texts.iter().any(|text| self.values.iter().any(|value| is_meant(text, value)));
+        is_any != matches!(self.operator, Operator::IsNot | Operator::ContainsNot)
     }
 
     fn holds_number(&self, number: Option<u64>) -> bool {

@@ -2,19 +2,15 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{BlockId, DeviceId, FrameId, ScopeId, StackId, StreamId, StringId};
+use highwater_snapshots::ids::{BlockId, DeviceId, FrameId, ScopeId, StackId, StringId};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::units::format_exact_bytes;
 
 use super::alike::{AlikeLines, AlikeOps, AlikeScopes, StackEquivalence};
-use super::beside::{Beside, SegmentKind};
+use super::beside::{Beside, SegmentValues};
 use super::counterfactual::{Grouped, NO_GROUP};
+use super::dimension::{GroupKey, Lookups, Values, free_in};
 use super::frames::{LeadingFrame, leading_frame};
-use super::group_key::GroupKey;
-use super::lifetime::{Lifetime, step_of};
-use super::origin::{Origin, Origins};
-use super::pools::{BlockPool, Pools};
 
 /// A key value as a number. Traces that share their tables, such as windows of one recording, have the same codes.
 pub(super) type Code = u128;
@@ -29,15 +25,10 @@ const IN_SEGMENTS: Code = 1 << 101;
 
 /// The code of the value of `key` that bytes beside blocks have: their name, unless segments have such a value too.
 pub(super) fn code_beside(beside: Beside, key: GroupKey) -> Code {
-    let place = match beside {
-        Beside::Free(place) => place,
-        Beside::LessThanReserved | Beside::Outside => None,
-    };
-    match (key, place) {
-        (GroupKey::Pool, Some(SegmentKind { pool, .. })) => Code::from(pool.code()),
-        (GroupKey::Stream, Some(SegmentKind { stream, .. })) => Code::from(stream.0),
-        (GroupKey::Size, Some(SegmentKind { bytes, .. })) => IN_SEGMENTS | Code::from(bytes),
-        _ => {
+    match beside.segment().and_then(|segment| (key.dimension().of_segment)(&segment)) {
+        Some(bytes) if key == GroupKey::Size => IN_SEGMENTS | Code::from(bytes),
+        Some(number) => Code::from(number),
+        None => {
             let is_same = |other: &Beside| other.name() == beside.name();
             BESIDE | BESIDE_BLOCKS.iter().position(is_same).unwrap_or(0) as Code
         }
@@ -46,18 +37,6 @@ pub(super) fn code_beside(beside: Beside, key: GroupKey) -> Code {
 
 /// The code of a value that segments do not have.
 const NO_VALUE: Code = BESIDE | 0xff;
-
-/// What is known of a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SegmentValues {
-    pub(super) pool: BlockPool,
-    pub(super) stream: StreamId,
-    pub(super) bytes: u64,
-    /// The stack that obtained it.
-    pub(super) stack: StackId,
-    /// The step in which it was obtained.
-    pub(super) step: Option<u32>,
-}
 
 /// The kinds of bytes beside blocks, by code.
 const BESIDE_BLOCKS: [Beside; 3] = [Beside::Free(None), Beside::Outside, Beside::LessThanReserved];
@@ -92,9 +71,7 @@ fn frame_of_code(code: Code) -> LeadingFrame {
 
 /// Encodes a block's value of a key as a number, and decodes such a number to text. Fastest in the order of blocks.
 pub(super) struct KeyEncoder<'a> {
-    trace: &'a Trace,
-    pools: Pools,
-    origins: Origins<'a>,
+    lookups: Lookups<'a>,
     /// The code of the frame that represents each stack seen so far.
     line_of: HashMap<StackId, Code>,
     /// What reads the same, found when a value of such a key is first encoded.
@@ -107,62 +84,48 @@ pub(super) struct KeyEncoder<'a> {
 impl<'a> KeyEncoder<'a> {
     /// Creates a coder for the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
-        let (pools, origins) = (Pools::of(trace), Origins::new(trace));
-        Self { trace, pools, origins, line_of: HashMap::new(), lines: None, stacks: None, scopes: None, ops: None }
+        let (lookups, line_of) = (Lookups::new(trace), HashMap::new());
+        Self { lookups, line_of, lines: None, stacks: None, scopes: None, ops: None }
     }
 
     /// The code of the value of `key` that block `id` has.
     pub(super) fn code(&mut self, id: BlockId, key: GroupKey) -> Code {
-        let trace = self.trace;
-        let (blocks, row) = (&trace.blocks, id.0 as usize);
-        match key {
-            GroupKey::Category => Code::from(blocks.category[row] as u8),
-            GroupKey::Op => {
-                let name = trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name);
-                Code::from(self.ops.get_or_insert_with(|| AlikeOps::of(&trace.tables)).first(name).0)
-            }
-            GroupKey::Scope => self.code_of_scope(blocks.scope[row]),
-            GroupKey::ScopeTo(depth) => {
-                self.code_of_scope(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)))
-            }
-            GroupKey::Phase => self.origins.of(id).code() as Code,
-            GroupKey::Step => step_of(trace, &blocks.get(id)).map_or(NONE, Code::from),
-            GroupKey::Stack => self.code_of_stack(blocks.stack[row]),
-            GroupKey::Frame => self.code_of_frame(blocks.stack[row]),
-            GroupKey::Size => Code::from(blocks.requested[row]),
-            GroupKey::Stream => Code::from(blocks.stream[row].0),
-            GroupKey::Pool => Code::from(self.pools.pool(trace, &blocks.get(id)).code()),
-            GroupKey::Lifetime => Lifetime::of(trace, &blocks.get(id)) as Code,
-        }
+        let number = key.number(&mut self.lookups, id);
+        self.code_of(key, number)
     }
 
     /// The code of the value of `key` that a segment has.
     pub(super) fn code_of_segment(&mut self, segment: &SegmentValues, key: GroupKey) -> Code {
-        match key {
-            GroupKey::Pool => Code::from(segment.pool.code()),
-            GroupKey::Stream => Code::from(segment.stream.0),
-            GroupKey::Size => Code::from(segment.bytes),
-            GroupKey::Step => segment.step.map_or(NONE, Code::from),
-            GroupKey::Stack => self.code_of_stack(segment.stack),
-            GroupKey::Frame => self.code_of_frame(segment.stack),
-            GroupKey::Category
-            | GroupKey::Op
-            | GroupKey::Scope
-            | GroupKey::ScopeTo(_)
-            | GroupKey::Phase
-            | GroupKey::Lifetime => NO_VALUE,
+        match (key.dimension().of_segment)(segment) {
+            None if key != GroupKey::Step => NO_VALUE,
+            number => self.code_of(key, number),
+        }
+    }
+
+    /// The code of a value: that of the first value that reads the same.
+    fn code_of(&mut self, key: GroupKey, number: Option<u64>) -> Code {
+        let Some(number) = number else { return NONE };
+        let (tables, row) = (&self.lookups.trace.tables, number as u32);
+        match key.dimension().values {
+            Values::Text => Code::from(self.ops.get_or_insert_with(|| AlikeOps::of(tables)).first(StringId(row)).0),
+            Values::Path => {
+                Code::from(self.scopes.get_or_insert_with(|| AlikeScopes::of(tables)).first(ScopeId(row)).0)
+            }
+            Values::Stack => self.code_of_stack(StackId(row)),
+            Values::Line => self.code_of_frame(StackId(row)),
+            Values::Words(_) | Values::Bytes | Values::Number => Code::from(number),
         }
     }
 
     fn code_of_stack(&mut self, stack: StackId) -> Code {
-        let tables = &self.trace.tables;
+        let tables = &self.lookups.trace.tables;
         let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
         let stacks = self.stacks.get_or_insert_with(|| StackEquivalence::of(tables, lines));
         Code::from(stacks.first(stack).0)
     }
 
     fn code_of_frame(&mut self, stack: StackId) -> Code {
-        let tables = &self.trace.tables;
+        let tables = &self.lookups.trace.tables;
         *self.line_of.entry(stack).or_insert_with(|| {
             let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
             let first = |frame| match frame {
@@ -173,54 +136,20 @@ impl<'a> KeyEncoder<'a> {
         })
     }
 
-    fn code_of_scope(&mut self, scope: ScopeId) -> Code {
-        let scopes = self.scopes.get_or_insert_with(|| AlikeScopes::of(&self.trace.tables));
-        Code::from(scopes.first(scope).0)
-    }
-
     /// The text of a code.
     pub(super) fn label(&self, key: GroupKey, code: Code) -> String {
-        let tables = &self.trace.tables;
-        let or_none = |text: &str| {
-            if text.is_empty() { "(none)".to_owned() } else { text.to_owned() }
-        };
-        match key {
-            GroupKey::Step | GroupKey::Frame if code == NONE => "(none)".to_owned(),
+        let tables = &self.lookups.trace.tables;
+        match key.dimension().values {
+            _ if code == NONE => "(none)".to_owned(),
             _ if code & BESIDE > 0 => {
                 let beside = BESIDE_BLOCKS.get((code & !BESIDE) as usize);
-                name_of(beside.map(|beside| beside.name()))
+                beside.map_or("(none)", |beside| beside.name()).to_owned()
             }
-            GroupKey::Size if code & IN_SEGMENTS > 0 => free_in(code as u64),
-            GroupKey::Category => {
-                name_of(highwater_snapshots::Category::from_code(code as u8).map(highwater_snapshots::Category::name))
-            }
-            GroupKey::Op => or_none(tables.string(StringId(code as u32))),
-            GroupKey::Scope | GroupKey::ScopeTo(_) => or_none(&tables.scope_path(ScopeId(code as u32))),
-            GroupKey::Phase => Origin::from_code(code as usize).name().to_owned(),
-            GroupKey::Step | GroupKey::Stream => code.to_string(),
-            GroupKey::Stack => or_none(&tables.stack_text(StackId(code as u32)).join("\n")),
-            GroupKey::Frame => frame_of_code(code).text(tables),
-            GroupKey::Size => exact_size(code as u64),
-            GroupKey::Pool => BlockPool::from_code(code as u64).to_string(),
-            GroupKey::Lifetime => Lifetime::ALL[code as usize].name().to_owned(),
+            _ if code & IN_SEGMENTS > 0 => free_in(code as u64),
+            Values::Line => frame_of_code(code).text(tables),
+            _ => key.dimension().label(tables, Some(code as u64)),
         }
     }
-}
-
-fn name_of(name: Option<&'static str>) -> String {
-    name.unwrap_or("(none)").to_owned()
-}
-
-/// Formats a size so that two different sizes never read the same: `689.75 MiB`, `16400 KiB`.
-pub(super) fn exact_size(bytes: u64) -> String {
-    let text = format_exact_bytes(bytes);
-    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    format!("{} {}", &text[..unit], &text[unit..])
-}
-
-/// The name of what is free in segments of a size.
-pub(super) fn free_in(segment_bytes: u64) -> String {
-    format!("(free in segments of {})", exact_size(segment_bytes))
 }
 
 /// The blocks of a device in groups, each with its key values.

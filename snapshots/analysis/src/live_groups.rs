@@ -6,7 +6,7 @@ use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::trace::Trace;
 
-use super::group_key::{GroupKey, layer_pattern};
+use super::dimension::{GroupKey, layer_pattern};
 use super::key_encoder::{Code, KeyEncoder};
 
 /// Blocks that share the values of all keys.

@@ -6,6 +6,8 @@ use highwater_snapshots::Phase;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::{Block, Trace};
 
+use super::lifetime::step_of;
+
 /// When a block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
@@ -74,11 +76,12 @@ impl Origin {
     }
 }
 
-/// The origins of many blocks: fastest in the order of their allocations.
+/// The origins and steps of many blocks: fastest in the order of their allocations.
+#[derive(Clone, Debug)]
 pub(crate) struct Origins<'a> {
     trace: &'a Trace,
-    /// The events of the last phase, and its origin.
-    last: Option<(Range<u32>, Origin)>,
+    /// The events of the last phase, its origin and its step.
+    last: Option<(Range<u32>, Origin, Option<u32>)>,
 }
 
 impl<'a> Origins<'a> {
@@ -89,21 +92,40 @@ impl<'a> Origins<'a> {
 
     /// The origin of block `id`.
     pub(crate) fn of(&mut self, id: BlockId) -> Origin {
+        self.origin_and_step(id).0
+    }
+
+    /// The step in which block `id` was allocated; `None` for baseline blocks and before the first step.
+    pub(crate) fn step(&mut self, id: BlockId) -> Option<u32> {
+        self.origin_and_step(id).1
+    }
+
+    /// Whether block `id` was allocated and freed in the same phase of the recording.
+    pub(crate) fn is_within_phase(&mut self, id: BlockId) -> bool {
+        self.origin_and_step(id);
+        let blocks = &self.trace.blocks;
+        let (alloc, freed) = (blocks.alloc[id.0 as usize], blocks.free_requested[id.0 as usize]);
+        self.last.as_ref().is_some_and(|(events, ..)| events.contains(&alloc.0) && events.contains(&freed.0))
+    }
+
+    fn origin_and_step(&mut self, id: BlockId) -> (Origin, Option<u32>) {
         let alloc = self.trace.blocks.alloc[id.0 as usize];
-        if let Some((_, origin)) = self.last.as_ref().filter(|(events, _)| events.contains(&alloc.0)) {
-            return *origin;
+        if let Some((_, origin, step)) = self.last.as_ref().filter(|(events, ..)| events.contains(&alloc.0)) {
+            return (*origin, *step);
         }
-        let origin = Origin::of(self.trace, &self.trace.blocks.get(id));
+        let block = self.trace.blocks.get(id);
+        let (origin, step) = (Origin::of(self.trace, &block), step_of(self.trace, &block));
         if let Some(span) = self.trace.spans.at(alloc).filter(|_| alloc.is_some()) {
-            self.last = Some((span.first.0..span.end.0, origin));
+            self.last = Some((span.first.0..span.end.0, origin, step));
         }
-        origin
+        (origin, step)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lifetime::Lifetime;
     use highwater_snapshots::text::trace_from_text;
 
     #[test]
@@ -121,13 +143,17 @@ mod tests {
             let trace = trace_from_text(text).expect("the text is a trace");
             let mut origins = Origins::new(&trace);
             let of = |id| {
-                assert_eq!(origins.of(id), Origin::of(&trace, &trace.blocks.get(id)));
+                let block = trace.blocks.get(id);
+                assert_eq!((origins.of(id), origins.step(id)), (Origin::of(&trace, &block), step_of(&trace, &block)));
+                let is_within_phase = Lifetime::of(&trace, &block) == Lifetime::Phase;
+                assert_eq!(origins.is_within_phase(id), is_within_phase);
                 origins.of(id).name()
             };
             trace.blocks.ids().map(of).collect()
         };
         assert_eq!(origins("baseline a 10\nalloc b 10"), ["before the recording", "(none)"]);
-        let marked = "baseline a 10\nalloc b 10\nstep 0\nphase forward\nalloc c 10";
-        assert_eq!(origins(marked), ["before the recording", "setup", "forward"]);
+        let marked =
+            "baseline a 10\nalloc b 10\nstep 0\nphase forward\nalloc c 10\nfree a\nfree c\nalloc d 10\nstep 1\nfree d";
+        assert_eq!(origins(marked), ["before the recording", "setup", "forward", "forward"]);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::group_key::GroupKey;
+use super::dimension::GroupKey;
 
 /// Whether modules whose paths differ only in a number, and that are equal otherwise, are one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

@@ -4,16 +4,13 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use highwater_snapshots::Category;
-use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::ids::{BlockId, FrameId, ScopeId};
 use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::yielding::tick;
 
-use super::filter::Key;
-use super::lifetime::{Lifetime, step_of};
-use super::origin::Origin;
+use super::dimension::{Dimension, GroupKey, Lookups, Values, conditions};
 use super::owners::LineOwner;
-use super::pools::{BlockPool, Pools};
 
 /// A value that occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +29,8 @@ pub(super) struct Word {
 /// keystroke.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    words: HashMap<Key, Vec<Word>>,
+    /// By the name of the key.
+    words: HashMap<&'static str, Vec<Word>>,
 }
 
 /// Maximum number of distinct sizes, steps and streams that are kept; a recording may have as many as blocks.
@@ -44,128 +42,75 @@ const RUN: usize = 1 << 16;
 /// Bytes and blocks.
 type Sum = (u64, u64);
 
-/// The sums of blocks by the code of each value.
-#[derive(Default)]
-struct Sums {
-    fixed: [[Sum; 16]; 3],
-    /// By the code of each pool, including private ones.
-    pools: HashMap<u64, Sum>,
-    tables: [HashMap<u32, Sum>; 3],
-    numbers: [HashMap<u64, Sum>; 5],
-}
-
-const FIXED: [Key; 3] = [Key::Category, Key::Phase, Key::Lifetime];
-const NUMBERS: [Key; 5] = [Key::Size, Key::Allocated, Key::Step, Key::Stream, Key::Device];
+/// The sums of blocks by the number of their value.
+type Sums = hashbrown::HashMap<u64, Sum>;
 
 fn add(sum: &mut Sum, more: Sum) {
-    *sum = (sum.0 + more.0, sum.1 + more.1);
+    *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
 }
 
-fn add_number(sums: &mut HashMap<u64, Sum>, number: u64, more: Sum) {
-    if sums.len() < MAX_NUMBERS || sums.contains_key(&number) {
-        add(sums.entry(number).or_default(), more);
+/// Adds to the sum of a number, if not too many are kept.
+fn add_number(dimension: &Dimension, sums: &mut Sums, number: u64, more: Sum) {
+    let is_open = sums.len() < MAX_NUMBERS || !dimension.values.are_numbers();
+    match sums.get_mut(&number) {
+        Some(sum) => add(sum, more),
+        None if is_open => drop(sums.insert(number, more)),
+        None => {}
     }
 }
 
-impl Sums {
-    fn of_rows(trace: &Trace, pools: &Pools, rows: std::ops::Range<usize>) -> Self {
-        let mut sums = Self::default();
-        for row in rows {
-            let block = trace.blocks.get(BlockId(row as u32));
-            let one = (block.requested, 1);
-            let lifetime = Lifetime::of(trace, &block);
-            let lifetime = Lifetime::ALL.iter().position(|known| *known == lifetime);
-            let codes = [Some(block.category as usize), Some(Origin::of(trace, &block).code()), lifetime];
-            for (sums, code) in sums.fixed.iter_mut().zip(codes) {
-                if let Some(sum) = code.and_then(|code| sums.get_mut(code)) {
-                    add(sum, one);
-                }
-            }
-            for (sums, code) in sums.tables.iter_mut().zip([block.op.0, block.scope.0, block.stack.0]) {
-                add(sums.entry(code).or_default(), one);
-            }
-            add_number(&mut sums.pools, pools.pool(trace, &block).code(), one);
-            let step = step_of(trace, &block).map(u64::from);
-            let numbers = [
-                Some(block.requested),
-                Some(block.allocated),
-                step,
-                Some(block.stream.0),
-                Some(u64::from(block.device.0)),
-            ];
-            for (sums, number) in sums.numbers.iter_mut().zip(numbers) {
-                if let Some(number) = number {
-                    add_number(sums, number, one);
-                }
-            }
+fn sums_of_rows(lookups: &mut Lookups<'_>, dimension: &Dimension, rows: std::ops::Range<usize>) -> Sums {
+    let mut sums = Sums::new();
+    for row in rows {
+        tick();
+        if let Some(number) = (dimension.number.of)(lookups, BlockId(row as u32)) {
+            add_number(dimension, &mut sums, number, (lookups.trace.blocks.requested[row], 1));
         }
-        sums
     }
-
-    fn and(mut self, other: Self) -> Self {
-        for (mine, theirs) in self.fixed.iter_mut().flatten().zip(other.fixed.iter().flatten()) {
-            add(mine, *theirs);
-        }
-        for (mine, theirs) in self.tables.iter_mut().zip(other.tables) {
-            for (code, sum) in theirs {
-                add(mine.entry(code).or_default(), sum);
-            }
-        }
-        for (pool, sum) in other.pools {
-            add_number(&mut self.pools, pool, sum);
-        }
-        for (mine, theirs) in self.numbers.iter_mut().zip(other.numbers) {
-            for (number, sum) in theirs {
-                add_number(mine, number, sum);
-            }
-        }
-        self
-    }
+    sums
 }
 
 impl Vocabulary {
     /// Builds the vocabulary of `trace`.
     pub fn of(trace: &Trace) -> Self {
+        let mut dimensions = conditions();
+        // Of stacks, only lines are offered.
+        dimensions.retain(|dimension| !matches!(dimension.values, Values::Stack));
         let rows = trace.blocks.len();
-        let pools = Pools::of(trace);
-        let runs = (0..rows.div_ceil(RUN)).into_par_iter();
-        let sums = runs
-            .map(|run| Sums::of_rows(trace, &pools, run * RUN..rows.min((run + 1) * RUN)))
-            .reduce(Sums::default, Sums::and);
-        let mut words = HashMap::new();
-        for (key, sums) in FIXED.into_iter().zip(&sums.fixed) {
-            words.insert(key, sorted(fixed_names(key).iter().copied().zip(sums.iter().copied())));
-        }
-        for (key, sums) in NUMBERS.into_iter().zip(sums.numbers) {
-            words.insert(key, sorted(sums.into_iter().map(|(number, sum)| (number.to_string(), sum))));
-        }
-        let pools = sums.pools.into_iter().map(|(code, sum)| (BlockPool::from_code(code).to_string(), sum));
-        words.insert(Key::Pool, sorted(pools));
-        let [ops, scopes, stacks] = &sums.tables;
-        words.insert(Key::Op, op_words(&trace.tables, ops));
-        words.insert(Key::Scope, scope_words(&trace.tables, scopes));
-        words.insert(Key::Frame, frame_words(&trace.tables, stacks));
-        Self { words }
+        let of_run = |lookups: &mut Lookups<'_>, run: usize| -> Vec<Sums> {
+            let rows = run * RUN..rows.min((run + 1) * RUN);
+            dimensions.iter().map(|dimension| sums_of_rows(lookups, dimension, rows.clone())).collect()
+        };
+        let and = |mut all: Vec<Sums>, more: Vec<Sums>| {
+            for ((dimension, sums), more) in dimensions.iter().zip(&mut all).zip(more) {
+                more.into_iter().for_each(|(number, sum)| add_number(dimension, sums, number, sum));
+            }
+            all
+        };
+        let runs = (0..rows.div_ceil(RUN)).into_par_iter().map_init(|| Lookups::new(trace), of_run);
+        let sums = runs.reduce(|| vec![Sums::new(); dimensions.len()], and);
+        let words = |(dimension, sums): (&&Dimension, &Sums)| (dimension.name, words(&trace.tables, dimension, sums));
+        Self { words: dimensions.iter().zip(&sums).map(words).collect() }
     }
 
-    /// The values of `key`, largest first; for stacks, their frames.
-    pub(super) fn words(&self, key: Key) -> &[Word] {
-        let key = if key == Key::Stack { Key::Frame } else { key };
-        self.words.get(&key).map_or(&[], Vec::as_slice)
+    /// The values of a key, largest first; for stacks, their frames.
+    pub(super) fn words(&self, dimension: &Dimension) -> &[Word] {
+        let is_stack = matches!(dimension.values, Values::Stack);
+        let name = if is_stack { GroupKey::Frame.name() } else { dimension.name };
+        self.words.get(name).map_or(&[], Vec::as_slice)
     }
 }
 
-fn fixed_names(key: Key) -> Vec<&'static str> {
-    match key {
-        Key::Category => Category::ALL.iter().map(|value| value.name()).collect(),
-        Key::Phase => Origin::all().map(Origin::word).collect(),
-        _ => Lifetime::ALL.iter().map(|value| value.word()).collect(),
+fn words(tables: &Tables, dimension: &Dimension, sums: &Sums) -> Vec<Word> {
+    match dimension.values {
+        Values::Path => return scope_words(tables, sums),
+        Values::Line => return frame_words(tables, sums),
+        _ => {}
     }
-}
-
-/// Words that occur in blocks, largest first.
-fn sorted<T: Into<String>>(sums: impl Iterator<Item = (T, Sum)>) -> Vec<Word> {
-    let occur = sums.filter(|(_, (_, blocks))| *blocks > 0);
+    // Several rows may have one text.
+    let mut by_text: HashMap<_, Sum> = HashMap::new();
+    sums.iter().for_each(|(number, sum)| add(by_text.entry((dimension.word)(tables, *number)).or_default(), *sum));
+    let occur = by_text.into_iter().filter(|(text, _)| !text.is_empty());
     let mut words: Vec<Word> = occur.map(|(text, (bytes, blocks))| word(text.into(), bytes, blocks, true)).collect();
     sort(&mut words);
     words
@@ -180,21 +125,9 @@ fn sort(words: &mut [Word]) {
     words.par_sort_by(|a, b| (b.bytes, b.blocks, &a.text).cmp(&(a.bytes, a.blocks, &b.text)));
 }
 
-/// Operations by name: several may share one.
-fn op_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
-    let mut by_name: HashMap<&str, Sum> = HashMap::new();
-    for (&op, &sum) in sums {
-        match tables.op_name(highwater_snapshots::OpId(op)) {
-            "" => {}
-            name => add(by_name.entry(name).or_default(), sum),
-        }
-    }
-    sorted(by_name.into_iter())
-}
-
 /// Scopes, including the blocks of their child scopes. Parents precede their children.
-fn scope_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
-    let own = |row: usize| sums.get(&(row as u32)).copied().unwrap_or_default();
+fn scope_words(tables: &Tables, sums: &Sums) -> Vec<Word> {
+    let own = |row: usize| sums.get(&(row as u64)).copied().unwrap_or_default();
     let mut whole: Vec<Sum> = (0..tables.scopes.len()).map(own).collect();
     for row in (0..whole.len()).rev() {
         let sum = whole[row];
@@ -205,7 +138,7 @@ fn scope_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     // A damaged file may have a path twice.
     let mut by_path: HashMap<String, (Sum, bool)> = HashMap::new();
     for (row, sum) in whole.into_iter().enumerate().filter(|(_, (_, blocks))| *blocks > 0) {
-        let entry = by_path.entry(tables.scope_path(highwater_snapshots::ScopeId(row as u32))).or_default();
+        let entry = by_path.entry(tables.scope_path(ScopeId(row as u32))).or_default();
         add(&mut entry.0, sum);
         entry.1 |= own(row).1 > 0;
     }
@@ -217,8 +150,8 @@ fn scope_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
 
 /// The source lines of all frames, the program's before those of libraries. A recursive frame counts once per call, so
 /// its sums only determine its position in the list.
-fn frame_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
-    let own = |row: usize| sums.get(&(row as u32)).copied().unwrap_or_default();
+fn frame_words(tables: &Tables, sums: &Sums) -> Vec<Word> {
+    let own = |row: usize| sums.get(&(row as u64)).copied().unwrap_or_default();
     let mut whole: Vec<Sum> = (0..tables.stacks.len()).map(own).collect();
     let mut frames: HashMap<u32, Sum> = HashMap::new();
     for row in (0..whole.len()).rev() {
@@ -234,7 +167,7 @@ fn frame_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     }
     let mut lines: HashMap<String, (Sum, LineOwner)> = HashMap::new();
     for (frame, sum) in frames {
-        for line in tables.frame_lines(highwater_snapshots::FrameId(frame)) {
+        for line in tables.frame_lines(FrameId(frame)) {
             let entry = lines.entry(tables.line_text(line)).or_insert(((0, 0), LineOwner::of(tables, line)));
             entry.0 = (entry.0.0.saturating_add(sum.0), entry.0.1.saturating_add(sum.1));
         }

@@ -6,7 +6,7 @@ use super::Budget;
 use super::entries::{Entry, culprit_keys, leading_place, place_of};
 use super::measure::Measured;
 use crate::diff::{Asked, Diff, DiffQuery};
-use crate::group_key::GroupKey;
+use crate::dimension::GroupKey;
 use crate::growth::{Growth, Kept};
 use crate::peak::{Moment, Peak, Query};
 use crate::siblings::Siblings;

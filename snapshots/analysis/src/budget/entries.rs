@@ -1,6 +1,6 @@
 //! Sums memory by category, place and operation, and finds the place in the module tree that has most of it.
 
-use crate::group_key::{GroupKey, layer_pattern};
+use crate::dimension::{GroupKey, layer_pattern};
 use highwater_snapshots::trace::Trace;
 
 /// Quarters of the total that a place must have to count as the main one.

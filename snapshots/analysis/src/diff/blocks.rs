@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::key_aligner::KeyAligner;
 use super::{Asked, DiffQuery, blocks_at};
 use crate::between::bytes_of;
-use crate::group_key::GroupKey;
+use crate::dimension::GroupKey;
 use crate::key_encoder::KeyEncoder;
 use crate::peak::Moment;
 use highwater_snapshots::ids::{BlockId, EventId};

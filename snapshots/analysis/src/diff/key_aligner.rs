@@ -9,8 +9,8 @@ use super::MatchKind;
 use super::function::bare_name;
 use super::pairs::pair_stacks;
 use crate::beside::Beside;
+use crate::dimension::GroupKey;
 use crate::frames::leading_frame;
-use crate::group_key::GroupKey;
 use crate::key_encoder::{Code, KeyEncoder, code_beside};
 
 /// A program line of one side.

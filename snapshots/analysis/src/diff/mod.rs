@@ -20,8 +20,8 @@ use highwater_snapshots::trace::Trace;
 
 use super::beside::{Beside, non_block_bytes};
 use super::between::bytes_of;
+use super::dimension::GroupKey;
 use super::filter::Filter;
-use super::group_key::GroupKey;
 use super::growth::StepWindow;
 use super::live::LiveIndex;
 use super::metric::Metric;

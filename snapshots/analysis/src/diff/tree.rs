@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::function::bare_name;
 use super::{Change, DiffGroup};
+use crate::dimension::GroupKey;
 use crate::frames::{leading_frame, stack_lines};
-use crate::group_key::GroupKey;
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::Tables;
 

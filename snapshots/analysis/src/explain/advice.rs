@@ -12,7 +12,7 @@ use super::selection::is_kept_gradient;
 use super::state::is_being_created;
 use crate::beside::Beside;
 use crate::between::bytes_of;
-use crate::group_key::GroupKey;
+use crate::dimension::GroupKey;
 use crate::key_encoder::{Code, KeyEncoder};
 use crate::pools::BlockPool;
 use highwater_snapshots::alloc_rules::AllocRules;

@@ -4,7 +4,7 @@ use super::findings::MIN_PERCENT_OF_STATE;
 use super::peak_context::{PeakContext, TOP_LINES};
 use super::remedy::{Advice, Remedy};
 use crate::between::bytes_of;
-use crate::group_key::GroupKey;
+use crate::dimension::GroupKey;
 use crate::guess::roles::{Role, Roles};
 use crate::live_groups::LiveGroups;
 use highwater_snapshots::Category;

@@ -10,7 +10,7 @@ use highwater_snapshots::units::format_bytes;
 
 use crate::breakdown::{Breakdown, Grouping};
 use crate::counterfactual::Counterfactual;
-use crate::group_key::GroupKey;
+use crate::dimension::GroupKey;
 use crate::last_uses::LastUses;
 use crate::metric::Metric;
 use crate::peak::Moment;

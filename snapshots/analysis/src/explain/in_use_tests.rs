@@ -2,7 +2,7 @@
 
 use super::remedy::Remedy;
 use super::tests::explain;
-use crate::group_key::GroupKey;
+use crate::dimension::GroupKey;
 
 #[test]
 fn what_the_program_does_already_is_not_advised() {

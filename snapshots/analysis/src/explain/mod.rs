@@ -22,20 +22,19 @@ mod churn;
 mod buffers;
 mod advice;
 
-use std::collections::HashMap;
-
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
 use super::beside::{Beside, non_block_bytes};
 use super::between::bytes_of;
+use super::breakdown::{Group, Grouping, Row, rows};
+use super::dimension::GroupKey;
 use super::filter::Filter;
-use super::group_key::GroupKey;
-use super::key_encoder::{Code, KeyEncoder, stack_of};
+use super::key_encoder::KeyEncoder;
 use super::metric::{Metric, Totals};
 use super::peak::Moment;
-use super::siblings::{Merged, Siblings, merge, module_at};
+use super::siblings::Siblings;
 use super::source::{Source, Watch};
 
 pub use cause::CategoryAndPhase;
@@ -146,33 +145,21 @@ impl Explanation {
         let recorded = &mut Recorded::new(source, device, query.metric, watch)?;
         let counted = counted(trace, &at_peak, query.filter);
         let mut coder = KeyEncoder::new(trace);
-        let sums = sums(trace, &mut coder, query, &counted);
-        let mut rows = rows_of(&coder, sums, query);
-        let joined: Joined = rows.iter().flat_map(Row::joined).collect();
+        let ExplainQuery { metric, keys, top, siblings, .. } = *query;
+        let grouping = Grouping { keys, beside: &[], top, siblings };
+        let mut rows = rows(&mut coder, trace, metric, &counted, &grouping);
+        let joined =
+            rows.iter().flat_map(|row| row.codes.iter().skip(1).map(|codes| (codes.clone(), row.first().to_vec())));
+        let joined: Joined = joined.collect();
         let matching = (!query.filter.is_empty()).then_some(Selection::Matching(query.filter));
         let selected = (Selection::Groups { keys: query.keys, filter: query.filter, joined: &joined }, matching);
         let findings = Findings::gather(recorded, selected, (trace, &peak, &at_peak))?;
 
         let rest = rows.split_off(query.top.min(rows.len()));
-        let named = |codes: &Vec<Code>| -> Vec<String> {
-            query.keys.iter().zip(codes).map(|(&key, &code)| coder.label(key, code)).collect()
-        };
-        let group = |Row { codes, path, sum: (bytes_at_peak, blocks_at_peak) }: Row| {
-            let mut members: Vec<Vec<String>> = codes.iter().map(named).collect();
-            let mut key = members.first().cloned().unwrap_or_default();
-            match (path, module_at(query.keys)) {
-                (Some(path), Some(at)) => key[at] = path,
-                _ => members.clear(),
-            }
-            let first = codes.first().map_or(&[][..], Vec::as_slice);
-            ExplainedGroup {
-                without: *findings.of_groups.without(first),
-                stack: stack_of(query.keys, first),
-                key,
-                bytes_at_peak,
-                blocks_at_peak,
-                members,
-            }
+        let group = |row: Row| {
+            let Group { key, bytes, blocks, stack, members, .. } = row.group(&coder, keys);
+            let without = *findings.of_groups.without(row.first());
+            ExplainedGroup { key, stack, bytes_at_peak: bytes, blocks_at_peak: blocks, without, members }
         };
         let filtered = findings.of_matching.map(|without| ExplainedGroup {
             key: Vec::new(),
@@ -210,7 +197,7 @@ impl Explanation {
             layers: Layers::of(&totals),
             beside,
             groups,
-            rest_bytes: rest.iter().map(|row| row.sum.0).sum(),
+            rest_bytes: rest.iter().map(|row| row.sum.bytes).sum(),
             rest_groups: rest.len() as u64,
             filtered,
             removals,
@@ -232,60 +219,6 @@ fn outermost(totals: &Totals) -> Metric {
 fn counted(trace: &Trace, blocks: &[BlockId], filter: &Filter) -> Vec<BlockId> {
     let mut matcher = filter.on(trace);
     blocks.iter().copied().filter(|id| matcher.matches(*id)).collect()
-}
-
-/// Bytes and number of `blocks` by the keys of the query, largest first.
-fn sums(
-    trace: &Trace,
-    coder: &mut KeyEncoder<'_>,
-    query: &ExplainQuery<'_>,
-    blocks: &[BlockId],
-) -> Vec<(Vec<Code>, (u64, u64))> {
-    let mut sums: HashMap<Vec<Code>, (u64, u64)> = HashMap::new();
-    for &id in blocks {
-        let code = query.keys.iter().map(|&key| coder.code(id, key)).collect();
-        let (bytes, count) = sums.entry(code).or_default();
-        (*bytes, *count) = (*bytes + bytes_of(trace, query.metric, id), *count + 1);
-    }
-    let mut rows: Vec<(Vec<Code>, (u64, u64))> = sums.into_iter().collect();
-    rows.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
-    rows
-}
-
-/// Groups that are listed as one: the codes of each, the path that reads for all of several modules, and the bytes and
-/// the number of blocks.
-struct Row {
-    codes: Vec<Vec<Code>>,
-    path: Option<String>,
-    sum: (u64, u64),
-}
-
-impl Row {
-    /// The codes of all groups but the first, each with those of the first.
-    fn joined(&self) -> Vec<(Vec<Code>, Vec<Code>)> {
-        let first = self.codes.first().cloned().unwrap_or_default();
-        self.codes.iter().skip(1).map(|codes| (codes.clone(), first.clone())).collect()
-    }
-}
-
-/// The rows of `groups`, which are sorted: one for each, or one for equal modules.
-fn rows_of(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, (u64, u64))>, query: &ExplainQuery<'_>) -> Vec<Row> {
-    let Some(at) = module_at(query.keys).filter(|_| query.siblings == Siblings::Merged) else {
-        return groups.into_iter().map(|(codes, sum)| Row { codes: vec![codes], path: None, sum }).collect();
-    };
-    let paths = groups.iter().map(|(codes, sum)| {
-        let mut others = codes.clone();
-        let path = coder.label(query.keys[at], others.swap_remove(at));
-        (path, (others, *sum))
-    });
-    let row = |Merged { path, rows }: Merged| {
-        let (count, (bytes, blocks)) = (rows.len() as u64, groups[rows[0]].1);
-        let codes = rows.iter().map(|row| groups[*row].0.clone()).collect();
-        Row { codes, path: (count > 1).then_some(path), sum: (bytes * count, blocks * count) }
-    };
-    let mut rows: Vec<Row> = merge(paths).into_iter().map(row).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.sum.0));
-    rows
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::idle::Idle;
 use super::reach::Reach;
 use crate::beside::Beside;
 use crate::between::bytes_of;
-use crate::group_key::GroupKey;
+use crate::dimension::GroupKey;
 use crate::live_groups::LiveGroups;
 use crate::metric::Totals;
 use crate::peak::Moment;

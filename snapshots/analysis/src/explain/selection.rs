@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 use super::cause::causes;
 use crate::counterfactual::{Grouped, NO_GROUP};
+use crate::dimension::GroupKey;
 use crate::filter::Filter;
-use crate::group_key::GroupKey;
 use crate::key_encoder::{Code, Groups};
 use crate::lifetime::Lifetime;
 use crate::matches::Matches;

@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
+use super::beside::SegmentValues;
 use super::between::{Balance, Sum, bytes_of};
 use super::breakdown::{Breakdown, Group, Grouping};
+use super::dimension::GroupKey;
 use super::filter::Filter;
-use super::group_key::GroupKey;
-use super::key_encoder::{Code, KeyEncoder, SegmentValues, stack_of};
+use super::key_encoder::{Code, KeyEncoder, stack_of};
 use super::lifetime::step_of;
 use super::metric::Metric;
 use super::peak::Moment;

@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use crate::addresses::extents::{Change, changes, extents_of};
 use crate::addresses::{AddressIndex, AddressMap, Extent, PoolAndStream};
+use crate::beside::{SegmentKind, SegmentValues};
 use crate::between::{Balance, Sum};
 use crate::breakdown::Group;
+use crate::dimension::GroupKey;
 use crate::frames::user_line;
-use crate::group_key::GroupKey;
-use crate::key_encoder::{Code, SegmentValues};
+use crate::key_encoder::Code;
 use crate::live::LiveIndex;
 use crate::metric::Metric;
 use crate::pools::BlockPool;
@@ -242,7 +243,11 @@ impl SegmentHistory {
             let code = sums.code_of_segment(&values);
             sums.add_survivor(code, values.step, bytes(extent));
             let stack = sums.coder.code_of_segment(&values, GroupKey::Stack);
-            by_stack.entry(vec![stack]).or_insert((Sum::default(), values.stack)).0.add(bytes(extent));
+            by_stack
+                .entry(vec![stack])
+                .or_insert((Sum::default(), values.stack.unwrap_or(StackId::NONE)))
+                .0
+                .add(bytes(extent));
         }
         for extent in &released {
             let code = sums.code_of_segment(&self.values(extent));
@@ -273,7 +278,11 @@ impl SegmentHistory {
     fn values(&self, extent: &Extent) -> SegmentValues {
         let Origin { stack, step } = self.origin(extent);
         let pool = BlockPool::of_home(&extent.home);
-        SegmentValues { pool, stream: extent.home.stream, bytes: bytes(extent), stack, step }
+        SegmentValues {
+            kind: SegmentKind { pool, stream: extent.home.stream, bytes: bytes(extent) },
+            stack: Some(stack),
+            step,
+        }
     }
 
     fn origin(&self, extent: &Extent) -> Origin {

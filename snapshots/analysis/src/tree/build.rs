@@ -5,13 +5,8 @@ use rayon::slice::ParallelSliceMut;
 
 use crate::beside::Beside;
 use crate::between::bytes_of;
-use crate::group_key::GroupKey;
-use crate::lifetime::Lifetime;
-use crate::lifetime::step_of;
+use crate::dimension::{GroupKey, Lookups, NO_VALUE, Values};
 use crate::metric::Metric;
-use crate::origin::Origin;
-use crate::pools::{BlockPool, Pools};
-use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, ScopeId, StackId, StringId};
 use highwater_snapshots::trace::Trace;
 
@@ -23,13 +18,23 @@ use super::{LineRole, Node, NodeId, Part, Tree, TreeKey, TreeQuery};
 pub(super) struct Chain {
     /// The chain of the previous level; 0 at the first.
     pub(super) before: u32,
-    /// The value.
-    pub(super) code: u64,
+    /// The value: a number of the key's dimension, a line or a block; [`NO_VALUE`] for blocks without one.
+    pub(super) number: u64,
     /// The node at which the value's path starts.
     pub(super) start: NodeId,
     /// The node at which the value's path ends.
     pub(super) end: NodeId,
 }
+
+impl Chain {
+    /// The value as a row of a table.
+    pub(super) fn row(&self) -> u32 {
+        self.number as u32
+    }
+}
+
+/// Number of blocks whose values are found at once.
+const RUN: usize = 1024;
 
 /// The values of one level.
 #[derive(Clone, Debug)]
@@ -39,9 +44,6 @@ pub(super) struct Level {
     /// The user line of each stack seen, if that is the key.
     pub(super) line_of: HashMap<StackId, u64>,
 }
-
-/// The code of a value that a block does not have.
-pub(super) const NO_CODE: u64 = u64::MAX;
 
 impl Tree {
     /// Builds the tree of `blocks`, which must be distinct, with their bytes as counted by `metric`. `beside` holds
@@ -132,7 +134,7 @@ fn in_order(trace: &Trace, lines: &Lines, nodes: &[Node]) -> (Vec<Node>, Vec<Nod
 struct Builder<'a> {
     trace: &'a Trace,
     query: &'a TreeQuery,
-    pools: Pools,
+    lookups: Lookups<'a>,
     lines: Lines,
     nodes: Vec<Node>,
     child_of: HashMap<(NodeId, Part, u8), NodeId>,
@@ -142,10 +144,9 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(trace: &'a Trace, query: &'a TreeQuery) -> Self {
         let (lines, child_of, levels) = (Lines::default(), HashMap::new(), Vec::new());
-        let names_pools = query.keys.contains(&TreeKey::By(GroupKey::Pool));
-        let pools = if names_pools { Pools::of(trace) } else { Pools::default() };
+        let lookups = Lookups::new(trace);
         let root = new_node(NodeId::ROOT, Part::All, 0, LineRole::Program);
-        Self { trace, query, pools, lines, nodes: vec![root], child_of, levels }
+        Self { trace, query, lookups, lines, nodes: vec![root], child_of, levels }
     }
 
     /// Splits the chains of `blocks` by `key`, and creates a path of nodes for each new chain.
@@ -153,103 +154,86 @@ impl<'a> Builder<'a> {
         let mut level = Level { key, chains: Vec::new(), line_of: HashMap::new() };
         let mut known: HashMap<(u32, u64), u32> = HashMap::new();
         let mut last = None;
-        for (&id, chain) in blocks.iter().zip(chain_of) {
-            let value = (*chain, self.code(&mut level, id));
-            *chain = match last {
-                // Blocks of one kind often follow each other.
-                Some((same, chain)) if same == value => chain,
-                _ => {
-                    let next = level.chains.len() as u32;
-                    // Every block is its own value.
-                    let chain = if key == TreeKey::Block { next } else { *known.entry(value).or_insert(next) };
-                    if chain == next {
-                        let (before, code) = value;
-                        level.chains.push(Chain { before, code, start: NodeId::ROOT, end: NodeId::ROOT });
+        let mut numbers = Vec::new();
+        for (ids, chain_of) in blocks.chunks(RUN).zip(chain_of.chunks_mut(RUN)) {
+            self.numbers(&mut level, ids, &mut numbers);
+            for (&number, chain) in numbers.iter().zip(chain_of) {
+                let value = (*chain, number);
+                *chain = match last {
+                    // Blocks of one kind often follow each other.
+                    Some((same, chain)) if same == value => chain,
+                    _ => {
+                        let next = level.chains.len() as u32;
+                        // Every block is its own value.
+                        let chain = if key == TreeKey::Block { next } else { *known.entry(value).or_insert(next) };
+                        if chain == next {
+                            let before = value.0;
+                            level.chains.push(Chain { before, number, start: NodeId::ROOT, end: NodeId::ROOT });
+                        }
+                        last = Some((value, chain));
+                        chain
                     }
-                    chain
-                }
-            };
-            last = Some((value, *chain));
+                };
+            }
         }
         let row = self.levels.len() as u8;
         let mut lines = Vec::new();
         for chain in &mut level.chains {
             let ending = self.levels.last().and_then(|before| before.chains.get(chain.before as usize));
             chain.start = ending.map_or(NodeId::ROOT, |before| before.end);
-            chain.end = self.walk(chain.start, key, chain.code, row, &mut lines);
+            chain.end = self.walk(chain.start, key, chain.number, row, &mut lines);
         }
         self.levels.push(level);
     }
 
-    fn code(&mut self, level: &mut Level, id: BlockId) -> u64 {
-        let trace = self.trace;
-        let blocks = &trace.blocks;
-        let row = id.0 as usize;
-        match level.key {
-            TreeKey::Block => u64::from(id.0),
-            TreeKey::By(key) => match key {
-                GroupKey::Category => u64::from(blocks.category[row] as u8),
-                GroupKey::Op => {
-                    let name = trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name);
-                    // An empty name reads as none.
-                    u64::from(if trace.tables.string(name).is_empty() { StringId::NONE } else { name }.0)
-                }
-                GroupKey::Scope => u64::from(blocks.scope[row].0),
-                GroupKey::ScopeTo(depth) => {
-                    u64::from(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)).0)
-                }
-                GroupKey::Phase => Origin::of(trace, &blocks.get(id)).code() as u64,
-                GroupKey::Step => step_of(trace, &blocks.get(id)).map_or(NO_CODE, u64::from),
-                GroupKey::Stack => u64::from(blocks.stack[row].0),
-                GroupKey::Frame => {
-                    let (stack, lines) = (blocks.stack[row], &mut self.lines);
-                    *level.line_of.entry(stack).or_insert_with(|| {
-                        lines.meet(&trace.tables, stack);
-                        lines.leading_of(&trace.tables, stack).map_or(NO_CODE, u64::from)
-                    })
-                }
-                GroupKey::Size => blocks.requested[row],
-                GroupKey::Stream => blocks.stream[row].0,
-                GroupKey::Pool => self.pools.pool(trace, &blocks.get(id)).code(),
-                GroupKey::Lifetime => Lifetime::of(trace, &blocks.get(id)) as u64,
-            },
+    /// Writes the values of blocks into `numbers`.
+    fn numbers(&mut self, level: &mut Level, ids: &[BlockId], numbers: &mut Vec<u64>) {
+        let TreeKey::By(key) = level.key else {
+            numbers.clear();
+            numbers.extend(ids.iter().map(|id| u64::from(id.0)));
+            return;
+        };
+        key.numbers(&mut self.lookups, ids, numbers);
+        if matches!(key.dimension().values, Values::Line) {
+            let (tables, lines) = (&self.trace.tables, &mut self.lines);
+            for number in numbers {
+                let stack = StackId(*number as u32);
+                *number = *level.line_of.entry(stack).or_insert_with(|| {
+                    lines.meet(tables, stack);
+                    lines.leading_of(tables, stack).map_or(NO_VALUE, u64::from)
+                });
+            }
         }
     }
 
     /// The node at which a value's path that starts at `start` ends.
-    fn walk(&mut self, start: NodeId, key: TreeKey, code: u64, level: u8, lines: &mut Vec<(u32, LineRole)>) -> NodeId {
+    fn walk(
+        &mut self,
+        start: NodeId,
+        key: TreeKey,
+        number: u64,
+        level: u8,
+        lines: &mut Vec<(u32, LineRole)>,
+    ) -> NodeId {
         let trace = self.trace;
         let tables = &trace.tables;
-        let by_name = |code: u64| StringId(code as u32);
-        let part = match key {
-            TreeKey::Block => Part::Block(BlockId(code as u32)),
-            TreeKey::By(GroupKey::Category) => {
-                Part::Category(Category::from_code(code as u8).unwrap_or(Category::Unknown))
-            }
-            TreeKey::By(GroupKey::Op) => Part::Op(by_name(code)),
-            TreeKey::By(GroupKey::Phase) => Part::Phase(Origin::from_code(code as usize)),
-            TreeKey::By(GroupKey::Step) => Part::Step(u32::try_from(code).ok()),
-            TreeKey::By(GroupKey::Size) => Part::Size(code),
-            TreeKey::By(GroupKey::Stream) => Part::Stream(code),
-            TreeKey::By(GroupKey::Pool) => Part::Pool(BlockPool::from_code(code)),
-            TreeKey::By(GroupKey::Lifetime) => {
-                Part::Lifetime(Lifetime::ALL.get(code as usize).copied().unwrap_or(Lifetime::Kept))
-            }
-            TreeKey::By(GroupKey::Frame) => {
-                let line = u32::try_from(code).ok();
-                return self.child(start, Part::Line(line), level, LineRole::Program);
-            }
-            TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)) => {
-                let mut names: Vec<StringId> =
-                    tables.scope_rows(ScopeId(code as u32)).map(|scope| scope.name).collect();
+        let row = number as u32;
+        let value = (number != NO_VALUE).then_some(number);
+        let TreeKey::By(key) = key else {
+            return self.child(start, Part::Block(BlockId(row)), level, LineRole::Program);
+        };
+        match key.dimension().values {
+            Values::Line => self.child(start, Part::Line(value.map(|line| line as u32)), level, LineRole::Program),
+            Values::Path => {
+                let mut names: Vec<StringId> = tables.scope_rows(ScopeId(row)).map(|scope| scope.name).collect();
                 if names.is_empty() {
                     names.push(StringId::NONE);
                 }
                 let step = |at, name: &StringId| self.child(at, Part::Scope(*name), level, LineRole::Program);
-                return names.iter().rev().fold(start, step);
+                names.iter().rev().fold(start, step)
             }
-            TreeKey::By(GroupKey::Stack) => {
-                self.lines.of_stack(tables, StackId(code as u32), self.query.hides_internals, lines);
+            Values::Stack => {
+                self.lines.of_stack(tables, StackId(row), self.query.hides_internals, lines);
                 if lines.is_empty() {
                     return self.child(start, Part::Line(None), level, LineRole::Program);
                 }
@@ -257,25 +241,24 @@ impl<'a> Builder<'a> {
                     lines.reverse();
                 }
                 let step = |at, (line, role): &(u32, LineRole)| self.child(at, Part::Line(Some(*line)), level, *role);
-                return lines.iter().fold(start, step);
+                lines.iter().fold(start, step)
             }
-        };
-        self.child(start, part, level, LineRole::Program)
+            _ => self.child(start, Part::Value(key, value), level, LineRole::Program),
+        }
     }
 
     /// The node of bytes that belong to no block: each level for which they have no value names them, but only once.
     fn beside(&mut self, beside: Beside) -> NodeId {
-        let place = match beside {
-            Beside::Free(place) => place,
-            Beside::LessThanReserved | Beside::Outside => None,
-        };
         let keys = &self.query.keys;
         let (mut at, mut is_named) = (NodeId::ROOT, false);
         for (level, key) in keys.iter().enumerate() {
-            let part = match (key, place) {
-                (TreeKey::By(GroupKey::Pool), Some(place)) => Part::Pool(place.pool),
-                (TreeKey::By(GroupKey::Stream), Some(place)) => Part::Stream(place.stream.0),
-                (TreeKey::By(GroupKey::Size), Some(place)) => Part::FreeIn(place.bytes),
+            let value = match key {
+                TreeKey::By(key) => beside.segment().and_then(|segment| (key.dimension().of_segment)(&segment)),
+                TreeKey::Block => None,
+            };
+            let part = match (key, value) {
+                (TreeKey::By(GroupKey::Size), Some(bytes)) => Part::FreeIn(bytes),
+                (TreeKey::By(key), Some(_)) => Part::Value(*key, value),
                 _ if is_named => continue,
                 _ => Part::Beside(beside.name()),
             };

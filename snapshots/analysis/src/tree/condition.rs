@@ -1,11 +1,11 @@
 //! Builds the `--where` condition that selects exactly the blocks of one node of a tree.
 
-use crate::group_key::GroupKey;
 use highwater_snapshots::ids::{ScopeId, StackId};
 use highwater_snapshots::trace::Trace;
 
-use super::build::{Chain, Level, NO_CODE};
-use super::{NodeId, Part, Tree, TreeKey};
+use super::build::{Chain, Level};
+use super::{NodeId, Part, Tree};
+use crate::dimension::NO_VALUE;
 
 /// Maximum number of values in one term; more would be unreadable.
 const MAX_VALUES: usize = 16;
@@ -54,22 +54,21 @@ impl Tree {
         let tables = &trace.tables;
         match self.node(last).part {
             Part::All | Part::Beside(_) | Part::FreeIn(_) | Part::Block(_) => None,
-            Part::Category(category) => Some(format!("category={category}")),
-            Part::Phase(origin) => Some(format!("phase={}", origin.word())),
-            Part::Pool(pool) => Some(format!("pool={}", quoted(&pool.to_string())?)),
-            Part::Lifetime(lifetime) => Some(format!("lifetime={}", lifetime.word())),
-            Part::Op(name) => Some(format!("op={}", quoted(tables.string(name))?)),
-            Part::Stream(stream) => Some(format!("stream={stream}")),
-            Part::Size(bytes) => Some(format!("size={bytes}")),
-            Part::Step(Some(step)) => Some(format!("step={step}")),
-            Part::Step(None) => {
-                let steps: Vec<String> = others.iter().map(|chain| chain.code.to_string()).collect();
-                // Without a step, no number matches and each is negated.
-                let listed = if steps.is_empty() { u32::MAX.to_string() } else { steps.join(",") };
-                (steps.len() <= MAX_VALUES).then(|| format!("step!={listed}"))
+            Part::Value(key, Some(number)) => {
+                Some(format!("{}={}", key.name(), quoted(&(key.dimension().word)(tables, number))?))
+            }
+            Part::Value(key, None) => {
+                let numbers: Vec<String> = others
+                    .iter()
+                    .filter(|chain| chain.number != NO_VALUE)
+                    .map(|chain| chain.number.to_string())
+                    .collect();
+                // Without a value, no number matches and each is negated.
+                let listed = if numbers.is_empty() { u32::MAX.to_string() } else { numbers.join(",") };
+                (numbers.len() <= MAX_VALUES).then(|| format!("{}!={listed}", key.name()))
             }
             Part::Scope(_) => scope_term(trace, members, others),
-            Part::Line(_) if level.key == TreeKey::By(GroupKey::Frame) => self.frame_term(trace, level, members),
+            Part::Line(_) if !level.line_of.is_empty() => self.frame_term(trace, level, members),
             Part::Line(_) => self.stack_term(trace, last, members, others),
         }
     }
@@ -78,21 +77,21 @@ impl Tree {
     /// pass through it.
     fn frame_term(&self, trace: &Trace, level: &Level, members: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
-        let code = members.first()?.code;
-        if code == NO_CODE {
-            let is_right = |(stack, of): (&StackId, &u64)| (*of == NO_CODE) == is_empty(trace, *stack);
+        let number = members.first()?.number;
+        if number == NO_VALUE {
+            let is_right = |(stack, of): (&StackId, &u64)| (*of == NO_VALUE) == is_empty(trace, *stack);
             return level.line_of.iter().all(is_right).then(|| "stack=".to_owned());
         }
-        let line = u32::try_from(code).ok()?;
+        let line = number as u32;
         let mut denied: Vec<u32> = Vec::new();
         for (stack, of) in &level.line_of {
-            if *of != code && self.lines.has_line(tables, *stack, line) {
-                denied.push(u32::try_from(*of).ok()?);
+            if *of != number && self.lines.has_line(tables, *stack, line) {
+                denied.push((*of != NO_VALUE).then_some(*of as u32)?);
             }
         }
         denied.sort_unstable();
         denied.dedup();
-        let own = || level.line_of.iter().filter(|(_, of)| **of == code).map(|(stack, _)| *stack);
+        let own = || level.line_of.iter().filter(|(_, of)| **of == number).map(|(stack, _)| *stack);
         let is_own = |denied: &u32| own().any(|stack| self.lines.has_line(tables, stack, *denied));
         if denied.len() > MAX_LINES || denied.iter().any(is_own) {
             return None;
@@ -109,7 +108,7 @@ impl Tree {
     /// unique, else by the whole stack.
     fn stack_term(&self, trace: &Trace, last: NodeId, members: &[&Chain], others: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
-        let stack_of = |chain: &Chain| StackId(chain.code as u32);
+        let stack_of = |chain: &Chain| StackId(chain.row());
         if self.node(last).part == Part::Line(None) {
             let is_right = others.iter().all(|chain| !is_empty(trace, stack_of(chain)));
             return is_right.then(|| "stack=".to_owned());
@@ -150,8 +149,7 @@ fn is_empty(trace: &Trace, stack: StackId) -> bool {
 /// The condition for the module paths of `members` and of none of `others`.
 fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<String> {
     let paths = |chains: &[&Chain]| -> Vec<String> {
-        let mut paths: Vec<String> =
-            chains.iter().map(|chain| trace.tables.scope_path(ScopeId(chain.code as u32))).collect();
+        let mut paths: Vec<String> = chains.iter().map(|chain| trace.tables.scope_path(ScopeId(chain.row()))).collect();
         paths.sort_unstable();
         paths.dedup();
         paths

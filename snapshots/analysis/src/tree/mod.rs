@@ -8,7 +8,7 @@ mod condition;
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::tables::Tables;
 
-use super::group_key::GroupKey;
+use super::dimension::GroupKey;
 
 pub use part::Part;
 
@@ -31,7 +31,7 @@ impl TreeKey {
     }
 
     /// The name.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::By(key) => key.name(),
             Self::Block => "block",
@@ -211,7 +211,7 @@ impl Tree {
         let row = self.query.keys.iter().position(|key| *key == TreeKey::By(GroupKey::Stack))?;
         let level = self.levels.get(row)?;
         let stack = level.chains.iter().find(|chain| self.is_within(chain.end, id) || self.is_within(id, chain.end))?;
-        Some(StackId(stack.code as u32))
+        Some(StackId(stack.row()))
     }
 }
 

@@ -34,7 +34,6 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
     match key {
         GroupKey::Pool => condition::is(name, known?),
         GroupKey::Phase => Some(format!("{name}={}", Origin::word_of(value)?)),
-        GroupKey::Category | GroupKey::Step | GroupKey::Stream => Some(format!("{name}={}", known?)),
         GroupKey::Op | GroupKey::Scope => condition::is(name, known.unwrap_or_default()),
         // No condition says how a path begins.
         GroupKey::ScopeTo(_) => None,
@@ -49,6 +48,7 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
             let lifetime = Lifetime::ALL.into_iter().find(|lifetime| lifetime.name() == value)?;
             Some(format!("{name}={}", lifetime.word()))
         }
+        _ => Some(format!("{name}={}", known?)),
     }
 }
 

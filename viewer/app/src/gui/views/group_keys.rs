@@ -24,7 +24,7 @@ pub(crate) fn tree_keys(deepest: usize) -> impl Iterator<Item = TreeKey> {
 }
 
 /// The name of a key in a table heading, without its depth.
-pub(crate) const fn key_name(key: TreeKey) -> &'static str {
+pub(crate) fn key_name(key: TreeKey) -> &'static str {
     match key {
         TreeKey::By(GroupKey::Frame) => "line (frame)",
         TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)) => "module (scope)",

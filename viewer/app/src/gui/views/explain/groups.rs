@@ -151,7 +151,7 @@ fn least_width(key: GroupKey) -> Option<f32> {
         GroupKey::Phase => Some(80.0),
         GroupKey::Step | GroupKey::Pool => Some(54.0),
         GroupKey::Size | GroupKey::Stream => Some(96.0),
-        GroupKey::Op | GroupKey::Scope | GroupKey::ScopeTo(_) | GroupKey::Stack | GroupKey::Frame => None,
+        _ => None,
     }
 }
 

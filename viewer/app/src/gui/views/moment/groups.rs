@@ -1,6 +1,7 @@
 //! The groups as a table: one row for each distinct value of the keys; the rows add up to the total.
 
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
+use highwater_analysis::GroupKey;
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_snapshots::units::format_bytes;
 
@@ -53,7 +54,7 @@ fn table_rows(answer: &Answer) -> Rows<'_> {
     let look = move |row: usize, cell: Cell| {
         let id = answer.rows[row];
         let part = &tree.node(id).part;
-        let has_fixed_colour = matches!(part, Part::Category(_) | Part::Block(_));
+        let has_fixed_colour = matches!(part, Part::Value(GroupKey::Category, _) | Part::Block(_));
         Cell {
             swatch: has_fixed_colour.then(|| tile::colour(answer, What::Node(id))),
             share: Some((own(row).0 as f64 / answer.most.max(1) as f64) as f32),

@@ -18,9 +18,8 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(block) => title(trace, &trace.blocks.get(block)),
         Part::Line(_) => short_line(&tree.name(&trace.tables, id)),
-        Part::Stream(stream) => format!("stream {stream}"),
-        Part::Step(Some(step)) => format!("step {step}"),
-        Part::Step(None) => "no step".to_owned(),
+        Part::Value(key @ (GroupKey::Stream | GroupKey::Step), Some(number)) => format!("{} {number}", key.name()),
+        Part::Value(key, None) => format!("no {}", key.name()),
         _ => tree.name(&trace.tables, id),
     }
 }

@@ -100,21 +100,34 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     };
     let node = tree.node(id);
     let is_stack = tree.query().keys.get(usize::from(node.level)) == Some(&TreeKey::By(GroupKey::Stack));
+    // Equal names have equal colours at every moment.
+    let named = || theme::named(&tree.name(&trace.tables, id));
     match node.part {
-        Part::Category(category) => theme::category(category),
         Part::Block(block) => {
             let category = trace.blocks.category.get(block.0 as usize).copied().unwrap_or(Category::Unknown);
             theme::instance(theme::category(category), block.0 as usize)
         }
-        Part::Phase(Origin::Phase(phase)) => theme::entry(phase as usize, 6),
-        Part::All | Part::Beside(_) | Part::FreeIn(_) | Part::Line(None) | Part::Step(None) | Part::Phase(_) => {
-            theme::NEUTRAL
-        }
+        Part::All | Part::Beside(_) | Part::FreeIn(_) | Part::Line(None) | Part::Value(_, None) => theme::NEUTRAL,
         Part::Line(Some(_)) if is_stack => theme::instance(theme::role(node.role), id.0 as usize),
-        Part::Lifetime(lifetime) => theme::entry(lifetime as usize, Lifetime::ALL.len()),
-        Part::Pool(BlockPool::Shared(pool)) => theme::entry(pool as usize, 2),
-        // Equal names have equal colours at every moment.
-        _ => theme::named(&tree.name(&trace.tables, id)),
+        Part::Value(key, Some(number)) => of_value(key, number).unwrap_or_else(named),
+        Part::Scope(_) | Part::Line(Some(_)) => named(),
+    }
+}
+
+/// The colour of a value, if it follows from its position in a short list.
+fn of_value(key: GroupKey, number: u64) -> Option<Color32> {
+    match key {
+        GroupKey::Category => Category::from_code(number as u8).map(theme::category),
+        GroupKey::Phase => match Origin::from_code(number as usize) {
+            Origin::Phase(phase) => Some(theme::entry(phase as usize, 6)),
+            Origin::BeforeRecording | Origin::Unmarked => Some(theme::NEUTRAL),
+        },
+        GroupKey::Lifetime => Some(theme::entry(number as usize, Lifetime::ALL.len())),
+        GroupKey::Pool => match BlockPool::from_code(number) {
+            BlockPool::Shared(pool) => Some(theme::entry(pool as usize, 2)),
+            BlockPool::Private(..) => None,
+        },
+        _ => None,
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::fmt;
 
+use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::suggest::did_you_mean;
 
-/// Declares the keys with their names.
+use super::{Dimension, Lookups, NO_VALUE};
+
+/// Declares the keys with their dimensions.
 macro_rules! keys {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $dimension:path,)+) => {
         /// A key by which blocks are grouped.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum GroupKey {
             $($(#[$doc])* $variant,)+
             /// The module path cut to a depth, written `scope:2`.
@@ -19,11 +22,11 @@ macro_rules! keys {
             /// Every key, with the whole module path.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name of the key, without the depth.
-            pub const fn name(self) -> &'static str {
+            /// All that is known of the key.
+            pub(crate) fn dimension(self) -> &'static Dimension {
                 match self {
-                    $(Self::$variant => $text,)+
-                    Self::ScopeTo(_) => "scope",
+                    $(Self::$variant => &$dimension,)+
+                    Self::ScopeTo(_) => &super::scope::SCOPE,
                 }
             }
         }
@@ -32,30 +35,53 @@ macro_rules! keys {
 
 keys! {
     /// The category of the block.
-    Category = "category",
+    Category = super::category::CATEGORY,
     /// The operation's name.
-    Op = "op",
+    Op = super::op::OP,
     /// The module path.
-    Scope = "scope",
+    Scope = super::scope::SCOPE,
     /// The phase of the allocation.
-    Phase = "phase",
+    Phase = super::phase::PHASE,
     /// The step of the allocation.
-    Step = "step",
+    Step = super::step::STEP,
     /// The whole stack of the allocation.
-    Stack = "stack",
+    Stack = super::stack::STACK,
     /// The innermost source line that is neither an allocator's nor a framework's.
-    Frame = "frame",
+    Frame = super::frame::FRAME,
     /// The exact requested size.
-    Size = "size",
+    Size = super::size::SIZE,
     /// The stream.
-    Stream = "stream",
+    Stream = super::stream::STREAM,
     /// The allocator's pool.
-    Pool = "pool",
+    Pool = super::pool::POOL,
     /// How long the block lives, in phases and steps.
-    Lifetime = "lifetime",
+    Lifetime = super::lifetime::LIFETIME,
 }
 
 impl GroupKey {
+    /// The name of the key, without the depth.
+    pub fn name(self) -> &'static str {
+        self.dimension().name
+    }
+
+    /// The value of block `id` as a number of the key's dimension; `None` if it has none.
+    pub(crate) fn number(self, lookups: &mut Lookups<'_>, id: BlockId) -> Option<u64> {
+        let number = (self.dimension().number.of)(lookups, id);
+        match self {
+            Self::ScopeTo(depth) => number.map(|scope| super::scope::cut(lookups.trace, scope, depth)),
+            _ => number,
+        }
+    }
+
+    /// Writes the values of blocks into `numbers`, [`NO_VALUE`] for none.
+    pub(crate) fn numbers(self, lookups: &mut Lookups<'_>, ids: &[BlockId], numbers: &mut Vec<u64>) {
+        numbers.clear();
+        match self {
+            Self::ScopeTo(_) => numbers.extend(ids.iter().map(|id| self.number(lookups, *id).unwrap_or(NO_VALUE))),
+            _ => (self.dimension().number.of_all)(lookups, ids, numbers),
+        }
+    }
+
     /// Parses a comma-separated list of keys.
     ///
     /// # Errors
@@ -89,13 +115,6 @@ impl fmt::Display for GroupKey {
             key => f.write_str(key.name()),
         }
     }
-}
-
-/// A star for the name of a module that is entirely a number, as layers have; names that only contain a number may mean
-/// different things.
-pub(super) fn layer_pattern(name: &str) -> &str {
-    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { "*" } else { name }
 }
 
 #[cfg(test)]

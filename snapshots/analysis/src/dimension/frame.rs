@@ -1,0 +1,11 @@
+//! The innermost source line of an allocation that is neither an allocator's nor a framework's.
+
+use super::stack::STACK;
+use super::{Dimension, Values};
+
+pub(super) static FRAME: Dimension = Dimension {
+    hint: "any single frame of the call stack",
+    number: STACK.number,
+    of_segment: STACK.of_segment,
+    ..Dimension::new("frame", Values::Line)
+};
