@@ -195,7 +195,7 @@ fn plain_words(term: &str) -> Option<&str> {
 const QUOTED: char = '\u{1e}';
 
 /// Replaces a comma within double quotes; a character that occurs in no name.
-const QUOTED_COMMA: char = '\u{1f}';
+pub(crate) const QUOTED_COMMA: char = '\u{1f}';
 
 /// Splits at spaces outside double quotes. Also returns whether every quote is closed; if not, the last term is left
 /// out.

@@ -24,6 +24,7 @@ pub mod beside;
 mod dimension;
 mod alike;
 pub mod filter;
+pub mod condition;
 pub mod matches;
 pub mod vocabulary;
 pub mod complete;

@@ -77,6 +77,9 @@ impl Values {
     }
 }
 
+/// The label of a missing value.
+pub(crate) const NO_LABEL: &str = "(none)";
+
 /// What a block without a value has in lists of numbers.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
@@ -147,10 +150,10 @@ impl Dimension {
     /// The text of a value for tables and legends.
     pub(crate) fn label(&self, tables: &Tables, number: Option<u64>) -> String {
         match (number, self.label) {
-            (None, _) => "(none)".to_owned(),
+            (None, _) => NO_LABEL.to_owned(),
             (Some(number), Some(label)) => label(number),
             (Some(number), None) => match (self.word)(tables, number) {
-                word if word.is_empty() => "(none)".to_owned(),
+                word if word.is_empty() => NO_LABEL.to_owned(),
                 word => word.into_owned(),
             },
         }

@@ -12,6 +12,7 @@ use super::selection::is_kept_gradient;
 use super::state::is_being_created;
 use crate::beside::Beside;
 use crate::between::bytes_of;
+use crate::condition::any_of;
 use crate::dimension::GroupKey;
 use crate::key_encoder::{Code, KeyEncoder};
 use crate::pools::BlockPool;
@@ -356,7 +357,6 @@ fn condition_of_row(trace: &Trace, row: &str, in_row: impl Fn(ScopeId) -> bool) 
             parts.iter().any(|part| path.contains(part)) == in_row(scope)
         })
     };
-    let parts = [&plain[..], &by_digit].into_iter().find(is_exact).filter(|_| !row.contains('"'))?;
-    let quoted: Vec<String> = parts.iter().map(|part| format!("\"{part}\"")).collect();
-    Some(format!("scope~{}", quoted.join(",")))
+    let parts = [&plain[..], &by_digit].into_iter().find(is_exact)?;
+    any_of("scope~", parts.iter().map(String::as_str))
 }

@@ -5,10 +5,9 @@ use highwater_snapshots::trace::Trace;
 
 use super::build::{Chain, Level};
 use super::{NodeId, Part, Tree};
+use crate::condition::{MAX_VALUES, any_of, quoted};
 use crate::dimension::NO_VALUE;
 
-/// Maximum number of values in one term; more would be unreadable.
-const MAX_VALUES: usize = 16;
 /// Maximum number of stack lines in one condition.
 const MAX_LINES: usize = 4;
 
@@ -100,8 +99,7 @@ impl Tree {
         if denied.is_empty() {
             return Some(term);
         }
-        let denied = denied.iter().map(|line| quoted(self.lines.text(*line))).collect::<Option<Vec<String>>>()?;
-        Some(format!("{term} frame!={}", denied.join(",")))
+        Some(format!("{term} {}", any_of("frame!=", denied.iter().map(|line| self.lines.text(*line)))?))
     }
 
     /// The condition for blocks whose stacks pass through `last`: by its line with as few neighbouring lines as make it
@@ -171,8 +169,7 @@ fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<St
             return Some(format!("scope~{}", quoted(&part)?));
         }
     }
-    let listed = wanted.iter().map(|path| quoted(path)).collect::<Option<Vec<String>>>()?;
-    (listed.len() <= MAX_VALUES).then(|| format!("scope={}", listed.join(",")))
+    any_of("scope=", wanted.iter().map(String::as_str))
 }
 
 /// The dot-separated parts with which all `paths` begin.
@@ -183,13 +180,4 @@ fn shared_parts(paths: &[String]) -> String {
         shared.truncate(same);
     }
     shared.join(".")
-}
-
-/// Quotes a value for a condition if it contains special characters. `None` if it cannot be written.
-fn quoted(text: &str) -> Option<String> {
-    if text.contains(['"', '\u{1f}']) {
-        return None;
-    }
-    let is_plain = |c: char| c.is_alphanumeric() || "._-:/".contains(c);
-    Some(if text.chars().all(is_plain) { text.to_owned() } else { format!("\"{text}\"") })
 }

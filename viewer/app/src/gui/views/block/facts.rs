@@ -1,9 +1,8 @@
 //! All facts about one block, as pairs of name and value.
 
-use highwater_analysis::Lifetime;
-use highwater_analysis::Metric;
 use highwater_analysis::between::bytes_of;
 use highwater_analysis::frames::{leading_frame, user_line};
+use highwater_analysis::{Lifetime, Metric, condition};
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
@@ -12,7 +11,6 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 
 use crate::gui::colouring::short_line;
-use crate::gui::filter::condition;
 use crate::gui::legend::share;
 use crate::gui::widgets::words::{before, event_text, life, outside, phase, span_text, title};
 use crate::session::{DeviceIndex, Recording};
@@ -239,7 +237,9 @@ fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
         ("module", "scope", tables.scope_path(block.scope)),
     ];
     let named = named.into_iter().filter(|(_, _, name)| !name.is_empty());
-    named.filter_map(|(kind, key, name)| Some(Origin { kind, condition: condition::is(key, &name)?, name })).collect()
+    named
+        .filter_map(|(kind, key, name)| Some(Origin { kind, condition: condition::equals(key, &name)?, name }))
+        .collect()
 }
 
 /// The source line that represents a stack.

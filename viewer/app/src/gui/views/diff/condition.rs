@@ -1,13 +1,11 @@
 //! Builds the search condition for a group of both sides.
 
-use highwater_analysis::GroupKey;
 use highwater_analysis::diff::DiffGroup;
-
-use crate::gui::filter::terms::condition_of_all;
+use highwater_analysis::{GroupKey, condition};
 
 /// The conditions for the blocks of `group` in A and B; `None` if they cannot be expressed.
 pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 2]> {
-    let of = |values: &[String]| condition_of_all(keys, values, &group.members);
+    let of = |values: &[String]| condition::of_group(keys, values, &group.members);
     let b = of(&group.key)?;
     let a = group.former_key.as_deref().map_or_else(|| Some(b.clone()), of)?;
     Some([a, b])

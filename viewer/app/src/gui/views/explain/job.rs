@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use highwater_analysis::condition;
 use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::phases::{phases, reached_elsewhere, stages};
@@ -14,7 +15,6 @@ use highwater_snapshots::{DeviceId, Error, Trace};
 use crate::answers::explanation::explain;
 use crate::figures::moment::elsewhere_text;
 use crate::gui::colouring::short_line;
-use crate::gui::filter::terms::condition_of_all;
 use crate::gui::identity::Identity;
 use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::query::Cancel;
@@ -149,7 +149,7 @@ impl Row {
                     (0..keys.len()).map(of_key).collect()
                 }
             },
-            condition: condition_of_all(keys, &group.key, &group.members),
+            condition: condition::of_group(keys, &group.key, &group.members),
             bytes: group.bytes_at_peak,
             blocks: group.blocks_at_peak,
             without: group.without,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use eframe::egui::Color32;
+use highwater_analysis::condition;
 use highwater_analysis::frames::stack_lines;
 use highwater_analysis::growth::{Leaks, StepWindow};
 use highwater_analysis::lifetime::Lifetime;
@@ -13,7 +14,6 @@ use highwater_snapshots::{BlockId, Category, StackId, Trace};
 
 use super::sheets::{bytes, count, words};
 use crate::figures::leaks::leak_texts;
-use crate::gui::filter::terms::condition_of;
 use crate::gui::views::sheet::{Heading, Line, Sheet};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
@@ -175,7 +175,7 @@ impl Row {
             steps.into(),
             self.steps_text().into(),
         ];
-        let condition = condition_of(&[key], std::slice::from_ref(&self.name));
+        let condition = condition::of_group(&[key], std::slice::from_ref(&self.name), &[]);
         Line { values, action: condition.map(|condition| Action::Where(format!("lifetime=kept {condition}"))) }
     }
 }
