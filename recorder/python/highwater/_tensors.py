@@ -31,14 +31,16 @@ def live_tensors(trees, optimizers, named):
 
 
 def storages(tensor):
-    """The storages of a tensor on a GPU; a sparse tensor has several, one that is not initialized has none."""
+    """The storages of a tensor on a GPU: a sparse tensor has several, one without memory, as the compiler has, none."""
     if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or is_lazy(tensor):
         return []
     # A DTensor has no storage of its own.
     tensor = getattr(tensor, "_local_tensor", tensor)
     if tensor.layout == torch.sparse_coo:
         return [part.untyped_storage() for part in (tensor._indices(), tensor._values())]
-    return [tensor.untyped_storage()] if tensor.layout == torch.strided else []
+    storage = tensor.untyped_storage() if tensor.layout == torch.strided else None
+    # The compiler's fake tensors are on a GPU, their storages are not; to ask for their addresses warns the program.
+    return [storage] if storage is not None and storage.device.type != "meta" else []
 
 
 def _tensors(trees, optimizers, named):

@@ -133,3 +133,13 @@ def test_growth_names_the_holders_beside_the_leak(torch, tmp_path):
     assert growth["holders"][0]["holder"].startswith("trainer.history in "), growth["holders"]
     text = highwater._binary.run(["growth", run.path])
     assert "held by" in text and "trainer.history in " in text
+
+
+def test_fake_tensors_have_no_storages_and_asking_for_them_warns_nobody(torch):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from highwater._tensors import storages
+
+    with FakeTensorMode():
+        fake = torch.zeros(4, device="cuda")
+    assert fake.is_cuda and storages(fake) == [] and len(storages(torch.zeros(4, device="cuda"))) == 1
