@@ -5,7 +5,6 @@ mod crash;
 mod gate;
 mod gpu_scripts;
 mod idle;
-mod labels;
 mod layering;
 mod budgets;
 mod plan;

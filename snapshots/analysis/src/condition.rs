@@ -47,6 +47,39 @@ pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))
 }
 
+/// The condition for the module paths `wanted` and for none of `others`.
+pub fn of_paths(mut wanted: Vec<String>, others: Vec<String>) -> Option<String> {
+    wanted.sort_unstable();
+    wanted.dedup();
+    if others.iter().any(|path| wanted.binary_search(path).is_ok()) {
+        return None;
+    }
+    if let [only] = wanted.as_slice() {
+        return Some(format!("scope={}", quoted(only)?));
+    }
+    // The common path: the shortest path of a member, and the part of it that all share.
+    let shared = shared_parts(&wanted);
+    for part in [shared.clone(), format!("{shared}.")] {
+        let is_right = !shared.is_empty()
+            && wanted.iter().all(|path| path.contains(&part))
+            && !others.iter().any(|path| path.contains(&part));
+        if is_right {
+            return Some(format!("scope~{}", quoted(&part)?));
+        }
+    }
+    any_of("scope=", wanted.iter().map(String::as_str))
+}
+
+/// The dot-separated parts with which all `paths` begin.
+fn shared_parts(paths: &[String]) -> String {
+    let mut shared: Vec<&str> = paths.first().map(|path| path.split('.').collect()).unwrap_or_default();
+    for path in paths {
+        let same = shared.iter().zip(path.split('.')).take_while(|(a, b)| *a == b).count();
+        shared.truncate(same);
+    }
+    shared.join(".")
+}
+
 /// The condition for the value of `key` with this label.
 fn of_label(key: GroupKey, label: &str) -> Option<String> {
     let (name, dimension) = (key.name(), key.dimension());

@@ -220,7 +220,7 @@ commands! {
     /// The moment's panel.
     ShowMoment = "Show what is using memory",
         "Show what is using memory at the moment, or what changed between A and B.",
-        ["Ctrl+1"], "usage breakdown composition who holds owner";
+        ["Ctrl+1"], "usage breakdown composition who owner vram";
     /// The next look of the moment's panel.
     NextLook = "Table, treemap or flame graph",
         "Switch between table, treemap and flame graph.",
@@ -254,11 +254,11 @@ commands! {
     /// The predicted figures.
     ShowWhatIf = "Show what-if",
         "Show or hide the memory that the same requests would take with other allocator settings, on another device, or without some blocks.",
-        ["Ctrl+7"], "fit whatif what if simulate predict capacity expandable_segments alloc_conf fit";
+        ["Ctrl+7"], "fits whatif what if simulate predict capacity smaller gpu vram expandable_segments alloc_conf";
     /// The plan for a budget.
     ShowPlan = "Show the plan",
         "Show or hide the cheapest changes with which the step fits a memory budget: recomputed modules, a fused optimizer, allocator settings.",
-        ["Ctrl+B"], "budget fit oom out-of-memory checkpoint checkpointing recompute recomputation activation cheapest save memory 24GiB";
+        ["Ctrl+B"], "budget fits vram smaller gpu batch size lora mixed precision oom out-of-memory checkpoint checkpointing recompute recomputation activation cheapest save memory 24GiB";
     /// The ranks of the folder.
     ShowRanks = "Show all ranks",
         "Show the ranks of the open folder, their peaks and outliers; press again to return.",
@@ -386,6 +386,12 @@ mod tests {
             ("growth", Command::ShowKept),
             ("who", Command::ShowMoment),
             ("fit", Command::ShowWhatIf),
+            ("fits", Command::ShowWhatIf),
+            ("smaller gpu", Command::ShowWhatIf),
+            ("vram", Command::ShowMoment),
+            ("batch size", Command::ShowPlan),
+            ("lora", Command::ShowPlan),
+            ("mixed precision", Command::ShowPlan),
             ("fragmentation", Command::ShowSegments),
             ("export", Command::CopyTable),
             ("csv", Command::CopyTable),

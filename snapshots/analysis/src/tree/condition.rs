@@ -5,7 +5,7 @@ use highwater_snapshots::trace::Trace;
 
 use super::build::{Chain, Level};
 use super::{NodeId, Part, Tree};
-use crate::condition::{MAX_VALUES, any_of, quoted};
+use crate::condition::{MAX_VALUES, any_of, of_paths, quoted};
 use crate::dimension::NO_VALUE;
 
 /// Maximum number of stack lines in one condition.
@@ -146,38 +146,6 @@ fn is_empty(trace: &Trace, stack: StackId) -> bool {
 
 /// The condition for the module paths of `members` and of none of `others`.
 fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<String> {
-    let paths = |chains: &[&Chain]| -> Vec<String> {
-        let mut paths: Vec<String> = chains.iter().map(|chain| trace.tables.scope_path(ScopeId(chain.row()))).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        paths
-    };
-    let (wanted, unwanted) = (paths(members), paths(others));
-    if unwanted.iter().any(|path| wanted.binary_search(path).is_ok()) {
-        return None;
-    }
-    if let [only] = wanted.as_slice() {
-        return Some(format!("scope={}", quoted(only)?));
-    }
-    // The common path: the shortest path of a member, and the part of it that all share.
-    let shared = shared_parts(&wanted);
-    for part in [shared.clone(), format!("{shared}.")] {
-        let is_right = !shared.is_empty()
-            && wanted.iter().all(|path| path.contains(&part))
-            && !unwanted.iter().any(|path| path.contains(&part));
-        if is_right {
-            return Some(format!("scope~{}", quoted(&part)?));
-        }
-    }
-    any_of("scope=", wanted.iter().map(String::as_str))
-}
-
-/// The dot-separated parts with which all `paths` begin.
-fn shared_parts(paths: &[String]) -> String {
-    let mut shared: Vec<&str> = paths.first().map(|path| path.split('.').collect()).unwrap_or_default();
-    for path in paths {
-        let same = shared.iter().zip(path.split('.')).take_while(|(a, b)| *a == b).count();
-        shared.truncate(same);
-    }
-    shared.join(".")
+    let paths = |chains: &[&Chain]| chains.iter().map(|chain| trace.tables.scope_path(ScopeId(chain.row()))).collect();
+    of_paths(paths(members), paths(others))
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use eframe::egui::Color32;
-use highwater_analysis::Lifetime;
+use highwater_analysis::condition;
 use highwater_analysis::diff::Change;
 use highwater_analysis::frames::{LeadingFrame, leading_frame};
 use highwater_analysis::growth::Leaks;
 use highwater_analysis::pools::{BlockPool, Pools};
-use highwater_analysis::{Beside, Matches, Metric};
+use highwater_analysis::{Beside, GroupKey, Lifetime, Matches, Metric};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::line_text::{LineText, unique_suffixes};
 use highwater_snapshots::yielding::tick;
@@ -61,6 +61,10 @@ pub struct Entry {
     pub name: String,
     /// Their colour.
     pub colour: Color32,
+    /// Its place in the legend: the largest at the peak first, all others last.
+    pub rank: usize,
+    /// The `--where` condition for them, if there is one.
+    pub condition: Option<String>,
 }
 
 /// The legend entry of each block of a recording.
@@ -68,7 +72,7 @@ pub struct Entry {
 pub struct Colouring {
     /// The legend, in stacking order.
     pub entries: Vec<Entry>,
-    /// The legend entry of each block, by row.
+    /// The legend entry of each block, by row, with [`SECOND_LAYER`].
     entry_of: Vec<u8>,
     /// The blocks that match the filter.
     matches: Arc<Matches>,
@@ -78,13 +82,16 @@ pub struct Colouring {
 /// The colour of blocks that leak, whatever their category.
 const LEAK: Color32 = theme::change(Change::OnlyInB);
 
+/// Set in the entries of blocks of every second layer.
+const SECOND_LAYER: u8 = 0x80;
+
 /// Fewest blocks for which another thread pays off.
 const RUN: usize = 1 << 14;
 
 impl Colouring {
     /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
-    /// `metric`, in the order in which their first blocks were made; categories and lifetimes have a fixed order.
-    /// Blocks that are not among `matches` are grey. Takes a few parallel passes over the blocks.
+    /// `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are not among `matches` are grey.
+    /// Takes a few parallel passes over the blocks.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
         let leaks = recording.devices[device].leaks(&recording.source).filter(|_| by == ColourBy::Category);
@@ -97,15 +104,17 @@ impl Colouring {
         };
         order.retain(|code| weights[*code].blocks > 0);
         let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
-        let named = order.iter().filter(|code| !coder.is_none(**code)).count();
         let names = coder.names(&order);
+        let mut ranked = order.clone();
+        ranked.sort_by_key(|code| std::cmp::Reverse(weights[*code].at_peak));
         for (&code, name) in order.iter().zip(names) {
             let colour = match by {
                 ColourBy::Category => Category::ALL.get(code).map_or(LEAK, |category| theme::category(*category)),
                 _ if coder.is_none(code) => theme::NEUTRAL,
-                _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count(), named),
+                _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count()),
             };
-            entries.push(Entry { name, colour });
+            let rank = ranked.iter().position(|other| *other == code).unwrap_or(usize::MAX);
+            entries.push(Entry { name, colour, rank, condition: coder.condition(code) });
         }
         let rest = entries.len() as u8;
         let mut rows = vec![rest; weights.len()];
@@ -113,14 +122,17 @@ impl Colouring {
             rows[code] = row;
         }
         let blocks = 0..trace.blocks.len();
+        let is_second = second_layers(trace);
         let entry_of = blocks.into_par_iter().with_min_len(RUN).map(|row| {
             tick();
-            rows[coder.code(row)]
+            let is_second = is_second.get(trace.blocks.scope[row].0 as usize).is_some_and(|is_second| *is_second);
+            rows[coder.code(row)] | if is_second { SECOND_LAYER } else { 0 }
         });
         let entry_of = entry_of.collect();
-        let has_rest = weights.iter().zip(&rows).any(|(weight, row)| weight.blocks > 0 && *row == rest);
-        if has_rest {
-            entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
+        let others = weights.iter().zip(&rows).filter(|(weight, row)| weight.blocks > 0 && **row == rest).count();
+        if others > 0 {
+            let (name, rank) = (format!("{others} others"), entries.len());
+            entries.push(Entry { name, colour: theme::NEUTRAL, rank, condition: None });
         }
         Self { entries, entry_of, matches: Arc::clone(matches), by }
     }
@@ -128,6 +140,8 @@ impl Colouring {
     /// The block's legend colour, or grey if it is filtered out or on another device.
     pub fn colour(&self, block: BlockId) -> Color32 {
         let colour = self.entries.get(self.entry(block)).map_or(theme::NEUTRAL, |entry| entry.colour);
+        let is_second = self.entry_of.get(block.0 as usize).is_some_and(|entry| entry & SECOND_LAYER != 0);
+        let colour = if is_second { theme::second_layer(colour) } else { colour };
         if self.matches.contains(block) { colour } else { theme::left_out(colour) }
     }
 
@@ -149,8 +163,18 @@ impl Colouring {
 
     /// The block's legend entry; past the end for blocks of other devices without one.
     pub fn entry(&self, block: BlockId) -> usize {
-        usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX))
+        usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX) & !SECOND_LAYER)
     }
+}
+
+/// For each module path, whether its outermost number is odd: every second layer of a model.
+fn second_layers(trace: &Trace) -> Vec<bool> {
+    let is_second = |scope| {
+        let names: Vec<&str> = trace.tables.scope_rows(scope).map(|scope| trace.tables.string(scope.name)).collect();
+        let number = names.iter().rev().find_map(|name| name.parse::<u64>().ok());
+        number.is_some_and(|number| number % 2 == 1)
+    };
+    (0..trace.tables.scopes.len() as u32).map(ScopeId).map(is_second).collect()
 }
 
 /// Sums over the blocks of one code on one device.
@@ -160,19 +184,16 @@ struct Weight {
     at_peak: u64,
     /// Allocated bytes over the whole recording.
     in_all: u64,
-    /// The first block's row.
-    first: usize,
     /// The number of blocks.
     blocks: u64,
 }
 
 impl Weight {
-    const NOTHING: Self = Self { at_peak: 0, in_all: 0, first: usize::MAX, blocks: 0 };
+    const NOTHING: Self = Self { at_peak: 0, in_all: 0, blocks: 0 };
 
     fn add(&mut self, other: &Self) {
         self.at_peak += other.at_peak;
         self.in_all += other.in_all;
-        self.first = self.first.min(other.first);
         self.blocks += other.blocks;
     }
 }
@@ -189,7 +210,7 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>
         let ours = devices.iter().enumerate().filter(|(_, device)| **device == index.device);
         for row in ours.map(|(row, _)| run_index * run + row) {
             tick();
-            let one = Weight { at_peak: 0, in_all: trace.blocks.allocated[row], first: row, blocks: 1 };
+            let one = Weight { at_peak: 0, in_all: trace.blocks.allocated[row], blocks: 1 };
             weights[coder.code(row)].add(&one);
         }
         weights
@@ -207,14 +228,13 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>
     weights
 }
 
-/// The codes with the most bytes at the peak (then: in all), ordered by their first block.
+/// The codes with the most bytes at the peak (then: in all), largest first.
 fn most_important(weights: &[Weight]) -> Vec<usize> {
     let mut ranked: Vec<usize> = (0..weights.len()).filter(|code| weights[*code].blocks > 0).collect();
     ranked.sort_by_key(|code| (std::cmp::Reverse((weights[*code].at_peak, weights[*code].in_all)), *code));
     if ranked.len() > theme::MAX_ENTRIES {
         ranked.truncate(theme::MAX_ENTRIES - 1);
     }
-    ranked.sort_by_key(|code| weights[*code].first);
     ranked
 }
 
@@ -355,6 +375,32 @@ impl<'a> Coder<'a> {
         if self.by == ColourBy::CallSite { unique_suffixes(&names) } else { names }
     }
 
+    /// The `--where` condition for the blocks of a code. A line of code matches every stack that contains it.
+    fn condition(&self, code: usize) -> Option<String> {
+        let of = |key: GroupKey, label: String| condition::of_group(&[key], &[label], &[]);
+        match self.by {
+            // No condition selects what leaks.
+            ColourBy::Category if code >= Category::ALL.len() => None,
+            ColourBy::Category => of(GroupKey::Category, self.name(code)),
+            ColourBy::Op => of(GroupKey::Op, self.name(code)),
+            ColourBy::CallSite => of(GroupKey::Frame, self.name(code)),
+            ColourBy::Lifetime => of(GroupKey::Lifetime, self.name(code)),
+            ColourBy::Stream => of(GroupKey::Stream, self.numbers[code].to_string()),
+            ColourBy::Pool => of(GroupKey::Pool, self.name(code)),
+            ColourBy::Scope(depth) => {
+                let tables = &self.trace.tables;
+                if self.is_none(code) {
+                    return of(GroupKey::Scope, self.name(code));
+                }
+                let scopes = (0..tables.scopes.len() as u32).map(ScopeId);
+                let is_own = |scope: &ScopeId| tables.scope_to_depth(*scope, depth).0 == self.meant[code];
+                let (own, others): (Vec<ScopeId>, Vec<ScopeId>) = scopes.partition(is_own);
+                let paths = |scopes: Vec<ScopeId>| scopes.into_iter().map(|scope| tables.scope_path(scope)).collect();
+                condition::of_paths(paths(own), paths(others))
+            }
+        }
+    }
+
     fn name(&self, code: usize) -> String {
         let tables = &self.trace.tables;
         let meant = self.meant.get(code).copied().unwrap_or(u32::MAX);
@@ -412,12 +458,12 @@ mod tests {
     }
 
     #[test]
-    fn the_legend_names_what_there_is_in_a_fixed_order() {
+    fn the_legend_names_what_there_is_by_bytes_at_the_peak_and_categories_in_a_fixed_order() {
         assert_eq!(names(ColourBy::Category), ["parameter", "gradient", "activation"]);
         assert_eq!(names(ColourBy::Scope(1)), ["net"]);
         assert_eq!(names(ColourBy::Scope(2)), ["net.0", "net.1"]);
         assert_eq!(names(ColourBy::Scope(9)), ["net.0", "net.1"]);
-        assert_eq!(names(ColourBy::Op), ["(none)", "linear", "relu"]);
+        assert_eq!(names(ColourBy::Op), ["(none)", "relu", "linear"]);
         assert_eq!(names(ColourBy::CallSite), ["(none)", "forward", "backward"]);
         assert_eq!(names(ColourBy::Stream), ["stream 0"]);
         assert_eq!(names(ColourBy::Pool), ["large"]);
@@ -476,8 +522,8 @@ mod tests {
         let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
         let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Arc::default());
         assert_eq!(colouring.entries.len(), theme::MAX_ENTRIES);
-        assert_eq!(colouring.entries.last().unwrap().name, "(all others)");
-        assert_eq!(colouring.entries[0].name, "op69");
+        assert_eq!(colouring.entries.last().unwrap().name, "93 others");
+        assert_eq!(colouring.entries[0].name, "op99");
         assert_eq!(colouring.entry(BlockId(3)), theme::MAX_ENTRIES - 1);
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use eframe::egui::{
-    Color32, Context, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
+    Color32, Context, CursorIcon, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo,
+    pos2, vec2,
 };
 use highwater_analysis::Metric;
 use highwater_analysis::beside::non_block_bytes;
@@ -13,6 +14,7 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
 
 use crate::gui::colouring::{Colouring, Entry};
+use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::Selection;
@@ -48,8 +50,8 @@ impl Asked {
         Self { recording: Arc::clone(recording), device, metric, moment, colouring: Arc::clone(colouring) }
     }
 
-    /// The legend entries with their bytes, followed by entries for bytes that belong to no block; they add up to the
-    /// total.
+    /// The legend entries with their bytes, largest at the peak first, followed by entries for bytes that belong to no
+    /// block; they add up to the total.
     pub fn entries(&self) -> Vec<(Entry, u64)> {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.device];
@@ -64,9 +66,13 @@ impl Asked {
             let own = || entries.iter().position(|(entry, _)| entry.name == beside.name());
             match self.colouring.entry_beside(beside).or_else(own) {
                 Some(row) => entries[row].1 += bytes,
-                None => entries.push((Entry { name: beside.name().to_owned(), colour: theme::NEUTRAL }, bytes)),
+                None => {
+                    let name = beside.name().to_owned();
+                    entries.push((Entry { name, colour: theme::NEUTRAL, rank: usize::MAX, condition: None }, bytes));
+                }
             }
         }
+        entries.sort_by_key(|(entry, _)| entry.rank);
         entries
     }
 }
@@ -93,20 +99,21 @@ impl Shares {
     }
 
     /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready; an empty row
-    /// until there are any, so that the timeline below rarely changes its size.
-    pub(crate) fn legend_ui(&self, ui: &mut Ui, most_rows: usize) {
+    /// until there are any, so that the timeline below rarely changes its size. Returns the condition of a clicked entry.
+    pub(crate) fn legend_ui(&self, ui: &mut Ui, most_rows: usize) -> Option<String> {
         match self.query.answer() {
             Some(entries) => legend_ui(ui, entries, most_rows),
             None => {
                 ui.horizontal_wrapped(|ui| ui.allocate_space(vec2(0.0, theme::ROW_HEIGHT)));
+                None
             }
         }
     }
 }
 
 /// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
-/// smallest entries are counted in a last one, which lists them when hovered.
-pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) {
+/// smallest entries are counted in a last one, which lists them when hovered. Returns the condition of a clicked entry.
+pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) -> Option<String> {
     let sums: Vec<u64> = entries.iter().map(|(_, bytes)| *bytes).collect();
     let total = sums.iter().sum();
     let chips: Vec<Chip> =
@@ -120,6 +127,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
         rows_of(shown.chain(last), ui.available_width()) <= most_rows
     };
     let shown = largest_that_fit(&sums, fits);
+    let mut clicked = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         let mut left_out = Vec::new();
@@ -132,13 +140,22 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
             let sign = |painter: &Painter, rect: Rect| {
                 painter.rect_filled(rect, 2.0, entry.colour);
             };
-            chip.show(ui, sign).on_hover_text(exact);
+            match &entry.condition {
+                Some(condition) => {
+                    let shown = chip.show_as(ui, sign, Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
+                    if shown.on_hover_text(format!("{exact}\nClick to show only these blocks: {condition}")).clicked() {
+                        clicked = Some(condition.clone());
+                    }
+                }
+                None => drop(chip.show(ui, sign).on_hover_text(exact)),
+            }
         }
         if !left_out.is_empty() {
             let chip = Chip::new(ui, &format!("{} more", left_out.len()), "", false);
             chip.show(ui, |_, _| ()).on_hover_text(left_out.join("\n"));
         }
     });
+    clicked
 }
 
 /// The entries shown if only those with the largest `sums` fit: as many as possible, and one at least.
@@ -197,14 +214,17 @@ pub(crate) struct Chip {
 
 impl Chip {
     const GAP: f32 = 5.0;
+    /// Largest width of the meaning: longer ones are shortened, so that no name decides about the layout.
+    const MAX_NAME: f32 = 220.0;
 
     /// Lays out the texts; paler if there is nothing of it.
     pub(crate) fn new(ui: &Ui, name: &str, amount: &str, is_present: bool) -> Self {
         let shades = Shades::in_ui(ui);
         let font = FontId::proportional(13.0);
         let colour = if is_present { shades.strong } else { shades.faint };
+        let name = fitted(ui, name, &font, Self::MAX_NAME, true).unwrap_or_default().into_owned();
         Self {
-            name: ui.painter().layout_no_wrap(name.to_owned(), font.clone(), colour),
+            name: ui.painter().layout_no_wrap(name, font.clone(), colour),
             amount: ui.painter().layout_no_wrap(amount.to_owned(), font, shades.faint),
             colour,
         }
@@ -217,7 +237,17 @@ impl Chip {
 
     /// Shows it, with the symbol painted by `sign`.
     pub(crate) fn show(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect)) -> Response {
-        let (rect, response) = ui.allocate_exact_size(vec2(self.width(), theme::ROW_HEIGHT), Sense::hover());
+        self.show_as(ui, sign, Sense::hover())
+    }
+
+    /// The same, which senses clicks if `sense` says so: then it is a button.
+    fn show_as(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect), sense: Sense) -> Response {
+        let (rect, response) = ui.allocate_exact_size(vec2(self.width(), theme::ROW_HEIGHT), sense);
+        let role = if sense.senses_click() { Role::Button } else { Role::Label };
+        if response.has_focus() || (sense.senses_click() && response.hovered()) {
+            let look = ui.style().interact(&response);
+            ui.painter().rect_filled(rect.shrink2(vec2(0.0, 1.0)).translate(vec2(-4.0, 0.0)), 3.0, look.weak_bg_fill);
+        }
         let middle = rect.center().y;
         let field = Rect::from_center_size(pos2(rect.left() + theme::SWATCH / 2.0, middle), Vec2::splat(theme::SWATCH));
         sign(ui.painter(), field);
@@ -226,7 +256,7 @@ impl Chip {
         let beside = pos2(place.x + self.name.size().x + Self::GAP, place.y);
         ui.painter().galley(place, self.name, self.colour);
         ui.painter().galley(beside, self.amount, Shades::in_ui(ui).faint);
-        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, label.trim_end()));
+        response.widget_info(|| WidgetInfo::labeled(role, true, label.trim_end()));
         response
     }
 }

@@ -13,6 +13,7 @@ use crate::gui::colouring::ColourBy;
 use crate::gui::filter::search::Search;
 use crate::gui::legend;
 use crate::gui::legend::{Asked, Shares};
+use crate::gui::views::block::menu_ui;
 use crate::gui::views::list::{Bottom, Side, Views};
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
@@ -258,7 +259,7 @@ impl OpenFile {
                 actions.extend(self.show(ui, Bottom::Segments));
                 return;
             }
-            self.legend_ui(ui);
+            actions.extend(self.legend_ui(ui));
             let look = TimelineStyle {
                 colour_by: settings.colour_by,
                 stacking: settings.stacking,
@@ -268,7 +269,9 @@ impl OpenFile {
                 is_hiding: settings.is_hiding,
             };
             let before = self.selection.pin;
-            self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
+            let plot = self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
+            let target = self.timeline.menu_target();
+            actions.extend(menu_ui(&plot, &self.recording, &mut self.selection, target));
             // Show the clicked view.
             if self.selection.pin != before && self.selection.pin.is_some_and(|pin| pin.block.is_some()) {
                 settings.side = Side::Block;
@@ -378,22 +381,23 @@ impl OpenFile {
         (context, views)
     }
 
-    /// The legends of colours and lines, at the moment of the panels.
-    fn legend_ui(&mut self, ui: &mut Ui) {
+    /// The legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or all again.
+    fn legend_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let (moment, _) = self.moment();
         let position = moment.position();
         if let Some(picture) = self.timeline.picture() {
             let asked = Asked::new(&self.recording, &self.selection, position, &picture.colouring);
             self.shares.ask(ui.ctx(), &asked);
         }
-        let most_rows = (ui.available_height() * theme::LEGEND_PART / theme::ROW_HEIGHT) as usize;
-        self.shares.legend_ui(ui, most_rows.max(1));
+        let clicked = self.shares.legend_ui(ui, 1);
         let index = &self.recording.devices[self.selection.device];
         // A low timeline needs the room itself.
         if ui.available_height() >= theme::MIN_WITH_TOTALS {
             legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position);
         }
         ui.add_space(2.0);
+        let is_selected = |condition: &String| self.search.text() == condition;
+        clicked.map(|condition| Action::Only(if is_selected(&condition) { String::new() } else { condition }))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The commands that change the view of one recording.
 
 use eframe::egui::Context;
-use highwater_analysis::GroupKey;
 use highwater_analysis::between::bytes_of;
+use highwater_analysis::{GroupKey, Moment};
 use highwater_snapshots::{BlockId, DeviceId};
 
 use crate::command::Command;
@@ -150,13 +150,22 @@ impl OpenFile {
         self.note(is_movement, seconds);
     }
 
+    /// The bytes at which a zoom of the height is centred: the middle of the pinned block, else the top of the stack.
+    fn anchor(&mut self, moment: &Moment) -> f64 {
+        let pinned = self.selection.pin.and_then(|pin| pin.block);
+        let stack = pinned.and_then(|_| self.timeline.stack(&self.recording, &self.selection, moment.position()));
+        let band = stack.and_then(|stack| stack.bands.iter().find(|(block, _)| Some(*block) == pinned).cloned());
+        band.map_or(moment.bytes as f64, |(_, bytes)| (bytes.start + bytes.end) as f64 / 2.0)
+    }
+
     fn steer(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let (moment, _) = self.moment();
         let position = moment.position();
+        let anchor = self.anchor(&moment);
         let Self { recording, selection, .. } = self;
         let view = selection.view().clone();
         let (width, height) = (view.x.end - view.x.start, view.y.end - view.y.start);
-        let center = [(view.x.start + view.x.end) / 2.0, view.y.start];
+        let center = [(view.x.start + view.x.end) / 2.0, anchor.clamp(view.y.start, view.y.end)];
         match command {
             Command::GoToPeak => selection.go_to_peak(recording),
             Command::FitAll => selection.fit(recording),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{self, Button, Panel, RichText, Ui, ViewportCommand};
+use eframe::egui::{self, Align2, Area, Button, Frame, Id, Panel, RichText, Ui, ViewportCommand, vec2};
 
 use super::App;
 use crate::command::Command;
@@ -11,6 +11,7 @@ use crate::files::{HAS_PATHS, is_stdin};
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::widgets::keys;
+use crate::gui::widgets::theme;
 use crate::gui::window::dialog::Chosen;
 use crate::gui::window::entered::Entered;
 use crate::gui::window::failure;
@@ -84,37 +85,44 @@ impl App {
         }
     }
 
-    /// Files being read, and files that could not be read.
+    /// Files being read, files that could not be read, and messages: above the lower edge, so that nothing moves for them.
     pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
         let is_recording = self.example.is_some() && !self.files.is_empty();
         if self.loading.is_empty() && self.failures.is_empty() && self.said.is_empty() && !is_recording {
             return;
         }
-        Panel::top("notices").show(ui, |ui| {
-            // Dropping it cancels reading, and lets the file be opened again at once.
-            self.loading.retain(|loading| !welcome::loading_ui(ui, loading));
-            if let Some(example) = self.example.as_ref().filter(|_| is_recording) {
-                welcome::recording_ui(ui, example);
-            }
-            self.said.retain(|words| {
-                let row = ui.horizontal_wrapped(|ui| {
-                    ui.label(words);
-                    ui.button("Dismiss").clicked()
-                });
-                !row.inner
+        let width = (ui.ctx().content_rect().width() - 40.0).min(theme::HELP_WIDTH);
+        let area = Area::new(Id::unique("notices")).anchor(Align2::CENTER_BOTTOM, vec2(0.0, -theme::NOTICES_ABOVE));
+        let frame = Frame::popup(ui.style()).inner_margin(10);
+        area.show(&ui.ctx().clone(), |ui| frame.show(ui, |ui| self.notices(ui, width)));
+    }
+
+    fn notices(&mut self, ui: &mut Ui, width: f32) {
+        let is_recording = self.example.is_some() && !self.files.is_empty();
+        ui.set_max_width(width);
+        // Dropping it cancels reading, and lets the file be opened again at once.
+        self.loading.retain(|loading| !welcome::loading_ui(ui, loading));
+        if let Some(example) = self.example.as_ref().filter(|_| is_recording) {
+            welcome::recording_ui(ui, example);
+        }
+        self.said.retain(|words| {
+            let row = ui.horizontal_wrapped(|ui| {
+                ui.label(words);
+                ui.button("Dismiss").clicked()
             });
-            let mut again = None;
-            self.failures.retain(|(path, why)| {
-                let answer = failure::failure_ui(ui, path, why, HAS_PATHS && !is_stdin(path));
-                if answer == Some(failure::Answer::Retry) {
-                    again = Some(path.clone());
-                }
-                answer != Some(failure::Answer::Dismiss)
-            });
-            if let Some(path) = again {
-                self.open(&ui.ctx().clone(), &path);
-            }
+            !row.inner
         });
+        let mut again = None;
+        self.failures.retain(|(path, why)| {
+            let answer = failure::failure_ui(ui, path, why, HAS_PATHS && !is_stdin(path));
+            if answer == Some(failure::Answer::Retry) {
+                again = Some(path.clone());
+            }
+            answer != Some(failure::Answer::Dismiss)
+        });
+        if let Some(path) = again {
+            self.open(&ui.ctx().clone(), &path);
+        }
     }
 
     /// The content while no recording is open: a preview of the file being read, once there is one, or the welcome page.
@@ -219,9 +227,7 @@ fn drop_hint_ui(ui: &Ui) {
     if ui.input(|input| input.raw.hovered_files.is_empty()) {
         return;
     }
-    egui::Area::new(egui::Id::unique("drop")).anchor(egui::Align2::CENTER_CENTER, [0.0, 0.0]).show(ui.ctx(), |ui| {
-        egui::Frame::popup(ui.style())
-            .inner_margin(24)
-            .show(ui, |ui| ui.label(RichText::new("Drop to open").size(22.0)));
+    Area::new(Id::unique("drop")).anchor(Align2::CENTER_CENTER, [0.0, 0.0]).show(ui.ctx(), |ui| {
+        Frame::popup(ui.style()).inner_margin(24).show(ui, |ui| ui.label(RichText::new("Drop to open").size(22.0)));
     });
 }

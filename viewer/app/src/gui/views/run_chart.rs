@@ -96,9 +96,9 @@ impl RunChart {
         let middle = |event: u64| event as f64 + 1.5;
         paint_ooms(ui.painter(), &frame, self.failed.iter().map(|event| middle(*event)), &mut labels, &shades);
         let at = self.peak.number().map_or(0.5, middle);
-        paint_peak(ui.painter(), &frame, at, &self.peak, (&mut labels, |_| true), &shades);
-        let (capacity, is_above) =
-            (self.summary.capacity_bytes, |place: Rect| frame.screen_y(highest as f64) > place.bottom());
+        let is_above = |place: Rect| frame.screen_y(highest as f64) > place.bottom();
+        paint_peak(ui.painter(), &frame, at, &self.peak, (&mut labels, is_above), &shades);
+        let capacity = self.summary.capacity_bytes;
         paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
         self.room = Some(frame.rect);
     }

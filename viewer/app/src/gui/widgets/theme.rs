@@ -32,8 +32,6 @@ pub(crate) const AXIS_NAME_HEIGHT: f32 = 8.0;
 pub(crate) const MIN_PLOT: f32 = 60.0;
 /// Least height of the timeline's plot with its axis and the overview below, in points.
 pub(crate) const MIN_WITH_OVERVIEW: f32 = 130.0;
-/// Largest part of the room for legend and timeline that the legend takes.
-pub(crate) const LEGEND_PART: f32 = 0.2;
 /// Least height of the timeline with the totals above it, in points.
 pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
 /// Width of the search box, in points.
@@ -55,7 +53,7 @@ pub(crate) const EXPLAIN_HEIGHT: f32 = 420.0;
 /// Least width at which the explanation has two columns, in points.
 pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
 /// Least height of the explanation in two columns, in points; in less room it scrolls.
-pub(crate) const EXPLAIN_MIN: f32 = 340.0;
+pub(crate) const EXPLAIN_MIN: f32 = 560.0;
 /// Initial height of the what-if view below the timeline, in points.
 pub(crate) const WHATIF_HEIGHT: f32 = 440.0;
 /// Least width with the form beside the results, in points.
@@ -137,7 +135,9 @@ pub(crate) const FLAME_ROW: f32 = 18.0;
 /// Least width of a label, in points; in less room it is left out.
 pub(crate) const MIN_LABEL: f32 = 22.0;
 /// Most entries of a legend; all smaller ones share one.
-pub(crate) const MAX_ENTRIES: usize = 32;
+pub(crate) const MAX_ENTRIES: usize = 8;
+/// Distance of notices from the lower edge, in points: above the status bar.
+pub(crate) const NOTICES_ABOVE: f32 = 40.0;
 /// Width of the list of keys, in points.
 pub(crate) const HELP_WIDTH: f32 = 760.0;
 /// Largest width of a tooltip's wrapped text, in points.
@@ -174,30 +174,9 @@ pub const fn category(category: Category) -> Color32 {
     }
 }
 
-/// Points of the ramp, evenly spaced, after matplotlib's viridis with its darkest and lightest ends cut off.
-const RAMP: [[f32; 3]; 7] = [
-    [68.0, 57.0, 130.0],
-    [56.0, 90.0, 140.0],
-    [42.0, 120.0, 142.0],
-    [31.0, 148.0, 139.0],
-    [53.0, 183.0, 121.0],
-    [122.0, 209.0, 81.0],
-    [221.0, 227.0, 60.0],
-];
-
-/// The colour of entry `index` of `count` in an order: up to nine get their own colours, more are spread along the
-/// ramp.
-pub fn entry(index: usize, count: usize) -> Color32 {
-    if count <= DISTINCT.len() {
-        return DISTINCT[index % DISTINCT.len()];
-    }
-    let at = index as f32 / (count - 1) as f32 * (RAMP.len() - 1) as f32;
-    let low = (at as usize).min(RAMP.len() - 2);
-    let mix = |channel: usize| {
-        let (from, to) = (RAMP[low][channel], RAMP[low + 1][channel]);
-        (from + (to - from) * (at - low as f32)).round() as u8
-    };
-    Color32::from_rgb(mix(0), mix(1), mix(2))
+/// The colour of entry `index` in an order: the first have the strongest contrast.
+pub fn entry(index: usize) -> Color32 {
+    DISTINCT[index % DISTINCT.len()]
 }
 
 /// The colour derived from a name: equal names have equal colours everywhere; different ones
@@ -244,6 +223,11 @@ pub fn instance(colour: Color32, row: usize) -> Color32 {
     const LIGHTNESS: [f32; 4] = [1.0, 0.88, 0.96, 0.92];
     let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;
     scale(colour, LIGHTNESS[scattered as usize])
+}
+
+/// `colour` for every second layer of a model, so that neighbours are told apart.
+pub fn second_layer(colour: Color32) -> Color32 {
+    scale(colour, 0.84)
 }
 
 /// `colour` at the edge between two bands.

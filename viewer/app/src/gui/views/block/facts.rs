@@ -228,7 +228,7 @@ fn attributes(trace: &Trace, id: BlockId, block: &Block) -> impl Iterator<Item =
 const MAX_LINES: usize = 200;
 
 /// The origins of a block, each with the search condition for it.
-fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
+pub(super) fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
     let tables = &trace.tables;
     let line = leading_frame(tables, block.stack).map(|frame| frame.text(tables)).unwrap_or_default();
     let named = [

@@ -3,5 +3,7 @@
 mod facts;
 mod stack;
 mod panel;
+mod menu;
 
+pub(crate) use menu::menu_ui;
 pub use panel::BlockPanel;

@@ -304,7 +304,13 @@ impl Pair {
             let asked = Asked::new(recording, &side.selection, position, &picture.colouring);
             side.shares.ask(ui.ctx(), &asked);
         }
-        side.shares.legend_ui(ui, 2);
+        if let Some(condition) = side.shares.legend_ui(ui, 1) {
+            let is_selected = self.sides[0].search.text() == condition;
+            let text = if is_selected { "" } else { condition.as_str() };
+            for (side, recording) in self.sides.iter_mut().zip(shown.recordings) {
+                side.search.set(ui.ctx(), recording, text);
+            }
+        }
     }
 
     /// Both totals at the cursor, and their difference.

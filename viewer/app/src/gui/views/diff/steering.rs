@@ -120,7 +120,11 @@ impl DiffView {
         let (width, height) = (x.end - x.start, y.end - y.start);
         let middle = (x.start + x.end) / 2.0;
         let wide = |factor: f64| middle - width / 2.0 * factor..middle + width / 2.0 * factor;
-        let high = |factor: f64| y.start..y.start + height * factor;
+        // The top of the higher of the two stays in view.
+        let top =
+            moments.map_or(y.start, |moments| moments.map(|moment| moment.bytes).into_iter().max().unwrap_or(0) as f64);
+        let top = top.clamp(y.start, y.end);
+        let high = |factor: f64| top - (top - y.start) * factor..top + (y.end - top) * factor;
         let aside = |share: f64| x.start + width * share..x.end + width * share;
         let up = |share: f64| y.start + height * share..y.end + height * share;
         let view = match command {

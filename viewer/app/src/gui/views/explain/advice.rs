@@ -1,7 +1,7 @@
 //! Advice on lowering the peak, each with its bytes, its blocks and the peak without them; and the peak after removing
 //! one part after another.
 
-use eframe::egui::{Label, RichText, Ui, vec2};
+use eframe::egui::{Frame, Label, RichText, Ui, vec2};
 use highwater_analysis::Filter;
 use highwater_analysis::explain::Advice;
 use highwater_snapshots::units::format_bytes;
@@ -19,8 +19,58 @@ const FIGURE_WIDTH: f32 = 84.0;
 /// Least width at which the removals have all their columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
-/// Shows all advice, the largest saving first.
-pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
+/// Number of pieces of advice that are shown as cards.
+pub(super) const CARDS: usize = 3;
+
+/// Shows the advice with the largest savings as cards side by side.
+pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
+    let explanation = &explained.explanation;
+    let cards = explanation.advice.len().min(CARDS);
+    if cards == 0 {
+        return advice_ui(ui, explained, (filter, can_click), 0);
+    }
+    ui.columns(cards, |columns| {
+        let shown = columns.iter_mut().zip(&explanation.advice).enumerate();
+        let card = |(row, (ui, one)): (usize, (&mut Ui, &Advice))| {
+            let frame = Frame::group(ui.style()).fill(ui.visuals().faint_bg_color).inner_margin(10);
+            frame.show(ui, |ui| card_ui(ui, row + 1, one, explanation.peak.bytes, (filter, can_click))).inner
+        };
+        shown.filter_map(card).last()
+    })
+}
+
+/// The saving large, then what to do.
+fn card_ui(
+    ui: &mut Ui,
+    number: usize,
+    advice: &Advice,
+    peak: u64,
+    (filter, can_click): (&Filter, bool),
+) -> Option<Action> {
+    ui.set_width(ui.available_width());
+    let (figure, caption) = match &advice.without {
+        Some(without) => {
+            let what = if without.is_state { "without it" } else { "peak without it" };
+            let saved = format_bytes(peak.saturating_sub(without.bytes));
+            (format!("−{saved}"), format!("{} {what}", format_bytes(without.bytes)))
+        }
+        None => (format_bytes(advice.bytes), "blocks affected".to_owned()),
+    };
+    ui.horizontal(|ui| {
+        ui.label(RichText::new(figure).strong().size(18.0));
+        ui.label(RichText::new(caption).weak());
+    });
+    ui.add(Label::new(&advice.text).wrap());
+    if can_click { buttons_ui(ui, number, advice, filter) } else { None }
+}
+
+/// Shows the advice from row `first` on, the largest saving first.
+pub(super) fn advice_ui(
+    ui: &mut Ui,
+    explained: &Explained,
+    (filter, can_click): (&Filter, bool),
+    first: usize,
+) -> Option<Action> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
         let of = if explained.explanation.peak.is_state { "state" } else { "peak" };
@@ -28,7 +78,7 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
         return None;
     }
     let mut action = None;
-    for (row, one) in advice.iter().enumerate() {
+    for (row, one) in advice.iter().enumerate().skip(first) {
         ui.horizontal_top(|ui| {
             ui.allocate_ui(vec2(FIGURE_WIDTH, 0.0), |ui| {
                 ui.vertical(|ui| {

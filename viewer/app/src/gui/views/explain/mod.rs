@@ -108,11 +108,18 @@ impl ExplainView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// Advice at the left, groups at the right.
+    /// The advice with the largest savings as cards; below, other advice at the left, groups at the right.
     fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = self.above_ui(ui, context, explained);
+        actions.extend(advice::cards_ui(ui, explained, context.filter, can_click(context)));
+        ui.add_space(6.0);
+        let explanation = &explained.explanation;
+        if explanation.advice.len() <= advice::CARDS && explanation.removals.is_empty() {
+            actions.extend(self.groups_ui(ui, context, explained));
+            return actions;
+        }
         let width = (ui.available_width() - GROUPS_WIDTH).clamp(ADVICE_WIDTHS[0], ADVICE_WIDTHS[1]) - 8.0;
-        let advice_ui = |ui: &mut Ui, view: &mut Self| view.advice_ui(ui, context, explained);
+        let advice_ui = |ui: &mut Ui, view: &mut Self| view.advice_ui(ui, context, explained, advice::CARDS);
         let groups_ui = |ui: &mut Ui, view: &mut Self| view.groups_ui(ui, context, explained);
         let (advice, group) = split_ui(ui, "explanation", (width, 0.0), self, advice_ui, groups_ui);
         actions.extend(advice);
@@ -123,7 +130,7 @@ impl ExplainView {
     /// Everything in one column.
     fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = self.above_ui(ui, context, explained);
-        actions.extend(self.advice_ui(ui, context, explained));
+        actions.extend(self.advice_ui(ui, context, explained, 0));
         ui.separator();
         let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
         let height = (rows + 4.0) * theme::ROW_HEIGHT + 20.0;
@@ -144,9 +151,19 @@ impl ExplainView {
         actions
     }
 
-    fn advice_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
+    /// The advice from row `first` on, and the peak without one part after another.
+    fn advice_ui(
+        &mut self,
+        ui: &mut Ui,
+        context: &ViewContext<'_>,
+        explained: &Explained,
+        first: usize,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
-        actions.extend(advice::advice_ui(ui, explained, context.filter, can_click(context)));
+        let all = explained.explanation.advice.len();
+        if first == 0 || all > first {
+            actions.extend(advice::advice_ui(ui, explained, (context.filter, can_click(context)), first));
+        }
         if !explained.explanation.peak.is_state {
             actions.extend(advice::removals_ui(ui, explained, &mut self.removals));
         }

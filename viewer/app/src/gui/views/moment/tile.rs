@@ -3,7 +3,7 @@
 use eframe::egui::{Color32, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{GroupKey, Lifetime, Origin, Tree, TreeKey};
+use highwater_analysis::{GroupKey, Origin, Tree, TreeKey};
 use highwater_snapshots::Category;
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -119,12 +119,12 @@ fn of_value(key: GroupKey, number: u64) -> Option<Color32> {
     match key {
         GroupKey::Category => Category::from_code(number as u8).map(theme::category),
         GroupKey::Phase => match Origin::from_code(number as usize) {
-            Origin::Phase(phase) => Some(theme::entry(phase as usize, 6)),
+            Origin::Phase(phase) => Some(theme::entry(phase as usize)),
             Origin::BeforeRecording | Origin::Unmarked => Some(theme::NEUTRAL),
         },
-        GroupKey::Lifetime => Some(theme::entry(number as usize, Lifetime::ALL.len())),
+        GroupKey::Lifetime => Some(theme::entry(number as usize)),
         GroupKey::Pool => match BlockPool::from_code(number) {
-            BlockPool::Shared(pool) => Some(theme::entry(pool as usize, 2)),
+            BlockPool::Shared(pool) => Some(theme::entry(pool as usize)),
             BlockPool::Private(..) => None,
         },
         _ => None,

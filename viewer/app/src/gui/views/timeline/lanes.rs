@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
-use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Rect, Stroke, pos2};
+use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Stroke, pos2};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Phase, StringId, Trace};
 
@@ -85,6 +85,37 @@ pub(super) fn paint(
     }
     if !regions.notes.is_empty() {
         paint_notes(&next("note"), &regions.notes);
+    }
+}
+
+/// The events of the step, phase or region at a place on the screen; `rect` is that of all lanes.
+pub(super) fn events_at(
+    rect: Rect,
+    at: Pos2,
+    frame: &PlotFrame,
+    recording: &Recording,
+    selection: &Selection,
+) -> Option<Range<u32>> {
+    let (trace, x) = (&recording.trace, frame.x_at(at.x));
+    let covers = |events: &Range<u32>| selection.x_of_events(trace, events.clone()).contains(&x);
+    let is_there = [has_steps(recording), has_phases(recording)];
+    let row = ((at.y - rect.top()) / theme::LANE_HEIGHT) as usize;
+    let above = is_there.iter().filter(|is_there| **is_there).count();
+    match row {
+        _ if !frame.rect.x_range().contains(at.x) => None,
+        0 if is_there[0] => {
+            let steps = in_view(&recording.steps, |(_, events)| events.clone(), frame, trace, selection);
+            steps.iter().map(|(_, events)| events.clone()).find(covers)
+        }
+        row if row < above => {
+            let spans = in_view(trace.spans.rows(), |span| span.first.0..span.end.0, frame, trace, selection);
+            spans.iter().map(|span| span.first.0..span.end.0).find(covers)
+        }
+        row => {
+            let regions = recording.regions.rows.get(row - above)?;
+            let regions = in_view(regions, |region| region.events.clone(), frame, trace, selection);
+            regions.iter().map(|region| region.events.clone()).find(covers)
+        }
     }
 }
 

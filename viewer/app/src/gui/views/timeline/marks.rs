@@ -46,23 +46,23 @@ pub(crate) fn paint_peak(
     let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
     let low = vec2(title.size().x + below.size().x + 24.0, title.size().y + 6.0);
     let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
-    let fallback = peak_places(frame.rect, point, size)[0];
     let places = [size, low].into_iter().flat_map(|size| peak_places(frame.rect, point, size));
-    let places = places.filter(|place| frame.rect.contains_rect(*place));
-    let mut free = places.filter(|place| !labels.meets(*place)).peekable();
-    let fallback = free.peek().copied().unwrap_or(fallback);
-    let rect = free.find(|place| is_clear(place.expand(2.0))).unwrap_or(fallback);
+    let mut places = places.filter(|place| frame.rect.contains_rect(*place) && !labels.meets(*place));
+    let place = places.find(|place| is_clear(place.expand(2.0)));
     dashed(&painter, point, pos2(point.x, frame.rect.bottom()), shades.peak);
-    painter.rect_filled(rect, 4.0, shades.peak);
-    painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
-    let beside = if rect.height() < size.y {
-        vec2(16.0 + title.size().x, 3.0 + title.size().y - below.size().y)
-    } else {
-        vec2(8.0, 4.0 + title.size().y)
-    };
-    painter.galley(rect.left_top() + beside, below, shades.on_peak);
+    // Without room above the data, the mark stands alone.
+    if let Some(rect) = place {
+        painter.rect_filled(rect, 4.0, shades.peak);
+        painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
+        let beside = if rect.height() < size.y {
+            vec2(16.0 + title.size().x, 3.0 + title.size().y - below.size().y)
+        } else {
+            vec2(8.0, 4.0 + title.size().y)
+        };
+        painter.galley(rect.left_top() + beside, below, shades.on_peak);
+        labels.add(rect);
+    }
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
-    labels.add(rect);
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
 }
 

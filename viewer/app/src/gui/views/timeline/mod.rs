@@ -74,6 +74,8 @@ pub struct Timeline {
     /// The frame of the last drawn plot.
     frame: Option<PlotFrame>,
     hover: Option<Hover>,
+    /// The target of the last right click.
+    menu_target: Option<Hover>,
     /// The stack last asked for, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
     /// The part of the overview being dragged.
@@ -125,6 +127,11 @@ impl Timeline {
     /// The target of the pointer.
     pub fn hover(&self) -> Option<Hover> {
         self.hover
+    }
+
+    /// The target of the last right click.
+    pub(crate) fn menu_target(&self) -> Option<Hover> {
+        self.menu_target
     }
 
     /// The picture of the visible part, or of the whole until that is ready.
@@ -199,14 +206,14 @@ impl Timeline {
         }
     }
 
-    /// Shows the timeline and handles input.
+    /// Shows the timeline and handles input. Returns the response of its plot.
     pub fn timeline_ui(
         &mut self,
         ui: &mut Ui,
         recording: &Arc<Recording>,
         selection: &mut Selection,
         look: &TimelineStyle,
-    ) {
+    ) -> egui::Response {
         if !self.of.is(recording) {
             self.renew(recording);
         }
@@ -228,6 +235,7 @@ impl Timeline {
         beneath.extend(self.images(&frame, &selection.whole(recording).x));
         ui.painter().set(background, Shape::Vec(beneath));
         lanes::paint(ui.painter(), lanes, &frame, recording, selection, &shades);
+        self.zoom_to_lane(ui, lanes, &frame, recording, selection);
         paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
         self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
@@ -236,6 +244,31 @@ impl Timeline {
         }
         self.ask(ui.ctx(), &frame, recording, selection, look);
         self.frame = Some(frame);
+        response
+    }
+
+    /// Zooms to the step, phase or region that is clicked; to everything, if it fills the view already.
+    fn zoom_to_lane(
+        &mut self,
+        ui: &Ui,
+        lanes: egui::Rect,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &mut Selection,
+    ) {
+        let response = ui.interact(lanes, ui.scope_id().with("lanes"), egui::Sense::click());
+        let events = response.hover_pos().and_then(|at| lanes::events_at(lanes, at, frame, recording, selection));
+        let Some(events) = events else { return };
+        let response = response.on_hover_cursor(egui::CursorIcon::PointingHand);
+        if response.clicked() {
+            let moments = events.start as usize..events.end as usize;
+            let before = selection.view().clone();
+            selection.show_moments(recording, &moments);
+            if *selection.view() == before {
+                selection.fit(recording);
+            }
+            self.is_moving = true;
+        }
     }
 
     /// The picture of the visible part and, where it is not drawn yet, the picture of the whole; nothing
@@ -289,7 +322,7 @@ impl Timeline {
         let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
         paint_ooms(painter, frame, ooms, &mut labels, shades);
         let is_clear = |place: egui::Rect| {
-            !(capacity > 0 && place.y_range().contains(capacity_y)) && self.meets_no_line(frame, place)
+            !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)
         };
         paint_peak(painter, frame, middle, &peak, (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
@@ -326,17 +359,20 @@ impl Timeline {
         tops.all(|bytes| frame.screen_y(bytes as f64) > place.bottom())
     }
 
-    /// Whether no total's line crosses `place`: it is above all of them, or within the bands.
-    fn meets_no_line(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
+    /// Whether the drawn total is below `place`, and no total's line crosses it.
+    fn lies_above(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
         let is_clear = |totals: &Totals| {
-            Metric::ALL.into_iter().all(|metric| !place.y_range().contains(frame.screen_y(totals.get(metric) as f64)))
+            let mut heights = Metric::ALL.into_iter().map(|metric| frame.screen_y(totals.get(metric) as f64));
+            frame.screen_y(totals.active as f64) > place.bottom() && heights.all(|y| !place.y_range().contains(y))
         };
         // From column to column a line may jump over the place.
-        let sides: Vec<bool> = self
-            .totals_at(frame, place)
-            .map(|totals| frame.screen_y(totals.get(Metric::Requested) as f64) > place.bottom())
-            .collect();
-        self.totals_at(frame, place).all(is_clear) && sides.windows(2).all(|pair| pair[0] == pair[1])
+        let sides = |metric: Metric| {
+            let mut sides =
+                self.totals_at(frame, place).map(|totals| frame.screen_y(totals.get(metric) as f64) < place.top());
+            let first = sides.next();
+            sides.all(|side| Some(side) == first)
+        };
+        self.totals_at(frame, place).all(is_clear) && Metric::ALL.into_iter().all(sides)
     }
 
     fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {

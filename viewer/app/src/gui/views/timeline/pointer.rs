@@ -45,6 +45,9 @@ impl Timeline {
         let inside = selection.whole(recording).x;
         let hovered = hovered.filter(|at| inside.contains(&frame.x_at(at.x)));
         self.hover = hovered.and_then(|at| self.under(at, frame));
+        if response.secondary_clicked() {
+            self.menu_target = self.hover;
+        }
         let is_block = |block: BlockId| self.hover.is_some_and(|hover| hover.block == Some(block));
         if self.hovered_outline.as_ref().is_some_and(|(block, _)| !is_block(*block)) {
             self.hovered_outline = None;
@@ -71,6 +74,10 @@ impl Timeline {
         let colouring = self.picture().map(|picture| &picture.colouring);
         let entry =
             hover.block.zip(colouring).and_then(|(block, colouring)| colouring.entries.get(colouring.entry(block)));
+        // The menu is about what was under the pointer.
+        if response.context_menu_opened() {
+            return;
+        }
         let tooltip = Tooltip::always_open(
             ui.ctx().clone(),
             ui.layer_id(),

@@ -10,7 +10,7 @@ use highwater_pytorch::open::open_file;
 use highwater_snapshots::{BlockId, Trace};
 
 fn samples() -> Vec<PathBuf> {
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = [
         "snapshots/pytorch/testdata",
         "snapshots/pytorch/testdata/programs",
