@@ -149,7 +149,7 @@ impl Timeline {
     /// new recording are ready, but are no longer used for look-ups.
     pub fn renew(&mut self, recording: &Arc<Recording>) {
         self.of = Identity::of(recording);
-        (self.stack, self.hovered_outline, self.hover) = (None, None, None);
+        (self.stack, self.hovered_outline, self.hover, self.menu_target) = (None, None, None, None);
     }
 
     fn is_of(&self, shown: &Shown) -> bool {
