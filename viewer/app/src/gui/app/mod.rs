@@ -219,8 +219,11 @@ impl App {
             return;
         }
         let look = recording.path.as_deref().and_then(|path| self.settings.look(path)).cloned();
-        if let Some((colour_by, stacking)) = look.as_ref().and_then(|look| look.colours) {
-            (self.settings.colour_by, self.settings.stacking) = (colour_by, stacking);
+        match look.as_ref().and_then(|look| look.colours) {
+            Some((colour_by, stacking)) => {
+                (self.settings.colour_by, self.settings.stacking) = (colour_by, stacking);
+            }
+            None => self.settings.start_with(&recording),
         }
         let mut file = OpenFile::new(recording, look.as_ref());
         file.most_resident = self.most_resident();

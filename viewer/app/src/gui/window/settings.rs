@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use highwater_analysis::{GroupKey, TreeKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -11,6 +12,7 @@ use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::Choices;
 use crate::gui::views::timeline::Stacking;
 use crate::gui::window::file_style::FileStyle;
+use crate::session::Recording;
 
 /// Most recent files in the list.
 const MAX_RECENT: usize = 10;
@@ -61,6 +63,19 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Shows a recording that was not opened before by what tells most about it: by line of code if that is all that it
+    /// has, as PyTorch's snapshots, else by category; and at its peak, since no block of it is pinned.
+    pub fn start_with(&mut self, recording: &Recording) {
+        let has = |key| recording.absent.reason(key).is_none();
+        let is_of_lines = has(GroupKey::Frame) && !has(GroupKey::Scope) && !has(GroupKey::Op);
+        let (colour_by, key) = match is_of_lines {
+            true => (ColourBy::CallSite, GroupKey::Frame),
+            false => (ColourBy::Category, GroupKey::Category),
+        };
+        self.colour_by = colour_by;
+        (self.choices.first, self.choices.second, self.side) = (TreeKey::By(key), None, Side::Moment);
+    }
+
     /// Puts `path` first in the list of recent files.
     pub fn remember(&mut self, path: &Path) {
         self.forget(path);
@@ -148,6 +163,8 @@ impl<'de> Deserialize<'de> for Settings {
 
 #[cfg(test)]
 mod tests {
+    use highwater_snapshots::text::trace_from_text;
+
     use super::*;
 
     #[test]
@@ -163,6 +180,19 @@ mod tests {
         assert_eq!(settings.recent.len(), MAX_RECENT);
         settings.forget(Path::new("19"));
         assert_eq!(settings.recent[0], Path::new("18"));
+    }
+
+    #[test]
+    fn a_new_recording_starts_by_what_it_has_and_not_by_what_the_last_one_showed() {
+        let recording = |text: &str| Recording::new("test", None, trace_from_text(text).unwrap());
+        let mut settings = Settings { side: Side::Block, ..Settings::default() };
+        settings.start_with(&recording("alloc a 1 < main"));
+        assert_eq!((settings.colour_by, settings.side), (ColourBy::CallSite, Side::Moment));
+        assert_eq!(settings.choices.first, TreeKey::By(GroupKey::Frame));
+        for text in ["alloc a 1 @net < main", "alloc a 1 #relu < main", "alloc a 1"] {
+            settings.start_with(&recording(text));
+            assert_eq!(settings.colour_by, ColourBy::Category, "{text}");
+        }
     }
 
     fn look(name: &str) -> FileStyle {
