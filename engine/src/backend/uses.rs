@@ -13,12 +13,12 @@ pub(super) fn are_recorded() -> bool {
 
 /// Reports all memory that `arguments` refer to, in order, each block once.
 pub(super) fn report(arguments: &[&dyn Argument]) {
-    let mut told: Vec<*const Storage> = Vec::new();
+    let mut seen: Vec<*const Storage> = Vec::new();
     for argument in arguments {
         argument.views(&mut |view| {
             let place = std::ptr::from_ref(view.storage);
-            if !told.contains(&place) {
-                told.push(place);
+            if !seen.contains(&place) {
+                seen.push(place);
                 view.storage.report_use();
             }
         });

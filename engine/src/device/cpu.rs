@@ -24,11 +24,11 @@ const NO_LIMIT: u64 = 1 << 56;
 #[derive(Debug)]
 pub struct CpuDriver {
     total: u64,
-    held: Mutex<Held>,
+    in_use: Mutex<InUse>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct InUse {
     bytes: u64,
     segments: HashMap<u64, Segment>,
 }
@@ -49,11 +49,11 @@ impl CpuDriver {
 
     /// Creates a driver for at most `bytes`, and no more than the host has, to simulate a smaller machine.
     pub fn with_capacity(bytes: u64) -> Self {
-        Self { total: bytes.min(host_memory()), held: Mutex::default() }
+        Self { total: bytes.min(host_memory()), in_use: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_use(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,12 +74,12 @@ impl Driver for CpuDriver {
 
     /// Counts only memory reserved by this driver as used, not that of other processes or other parts of this one.
     fn capacity(&self) -> Result<Capacity, DriverError> {
-        Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.held().bytes) })
+        Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.in_use().bytes) })
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
-        let mut held = self.held();
-        if bytes > self.total.saturating_sub(held.bytes) {
+        let mut in_use = self.in_use();
+        if bytes > self.total.saturating_sub(in_use.bytes) {
             return Err(DriverError::OutOfMemory);
         }
         // The host's allocator gets zeroed memory for free only at small alignments, so the segment is aligned here.
@@ -92,19 +92,19 @@ impl Driver for CpuDriver {
         }
         let start = pointer.expose_provenance();
         let address = (start as u64).next_multiple_of(ALIGNMENT);
-        held.bytes += bytes;
-        held.segments.insert(address, Segment { bytes, start, layout });
+        in_use.bytes += bytes;
+        in_use.segments.insert(address, Segment { bytes, start, layout });
         Ok(address)
     }
 
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        let mut held = self.held();
-        let known = held.segments.get(&address).is_some_and(|segment| segment.bytes == bytes);
-        let Some(segment) = known.then(|| held.segments.remove(&address)).flatten() else {
+        let mut in_use = self.in_use();
+        let known = in_use.segments.get(&address).is_some_and(|segment| segment.bytes == bytes);
+        let Some(segment) = known.then(|| in_use.segments.remove(&address)).flatten() else {
             let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         };
-        held.bytes -= bytes;
+        in_use.bytes -= bytes;
         give_back(&segment);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Driver for CpuDriver {
 
 impl Drop for CpuDriver {
     fn drop(&mut self) {
-        self.held().segments.values().for_each(give_back);
+        self.in_use().segments.values().for_each(give_back);
     }
 }
 
@@ -141,10 +141,10 @@ fn give_back(segment: &Segment) {
 
 /// Returns the size of this machine's memory in bytes.
 pub(super) fn host_memory() -> u64 {
-    said_by_proc().unwrap_or(NO_LIMIT)
+    from_proc().unwrap_or(NO_LIMIT)
 }
 
-fn said_by_proc() -> Option<u64> {
+fn from_proc() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

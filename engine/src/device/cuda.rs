@@ -16,11 +16,11 @@ pub struct CudaDriver {
     gpu: Arc<Gpu>,
     /// Maximum number of bytes reserved.
     limit: u64,
-    held: Mutex<Held>,
+    in_use: Mutex<InUse>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct InUse {
     bytes: u64,
     segments: HashMap<u64, u64>,
     addresses: HashMap<u64, u64>,
@@ -29,15 +29,15 @@ struct Held {
 impl CudaDriver {
     /// Creates a driver for all of the device's memory, or for at most `limit` bytes of it.
     pub fn new(gpu: Arc<Gpu>, limit: Option<u64>) -> Self {
-        Self { gpu, limit: limit.unwrap_or(u64::MAX), held: Mutex::default() }
+        Self { gpu, limit: limit.unwrap_or(u64::MAX), in_use: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_use(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn room(&self, held: &Held, bytes: u64) -> Result<(), DriverError> {
-        if bytes > self.limit.saturating_sub(held.bytes) { Err(DriverError::OutOfMemory) } else { Ok(()) }
+    fn room(&self, in_use: &InUse, bytes: u64) -> Result<(), DriverError> {
+        if bytes > self.limit.saturating_sub(in_use.bytes) { Err(DriverError::OutOfMemory) } else { Ok(()) }
     }
 }
 
@@ -68,30 +68,30 @@ impl Driver for CudaDriver {
     /// Counts all used memory, including that of other processes.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         let memory = self.gpu.memory().map_err(context("capacity"))?;
-        let room = self.limit.saturating_sub(self.held().bytes);
+        let room = self.limit.saturating_sub(self.in_use().bytes);
         Ok(Capacity { total: memory.total_bytes.min(self.limit), free: memory.free_bytes.min(room) })
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
-        let mut held = self.held();
-        self.room(&held, bytes)?;
+        let mut in_use = self.in_use();
+        self.room(&in_use, bytes)?;
         let address = self.gpu.reserve(bytes).map_err(context("reserve"))?;
-        held.bytes += bytes;
-        held.segments.insert(address, bytes);
+        in_use.bytes += bytes;
+        in_use.segments.insert(address, bytes);
         Ok(address)
     }
 
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        let mut held = self.held();
-        if held.segments.get(&address) != Some(&bytes) {
+        let mut in_use = self.in_use();
+        if in_use.segments.get(&address) != Some(&bytes) {
             let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
         // SAFETY: reserved by `reserve`; the allocator releases only memory that no block uses. The driver waits for
         // pending work.
         unsafe { self.gpu.release(address) }.map_err(context("release"))?;
-        held.segments.remove(&address);
-        held.bytes -= bytes;
+        in_use.segments.remove(&address);
+        in_use.bytes -= bytes;
         Ok(())
     }
 
@@ -101,33 +101,33 @@ impl Driver for CudaDriver {
 
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
         let address = self.gpu.reserve_addresses(bytes).map_err(context("reserve addresses"))?;
-        self.held().addresses.insert(address, bytes);
+        self.in_use().addresses.insert(address, bytes);
         Ok(address)
     }
 
     fn map(&self, address: u64, bytes: u64, page: u64) -> Result<(), DriverError> {
-        let mut held = self.held();
-        self.room(&held, bytes)?;
+        let mut in_use = self.in_use();
+        self.room(&in_use, bytes)?;
         // SAFETY: the allocator maps whole pages of its own addresses, where nothing is mapped.
         unsafe { self.gpu.map(address, bytes, page) }.map_err(context("map"))?;
-        held.bytes += bytes;
+        in_use.bytes += bytes;
         Ok(())
     }
 
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        let mut held = self.held();
+        let mut in_use = self.in_use();
         // Unlike releasing a segment, unmapping does not wait for work submitted before the memory was freed.
         self.gpu.synchronize_all().map_err(context("unmap"))?;
         // SAFETY: the allocator unmaps whole pages that it mapped and that no block uses; the device is idle.
         unsafe { self.gpu.unmap(address, bytes) }.map_err(context("unmap"))?;
-        held.bytes -= bytes;
+        in_use.bytes -= bytes;
         Ok(())
     }
 
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         // SAFETY: reserved by `reserve_addresses`; the allocator has unmapped all of it.
         unsafe { self.gpu.release_addresses(address, bytes) }.map_err(context("release addresses"))?;
-        self.held().addresses.remove(&address);
+        self.in_use().addresses.remove(&address);
         Ok(())
     }
 
@@ -152,12 +152,12 @@ impl Drop for CudaDriver {
     /// Releases all memory. Errors are ignored here: the next use of the device reports them again.
     fn drop(&mut self) {
         drop(self.gpu.synchronize_all());
-        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for &address in held.segments.keys() {
+        let in_use = self.in_use.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for &address in in_use.segments.keys() {
             // SAFETY: reserved by `reserve`; the allocator and all its blocks are gone.
             drop(unsafe { self.gpu.release(address) });
         }
-        for (&address, &bytes) in &held.addresses {
+        for (&address, &bytes) in &in_use.addresses {
             // SAFETY: the range belongs to the allocator, which is gone; the device is idle.
             drop(unsafe { self.gpu.unmap(address, bytes) });
             // SAFETY: reserved by `reserve_addresses`, and nothing is mapped there any more.

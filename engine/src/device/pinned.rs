@@ -29,13 +29,13 @@ pub struct PinnedDriver {
 
 enum Memory {
     /// Pinned for a CUDA device.
-    Locked { gpu: Arc<Gpu>, total: u64, held: Mutex<Held> },
+    Locked { gpu: Arc<Gpu>, total: u64, in_use: Mutex<InUse> },
     /// Ordinary memory of another driver, for a device that has no GPU and needs no pinned memory.
     Plain(Box<dyn Driver>),
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct InUse {
     bytes: u64,
     segments: HashMap<u64, u64>,
 }
@@ -43,7 +43,7 @@ struct Held {
 impl PinnedDriver {
     /// Creates a driver for memory that `gpu` copies from and to.
     pub fn of_gpu(gpu: Arc<Gpu>) -> Self {
-        Self { memory: Memory::Locked { gpu, total: host_memory(), held: Mutex::default() } }
+        Self { memory: Memory::Locked { gpu, total: host_memory(), in_use: Mutex::default() } }
     }
 
     /// Wraps `driver`, for a device without a GPU.
@@ -52,8 +52,8 @@ impl PinnedDriver {
     }
 }
 
-fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(in_use: &Mutex<InUse>) -> MutexGuard<'_, InUse> {
+    in_use.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn context(doing: &'static str) -> impl Fn(Error) -> DriverError {
@@ -84,8 +84,8 @@ impl Driver for PinnedDriver {
     /// Counts only memory reserved by this driver as used.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         match &self.memory {
-            Memory::Locked { total, held, .. } => {
-                Ok(Capacity { total: *total, free: total.saturating_sub(lock(held).bytes) })
+            Memory::Locked { total, in_use, .. } => {
+                Ok(Capacity { total: *total, free: total.saturating_sub(lock(in_use).bytes) })
             }
             Memory::Plain(driver) => driver.capacity(),
         }
@@ -93,8 +93,8 @@ impl Driver for PinnedDriver {
 
     /// The memory is zeroed.
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
-        let (gpu, held) = match &self.memory {
-            Memory::Locked { gpu, held, .. } => (gpu, held),
+        let (gpu, in_use) = match &self.memory {
+            Memory::Locked { gpu, in_use, .. } => (gpu, in_use),
             Memory::Plain(driver) => return driver.reserve(bytes),
         };
         let address = gpu.reserve_pinned(bytes).map_err(context("reserve"))?;
@@ -102,27 +102,27 @@ impl Driver for PinnedDriver {
         unsafe {
             std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(address as usize), 0, bytes as usize);
         };
-        let mut held = lock(held);
-        held.bytes += bytes;
-        held.segments.insert(address, bytes);
+        let mut in_use = lock(in_use);
+        in_use.bytes += bytes;
+        in_use.segments.insert(address, bytes);
         Ok(address)
     }
 
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        let (gpu, held) = match &self.memory {
-            Memory::Locked { gpu, held, .. } => (gpu, held),
+        let (gpu, in_use) = match &self.memory {
+            Memory::Locked { gpu, in_use, .. } => (gpu, in_use),
             Memory::Plain(driver) => return driver.release(address, bytes),
         };
-        let mut held = lock(held);
-        if held.segments.get(&address) != Some(&bytes) {
+        let mut in_use = lock(in_use);
+        if in_use.segments.get(&address) != Some(&bytes) {
             let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
         // SAFETY: reserved by `reserve`. The allocator releases only memory that no block uses, and a block is in use
         // until the streams that copy from it have finished.
         unsafe { gpu.release_pinned(address) }.map_err(context("release"))?;
-        held.segments.remove(&address);
-        held.bytes -= bytes;
+        in_use.segments.remove(&address);
+        in_use.bytes -= bytes;
         Ok(())
     }
 
@@ -164,9 +164,9 @@ impl Driver for PinnedDriver {
 impl Drop for PinnedDriver {
     /// Releases all memory, once no copy is in progress.
     fn drop(&mut self) {
-        let Memory::Locked { gpu, held, .. } = &mut self.memory else { return };
+        let Memory::Locked { gpu, in_use, .. } = &mut self.memory else { return };
         drop(gpu.synchronize_all());
-        for &address in held.get_mut().unwrap_or_else(PoisonError::into_inner).segments.keys() {
+        for &address in in_use.get_mut().unwrap_or_else(PoisonError::into_inner).segments.keys() {
             // SAFETY: reserved by `reserve`; the allocator and all its blocks are gone, and the device is idle.
             drop(unsafe { gpu.release_pinned(address) });
         }

@@ -81,9 +81,9 @@ pub fn non_block_bytes(
         return (true, Vec::new());
     }
     let totals = series.before_position(trace, position);
-    let held = if metric == Metric::Reserved { totals.reserved } else { totals.device_used };
-    if held < totals.reserved || totals.reserved < totals.active {
-        return (false, vec![(Beside::LessThanReserved, held)]);
+    let whole = if metric == Metric::Reserved { totals.reserved } else { totals.device_used };
+    if whole < totals.reserved || totals.reserved < totals.active {
+        return (false, vec![(Beside::LessThanReserved, whole)]);
     }
     let free = totals.reserved - totals.active;
     let by_segment = if free > 0 { free_by_segment(trace, series, live, position) } else { BTreeMap::new() };
@@ -92,7 +92,7 @@ pub fn non_block_bytes(
     if beside.iter().map(|(_, bytes)| bytes).sum::<u64>() != free {
         beside = vec![(Beside::Free(None), free)];
     }
-    beside.push((Beside::Outside, held - totals.reserved));
+    beside.push((Beside::Outside, whole - totals.reserved));
     beside.retain(|(_, bytes)| *bytes > 0);
     (true, beside)
 }
@@ -111,7 +111,7 @@ fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: u
     let mut sums = BTreeMap::new();
     for (segment, free) in map.segments.iter().zip(free) {
         let pool = BlockPool::of_home(&segment.home);
-        let kind = SegmentKind { pool, stream: segment.home.stream, bytes: segment.usage.held() };
+        let kind = SegmentKind { pool, stream: segment.home.stream, bytes: segment.usage.reserved() };
         *sums.entry(kind).or_default() += free;
     }
     sums

@@ -99,7 +99,7 @@ struct Column<'a> {
 #[derive(Clone, Copy, Default)]
 struct Row {
     /// Bytes of its live blocks.
-    held: u64,
+    live: u64,
     /// The first state in which it has these bytes.
     since: u32,
     /// The largest total without the group in all earlier states, and the first state that has it.
@@ -114,13 +114,13 @@ impl<'a> Column<'a> {
 
 impl Row {
     /// Accounts for the states from `since` up to but not including `state`.
-    fn settle(&mut self, unexceeded: &[(u32, u64)], state: u32) {
+    fn update(&mut self, unexceeded: &[(u32, u64)], state: u32) {
         if self.since >= state {
             return;
         }
         let first = unexceeded.partition_point(|(at, _)| *at < self.since);
         if let Some(&(at, total)) = unexceeded.get(first) {
-            let left = total - self.held;
+            let left = total - self.live;
             if self.best.is_none_or(|(best, _)| left > best) {
                 self.best = Some((left, at));
             }
@@ -141,8 +141,8 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
         let change = |bytes_before: u64| if comes { bytes_before + bytes } else { bytes_before - bytes };
         for column in &mut self.columns {
             if let Some(group) = column.group_of.get(row).and_then(|group| column.rows.get_mut(*group as usize)) {
-                group.settle(&self.unexceeded, state);
-                group.held = change(group.held);
+                group.update(&self.unexceeded, state);
+                group.live = change(group.live);
             }
         }
         self.total = change(self.total);
@@ -159,7 +159,7 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
 
     fn finish(mut self, end: u32) -> Vec<Vec<Counterfactual>> {
         let of = |row: &mut Row| {
-            row.settle(&self.unexceeded, end);
+            row.update(&self.unexceeded, end);
             let (bytes, state) = row.best.unwrap_or_default();
             Counterfactual { bytes, event: state.checked_sub(1).map(EventId) }
         };

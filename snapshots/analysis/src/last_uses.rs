@@ -42,8 +42,8 @@ impl<'a> LastUses<'a> {
         let blocks = &self.trace.blocks;
         let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);
         // Kernels use a workspace without naming it.
-        let is_told = last_use.is_some() || blocks.category[row] != Category::Workspace;
-        if blocks.device[row] != self.device || !is_told {
+        let is_known = last_use.is_some() || blocks.category[row] != Category::Workspace;
+        if blocks.device[row] != self.device || !is_known {
             return None;
         }
         let end = if last_use.is_some() { last_use } else { alloc };

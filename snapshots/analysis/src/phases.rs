@@ -83,7 +83,7 @@ pub struct StageRow {
 pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
     let number = |event: EventId| trace.start.events + u64::from(event.0);
     let mut replay = Replay::new(trace, device);
-    let mut held = Held::new(trace, device, metric);
+    let mut live = LiveBytes::new(trace, device, metric);
     let row = |span: &Span| {
         let start_bytes = replay.totals().get(metric);
         let mut row = StageRow {
@@ -95,17 +95,17 @@ pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec
             peak_bytes: start_bytes,
             peak_event: None,
             end_bytes: start_bytes,
-            at_peak: held.bytes,
+            at_peak: live.bytes,
         };
         while replay.position() < span.end.0 as usize {
             let Some(id) = replay.step() else { break };
-            if !held.apply(trace, id) {
+            if !live.apply(trace, id) {
                 continue;
             }
             row.is_idle = false;
             let bytes = replay.totals().get(metric);
             if bytes > row.peak_bytes {
-                (row.peak_bytes, row.peak_event, row.at_peak) = (bytes, Some(number(id)), held.bytes);
+                (row.peak_bytes, row.peak_event, row.at_peak) = (bytes, Some(number(id)), live.bytes);
             }
         }
         row.end_bytes = replay.totals().get(metric);
@@ -212,12 +212,12 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     found.dedup();
     let steps = StepActivity::of(trace.spans.rows().iter().map(|span| (span.step, activity_in(trace, device, span))));
     let mut replay = Replay::new(trace, device);
-    let mut held = Held::new(trace, device, metric);
+    let mut live = LiveBytes::new(trace, device, metric);
     let row = |(position, phase, step): (usize, Phase, Option<u32>)| {
         while replay.position() < position
             && let Some(event) = replay.step()
         {
-            held.apply(trace, event);
+            live.apply(trace, event);
         }
         let last = EventId::from_index(position.checked_sub(1)?);
         let bytes = replay.totals().get(metric);
@@ -230,7 +230,7 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
             peak_bytes: bytes,
             peak_event: None,
             end_bytes: bytes,
-            at_peak: held.bytes,
+            at_peak: live.bytes,
         })
     };
     found.into_iter().filter_map(row).collect()
@@ -307,17 +307,17 @@ pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
 }
 
 /// Running sums of bytes by category.
-struct Held {
+struct LiveBytes {
     device: DeviceId,
     metric: Metric,
     bytes: CategoryBytes,
 }
 
-impl Held {
+impl LiveBytes {
     fn new(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
-        let mut held = Self { device, metric, bytes: CategoryBytes::default() };
-        baseline_effects(trace, device, |effect| held.take(trace, effect));
-        held
+        let mut live = Self { device, metric, bytes: CategoryBytes::default() };
+        baseline_effects(trace, device, |effect| live.take(trace, effect));
+        live
     }
 
     fn take(&mut self, trace: &Trace, effect: Effect) {

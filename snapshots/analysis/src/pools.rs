@@ -98,8 +98,8 @@ impl Pools {
         if !self.has_facts {
             return shared;
         }
-        let is_said = || block.alloc.is_some().then(|| trace.private_pool(Owner::Event(block.alloc))).flatten();
-        is_said().and_then(private).or_else(|| self.of_segment(block)).unwrap_or(shared)
+        let recorded = || block.alloc.is_some().then(|| trace.private_pool(Owner::Event(block.alloc))).flatten();
+        recorded().and_then(private).or_else(|| self.of_segment(block)).unwrap_or(shared)
     }
 
     fn of_segment(&self, block: &Block) -> Option<BlockPool> {

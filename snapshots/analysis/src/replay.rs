@@ -80,16 +80,16 @@ pub fn baseline_effects(trace: &Trace, device: DeviceId, mut each: impl FnMut(Ef
             }
         }
     }
-    let mut held = 0;
+    let mut in_segments = 0;
     for row in 0..trace.segments.alloc.partition_point(|alloc| !alloc.is_some()) {
         if trace.segments.device[row] == device {
-            held += trace.segments.range[row].bytes;
+            in_segments += trace.segments.range[row].bytes;
             each(Effect::Reserved(trace.segments.range[row].bytes));
         }
     }
     if let Some(start) = trace.start.device(device) {
-        each(Effect::Reserved(start.reserved.saturating_sub(held)));
-        each(Effect::Released(held.saturating_sub(start.reserved)));
+        each(Effect::Reserved(start.reserved.saturating_sub(in_segments)));
+        each(Effect::Released(in_segments.saturating_sub(start.reserved)));
         each(Effect::Sampled(start.device_used));
     }
 }

@@ -52,13 +52,13 @@ impl Series {
     fn build_by(trace: &Trace, device: DeviceId, stride: usize, part: usize) -> Self {
         let len = trace.events.len();
         let baseline = Replay::new(trace, device).totals();
-        let held = reserved_at_chunk_starts(trace, device, part, &baseline);
-        let walked: Vec<Part> = held
+        let at_start = reserved_at_chunk_starts(trace, device, part, &baseline);
+        let walked: Vec<Part> = at_start
             .into_par_iter()
             .enumerate()
-            .map(|(index, held)| {
+            .map(|(index, at_start)| {
                 let start = index * part;
-                Part::walk(trace, device, start..(start + part).min(len), stride, held)
+                Part::walk(trace, device, start..(start + part).min(len), stride, at_start)
             })
             .collect();
         let strides = len.div_ceil(stride);
@@ -297,8 +297,8 @@ struct Part {
 }
 
 impl Part {
-    fn walk(trace: &Trace, device: DeviceId, events: Range<usize>, stride: usize, held: Totals) -> Self {
-        let start = Totals { requested: BIAS, allocated: BIAS, active: BIAS, ..held };
+    fn walk(trace: &Trace, device: DeviceId, events: Range<usize>, stride: usize, at_start: Totals) -> Self {
+        let start = Totals { requested: BIAS, allocated: BIAS, active: BIAS, ..at_start };
         let strides = events.len().div_ceil(stride);
         let mut part = Self { before: Vec::with_capacity(strides), maxima: Vec::with_capacity(strides), end: start };
         let mut replay = Replay::resume(trace, device, events.start, start);
@@ -330,7 +330,7 @@ fn unbias(totals: &Totals, start: &Totals) -> Totals {
 /// more than a scan of the event kinds.
 fn reserved_at_chunk_starts(trace: &Trace, device: DeviceId, part: usize, baseline: &Totals) -> Vec<Totals> {
     let kinds = &trace.events.kind;
-    let is_told = |index: &usize| {
+    let is_change = |index: &usize| {
         let kind = kinds[*index];
         let is_of_driver = matches!(
             kind,
@@ -342,19 +342,19 @@ fn reserved_at_chunk_starts(trace: &Trace, device: DeviceId, part: usize, baseli
         );
         is_of_driver && trace.events.device[*index] == device
     };
-    let told: Vec<Vec<usize>> = (0..kinds.len().div_ceil(part).max(1))
+    let changes: Vec<Vec<usize>> = (0..kinds.len().div_ceil(part).max(1))
         .into_par_iter()
-        .map(|index| (index * part..((index + 1) * part).min(kinds.len())).filter(is_told).collect())
+        .map(|index| (index * part..((index + 1) * part).min(kinds.len())).filter(is_change).collect())
         .collect();
-    let mut held = *baseline;
+    let mut at_start = *baseline;
     let at_part = |events: &Vec<usize>| {
-        let start = held;
+        let start = at_start;
         for &index in events {
-            effects(trace, index, |effect| effect.apply(trace, &mut held));
+            effects(trace, index, |effect| effect.apply(trace, &mut at_start));
         }
         start
     };
-    told.iter().map(at_part).collect()
+    changes.iter().map(at_part).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::streams::Streams;
 pub(crate) struct Machine {
     pub(crate) settings: Settings,
     /// How often each device's context is held.
-    held: Vec<u32>,
+    retained: Vec<u32>,
     pub(crate) budget: Budget,
     pub(crate) blocks: Blocks,
     pub(crate) pinned: Blocks,
@@ -40,7 +40,7 @@ pub(crate) fn start() -> Result<()> {
         let devices = usize::from(settings.devices);
         let fresh = if settings.is_idle { Fresh::Zeros } else { Fresh::NoNumber };
         Ok(Mutex::new(Machine {
-            held: vec![0; devices],
+            retained: vec![0; devices],
             budget: Budget::new(devices, settings.memory_bytes),
             blocks: Blocks::new(fresh),
             pinned: Blocks::new(fresh),
@@ -80,7 +80,7 @@ pub(crate) fn current_context() -> u64 {
 pub(crate) fn current() -> Result<(MutexGuard<'static, Machine>, usize)> {
     let machine = machine()?;
     match CURRENT.get().map(usize::from) {
-        Some(device) if machine.held.get(device).is_some_and(|&held| held > 0) => Ok((machine, device)),
+        Some(device) if machine.retained.get(device).is_some_and(|&retained| retained > 0) => Ok((machine, device)),
         Some(device) => fail(Code::InvalidContext, format!("the context of device {device} is not held any more")),
         None => fail(Code::InvalidContext, "no context is current on this thread"),
     }
@@ -90,29 +90,29 @@ impl Machine {
     /// A device by its number.
     pub(crate) fn device(&self, number: i32) -> Result<usize> {
         match usize::try_from(number) {
-            Ok(device) if device < self.held.len() => Ok(device),
-            _ => fail(Code::InvalidDevice, format!("there is no device {number}: there are {}", self.held.len())),
+            Ok(device) if device < self.retained.len() => Ok(device),
+            _ => fail(Code::InvalidDevice, format!("there is no device {number}: there are {}", self.retained.len())),
         }
     }
 
     /// The device of a context.
     pub(crate) fn device_of_context(&self, context: u64) -> Result<usize> {
-        let device = (0..self.held.len()).find(|&device| context == CONTEXTS + device as u64 * 16);
+        let device = (0..self.retained.len()).find(|&device| context == CONTEXTS + device as u64 * 16);
         device.map_or_else(|| fail(Code::InvalidContext, format!("there is no context {context:#x}")), Ok)
     }
 
     /// Holds a device's context, and gives its handle.
     pub(crate) fn hold(&mut self, device: usize) -> Result<u64> {
-        if self.held[device] == 0 {
+        if self.retained[device] == 0 {
             self.budget.take(device, CONTEXT_BYTES)?;
         }
-        self.held[device] += 1;
+        self.retained[device] += 1;
         Ok(CONTEXTS + device as u64 * 16)
     }
 
-    /// Lets a device's context go; with the last who held it, all that was made in it goes.
+    /// Lets a device's context go; when nobody retains it any more, all that was made in it goes.
     pub(crate) fn let_go(&mut self, device: usize) -> Result<()> {
-        match self.held[device] {
+        match self.retained[device] {
             0 => return fail(Code::InvalidContext, format!("the context of device {device} is not held")),
             1 => {
                 self.reset(device);
@@ -120,7 +120,7 @@ impl Machine {
             }
             _ => {}
         }
-        self.held[device] -= 1;
+        self.retained[device] -= 1;
         Ok(())
     }
 
@@ -135,8 +135,8 @@ impl Machine {
     }
 
     /// Whether anybody holds a device's context.
-    pub(crate) fn is_held(&self, device: usize) -> bool {
-        self.held.get(device).is_some_and(|&held| held > 0)
+    pub(crate) fn is_retained(&self, device: usize) -> bool {
+        self.retained.get(device).is_some_and(|&retained| retained > 0)
     }
 
     /// Fails unless all these bytes are a device's.

@@ -127,9 +127,9 @@ fn change_text(group: &DiffGroup) -> String {
         Change::Same | Change::Grown | Change::Shrunk => "",
         change => change.name(),
     };
-    match group.likeness {
+    match group.match_kind {
         MatchKind::Equal => change.to_owned(),
-        likeness => format!("{change} ({})", likeness.name()).trim_start().to_owned(),
+        match_kind => format!("{change} ({})", match_kind.name()).trim_start().to_owned(),
     }
 }
 
@@ -146,7 +146,7 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
             ("a_blocks", (group.a_blocks / count).into()),
             ("b_blocks", (group.b_blocks / count).into()),
             ("change", Value::of(group.change())),
-            ("likeness", Value::of(group.likeness)),
+            ("likeness", Value::of(group.match_kind)),
         ])
     };
     (count > 0).then(|| group.members.iter().map(member).collect())
@@ -291,9 +291,9 @@ impl<'a> DiffReport<'a> {
         page.table(&Table::new(listed.len(), columns))
     }
 
-    fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
+    fn print_match_kind(&self, page: &mut Page<'_>) -> io::Result<()> {
         let loosely =
-            self.comparison.diff.groups.iter().filter(|group| group.likeness == MatchKind::Alike).count() as u64;
+            self.comparison.diff.groups.iter().filter(|group| group.match_kind == MatchKind::Alike).count() as u64;
         if loosely > 0 {
             let s = if loosely == 1 { " was" } else { "s were" };
             page.warning(&format!(
@@ -369,7 +369,7 @@ impl Report for DiffReport<'_> {
             Column::text("change", "", move |row| of(row).map(|group| Value::of(group.change())))
                 .shown(move |row| of(row).map_or_else(String::new, change_text))
                 .optional(),
-            Column::text("likeness", "", move |row| of(row).map(|group| Value::of(group.likeness))).in_files(),
+            Column::text("likeness", "", move |row| of(row).map(|group| Value::of(group.match_kind))).in_files(),
             Column::shown_alone("", false, each).optional(),
             Column::nested("members", members),
         ]);
@@ -428,7 +428,7 @@ impl Report for DiffReport<'_> {
         if !self.is_equal() {
             page.table(&self.table())?;
         }
-        self.print_likeness(page)?;
+        self.print_match_kind(page)?;
         if let Some(lone) = &self.lone {
             page.gap()?;
             page.line(&blocks::heading(lone))?;

@@ -227,8 +227,8 @@ impl<'a> InfoReport<'a> {
 
     /// Returns the number of annotations as text; empty if there are none.
     fn annotations(&self) -> String {
-        let is_said = |annotation: &&Annotation| !self.trace.is_tag(annotation.name);
-        let annotations: Vec<&Annotation> = self.trace.annotations.iter().filter(is_said).collect();
+        let is_stated = |annotation: &&Annotation| !self.trace.is_tag(annotation.name);
+        let annotations: Vec<&Annotation> = self.trace.annotations.iter().filter(is_stated).collect();
         let guessed = annotations.iter().filter(|annotation| annotation.is_guessed).count() as u64;
         match (annotations.len() as u64, guessed) {
             (0, _) => String::new(),

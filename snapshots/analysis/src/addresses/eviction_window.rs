@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::map::{AddressMap, Content, HeldSegment};
+use super::map::{AddressMap, Content, ReservedSegment};
 use highwater_snapshots::ids::BlockId;
 
 /// Neighbouring live blocks in one segment that prevent a request from fitting.
@@ -24,7 +24,7 @@ pub struct EvictionWindow {
 /// segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
     map: &'a AddressMap,
-    segments: impl Iterator<Item = &'a HeldSegment>,
+    segments: impl Iterator<Item = &'a ReservedSegment>,
     needed: u64,
     tail: u64,
 ) -> Option<EvictionWindow> {
@@ -64,7 +64,7 @@ struct Window {
 
 /// Slides a window over the segment: for each end, the shortest one that is long enough, which has the fewest live
 /// bytes.
-fn cheapest(map: &AddressMap, segment: &HeldSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
+fn cheapest(map: &AddressMap, segment: &ReservedSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
     let pieces = map.pieces_of(segment);
     let length = |row: usize| pieces.get(row).map_or(0, |piece| piece.bytes());
     // Blocks are freed as a whole: a block's rounding stays with its requested bytes.

@@ -27,7 +27,7 @@ pub struct Extent {
 
 impl Extent {
     /// Whether it is reserved at `moment`.
-    pub fn is_held(&self, moment: usize) -> bool {
+    pub fn is_reserved(&self, moment: usize) -> bool {
         self.moments.contains(&moment)
     }
 }
@@ -160,7 +160,7 @@ pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
 
 /// The ranges that `changes`, which are in order, reserve over time.
 pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
-    let mut walk = Walk { held: BTreeMap::new(), extents: Vec::new() };
+    let mut walk = Walk { live: BTreeMap::new(), extents: Vec::new() };
     for Change { moment, addresses, obtained } in changes {
         match obtained {
             Some(obtained) => walk.reserve(addresses, obtained, moment),
@@ -182,7 +182,7 @@ fn ooms_of(trace: &Trace, device: DeviceId) -> Vec<EventId> {
 /// The state between two changes.
 struct Walk {
     /// The currently reserved ranges by start address, disjoint. `moments` is still open.
-    held: BTreeMap<u64, Extent>,
+    live: BTreeMap<u64, Extent>,
     /// The ranges that are no longer reserved.
     extents: Vec<Extent>,
 }
@@ -198,35 +198,35 @@ impl Walk {
         // The expandable segment is determined once all mappings are known.
         let growing = is_mapping.then_some(u32::MAX);
         let extent = Extent { addresses, moments: moment..usize::MAX, home, row, growing };
-        self.held.insert(extent.addresses.start, extent);
+        self.live.insert(extent.addresses.start, extent);
     }
 
     fn release(&mut self, gone: &Range<u64>, moment: usize) {
-        while let Some((&start, held)) = self.held.range(..gone.end).next_back() {
-            if held.addresses.end <= gone.start {
+        while let Some((&start, live)) = self.live.range(..gone.end).next_back() {
+            if live.addresses.end <= gone.start {
                 break;
             }
-            let Some(held) = self.held.remove(&start) else { break };
-            let end = held.addresses.end;
+            let Some(live) = self.live.remove(&start) else { break };
+            let end = live.addresses.end;
             // What remains is the same memory: it continues in parts, each of which existed from the start.
-            let part = |addresses: Range<u64>| Extent { addresses, ..held.clone() };
+            let part = |addresses: Range<u64>| Extent { addresses, ..live.clone() };
             let mut released = part(start.max(gone.start)..end.min(gone.end));
             released.moments.end = moment;
             if !released.moments.is_empty() {
                 self.extents.push(released);
             }
             if end > gone.end {
-                self.held.insert(gone.end, part(gone.end..end));
+                self.live.insert(gone.end, part(gone.end..end));
             }
             if start < gone.start {
-                self.held.insert(start, part(start..gone.start));
+                self.live.insert(start, part(start..gone.start));
                 break;
             }
         }
     }
 
     fn finish(mut self) -> Vec<Extent> {
-        self.extents.extend(self.held.into_values());
+        self.extents.extend(self.live.into_values());
         self.extents
     }
 }

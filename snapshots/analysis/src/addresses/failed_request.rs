@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::eviction_window::{EvictionWindow, eviction_window};
 use super::extents::{AddressIndex, PoolAndStream};
-use super::map::{AddressMap, Content, HeldSegment};
+use super::map::{AddressMap, Content, ReservedSegment};
 use super::release::{Release, release};
 use crate::capacity::{Capacity, is_limited, obtained};
 use crate::live::LiveIndex;
@@ -445,7 +445,7 @@ pub fn holes(map: &AddressMap) -> impl Iterator<Item = Hole> {
 }
 
 /// The longest run of holes and waiting blocks.
-fn longest_idle(map: &AddressMap, segment: &HeldSegment) -> u64 {
+fn longest_idle(map: &AddressMap, segment: &ReservedSegment) -> u64 {
     let (mut longest, mut run) = (0_u64, 0_u64);
     for piece in map.pieces_of(segment) {
         run = match piece.content {

@@ -90,7 +90,7 @@ impl Usage {
     }
 
     /// Bytes reserved from the driver.
-    pub fn held(&self) -> u64 {
+    pub fn reserved(&self) -> u64 {
         self.allocated() + self.waiting + self.free
     }
 
@@ -124,7 +124,7 @@ impl Usage {
 
 /// A segment at one moment: one from the driver, or an expandable one with all its mapped parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldSegment {
+pub struct ReservedSegment {
     /// From its first to its last address, including an expandable segment's unmapped parts.
     pub addresses: Range<u64>,
     /// The pool and stream that it serves.
@@ -135,14 +135,14 @@ pub struct HeldSegment {
     pub row: SegmentId,
     /// Its pieces in [`AddressMap::pieces`]; they cover its addresses exactly.
     pub pieces: Range<usize>,
-    /// How its bytes are used. [`Usage::held`] is its part of `reserved`.
+    /// How its bytes are used. [`Usage::extents`] is its part of `reserved`.
     pub usage: Usage,
 }
 
-impl HeldSegment {
+impl ReservedSegment {
     /// Whether the allocator returns it to the driver before a request fails: it is free as a whole.
     pub fn is_returnable(&self) -> bool {
-        self.usage.free == self.usage.held() && !self.is_expandable && self.home.private.is_none()
+        self.usage.free == self.usage.reserved() && !self.is_expandable && self.home.private.is_none()
     }
 }
 
@@ -179,7 +179,7 @@ pub struct AddressMap {
     /// The totals.
     pub totals: Totals,
     /// The segments, by address.
-    pub segments: Vec<HeldSegment>,
+    pub segments: Vec<ReservedSegment>,
     /// The pieces of all segments, by address.
     pub pieces: Vec<Piece>,
     /// Blocks that could not be placed, by address.
@@ -199,21 +199,21 @@ impl AddressMap {
             strays: Vec::new(),
             usage: Usage::default(),
         };
-        let mut held: Vec<&Extent> = index.extents().iter().filter(|extent| extent.is_held(moment)).collect();
-        held.sort_by_key(|extent| extent.addresses.start);
+        let mut extents: Vec<&Extent> = index.extents().iter().filter(|extent| extent.is_reserved(moment)).collect();
+        extents.sort_by_key(|extent| extent.addresses.start);
         let blocks = live.before_position(trace, Metric::Active, moment);
-        let placed = map.place(trace, blocks, &mapped_runs(&held));
-        map.fill(trace, index, &held, &placed);
+        let placed = map.place(trace, blocks, &mapped_runs(&extents));
+        map.fill(trace, index, &extents, &placed);
         map
     }
 
     /// Whether the mapped bytes equal the `reserved` total; false if releases are missing from the recording.
     pub fn is_exact(&self) -> bool {
-        self.usage.held() == self.totals.reserved
+        self.usage.reserved() == self.totals.reserved
     }
 
     /// The piece that covers `address`, and its segment.
-    pub fn piece_at(&self, address: u64) -> Option<(&HeldSegment, &Piece)> {
+    pub fn piece_at(&self, address: u64) -> Option<(&ReservedSegment, &Piece)> {
         let segment = &self.segments[self.segment_at(address)?];
         let pieces = &self.pieces[segment.pieces.clone()];
         Some((segment, pieces.get(pieces.partition_point(|piece| piece.addresses.end <= address))?))
@@ -226,7 +226,7 @@ impl AddressMap {
     }
 
     /// The pieces of a segment.
-    pub fn pieces_of(&self, segment: &HeldSegment) -> &[Piece] {
+    pub fn pieces_of(&self, segment: &ReservedSegment) -> &[Piece] {
         self.pieces.get(segment.pieces.clone()).unwrap_or_default()
     }
 
@@ -277,23 +277,24 @@ impl AddressMap {
         self.strays.push(UnplacedBlock { block, bytes: trace.blocks.allocated[block.0 as usize], is_waiting, why });
     }
 
-    /// Creates the segments of `held`, each with its pieces.
-    fn fill(&mut self, trace: &Trace, index: &AddressIndex, held: &[&Extent], placed: &[BlockId]) {
+    /// Creates the segments of `extents`, each with its pieces.
+    fn fill(&mut self, trace: &Trace, index: &AddressIndex, extents: &[&Extent], placed: &[BlockId]) {
         let mut next = 0;
         let mut at = 0;
-        while let Some(first) = held.get(at) {
+        while let Some(first) = extents.get(at) {
             let count = match first.growing {
-                Some(_) => held[at..].iter().take_while(|extent| extent.growing == first.growing).count(),
+                Some(_) => extents[at..].iter().take_while(|extent| extent.growing == first.growing).count(),
                 None => 1,
             };
-            let parts = &held[at..at + count];
+            let parts = &extents[at..at + count];
             let Some(last) = parts.last() else { break };
             let mut addresses = first.addresses.start..last.addresses.end;
             if let Some(whole) = first.growing.and_then(|row| index.growing().get(row as usize)) {
                 // Others may have reserved parts of it since.
-                let before = at.checked_sub(1).and_then(|row| held.get(row)).map_or(0, |before| before.addresses.end);
+                let before =
+                    at.checked_sub(1).and_then(|row| extents.get(row)).map_or(0, |before| before.addresses.end);
                 let before = before.max(self.segments.last().map_or(0, |segment| segment.addresses.end));
-                let after = held.get(at + parts.len()).map_or(u64::MAX, |after| after.addresses.start);
+                let after = extents.get(at + parts.len()).map_or(u64::MAX, |after| after.addresses.start);
                 addresses.start = addresses.start.min(whole.addresses.start.max(before));
                 addresses.end = addresses.end.max(whole.addresses.end.min(after));
             }
@@ -324,7 +325,7 @@ impl AddressMap {
             }
             self.push(&mut usage, from..addresses.end, Content::Unmapped);
             self.usage.add(&usage);
-            self.segments.push(HeldSegment {
+            self.segments.push(ReservedSegment {
                 addresses,
                 home: first.home,
                 is_expandable: first.growing.is_some(),
@@ -346,9 +347,9 @@ impl AddressMap {
 }
 
 /// Reserved ranges in which a block may be: adjacent mapped ranges of one segment are merged.
-fn mapped_runs(held: &[&Extent]) -> Vec<Range<u64>> {
+fn mapped_runs(extents: &[&Extent]) -> Vec<Range<u64>> {
     let mut runs: Vec<(Range<u64>, Option<u32>)> = Vec::new();
-    for extent in held {
+    for extent in extents {
         match runs.last_mut() {
             Some((run, growing))
                 if growing.is_some() && *growing == extent.growing && run.end == extent.addresses.start =>

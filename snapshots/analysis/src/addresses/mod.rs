@@ -18,7 +18,7 @@ pub use extents::{AddressIndex, Extent, PoolAndStream};
 pub use failed_request::{EvictionSet, FailedRequest, Hole, Verdict};
 pub use fit::{PoolFit, rooms};
 pub use lanes::{LaneRaster, LaneWindow};
-pub use map::{AddressMap, Content, HeldSegment, Piece, UnplacedBlock, UnplacedReason, Usage};
+pub use map::{AddressMap, Content, Piece, ReservedSegment, UnplacedBlock, UnplacedReason, Usage};
 pub use release::Release;
 
 #[cfg(test)]

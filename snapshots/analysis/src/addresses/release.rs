@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use super::map::{AddressMap, Content, HeldSegment};
+use super::map::{AddressMap, Content, ReservedSegment};
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
@@ -86,7 +86,7 @@ pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) 
 }
 
 impl Cells {
-    fn add(&mut self, map: &AddressMap, segment: &HeldSegment, rules: &AllocRules) {
+    fn add(&mut self, map: &AddressMap, segment: &ReservedSegment, rules: &AllocRules) {
         // An entirely free segment was not released, so freeing blocks would not change that.
         if segment.usage.blocks == 0 {
             return;
@@ -107,7 +107,7 @@ impl Cells {
         if !segment.is_expandable {
             let bytes = spans.iter().map(|(start, end)| end - start).sum();
             let blocks = first..self.blocks.len();
-            let gain = segment.usage.held();
+            let gain = segment.usage.reserved();
             self.rows.push(Cell { gain, alone: bytes, after: bytes, is_page: false, is_chained: false, blocks });
             return;
         }
@@ -119,7 +119,7 @@ impl Cells {
     fn add_pages(
         &mut self,
         map: &AddressMap,
-        segment: &HeldSegment,
+        segment: &ReservedSegment,
         page: u64,
         (first, spans): (usize, &[(u64, u64)]),
     ) {

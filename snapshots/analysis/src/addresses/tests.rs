@@ -68,7 +68,7 @@ fn check_sums(map: &AddressMap) {
     for segment in &map.segments {
         let pieces = map.pieces_of(segment);
         let bytes: u64 = pieces.iter().map(Piece::bytes).sum();
-        assert_eq!(bytes, segment.usage.held() + segment.usage.unmapped);
+        assert_eq!(bytes, segment.usage.reserved() + segment.usage.unmapped);
         assert_eq!(bytes, segment.addresses.end - segment.addresses.start);
         assert!(pieces.windows(2).all(|pair| pair[0].addresses.end == pair[1].addresses.start));
         assert!(pieces.windows(2).all(|pair| pair[0].content != pair[1].content), "a hole is one piece");
@@ -79,7 +79,7 @@ fn check_sums(map: &AddressMap) {
     let (live, waiting) = map.stray_bytes();
     assert_eq!(usage.allocated() + live, map.totals.allocated);
     assert_eq!(usage.waiting + waiting, map.totals.active - map.totals.allocated);
-    assert_eq!(map.is_exact(), usage.held() == map.totals.reserved);
+    assert_eq!(map.is_exact(), usage.reserved() == map.totals.reserved);
 }
 
 /// The content of every byte at `moment`, computed only from the rows of the trace.
@@ -260,7 +260,7 @@ fn mapped_ranges_are_one_segment_with_what_is_not_mapped_between_them() {
     let asked = Asked::of(text, &[]);
     assert_eq!(words(&asked.map(4)), ["b0 40, r0 8, free 48"], "blocks may span what was mapped one by one");
     assert_eq!(words(&asked.map(9)), ["b0 40, r0 8, unmapped 16, free 16, unmapped 16"]);
-    assert_eq!(asked.map(9).usage.held(), asked.map(9).totals.reserved);
+    assert_eq!(asked.map(9).usage.reserved(), asked.map(9).totals.reserved);
     let gone = asked.end();
     assert!(gone.segments.is_empty(), "nothing of it is mapped");
     assert_eq!((gone.strays.len(), gone.strays[0].why), (1, UnplacedReason::Outside), "but its block was never freed");

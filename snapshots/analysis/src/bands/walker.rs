@@ -55,7 +55,8 @@ impl<'a> Walker<'a> {
         }
         match from {
             Some(_) => {
-                let looked_at: u64 = self.piles.iter_mut().map(|pile| pile.drop_ended(moment as u32)).sum();
+                let looked_at: u64 =
+                    self.piles.iter_mut().map(|block_stack| block_stack.drop_ended(moment as u32)).sum();
                 self.cost.visits += looked_at;
             }
             None => self.piles.fill(BlockStack::default()),
@@ -80,9 +81,9 @@ impl<'a> Walker<'a> {
     /// `former`, the column painted last, are copied.
     pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
         let (mut unchanged_bytes, mut is_steady) = (0, true);
-        for pile in &mut self.piles {
+        for block_stack in &mut self.piles {
             // A pile that changed shifts those above it.
-            let (same, is_same) = pile.take_steady();
+            let (same, is_same) = block_stack.take_steady();
             unchanged_bytes += if is_steady { same } else { 0 };
             is_steady &= is_same;
         }
@@ -92,8 +93,8 @@ impl<'a> Walker<'a> {
             pixels[..y].copy_from_slice(&former[..y]);
         }
         let mut brush = ColumnPainter::new(bytes_at, pixels, y);
-        for pile in &self.piles {
-            self.cost.visits += pile.paint(&mut brush);
+        for block_stack in &self.piles {
+            self.cost.visits += block_stack.paint(&mut brush);
         }
     }
 }

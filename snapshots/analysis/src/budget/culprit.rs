@@ -79,7 +79,7 @@ impl Circumstance {
     }
 
     /// The blocks that use most.
-    pub(super) fn held(&self, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
+    pub(super) fn at_moment(&self, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
         let keys = culprit_keys(asked.trace);
         let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
         let peak = Peak::at(asked.trace, asked.live, asked.series, now.moment, &query);
@@ -180,13 +180,13 @@ fn leak_lines(growth: &Growth, verb: &str) -> String {
     let leaks = &growth.leaks;
     let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let each = leaks.iter().zip(lines).take(SHOWN_LEAKS);
-    let mut told: Vec<String> =
+    let mut listed: Vec<String> =
         each.map(|(leak, line)| format!("`{line}` {} a step", format_bytes(leak.bytes_per_step))).collect();
     if let Some(more) = leaks.len().checked_sub(SHOWN_LEAKS).filter(|more| *more > 0) {
-        told.push(count(more as u64, "more line"));
+        listed.push(count(more as u64, "more line"));
     }
     let s = if leaks.len() == 1 { "s" } else { "" };
-    format!("{} {verb}{s} memory of every step: {}", count(leaks.len() as u64, "line"), told.join(", "))
+    format!("{} {verb}{s} memory of every step: {}", count(leaks.len() as u64, "line"), listed.join(", "))
 }
 
 /// The main place and operation within one category.

@@ -21,10 +21,10 @@ impl Differences {
         let changed = diff.groups.iter().filter(|group| group.delta() != 0);
         let rows: Vec<DiffGroup> = changed.take(top).cloned().collect();
         let bytes = [diff.a_bytes, diff.b_bytes];
-        let told = |of: fn(&DiffGroup) -> u64| rows.iter().map(of).sum::<u64>();
+        let listed = |of: fn(&DiffGroup) -> u64| rows.iter().map(of).sum::<u64>();
         Self {
             rest_groups: diff.groups.len() as u64 + diff.rest_groups - rows.len() as u64,
-            rest_bytes: [bytes[0] - told(|row| row.a_bytes), bytes[1] - told(|row| row.b_bytes)],
+            rest_bytes: [bytes[0] - listed(|row| row.a_bytes), bytes[1] - listed(|row| row.b_bytes)],
             bytes,
             rows,
         }

@@ -34,32 +34,32 @@ impl LargestByCategory {
     /// The largest totals of `device` in `trace`, a recording whose first step ends at event `after_first_step`, or a
     /// part of it.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, after_first_step: u64) -> Self {
-        let mut held: ByCategory<u64> = Default::default();
-        let take = |held: &mut ByCategory<u64>, effect: Effect| {
+        let mut live: ByCategory<u64> = Default::default();
+        let take = |live: &mut ByCategory<u64>, effect: Effect| {
             let (row, begins) = effect.of_block(metric)?;
             let category = trace.blocks.category[row] as usize;
             let bytes = bytes_of(trace, metric, BlockId(row as u32));
-            held[category] = if begins { held[category] + bytes } else { held[category] - bytes };
+            live[category] = if begins { live[category] + bytes } else { live[category] - bytes };
             begins.then_some(category)
         };
         // A baseline block that waits for a stream is added and removed before the first event.
         baseline_effects(trace, device, |effect| {
-            take(&mut held, effect);
+            take(&mut live, effect);
         });
-        let mut categories = held.map(|bytes| Largest { bytes, event: None, again: None });
+        let mut categories = live.map(|bytes| Largest { bytes, event: None, again: None });
         for index in 0..trace.events.len() {
             if trace.events.device[index] != device {
                 continue;
             }
             let mut grown = None;
-            effects(trace, index, |effect| grown = take(&mut held, effect).or(grown));
-            let Some((held, largest)) = grown.map(|category| (held[category], &mut categories[category])) else {
+            effects(trace, index, |effect| grown = take(&mut live, effect).or(grown));
+            let Some((live, largest)) = grown.map(|category| (live[category], &mut categories[category])) else {
                 continue;
             };
             let number = trace.start.events + index as u64;
-            if held > largest.bytes {
-                *largest = Largest { bytes: held, event: Some(number), again: None };
-            } else if held == largest.bytes && largest.again.is_none() && number >= after_first_step {
+            if live > largest.bytes {
+                *largest = Largest { bytes: live, event: Some(number), again: None };
+            } else if live == largest.bytes && largest.again.is_none() && number >= after_first_step {
                 largest.again = Some(number);
             }
         }

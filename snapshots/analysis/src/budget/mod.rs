@@ -166,7 +166,7 @@ fn measured(own: &Checked<'_>, other: Option<&Checked<'_>>, budget: Budget) -> R
                     circumstance.grown([a, b], [&local(before, moment_a), &local(&found, moment_b)])
                 })
             })??,
-            None => own.at(&found.moment, |asked, moment| circumstance.held(asked, &local(&found, moment)))?,
+            None => own.at(&found.moment, |asked, moment| circumstance.at_moment(asked, &local(&found, moment)))?,
         }
     } else {
         None

@@ -52,12 +52,12 @@ impl UnmatchedBlocks {
     pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &DiffQuery<'_>, top: usize) -> Self {
         let metric = moments[0].metric;
         let found = [0, 1].map(|side| blocks_at(sides[side], &moments[side], query.filter).blocks);
-        let mut unite = KeyAligner::of(sides.map(|asked| asked.trace), [&found[0], &found[1]], &SAME_BY);
+        let mut combine = KeyAligner::of(sides.map(|asked| asked.trace), [&found[0], &found[1]], &SAME_BY);
         let mut alike: HashMap<Vec<u64>, [Vec<BlockId>; 2]> = HashMap::new();
         let mut code = Vec::with_capacity(SAME_BY.len() + 1);
         for side in [0, 1] {
             for &id in &found[side] {
-                unite.code(side, id, &mut code);
+                combine.code(side, id, &mut code);
                 code.push(bytes_of(sides[side].trace, metric, id));
                 match alike.get_mut(&code) {
                     Some(rows) => rows[side].push(id),

@@ -49,7 +49,7 @@ struct Values {
 #[derive(Clone, Default)]
 struct Value {
     texts: [Option<String>; 2],
-    likeness: MatchKind,
+    match_kind: MatchKind,
 }
 
 /// Shared codes of two recordings.
@@ -64,15 +64,15 @@ impl<'a> KeyAligner<'a> {
     pub(super) fn of(traces: [&'a Trace; 2], blocks: [&[BlockId]; 2], keys: &[GroupKey]) -> Self {
         let coders = traces.map(KeyEncoder::new);
         let values = keys.iter().map(|&key| Values::new(key)).collect();
-        let mut unite = Self { traces, coders, values };
-        for row in 0..unite.values.len() {
-            match unite.values[row].key {
-                GroupKey::Stack => unite.unite_stacks(row, blocks),
-                GroupKey::Frame => unite.unite_frames(row, blocks),
+        let mut combine = Self { traces, coders, values };
+        for row in 0..combine.values.len() {
+            match combine.values[row].key {
+                GroupKey::Stack => combine.combine_stacks(row, blocks),
+                GroupKey::Frame => combine.combine_frames(row, blocks),
                 _ => {}
             }
         }
-        unite
+        combine
     }
 
     /// Writes the shared number of each key's value for a block into `code`.
@@ -100,12 +100,12 @@ impl<'a> KeyAligner<'a> {
     /// differ; and the likeness of the sides.
     pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, MatchKind) {
         let is_in_both = blocks.iter().all(|blocks| *blocks > 0);
-        let mut likeness = MatchKind::Equal;
+        let mut match_kind = MatchKind::Equal;
         let (mut names, mut former) = (Vec::with_capacity(code.len()), Vec::with_capacity(code.len()));
         for (values, &number) in self.values.iter().zip(code) {
             let value = &values.rows[number as usize];
             if is_in_both {
-                likeness = likeness.max(value.likeness);
+                match_kind = match_kind.max(value.match_kind);
             }
             let [a, b] = &value.texts;
             let (first, second) = if blocks[1] > 0 { (b, a) } else { (a, b) };
@@ -113,10 +113,10 @@ impl<'a> KeyAligner<'a> {
             former.push(a.as_ref().or(b.as_ref()).cloned().unwrap_or_default());
         }
         let differs = is_in_both && former != names;
-        (names, differs.then_some(former), likeness)
+        (names, differs.then_some(former), match_kind)
     }
 
-    fn unite_stacks(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
+    fn combine_stacks(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         // Of stacks that read the same, the one that stands for them.
         let mut stacks_of = |side: usize| -> HashSet<StackId> {
             let coder = &mut self.coders[side];
@@ -127,18 +127,18 @@ impl<'a> KeyAligner<'a> {
         let tables = self.traces.map(|trace| &trace.tables);
         let mut pairs: Vec<_> = pair_stacks(tables, [&stacks[0], &stacks[1]]).into_iter().collect();
         pairs.sort_unstable_by_key(|(stack, _)| *stack);
-        for (a, (b, likeness)) in pairs {
+        for (a, (b, match_kind)) in pairs {
             let text =
                 |side: usize, stack: StackId| Some(self.coders[side].label(GroupKey::Stack, Code::from(stack.0)));
-            let value = Value { texts: [text(0, a), text(1, b)], likeness };
-            self.values[row].unite([Code::from(a.0), Code::from(b.0)], value);
+            let value = Value { texts: [text(0, a), text(1, b)], match_kind };
+            self.values[row].combine([Code::from(a.0), Code::from(b.0)], value);
         }
     }
 
     /// Matches program lines: equal lines first, then lines of one function in the order of their line numbers.
     /// Functions of other folders match only if the two programs have most functions in common: a copy of a program in
     /// another folder is compared with it, another program with a function of the same name is not.
-    fn unite_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
+    fn combine_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let [mut left_a, mut left_b] = [0, 1].map(|side| self.own_lines(side, blocks[side]));
         let are_alike = has_mostly_the_same(left_a.iter().map(OwnLine::place), left_b.iter().map(OwnLine::place));
         let passes: [(Identity, bool, MatchKind); 4] = [
@@ -147,10 +147,10 @@ impl<'a> KeyAligner<'a> {
             (|line| vec![&line.function, &line.file], are_alike, MatchKind::Moved),
             (|line| vec![&line.function], are_alike, MatchKind::Moved),
         ];
-        for (identity, _, likeness) in passes.into_iter().filter(|(_, applies, _)| *applies) {
+        for (identity, _, match_kind) in passes.into_iter().filter(|(_, applies, _)| *applies) {
             for [a, b] in take_pairs(&mut left_a, &mut left_b, identity) {
-                let value = Value { texts: [Some(a.text), Some(b.text)], likeness };
-                self.values[row].unite([a.own, b.own], value);
+                let value = Value { texts: [Some(a.text), Some(b.text)], match_kind };
+                self.values[row].combine([a.own, b.own], value);
             }
         }
     }
@@ -220,7 +220,7 @@ impl Values {
     }
 
     /// Maps the codes of both sides to the same new number.
-    fn unite(&mut self, own: [Code; 2], value: Value) {
+    fn combine(&mut self, own: [Code; 2], value: Value) {
         let number = self.rows.len() as u64;
         self.rows.push(value);
         for (of, own) in self.of.iter_mut().zip(own) {

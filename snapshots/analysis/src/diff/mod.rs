@@ -150,7 +150,7 @@ pub struct DiffGroup {
     /// Number of blocks in B.
     pub b_blocks: u64,
     /// How the two sides were matched.
-    pub likeness: MatchKind,
+    pub match_kind: MatchKind,
     /// The key values of each of the equal modules that are one group; empty if it is of one.
     pub members: Vec<Vec<String>>,
 }
@@ -197,12 +197,12 @@ impl Diff {
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
         let [first, second] = sides;
         let (of_a, of_b) = rayon::join(|| blocks_at(first, &a, query.filter), || blocks_at(second, &b, query.filter));
-        let mut unite = KeyAligner::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
+        let mut combine = KeyAligner::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
         let mut sums: HashMap<Vec<u64>, Sums> = HashMap::new();
         let mut code = Vec::with_capacity(query.keys.len());
         for (side, (asked, found)) in [(first, &of_a), (second, &of_b)].into_iter().enumerate() {
             for &id in &found.blocks {
-                unite.code(side, id, &mut code);
+                combine.code(side, id, &mut code);
                 let block = (bytes_of(asked.trace, a.metric, id), asked.trace.blocks.stack[id.0 as usize]);
                 match sums.get_mut(&code) {
                     Some(sum) => sum.add(side, block),
@@ -212,12 +212,12 @@ impl Diff {
         }
         for (side, found) in [&of_a, &of_b].into_iter().enumerate() {
             for &(beside, bytes) in &found.beside {
-                unite.code_beside(side, beside, &mut code);
+                combine.code_beside(side, beside, &mut code);
                 sums.entry(code.clone()).or_default().bytes[side] += bytes;
             }
         }
         let group = |(code, sum): (Vec<u64>, Sums)| {
-            let (key, former_key, likeness) = unite.names(&code, sum.blocks);
+            let (key, former_key, match_kind) = combine.names(&code, sum.blocks);
             let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
             DiffGroup {
                 key,
@@ -227,7 +227,7 @@ impl Diff {
                 b_bytes,
                 a_blocks,
                 b_blocks,
-                likeness,
+                match_kind,
                 members: Vec::new(),
             }
         };
@@ -264,7 +264,7 @@ fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
         let mut others = group.key.clone();
         let path = others.swap_remove(at);
         let bytes = [group.a_bytes, group.b_bytes, group.a_blocks, group.b_blocks];
-        (path, (others, group.former_key.clone(), bytes, group.likeness))
+        (path, (others, group.former_key.clone(), bytes, group.match_kind))
     });
     let group = |Merged { path, rows }: Merged| {
         let count = rows.len() as u64;

@@ -27,7 +27,7 @@ type ByName = BTreeMap<u32, Vec<u32>>;
 struct Level {
     a: Vec<u32>,
     b: Vec<u32>,
-    likeness: MatchKind,
+    match_kind: MatchKind,
 }
 
 /// The match in B of each stack of A that has one, with its likeness. No stack has two matches.
@@ -59,9 +59,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Functions `a` and `b` match: pairs the stacks that end in them, and continues with their callees.
-    fn enter(&mut self, a: &[u32], b: &[u32], likeness: MatchKind) {
-        self.join_ends(a, b, likeness);
-        let level = Level { a: self.callees(0, a), b: self.callees(1, b), likeness };
+    fn enter(&mut self, a: &[u32], b: &[u32], match_kind: MatchKind) {
+        self.join_ends(a, b, match_kind);
+        let level = Level { a: self.callees(0, a), b: self.callees(1, b), match_kind };
         if !level.a.is_empty() && !level.b.is_empty() {
             self.levels.push(level);
         }
@@ -72,7 +72,7 @@ impl Walk<'_> {
         let shared: Vec<u32> = left_a.keys().filter(|name| left_b.contains_key(name)).copied().collect();
         for name in shared {
             if let (Some(a), Some(b)) = (left_a.remove(&name), left_b.remove(&name)) {
-                self.enter(&a, &b, level.likeness);
+                self.enter(&a, &b, level.match_kind);
             }
         }
         if left_a.is_empty() || left_b.is_empty() || left_a.len().max(left_b.len()) > MAX_LEFT {
@@ -83,14 +83,14 @@ impl Walk<'_> {
             if let Some(inner) = self.inside(1, &left_b[&name], &left_a) {
                 left_b.remove(&name);
                 let a = self.take_shared(&mut left_a, 1, &inner);
-                self.levels.push(Level { a, b: inner, likeness: MatchKind::Alike });
+                self.levels.push(Level { a, b: inner, match_kind: MatchKind::Alike });
             }
         }
         for name in left_a.keys().copied().collect::<Vec<u32>>() {
             if let Some(inner) = self.inside(0, &left_a[&name], &left_b) {
                 left_a.remove(&name);
                 let b = self.take_shared(&mut left_b, 0, &inner);
-                self.levels.push(Level { a: inner, b, likeness: MatchKind::Alike });
+                self.levels.push(Level { a: inner, b, match_kind: MatchKind::Alike });
             }
         }
         for a in left_a.values() {
@@ -148,7 +148,7 @@ impl Walk<'_> {
     }
 
     /// Pairs the stacks that end at a place: equal ones first, then the others in the order of their lines.
-    fn join_ends(&mut self, a: &[u32], b: &[u32], likeness: MatchKind) {
+    fn join_ends(&mut self, a: &[u32], b: &[u32], match_kind: MatchKind) {
         let ends = |side: usize, nodes: &[u32]| -> Vec<StackId> {
             nodes.iter().flat_map(|&node| self.trees[side].nodes[node as usize].ends.iter().copied()).collect()
         };
@@ -166,13 +166,13 @@ impl Walk<'_> {
             match by_text.get_mut(&text(0, stack)).and_then(Vec::pop) {
                 Some(partner) => {
                     taken.insert(partner);
-                    self.partners.insert(stack, (partner, likeness));
+                    self.partners.insert(stack, (partner, match_kind));
                 }
                 None => left.push(stack),
             }
         }
         let others = of_b.into_iter().filter(|stack| !taken.contains(stack));
-        let likeness = likeness.max(MatchKind::Moved);
-        self.partners.extend(left.into_iter().zip(others).map(|(stack, partner)| (stack, (partner, likeness))));
+        let match_kind = match_kind.max(MatchKind::Moved);
+        self.partners.extend(left.into_iter().zip(others).map(|(stack, partner)| (stack, (partner, match_kind))));
     }
 }

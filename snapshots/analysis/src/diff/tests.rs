@@ -23,7 +23,7 @@ fn diff(a: &str, b: &str, keys: &[GroupKey]) -> Diff {
 fn lines(diff: &Diff) -> Vec<String> {
     let line = |group: &DiffGroup| {
         let key = group.key.join(", ").replace('\n', " < ");
-        format!("{key}: {} {} {}, {}", group.a_bytes, group.b_bytes, group.change().name(), group.likeness.name())
+        format!("{key}: {} {} {}, {}", group.a_bytes, group.b_bytes, group.change().name(), group.match_kind.name())
     };
     let total: i128 = diff.groups.iter().map(DiffGroup::delta).sum();
     assert_eq!(total, diff.delta(), "the differences add up");
@@ -170,7 +170,7 @@ fn a_recording_beside_itself_differs_in_nothing() {
     for key in GroupKey::ALL {
         let found = diff(&text, &text, &[*key]);
         assert!(found.groups.iter().all(|group| group.change() == Change::Same), "{key:?}");
-        assert!(found.groups.iter().all(|group| group.likeness == MatchKind::Equal), "{key:?}");
+        assert!(found.groups.iter().all(|group| group.match_kind == MatchKind::Equal), "{key:?}");
     }
 }
 
@@ -215,7 +215,7 @@ fn stacks_and_lines_that_read_the_same_are_one_row_of_both_sides() {
         for (a, b) in [(a, b), (b, a), (a, a)] {
             let diff = diff(a, b, &[key]);
             assert_eq!(diff.groups.len(), 1, "{:?}", diff.groups);
-            assert_eq!((diff.groups[0].likeness, &diff.groups[0].former_key), (MatchKind::Equal, &None));
+            assert_eq!((diff.groups[0].match_kind, &diff.groups[0].former_key), (MatchKind::Equal, &None));
         }
     }
 }

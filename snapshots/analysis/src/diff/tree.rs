@@ -134,11 +134,12 @@ impl StackText<'_> {
         if !self.hides_internals {
             return lines.into_iter().map(|line| line.text).collect();
         }
-        let told: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
-        if told.is_empty() {
+        let program_lines: Vec<String> =
+            lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
+        if program_lines.is_empty() {
             leading_frame(tables, stack).map(|frame| frame.text(tables)).into_iter().collect()
         } else {
-            told
+            program_lines
         }
     }
 }

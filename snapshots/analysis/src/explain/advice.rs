@@ -149,15 +149,15 @@ impl PeakContext<'_> {
             sums.into_iter().map(|(line, bytes)| (line, bytes, coder.label(GroupKey::Frame, line))).collect();
         rows.retain(|(_, bytes, name)| self.is_much(*bytes, MIN_PERCENT) && name != "(none)");
         rows.sort_by_key(|&(line, bytes, _)| (std::cmp::Reverse(bytes), line));
-        let line = |(line, held, name): &(Code, u64, String)| {
+        let line = |(line, at_line, name): &(Code, u64, String)| {
             let left = found.without(&[*line]);
             // A line that allocates everything needs no separate figure.
-            let held = match *held {
+            let at_line = match *at_line {
                 all if all == bytes => "all".to_owned(),
                 most if share(most, bytes) == "100%" => "nearly all".to_owned(),
                 some => format_bytes(some),
             };
-            format!("{held} at {name} (without them {} is {})", self.the_peak(left), format_bytes(left.bytes))
+            format!("{at_line} at {name} (without them {} is {})", self.the_peak(left), format_bytes(left.bytes))
         };
         let lines: Vec<String> = rows.iter().take(TOP_LINES).map(line).collect();
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };

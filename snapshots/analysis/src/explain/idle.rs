@@ -65,11 +65,11 @@ impl Idle {
     /// The largest categories and the sum of the others: `gradient 1 GiB, temporary 3 MiB`.
     pub fn categories(&self) -> String {
         let groups = &self.by_category.groups;
-        let told =
+        let listed =
             groups.iter().take(TOLD).map(|group| format!("{} {}", group.key.join(""), format_bytes(group.bytes)));
         let left: u64 = groups.iter().skip(TOLD).map(|group| group.bytes).sum();
         let left = (left > 0).then(|| format!("others {}", format_bytes(left)));
-        told.chain(left).collect::<Vec<_>>().join(", ")
+        listed.chain(left).collect::<Vec<_>>().join(", ")
     }
 }
 

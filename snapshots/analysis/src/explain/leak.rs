@@ -13,9 +13,9 @@ impl PeakContext<'_> {
         let steps = if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
         let all = &leak.leaks.lines;
         let names = unique_suffixes(&all.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
-        let told = all.iter().zip(names).take(TOP_LINES);
+        let listed = all.iter().zip(names).take(TOP_LINES);
         let mut lines: Vec<String> =
-            told.map(|(leak, line)| format!("{line} leaks {} a step", format_bytes(leak.bytes_per_step))).collect();
+            listed.map(|(leak, line)| format!("{line} leaks {} a step", format_bytes(leak.bytes_per_step))).collect();
         match all.len().saturating_sub(TOP_LINES) {
             0 => {}
             1 => lines.push("1 more line leaks".to_owned()),

@@ -18,7 +18,7 @@ impl PeakContext<'_> {
         if !self.is_much(bytes, MIN_PERCENT) || blocks.len() < 2 || self.are_of_fused_optimizer(&blocks) {
             return None;
         }
-        let held = format!(
+        let start = format!(
             "{} ({}) are temporaries of the optimizer: {}.",
             format_bytes(bytes),
             self.share(bytes),
@@ -39,11 +39,12 @@ impl PeakContext<'_> {
             let fused =
                 if can_fuse { "A fused optimizer has none; one" } else { "This optimizer has no fused form; one" };
             let left = self.peak_without(&without);
-            let text = format!("{held} {fused} with foreach=False has one parameter's at a time: {left}.");
+            let text = format!("{start} {fused} with foreach=False has one parameter's at a time: {left}.");
             (Some(without), text)
         } else {
             let fused = if can_fuse { ", and a fused optimizer none" } else { "" };
-            let text = format!("{held} They belong to one parameter at a time. In-place operations need fewer{fused}.");
+            let text =
+                format!("{start} They belong to one parameter at a time. In-place operations need fewer{fused}.");
             (None, text)
         };
         let condition = Some(cause.condition());

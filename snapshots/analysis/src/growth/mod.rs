@@ -175,10 +175,10 @@ impl Growth {
         let Leaks { lines: leaks, blocks: leaked, .. } =
             Leaks::among(metric, &sums.window, [change.survivors, change.freed]);
         let grew = |id: &BlockId| sums.rows[number_of[id]].grew();
-        let is_told = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
-        let told: Vec<BlockId> = survivors.iter().copied().filter(is_told).collect();
+        let is_listed = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
+        let listed: Vec<BlockId> = survivors.iter().copied().filter(is_listed).collect();
         let grouping = Grouping { keys: &[GroupKey::Stack], beside: &[], top: STACKS, siblings: Siblings::Each };
-        let stacks = Breakdown::of(trace, metric, &told, &grouping).groups;
+        let stacks = Breakdown::of(trace, metric, &listed, &grouping).groups;
         let Change { balance, end_bytes, measured, .. } = change;
         let found = Found { sums, measured, end_bytes, balance, leaks, causes: Vec::new(), stacks };
         Self::of_found(found, query.top)

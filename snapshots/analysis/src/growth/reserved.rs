@@ -227,14 +227,14 @@ impl SegmentHistory {
         let extents = extents_of(self.changes.clone());
         let is_obtained = |extent: &&Extent| extent.moments.start > start && extent.moments.start <= last;
         let survivors: Vec<&Extent> =
-            extents.iter().filter(is_obtained).filter(|extent| extent.is_held(last)).collect();
-        let is_released = |extent: &&Extent| extent.is_held(start) && !extent.is_held(last);
+            extents.iter().filter(is_obtained).filter(|extent| extent.is_reserved(last)).collect();
+        let is_released = |extent: &&Extent| extent.is_reserved(start) && !extent.is_reserved(last);
         let released: Vec<&Extent> = extents.iter().filter(is_released).collect();
         let balance = Balance {
-            kept: sum(extents.iter().filter(|extent| extent.is_held(start) && extent.is_held(last))),
+            kept: sum(extents.iter().filter(|extent| extent.is_reserved(start) && extent.is_reserved(last))),
             born: sum(survivors.iter().copied()),
             freed: sum(released.iter().copied()),
-            short_lived: sum(extents.iter().filter(is_obtained).filter(|extent| !extent.is_held(last))),
+            short_lived: sum(extents.iter().filter(is_obtained).filter(|extent| !extent.is_reserved(last))),
         };
         let mut sums = Sums::new([end.trace, end.trace], query.keys, window.clone());
         let mut by_stack: HashMap<Vec<Code>, (Sum, StackId)> = HashMap::new();
@@ -299,8 +299,8 @@ impl SegmentHistory {
         streams: &BTreeSet<u64>,
     ) -> Vec<Kept> {
         let mut kept = KeptBecause::ALL.map(|because| (because, [Sum::default(); 2], Vec::new()));
-        for extent in extents.iter().filter(|extent| moments.iter().any(|moment| extent.is_held(*moment))) {
-            let [before, after] = [0, 1].map(|at| match extent.is_held(moments[at]) {
+        for extent in extents.iter().filter(|extent| moments.iter().any(|moment| extent.is_reserved(*moment))) {
+            let [before, after] = [0, 1].map(|at| match extent.is_reserved(moments[at]) {
                 true => divided(extent, states[at].used(extent), streams),
                 false => [0; KeptBecause::ALL.len()],
             });
@@ -380,13 +380,13 @@ fn ends(extents: &[Extent], window: &StepWindow) -> Vec<u64> {
     }
     bounds.sort_unstable();
     let mut next = bounds.into_iter().peekable();
-    let (mut held, mut until) = (0, 0);
+    let (mut live, mut until) = (0, 0);
     let step_end = |(_, events): &(u32, Range<u64>)| {
         until = until.max(events.end as usize);
         while let Some((_, is_end, bytes)) = next.next_if(|(moment, ..)| *moment <= until) {
-            held = if is_end { held - bytes } else { held + bytes };
+            live = if is_end { live - bytes } else { live + bytes };
         }
-        held
+        live
     };
     window.steps.iter().map(step_end).collect()
 }

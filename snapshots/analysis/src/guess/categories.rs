@@ -177,15 +177,15 @@ impl<'a> Guesser<'a> {
             true => (0..blocks.len() as u32).into_par_iter().map(|row| self.guess(BlockId(row))).collect(),
             false => blocks.ids().map(|id| self.guess(id)).collect(),
         };
-        self.settle_interrupted(&mut guesses);
-        self.settle_collected(&mut guesses);
-        self.settle_constructed(&mut guesses);
+        self.mark_interrupted(&mut guesses);
+        self.mark_collected(&mut guesses);
+        self.mark_constructed(&mut guesses);
         guesses.into_iter().map(|guess| guess.category).collect()
     }
 
     /// Assigns blocks whose lives were cut short the category of most others of their call stack and size, or of all
     /// others of their call stack unless that is temporary.
-    fn settle_interrupted(&self, guesses: &mut [Guess]) {
+    fn mark_interrupted(&self, guesses: &mut [Guess]) {
         // Stacks of backward show the kernel but not the line of the program; set-up runs once.
         let tells = |stack: StackId| {
             matches!(self.roles.role(stack), Role::Forward | Role::Recompute | Role::Unknown | Role::Optimizer)
@@ -217,7 +217,7 @@ impl<'a> Guesser<'a> {
     }
 
     /// Removes kept blocks from the inputs if others of their call stack are also kept: the program collects them.
-    fn settle_collected(&self, guesses: &mut [Guess]) {
+    fn mark_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
         let kept = |guesses: &[Guess], category| -> HashSet<StackId> {
@@ -234,7 +234,7 @@ impl<'a> Guesser<'a> {
     }
 
     /// Makes kept blocks of constructors parameters if a gradient or optimizer state has the same size.
-    fn settle_constructed(&self, guesses: &mut [Guess]) {
+    fn mark_constructed(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let place = |row: usize| (blocks.device[row], blocks.requested[row]);
         let is_built = |row: usize| {
@@ -404,7 +404,7 @@ impl<'a> Guesser<'a> {
             .get(made + 1..)
             .is_some_and(|later| later.iter().find(|run| run.phase != Phase::Other).is_some_and(Run::is_update));
         match freed {
-            Freed::InRun if is_updated_next || block.free_requested <= rows[made].last_said => Category::Temporary,
+            Freed::InRun if is_updated_next || block.free_requested <= rows[made].last_recorded => Category::Temporary,
             Freed::InRun => by_size(Category::Temporary),
             Freed::Later(position) if outline.is_fused[made] && rows[position].phase != Phase::Forward => {
                 by_size(Category::Temporary)

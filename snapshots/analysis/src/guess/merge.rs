@@ -87,9 +87,9 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     let mut merged: Vec<Stretch> = Vec::new();
     let mut empty = empty.into_iter().peekable();
     for (position, &first) in bounds.iter().enumerate() {
-        let mut said_by = None;
+        let mut recorded_by = None;
         while let Some(stretch) = empty.next_if(|stretch| stretch.first == first) {
-            if *said_by.get_or_insert(stretch.device) == stretch.device {
+            if *recorded_by.get_or_insert(stretch.device) == stretch.device {
                 merged.push(stretch);
             }
         }

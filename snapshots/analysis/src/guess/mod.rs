@@ -52,10 +52,10 @@ pub fn guess(trace: &mut Trace, rules: &Rules) {
         true => Guesser::new(trace, &roles, &runs).categories(),
         false => vec![Category::Unknown; trace.blocks.len()],
     };
-    let said = trace.blocks.category.iter().copied();
-    let guessed: Vec<Category> = said
+    let recorded = trace.blocks.category.iter().copied();
+    let guessed: Vec<Category> = recorded
         .zip(own.into_iter().zip(builtin))
-        .map(|(said, (own, builtin))| if said == Category::Unknown { own.unwrap_or(builtin) } else { said })
+        .map(|(recorded, (own, builtin))| if recorded == Category::Unknown { own.unwrap_or(builtin) } else { recorded })
         .collect();
     trace.trust.categories_guessed |= guessed != trace.blocks.category;
     trace.blocks.category = guessed;

@@ -38,7 +38,7 @@ pub struct Run {
     /// One past the last event: the start of the next run. An optimizer that allocated no memory has an empty run.
     pub end: EventId,
     /// The last event that determined the phase.
-    pub last_said: EventId,
+    pub last_recorded: EventId,
     /// The last allocation.
     pub last_alloc: EventId,
     /// The last event of the device in this run; none if only recorded phases determined it.
@@ -55,7 +55,7 @@ impl Run {
             phase,
             first,
             end: first,
-            last_said: first,
+            last_recorded: first,
             last_alloc: first,
             last_event: EventId::NONE,
             allocs: 0,
@@ -79,7 +79,7 @@ pub struct Runs {
 impl Runs {
     /// The runs of every device, indexed by ordinal. O(events).
     pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
-        let mut said = Said::of(trace);
+        let mut recorded = Recorded::of(trace);
         let mut walkers: Vec<Walker> = Vec::new();
         for index in 0..trace.events.len() {
             tick();
@@ -88,8 +88,8 @@ impl Runs {
             if walkers.len() <= device && trace.events.kind[index] == EventKind::Alloc {
                 walkers.resize_with(device + 1, Walker::default);
             }
-            let (phase, passed) = said.at(id);
-            if !passed.is_empty() || said.has_just_ended {
+            let (phase, passed) = recorded.at(id);
+            if !passed.is_empty() || recorded.has_just_ended {
                 for walker in &mut walkers {
                     passed.iter().for_each(|&phase| walker.enter(phase, id, true));
                     if phase.is_none() {
@@ -102,7 +102,7 @@ impl Runs {
             }
         }
         let end = EventId::from_index(trace.events.len());
-        let (_, passed) = said.at(end);
+        let (_, passed) = recorded.at(end);
         for walker in &mut walkers {
             passed.iter().for_each(|&phase| walker.enter(phase, end, true));
         }
@@ -127,7 +127,7 @@ impl Runs {
 }
 
 /// The recorded phases, read in step with the events.
-struct Said {
+struct Recorded {
     /// In the order of their first events.
     ranges: Vec<(EventId, EventId, Phase)>,
     next: usize,
@@ -135,7 +135,7 @@ struct Said {
     has_just_ended: bool,
 }
 
-impl Said {
+impl Recorded {
     fn of(trace: &Trace) -> Self {
         let spans = trace.spans.rows().iter().map(|span| (span.first, span.end, span.phase));
         let spans = spans.filter(|(_, _, phase)| !matches!(phase, Phase::Setup | Phase::Other));
@@ -239,7 +239,7 @@ impl Walker {
         }
         match self.runs.last_mut() {
             Some(run) if run.phase == phase => {
-                run.last_said = event;
+                run.last_recorded = event;
                 run.is_exact |= is_exact;
             }
             _ => self.runs.push(Run::begun(phase, event, is_exact)),
@@ -254,7 +254,7 @@ impl Walker {
     }
 
     /// Processes the next event of the device.
-    fn take(&mut self, trace: &Trace, roles: &Roles, event: EventId, said: Option<Phase>) {
+    fn take(&mut self, trace: &Trace, roles: &Roles, event: EventId, recorded: Option<Phase>) {
         let kind = trace.events.kind[event.0 as usize];
         if matches!(kind, EventKind::SegmentAlloc | EventKind::SegmentMap) {
             self.obtained = Some([self.obtained.map_or(event, |[first, _]| first), event]);
@@ -262,7 +262,7 @@ impl Walker {
         }
         let obtained = self.obtained.take();
         if matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
-            self.take_of_block(trace, roles, event, said);
+            self.take_of_block(trace, roles, event, recorded);
         }
         let Some(run) = self.runs.last_mut() else { return };
         if let Some([first, last]) = obtained {
@@ -276,7 +276,7 @@ impl Walker {
         }
     }
 
-    fn take_of_block(&mut self, trace: &Trace, roles: &Roles, event: EventId, said: Option<Phase>) {
+    fn take_of_block(&mut self, trace: &Trace, roles: &Roles, event: EventId, recorded: Option<Phase>) {
         let row = event.0 as usize;
         let kind = trace.events.kind[row];
         let stack = trace.events.stack[row];
@@ -288,7 +288,7 @@ impl Walker {
         if is_alloc {
             self.note_recomputing(role, event);
         }
-        if let Some(phase) = said {
+        if let Some(phase) = recorded {
             self.enter(phase, event, true);
         } else if has_own_stack {
             self.take_role(role, event, is_alloc, roles.bare_may_be_backward());
@@ -366,7 +366,7 @@ fn absorb(runs: Vec<Run>) -> Vec<Run> {
         }
         match out.last_mut() {
             Some(last) if last.phase == run.phase => {
-                last.last_said = run.last_said;
+                last.last_recorded = run.last_recorded;
                 last.last_alloc = last.last_alloc.max(run.last_alloc);
                 if run.last_event.is_some() {
                     last.last_event = run.last_event;

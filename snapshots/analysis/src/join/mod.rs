@@ -239,12 +239,13 @@ impl LeftOut {
             (self.phases, "phase", "phases"),
             (self.ranges, "range named as a step or phase", "ranges named as steps or phases"),
         ];
-        let told: Vec<String> = counts
+        let listed: Vec<String> = counts
             .iter()
             .filter(|(count, ..)| *count > 0)
             .map(|(count, one, many)| format!("{} {}", format_count(*count), if *count == 1 { one } else { many }))
             .collect();
-        (!told.is_empty()).then(|| format!("{} of {name}: steps and phases are taken from {speaker}", told.join(", ")))
+        (!listed.is_empty())
+            .then(|| format!("{} of {name}: steps and phases are taken from {speaker}", listed.join(", ")))
     }
 }
 

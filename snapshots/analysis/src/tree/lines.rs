@@ -79,8 +79,8 @@ impl Lines {
             let first = out.first().copied();
             out.retain(|(_, role)| *role == LineRole::Program);
             if out.is_empty() {
-                let told = self.leading_of(tables, stack).map(|row| (row, LineRole::Framework));
-                out.extend(told.or(first));
+                let leading = self.leading_of(tables, stack).map(|row| (row, LineRole::Framework));
+                out.extend(leading.or(first));
             }
         }
     }

@@ -157,7 +157,7 @@ pub(crate) unsafe extern "C" fn cuDevicePrimaryCtxGetState(
         // SAFETY: the caller's places.
         unsafe {
             put(flags, 0)?;
-            put(active, c_int::from(machine.is_held(device)))
+            put(active, c_int::from(machine.is_retained(device)))
         }
     })
 }

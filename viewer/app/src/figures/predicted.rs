@@ -176,17 +176,17 @@ fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
 /// if nothing was.
 pub fn concerned(changed: &Changed) -> Vec<String> {
     let [removed, shortened, scaled] = changed.concerned;
-    let told = [
+    let sentences = [
         (removed, ["is left out", "are left out"], ""),
         (shortened, ["is freed after its last use", "are freed after their last use"], ""),
         (scaled, ["has another size", "have another size"], " as recorded"),
     ];
-    let told = told.into_iter().filter(|(one, ..)| one.blocks > 0);
-    let told = told.map(|(Concerned { blocks, bytes }, [one, more], recorded)| {
+    let sentences = sentences.into_iter().filter(|(one, ..)| one.blocks > 0);
+    let sentences = sentences.map(|(Concerned { blocks, bytes }, [one, more], recorded)| {
         let (what, in_all) = if blocks == 1 { (one, "") } else { (more, " in all") };
         format!("{} {what} ({}{in_all}{recorded}).", count_of(blocks, "allocation"), format_bytes(bytes))
     });
-    changed.recomputation.as_ref().map(recomputed).into_iter().chain(told).collect()
+    changed.recomputation.as_ref().map(recomputed).into_iter().chain(sentences).collect()
 }
 
 fn recomputed(recomputation: &Recomputation) -> String {

@@ -64,14 +64,14 @@ pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
     let failed = fleet.ranks.iter().filter_map(|rank| Some((rank, failure_text(rank.failure.as_ref()?))));
-    let mut told: Vec<String> =
+    let mut sentences: Vec<String> =
         failed.map(|(rank, why)| format!("{} ran out of memory: {why}.", capitalized(&rank.label()))).collect();
-    if told.len() > LISTED {
-        let more = count_of((told.len() - LISTED) as u64, "more rank");
-        told.truncate(LISTED);
-        told.push(format!("… and {more} ran out of memory, marked below."));
+    if sentences.len() > LISTED {
+        let more = count_of((sentences.len() - LISTED) as u64, "more rank");
+        sentences.truncate(LISTED);
+        sentences.push(format!("… and {more} ran out of memory, marked below."));
     }
-    told.push(format!(
+    sentences.push(format!(
         "{} peaks highest: {}.",
         capitalized(&top.label()),
         how_much_and_when(&top.peak(Metric::Allocated))
@@ -84,13 +84,13 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
             None => ranks.push(vec![outlier]),
         }
     }
-    told.extend(ranks.iter().take(LISTED).map(|rank| outlier_text(rank)));
+    sentences.extend(ranks.iter().take(LISTED).map(|rank| outlier_text(rank)));
     if ranks.len() > LISTED {
-        told.push(format!("… and {}, marked below.", count_of((ranks.len() - LISTED) as u64, "more outlier")));
+        sentences.push(format!("… and {}, marked below.", count_of((ranks.len() - LISTED) as u64, "more outlier")));
     }
     if outliers.is_empty() && fleet.ranks.len() > 1 {
         let (count, median) = (count_of(fleet.ranks.len() as u64, "rank"), median(fleet, Metric::Allocated));
-        told.push(format!(
+        sentences.push(format!(
             "No rank stands out: the median of {count} is {} allocated.",
             format_bytes(median.median_bytes)
         ));
@@ -98,9 +98,9 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let missing = fleet.missing();
     if !missing.is_empty() {
         let of = fleet.world_size().map(|size| format!(" of {}", count_of(u64::from(size), "rank")));
-        told.push(format!("Missing{}: {}.", of.unwrap_or_default(), ranges_text(&missing)));
+        sentences.push(format!("Missing{}: {}.", of.unwrap_or_default(), ranges_text(&missing)));
     }
-    told
+    sentences
 }
 
 /// A note on the accuracy of the recordings.
@@ -131,7 +131,7 @@ fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
     let warning = |text: String| Caveat { is_warning: true, text };
     let problems = fleet.problems();
     let mut sentences: Vec<Caveat> = problems.iter().map(|problem| warning(format!("Problem: {problem}."))).collect();
-    let mut told: BTreeMap<(bool, String), Whose<'_>> = BTreeMap::new();
+    let mut by_sentence: BTreeMap<(bool, String), Whose<'_>> = BTreeMap::new();
     for rank in &fleet.ranks {
         let more = match rank.problem_count.saturating_sub(1) {
             0 => String::new(),
@@ -144,14 +144,14 @@ fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
             false => (false, format!("Note: {sentence}")),
         });
         for sentence in trust.chain(problem) {
-            let (ranks, files) = told.entry(sentence).or_default();
+            let (ranks, files) = by_sentence.entry(sentence).or_default();
             match rank.number() {
                 Some(number) => ranks.push(number..=number),
                 None => files.push(&rank.name),
             }
         }
     }
-    sentences.extend(told.into_iter().rev().map(|((is_warning, what), (ranks, files))| {
+    sentences.extend(by_sentence.into_iter().rev().map(|((is_warning, what), (ranks, files))| {
         let named = match ranks.as_slice() {
             [] => None,
             [one] => Some(format!("rank {}", one.start())),

@@ -118,7 +118,7 @@ impl OpenFile {
         }
         self.selection = self.selection.carried_over(&self.recording, &recording);
         let former = std::mem::replace(&mut self.recording, Arc::new(recording));
-        let held = Arc::downgrade(&former);
+        let freed = Arc::downgrade(&former);
         if is_in_front {
             // The old content stays until the new one is ready.
             self.timeline.renew(&self.recording);
@@ -130,7 +130,7 @@ impl OpenFile {
         if self.recording.trace.is_state() && !former.trace.is_state() {
             self.views.moment.choices = Choices::OF_STATE;
         }
-        discard(former, held);
+        discard(former, freed);
         self.search.renew(&self.recording);
         if !is_same_run {
             self.history = History::new(self.visit());

@@ -37,7 +37,7 @@ pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) 
     if !report.has_passed() {
         out.push('\n');
     }
-    for (device, differences) in report.told_differences() {
+    for (device, differences) in report.listed_differences() {
         let on = on_device(report.trace, *device);
         let _ = writeln!(out, "\n{on}What makes the difference to the baseline at the peak:\n");
         let place = if report.keys[1] == GroupKey::Scope { "scope" } else { "line of code" };

@@ -185,7 +185,7 @@ impl<'a> CheckReport<'a> {
     }
 
     /// Returns the difference from the baseline, for each device that differs.
-    pub(super) fn told_differences(&self) -> impl Iterator<Item = &(DeviceId, Differences)> {
+    pub(super) fn listed_differences(&self) -> impl Iterator<Item = &(DeviceId, Differences)> {
         self.differences.iter().filter(|(_, differences)| !differences.rows.is_empty())
     }
 
@@ -452,7 +452,7 @@ impl Report for CheckReport<'_> {
                 page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
             }
         }
-        for (device, differences) in self.told_differences() {
+        for (device, differences) in self.listed_differences() {
             page.gap()?;
             page.line(&format!(
                 "{}What makes the difference to the baseline at the peak:",

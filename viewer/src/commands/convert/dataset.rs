@@ -230,10 +230,10 @@ pub fn schema_page() -> String {
 
 /// Returns what the tables do not contain of a recording.
 fn lost(trace: &Trace) -> Vec<String> {
-    let held = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
+    let from_start = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let counted = [
         (trace.annotations.len(), "named ranges (steps and phases that they make are kept)"),
-        (held, "addresses of segments reserved at the start (their bytes are in reserved_bytes)"),
+        (from_start, "addresses of segments reserved at the start (their bytes are in reserved_bytes)"),
         (trace.attributes.len(), "further facts of events, blocks and segments"),
     ];
     counted.iter().filter(|(count, _)| *count > 0).map(|(_, what)| (*what).to_owned()).collect()

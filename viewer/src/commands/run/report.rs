@@ -150,15 +150,15 @@ fn devices(summaries: &[DeviceSummary]) -> Table<'_> {
     let peak = |row: usize, metric: Metric| {
         summaries[row].peaks.iter().find(|moment| moment.metric == metric).map(|moment| moment.bytes)
     };
-    let held = move |row: usize| peak(row, Metric::Reserved).unwrap_or(0);
+    let reserved = move |row: usize| peak(row, Metric::Reserved).unwrap_or(0);
     let used = move |row: usize| peak(row, Metric::DeviceUsed).map_or_else(|| "-".to_owned(), format_bytes);
     let columns = [
         Column::number("device", "device", |row| summaries[row].device.0),
         Column::text("name", "name", |row| summaries[row].name.as_str()).cut(),
         Column::number("calls", "calls", |row| summaries[row].allocs + summaries[row].frees),
         Column::number("failed", "failed", |row| summaries[row].oom_events),
-        Column::bytes("peak_reserved", "peak reserved", held),
-        Column::shown_alone("of device", true, move |row| percent(held(row), summaries[row].capacity_bytes)),
+        Column::bytes("peak_reserved", "peak reserved", reserved),
+        Column::shown_alone("of device", true, move |row| percent(reserved(row), summaries[row].capacity_bytes)),
         Column::bytes("end_reserved", "reserved at end", |row| summaries[row].end.reserved),
         Column::shown_alone("peak device use", true, used),
     ];

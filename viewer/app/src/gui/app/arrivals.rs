@@ -88,15 +88,15 @@ impl App {
         for task in pictures {
             self.ask(ctx, Ask::Save(task));
         }
-        let said = &mut self.said;
+        let messages = &mut self.messages;
         self.savings.retain(|saving| match saving.poll() {
             None => true,
             Some(outcome) => {
-                said.push(outcome.map_or_else(|why| why, |path| format!("Wrote {}", path.display())));
+                messages.push(outcome.map_or_else(|why| why, |path| format!("Wrote {}", path.display())));
                 false
             }
         });
-        said.extend(self.files.iter_mut().filter_map(|file| file.take_notice()));
+        messages.extend(self.files.iter_mut().filter_map(|file| file.take_notice()));
     }
 
     fn take_recordings(&mut self, ctx: &egui::Context) {
@@ -198,20 +198,21 @@ impl App {
             match file.following.as_mut().and_then(|following| following.poll()) {
                 Some(Followed::Grown(recording)) => file.replace(*recording, is_in_front),
                 Some(Followed::Finished(recording)) => {
-                    self.said.push(complete(&recording.name));
+                    self.messages.push(complete(&recording.name));
                     file.following = None;
                     file.replace(*recording, is_in_front);
                 }
                 Some(Followed::Long(run)) => file.become_long(ctx, &run),
                 Some(Followed::Lengthened) => file.renew_part(ctx),
                 Some(Followed::Completed) => {
-                    self.said.push(complete(&file.recording.name));
+                    self.messages.push(complete(&file.recording.name));
                     file.following = None;
                     file.renew_part(ctx);
                 }
                 Some(Followed::Abandoned) => {
                     file.following = None;
-                    self.said.push(format!("{} does not grow any more: it is no longer followed", file.recording.name));
+                    self.messages
+                        .push(format!("{} does not grow any more: it is no longer followed", file.recording.name));
                 }
                 Some(Followed::Lost(why)) => {
                     file.following = None;
@@ -262,7 +263,7 @@ impl App {
         for answer in answers {
             match answer {
                 Ok((ask, chosen)) => self.take_answer(ctx, ask, chosen),
-                Err(why) => self.said.push(why),
+                Err(why) => self.messages.push(why),
             }
         }
     }

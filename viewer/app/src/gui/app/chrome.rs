@@ -88,7 +88,7 @@ impl App {
     /// Files being read, files that could not be read, and messages: above the lower edge, so that nothing moves for them.
     pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
         let is_recording = self.example.is_some() && !self.files.is_empty();
-        if self.loading.is_empty() && self.failures.is_empty() && self.said.is_empty() && !is_recording {
+        if self.loading.is_empty() && self.failures.is_empty() && self.messages.is_empty() && !is_recording {
             return;
         }
         let width = (ui.ctx().content_rect().width() - 40.0).min(theme::HELP_WIDTH);
@@ -105,7 +105,7 @@ impl App {
         if let Some(example) = self.example.as_ref().filter(|_| is_recording) {
             welcome::recording_ui(ui, example);
         }
-        self.said.retain(|words| {
+        self.messages.retain(|words| {
             let row = ui.horizontal_wrapped(|ui| {
                 ui.label(words);
                 ui.button("Dismiss").clicked()

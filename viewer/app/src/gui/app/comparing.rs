@@ -153,7 +153,7 @@ impl App {
                     Ok(csv) => {
                         self.ask(ctx, Ask::Save(Task::table("difference", move |out| out.write_all(csv.as_bytes()))));
                     }
-                    Err(why) => self.said.push(why),
+                    Err(why) => self.messages.push(why),
                 }
                 true
             }

@@ -111,7 +111,7 @@ pub struct App {
     /// The link to what is shown, as text.
     shown_link: String,
     /// Messages to the user, shown until they are dismissed or the next command.
-    said: Vec<String>,
+    messages: Vec<String>,
     /// Recordings of more events are read in parts, if that is not the default.
     most_resident: Option<u64>,
     is_styled: bool,
@@ -251,8 +251,8 @@ impl App {
         self.keep_look(&file);
         self.compare_closed(row);
         // Millions of rows are freed on another thread, so that the window does not freeze.
-        let held = Arc::downgrade(&file.recording);
-        discard(file, held);
+        let freed = Arc::downgrade(&file.recording);
+        discard(file, freed);
         if row < self.current || self.current >= self.files.len() {
             self.current = self.current.saturating_sub(1);
         }
@@ -304,7 +304,7 @@ impl App {
         if !self.can(command) {
             return;
         }
-        self.said.clear();
+        self.messages.clear();
         if self.run_comparing(ctx, command) || self.run_in_folder(ctx, command) {
             ctx.request_repaint();
             return;
@@ -380,7 +380,7 @@ impl App {
     /// Shows a step of the recording in front by its number.
     fn go_to_step(&mut self, ctx: &egui::Context, number: u32) {
         self.leave_comparison();
-        self.said.clear();
+        self.messages.clear();
         if let Some(file) = self.files.get_mut(self.current) {
             file.go_to_step(ctx, number);
         }
@@ -403,7 +403,7 @@ impl App {
                 if self.can(command) {
                     self.run(&ctx, command);
                 } else if let Some(why) = self.absence(command) {
-                    self.said = vec![why];
+                    self.messages = vec![why];
                 }
             }
         }

@@ -19,7 +19,7 @@ impl App {
         let side = self.settings.side;
         match self.table(side.name()) {
             Ok(csv) => ctx.copy_text(csv),
-            Err(why) => self.said.push(why),
+            Err(why) => self.messages.push(why),
         }
     }
 
@@ -31,7 +31,7 @@ impl App {
         let Some(bottom) = self.settings.bottom else {
             let text = "There is no view below the timeline: Ctrl+4 shows segments, Ctrl+5 events, Ctrl+6 why the peak is \
                         so high, Ctrl+7 what if, Ctrl+B the plan.";
-            self.said.push(text.to_owned());
+            self.messages.push(text.to_owned());
             return;
         };
         self.ask_to_save(ctx, bottom.name());
@@ -43,7 +43,7 @@ impl App {
         let name = format!("{}-{}", stem(file), view.to_lowercase());
         match file.table(view) {
             Ok(write) => self.ask(ctx, Ask::Save(Task::table(&name, write))),
-            Err(why) => self.said.push(why),
+            Err(why) => self.messages.push(why),
         }
     }
 

@@ -74,7 +74,7 @@ impl App {
             is_busy: self.is_loading() || is_front_busy || is_comparing_busy,
             recordings: self.files.iter().map(|file| file.recording.name.clone()).collect(),
             failures: self.failures.iter().map(|(path, why)| (path.display().to_string(), why.clone())).collect(),
-            messages: self.said.clone(),
+            messages: self.messages.clone(),
             is_comparing: self.comparison().is_some(),
             front,
         }

@@ -62,7 +62,7 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     // A bare key would also match with modifiers held, so shortcuts with more modifiers come first.
     shortcuts.sort_by_key(|(shortcut, _)| {
         let Modifiers { alt, ctrl, shift, command, .. } = shortcut.modifiers;
-        std::cmp::Reverse([alt, ctrl, shift, command].into_iter().filter(|held| *held).count())
+        std::cmp::Reverse([alt, ctrl, shift, command].into_iter().filter(|pressed| *pressed).count())
     });
     ctx.input_mut(|input| {
         shortcuts.iter().filter(|(shortcut, _)| input.consume_shortcut(shortcut)).map(|(_, command)| *command).collect()

@@ -156,7 +156,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     fn newest(&mut self) -> Option<(u64, A)> {
         let mut newest = None;
         while let Some(next) = self.link.as_ref().and_then(|link| link.answers.try_recv().ok()) {
-            newest = self.settle(next).or(newest);
+            newest = self.take_outcome(next).or(newest);
         }
         newest
     }
@@ -166,13 +166,13 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         let mut newest = None;
         while self.is_busy() {
             let Ok(next) = self.link.as_ref()?.answers.recv() else { break };
-            newest = self.settle(next);
+            newest = self.take_outcome(next);
         }
         newest.map(|(_, answer)| answer)
     }
 
     /// Records the outcome of a question. Returns the answer, if there is one, with the question's number.
-    fn settle(&mut self, (number, outcome): (u64, Outcome<A>)) -> Option<(u64, A)> {
+    fn take_outcome(&mut self, (number, outcome): (u64, Outcome<A>)) -> Option<(u64, A)> {
         if number <= self.settled {
             return None;
         }

@@ -42,6 +42,6 @@ pub(crate) fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
         painter.galley(at, text, shades.strong);
     }
     let at = rect.left_top() + eframe::egui::vec2(10.0, 8.0);
-    let said = format!("reading {name}… {:.0}%", preview.fraction * 100.0);
-    painter.text(at, Align2::LEFT_TOP, said, FontId::proportional(15.0), shades.faint);
+    let text = format!("reading {name}… {:.0}%", preview.fraction * 100.0);
+    painter.text(at, Align2::LEFT_TOP, text, FontId::proportional(15.0), shades.faint);
 }

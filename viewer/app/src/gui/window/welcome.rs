@@ -83,7 +83,7 @@ impl Welcome {
             let name = file_name(path);
             let fact = self.recents.fact(path, now);
             ui.horizontal(|ui| {
-                let (text, told) = match &fact {
+                let (text, tooltip) = match &fact {
                     Fact::Missing => (RichText::new(&name).size(14.5).weak().strikethrough(), "missing"),
                     Fact::There(facts) => (RichText::new(&name).size(14.5), facts.as_str()),
                     Fact::Unknown => (RichText::new(&name).size(14.5), ""),
@@ -94,7 +94,7 @@ impl Welcome {
                     *action = Some(WelcomeAction::Open(path.clone()));
                 }
                 let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-                let about = [told, folder.as_str()].into_iter().filter(|text| !text.is_empty());
+                let about = [tooltip, folder.as_str()].into_iter().filter(|text| !text.is_empty());
                 let about = about.collect::<Vec<_>>().join("  in ");
                 let room = ui.available_width() - 60.0;
                 ui.scope(|ui| {

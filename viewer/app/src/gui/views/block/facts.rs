@@ -176,8 +176,8 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     if let Some((most, at)) = highest(trace, index, metric, holds) {
         let at =
             at.map_or_else(|| before(trace).to_owned(), |event| format!("event {}", format_count(trace.number(event))));
-        let told = format!("{} of {}, {at}", share(bytes, most), format_bytes(most));
-        rows.push(("Largest share".to_owned(), told));
+        let text = format!("{} of {}, {at}", share(bytes, most), format_bytes(most));
+        rows.push(("Largest share".to_owned(), text));
     }
     rows
 }

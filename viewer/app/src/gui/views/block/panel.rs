@@ -203,8 +203,8 @@ fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<
         let button = ui.small_button("Only these");
         let label = format!("Only blocks of this {}", origin.kind);
         button.widget_info(|| WidgetInfo::labeled(Role::Button, true, &label));
-        let told = format!("Show only blocks that meet {}", origin.condition);
-        if button.on_hover_text(told).clicked() {
+        let text = format!("Show only blocks that meet {}", origin.condition);
+        if button.on_hover_text(text).clicked() {
             action = Some(Action::Where(origin.condition.clone()));
         }
         let count = match count {

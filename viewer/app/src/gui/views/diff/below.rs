@@ -22,7 +22,7 @@ pub(super) struct Below {
     /// The chosen group, by its row in the answer.
     chosen: Option<usize>,
     /// The note on groups that were matched loosely.
-    likeness: Option<String>,
+    match_kind: Option<String>,
 }
 
 /// Shown in place of phases if there is nothing to compare.
@@ -50,8 +50,8 @@ impl Below {
         }
         self.flame.reset();
         self.chosen = None;
-        let loosely = answer.comparison.diff.groups.iter().filter(|group| group.likeness == MatchKind::Alike).count();
-        self.likeness = (loosely > 0).then(|| {
+        let loosely = answer.comparison.diff.groups.iter().filter(|group| group.match_kind == MatchKind::Alike).count();
+        self.match_kind = (loosely > 0).then(|| {
             let plural = if loosely == 1 { " was" } else { "s were" };
             format!("{} group{plural} matched loosely.", format_count(loosely as u64))
         });
@@ -69,8 +69,8 @@ impl Below {
     }
 
     /// The notes on how groups were matched.
-    pub(super) fn likeness(&self) -> Option<&str> {
-        self.likeness.as_deref()
+    pub(super) fn match_kind(&self) -> Option<&str> {
+        self.match_kind.as_deref()
     }
 
     /// Shows the answer. Returns conditions to add.

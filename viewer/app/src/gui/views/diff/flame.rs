@@ -245,7 +245,7 @@ mod tests {
             b_bytes: bytes[1],
             a_blocks: 1,
             b_blocks: 1,
-            likeness: MatchKind::Equal,
+            match_kind: MatchKind::Equal,
             members: Vec::new(),
         };
         let groups = [group("a", [600, 100]), group("b", [100, 390]), group("c", [6, 2]), group("d", [4, 4])];

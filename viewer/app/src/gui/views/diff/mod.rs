@@ -423,7 +423,7 @@ impl DiffView {
                     delta([a, b])
                 ));
             }
-            if let Some(words) = self.below.likeness() {
+            if let Some(words) = self.below.match_kind() {
                 ui.colored_label(Shades::in_ui(ui).warning, words);
             }
         });

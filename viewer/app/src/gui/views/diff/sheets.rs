@@ -35,7 +35,7 @@ fn colour_of_change(name: &str) -> Option<Color32> {
 /// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if
 /// stacks are a key.
 pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sheet {
-    let has_loose = diff.groups.iter().any(|group| group.likeness != MatchKind::Equal);
+    let has_loose = diff.groups.iter().any(|group| group.match_kind != MatchKind::Equal);
     let mut columns: Vec<Heading> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
     columns.extend([STATE, A, B, DELTA]);
     columns.extend(has_loose.then_some(text("matched", 108.0)));
@@ -48,7 +48,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sh
         let mut cells: Vec<Value> = keys.iter().zip(&group.key).map(name).collect();
         cells.push(group.change().name().into());
         cells.extend([group.a_bytes.into(), group.b_bytes.into(), group.delta().into()]);
-        let matched = if group.likeness == MatchKind::Equal { "" } else { group.likeness.name() };
+        let matched = if group.match_kind == MatchKind::Equal { "" } else { group.match_kind.name() };
         cells.extend(has_loose.then(|| Value::Text(matched.to_owned())));
         cells
     };

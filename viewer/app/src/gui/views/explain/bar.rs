@@ -50,7 +50,7 @@ pub(super) fn bar_ui(
         let condition = piece.condition().filter(|_| can_click);
         let sense = if condition.is_some() { Sense::CLICK } else { Sense::hover() };
         let response = ui.interact(place, bar.id.with(row), sense);
-        let label = told(*piece, *bytes, peak);
+        let label = label_of(*piece, *bytes, peak);
         response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
         label_ui(ui, place, &format!("{}  {}", piece.name(), format_bytes(*bytes)), *colour);
         let is_chosen = condition.as_ref().is_some_and(|condition| is_in_force(condition, filter));
@@ -70,7 +70,7 @@ pub(super) fn bar_ui(
             let part = part_of(*piece, *bytes, peak).map_or_else(String::new, |share| format!(" {share}"));
             let amount = format!("{}{part}", format_bytes(*bytes));
             let chip = Chip::new(ui, &piece.name(), &amount, true).show(ui, sign);
-            let label = told(*piece, *bytes, peak);
+            let label = label_of(*piece, *bytes, peak);
             let Some(condition) = piece.condition().filter(|_| can_click) else {
                 hint(chip, &label, false);
                 continue;
@@ -97,7 +97,7 @@ pub(super) fn bar_ui(
             };
             let chip = Chip::new(ui, &count_of(small.len() as u64, "smaller piece"), &format_bytes(bytes), true)
                 .show(ui, sign);
-            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| told(*piece, *bytes, peak)).collect();
+            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| label_of(*piece, *bytes, peak)).collect();
             chip.on_hover_text(lines.join("\n"));
         }
         let sign = |painter: &Painter, rect: Rect| {
@@ -118,7 +118,7 @@ fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
 }
 
 /// `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
-fn told(piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
+fn label_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
     let part = part_of(piece, bytes, peak).map(|part| format!(", {part} of {}", base(peak)));
     format!("{}: {} ({} B){}", piece.name(), format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
 }

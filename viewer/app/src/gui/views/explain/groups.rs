@@ -185,7 +185,7 @@ fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Action> {
         ui.horizontal(|ui| {
             let button = ui.add_enabled(row.condition.is_some(), Button::new("Only these").small());
             let button = button.on_disabled_hover_text("No condition selects exactly these blocks.");
-            let why = row.condition.as_ref().map_or_else(String::new, |told| format!("Adds the condition {told}"));
+            let why = row.condition.as_ref().map_or_else(String::new, |text| format!("Adds the condition {text}"));
             if button.on_hover_text(why).clicked() {
                 action = row.condition.clone().map(Action::Where);
             }

@@ -52,7 +52,7 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
         let why = chosen
             .condition
             .as_ref()
-            .map_or_else(String::new, |told| format!("Add the condition {told} to the search"));
+            .map_or_else(String::new, |text| format!("Add the condition {text} to the search"));
         if button.on_hover_text(why).clicked() {
             ask = Some(Ask::Filter);
         }

@@ -329,8 +329,8 @@ fn discard_outcome(outcome: Outcome) {
     if let Ok(former) = outcome
         && former.chosen.run.events() > LARGE
     {
-        let held = Arc::downgrade(&former.chosen.run);
-        discard(former.chosen, held);
+        let freed = Arc::downgrade(&former.chosen.run);
+        discard(former.chosen, freed);
     }
 }
 

@@ -51,11 +51,11 @@ impl PredictedRun {
     /// The peak of `metric`, at a recorded event.
     pub fn peak(&self, metric: Metric) -> Moment {
         let known = self.peaks.iter().find(|peak| peak.metric == metric);
-        self.told(known.unwrap_or(&self.peaks[0]))
+        self.renumbered(known.unwrap_or(&self.peaks[0]))
     }
 
     /// Converts one of its moments to the recorded event.
-    pub fn told(&self, moment: &Moment) -> Moment {
+    pub fn renumbered(&self, moment: &Moment) -> Moment {
         let recorded = |event: EventId| self.source.get(event.index()?).copied();
         Moment { event: moment.event.and_then(recorded), events_before: self.first, ..*moment }
     }

@@ -95,8 +95,8 @@ impl Cell {
             words += &format!(" {} (out of memory).", failed_requests(self.failed));
         }
         let what = if self.is_rank { "ranks" } else { "devices of this size" };
-        if let Some(told) = self.standing.words(what) {
-            words += &format!(" This is {told}.");
+        if let Some(standing) = self.standing.words(what) {
+            words += &format!(" This is {standing}.");
         }
         words
     }

@@ -88,8 +88,8 @@ impl Ranks {
                 let response = ui.interact(place, strip.id.with(row), Sense::CLICK);
                 let is_front = front == Some(row);
                 let oom = if cell.failed > 0 { ", out of memory" } else { "" };
-                let told = format!("{}: peak {}{oom}", cell.name, format_bytes(cell.peak));
-                response.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, &told));
+                let label = format!("{}: peak {}{oom}", cell.name, format_bytes(cell.peak));
+                response.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, &label));
                 if response.clicked() {
                     strip.request_focus();
                     action = Some(cell.place);

@@ -107,7 +107,7 @@ impl Chart {
             "Address map: {} segments, {} pieces, {} reserved",
             map.segments.len(),
             map.pieces.len(),
-            format_bytes(map.usage.held())
+            format_bytes(map.usage.reserved())
         );
         let pitch = theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP;
         let in_view = ((rect.height() / pitch) as usize).max(1);
@@ -130,7 +130,7 @@ impl Chart {
             self.layout.in_rows(row..row + 1).iter().find_map(|strip| Some((strip.segment, strip.address_at(share)?)))
         });
         if let Some((segment, address)) = under
-            && let Some((held, piece)) = map.piece_at(address)
+            && let Some((under, piece)) = map.piece_at(address)
         {
             if response.clicked() {
                 response.request_focus();
@@ -142,7 +142,7 @@ impl Chart {
             response.on_hover_ui_at_pointer(|ui| {
                 tooltip_ui(ui, colour, &piece_lines(paint.trace, piece, map.moment));
                 ui.separator();
-                tooltip_ui(ui, None, &segment_lines(held));
+                tooltip_ui(ui, None, &segment_lines(under));
             });
         }
         chosen

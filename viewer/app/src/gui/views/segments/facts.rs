@@ -1,7 +1,7 @@
 //! The texts about an address, a piece and a segment.
 
 use eframe::egui::{Color32, RichText, Ui};
-use highwater_analysis::addresses::{Content, HeldSegment, Piece};
+use highwater_analysis::addresses::{Content, Piece, ReservedSegment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::figures::moment::count_of;
@@ -59,11 +59,16 @@ fn block_lines(trace: &Trace, id: BlockId, prefix: &str) -> Vec<String> {
 }
 
 /// The facts of a segment.
-pub(super) fn segment_lines(segment: &HeldSegment) -> Vec<String> {
+pub(super) fn segment_lines(segment: &ReservedSegment) -> Vec<String> {
     let usage = &segment.usage;
     let kind = if segment.is_expandable { "expandable segment" } else { "segment" };
     let mut lines = vec![
-        format!("{kind} of {} at {:#x}, {}", format_bytes(usage.held()), segment.addresses.start, segment.home.text()),
+        format!(
+            "{kind} of {} at {:#x}, {}",
+            format_bytes(usage.reserved()),
+            segment.addresses.start,
+            segment.home.text()
+        ),
         format!(
             "{} allocated in {}, {} rounding, {} waiting",
             format_bytes(usage.allocated()),

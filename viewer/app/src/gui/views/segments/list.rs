@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::Ui;
-use highwater_analysis::addresses::{HeldSegment, Usage};
+use highwater_analysis::addresses::{ReservedSegment, Usage};
 
 use super::known::State;
 use crate::gui::widgets::table::{Cell, Column, Rows, SortedTable, Touched};
@@ -20,7 +20,7 @@ impl List {
     /// Shows the table; `chosen` is the first address of the selected segment. Returns the user's action, by map row.
     pub(super) fn list_ui(&mut self, ui: &mut Ui, state: &Arc<State>, chosen: Option<u64>) -> Touched {
         self.renew(state);
-        let is_chosen = |row: &usize| state.map.segments.get(*row).map(|held| held.addresses.start) == chosen;
+        let is_chosen = |row: &usize| state.map.segments.get(*row).map(|segment| segment.addresses.start) == chosen;
         self.table.mark(chosen.and_then(|_| state.order.iter().position(is_chosen)));
         let mut touched = self.table.table_ui(ui, "Segments", &rows(state));
         for row in [&mut touched.hovered, &mut touched.chosen, &mut touched.opened] {
@@ -56,7 +56,7 @@ fn rows(state: &State) -> Rows<'_> {
     let segments = &state.map.segments;
     let of = move |row: usize| &segments[state.order[row]];
     let home = move |row: usize| state.order.partition_point(|other| segments[*other].home < of(row).home);
-    let used = move |row: usize| of(row).usage.allocated() as f64 / of(row).usage.held().max(1) as f64;
+    let used = move |row: usize| of(row).usage.allocated() as f64 / of(row).usage.reserved().max(1) as f64;
     let bytes = |head: (&'static str, f32), tooltip: &'static str, bytes: fn(&Usage) -> u64| {
         Column::bytes(head, tooltip, move |row| bytes(&of(row).usage)).look(move |row, cell| {
             match bytes(&of(row).usage) {
@@ -74,7 +74,7 @@ fn rows(state: &State) -> Rows<'_> {
         Column::figure(("address", 116.0), "The first address.", move |row| format!("{:#x}", of(row).addresses.start))
             .ordered_by(move |row| of(row).addresses.start),
         Column::bytes(("bytes", 72.0), "Bytes reserved from the driver, without unmapped parts.", move |row| {
-            of(row).usage.held()
+            of(row).usage.reserved()
         }),
         Column::new(Unit::Number, ("use", 66.0), "Share of live blocks, including rounding.", used).look(
             move |row, cell| Cell { text: format!("{:.1}%", used(row) * 100.0), share: Some(used(row) as f32), ..cell },
@@ -89,7 +89,7 @@ fn rows(state: &State) -> Rows<'_> {
 }
 
 /// `large, expandable`, `private small 0.1`.
-fn pool_text(segment: &HeldSegment) -> String {
+fn pool_text(segment: &ReservedSegment) -> String {
     let pool = segment.home.pool_text().replacen(" pool", "", 1);
     if segment.is_expandable { format!("{pool}, expandable") } else { pool }
 }

@@ -13,7 +13,7 @@ mod oom;
 use std::sync::Arc;
 
 use eframe::egui::{self, RichText, Ui, vec2};
-use highwater_analysis::addresses::{HeldSegment, PoolAndStream, PoolFit};
+use highwater_analysis::addresses::{PoolAndStream, PoolFit, ReservedSegment};
 use highwater_snapshots::EventId;
 use highwater_snapshots::units::format_bytes;
 
@@ -175,7 +175,7 @@ impl SegmentsView {
         actions: &mut Vec<Action>,
     ) {
         if state.map.segments.is_empty() {
-            ui.weak(nothing_held(state));
+            ui.weak(nothing_reserved(state));
             return;
         }
         let room = ui.available_size().max(vec2(200.0, theme::MAP_MIN));
@@ -323,10 +323,10 @@ fn headline_ui(ui: &mut Ui, state: &State) {
             ui.label(room_text(room));
         }
         if !state.map.is_exact() {
-            let (held, reserved) = (state.map.usage.held(), state.map.totals.reserved);
+            let (in_segments, reserved) = (state.map.usage.reserved(), state.map.totals.reserved);
             ui.label(format!(
                 "The segments add up to {}, but the recorded total is {}: releases are missing from the recording.",
-                format_bytes(held),
+                format_bytes(in_segments),
                 format_bytes(reserved)
             ));
         }
@@ -345,7 +345,7 @@ fn headline_ui(ui: &mut Ui, state: &State) {
 fn headline(state: &State) -> String {
     let map = &state.map;
     if map.segments.is_empty() {
-        return nothing_held(state);
+        return nothing_reserved(state);
     }
     let usage = &map.usage;
     let bytes = format_bytes;
@@ -363,7 +363,7 @@ fn headline(state: &State) -> String {
     };
     let with = common().filter_map(|room| room.fits_with_driver).max();
     let returns =
-        if map.segments.iter().any(HeldSegment::is_returnable) { " after releasing empty segments" } else { "" };
+        if map.segments.iter().any(ReservedSegment::is_returnable) { " after releasing empty segments" } else { "" };
     let with = with.map_or_else(String::new, |most| format!(", {} from the driver{returns}", bytes(most)));
     let unmapped = match usage.unmapped {
         0 => String::new(),
@@ -371,7 +371,7 @@ fn headline(state: &State) -> String {
     };
     format!(
         "Reserved {}: {} requested, {} rounding, {} waiting, {} free in {}{unmapped}; {fits}{with}",
-        bytes(usage.held()),
+        bytes(usage.reserved()),
         bytes(usage.requested),
         bytes(usage.rounding),
         bytes(usage.waiting),
@@ -381,7 +381,7 @@ fn headline(state: &State) -> String {
 }
 
 /// The text shown instead of a map.
-fn nothing_held(state: &State) -> String {
+fn nothing_reserved(state: &State) -> String {
     let map = &state.map;
     match map.strays.len() {
         0 => "No segments are reserved at this moment.".to_owned(),
@@ -401,7 +401,7 @@ fn room_text(room: &PoolFit) -> String {
     format!(
         "{}: {} in {}, {} allocated, {} waiting, {} free; fits {}{with}",
         room.home.text(),
-        format_bytes(usage.held()),
+        format_bytes(usage.reserved()),
         count_of(room.segments, "segment"),
         format_bytes(usage.allocated()),
         format_bytes(usage.waiting),

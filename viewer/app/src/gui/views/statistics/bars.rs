@@ -14,14 +14,14 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     let rows = sheet.lines.len();
     let largest = (0..rows).max_by_key(|row| (length(*row), std::cmp::Reverse(*row)));
     let name = sheet.columns.get(measure).map_or("", |column| column.name);
-    let told = |row: usize| {
+    let text_of = |row: usize| {
         let text = sheet.text(row, measure);
         let exact = sheet.exact(row, measure).filter(|exact| *exact != text);
         let exact = exact.map_or_else(String::new, |exact| format!(" ({exact})"));
         format!("{}: {text}{exact}", sheet.text(row, 0))
     };
     let label = match largest {
-        Some(row) => format!("{}, {name}: {rows} bars, the largest at {}", sheet.name, told(row)),
+        Some(row) => format!("{}, {name}: {rows} bars, the largest at {}", sheet.name, text_of(row)),
         None => format!("{}, {name}: no bars", sheet.name),
     };
     response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
@@ -79,7 +79,7 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     }
     let is_clicked = response.clicked();
     if let Some(row) = pointed {
-        response.on_hover_text_at_pointer(told(row));
+        response.on_hover_text_at_pointer(text_of(row));
     }
     pointed.filter(|_| is_clicked)
 }

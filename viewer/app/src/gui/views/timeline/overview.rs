@@ -125,9 +125,9 @@ fn brushed(
     }
     let now = at(response.interact_pointer_pos()?);
     let began = response.ctx.input(|input| input.pointer.press_origin()).map_or(now, &at);
-    let held = *hold.get_or_insert_with(|| grip(began, &view.x, whole, EDGE * per_point));
+    let grip_now = *hold.get_or_insert_with(|| grip(began, &view.x, whole, EDGE * per_point));
     let now = now.clamp(whole.start, whole.end);
-    match held {
+    match grip_now {
         Hold::Part(offset) => Some(now - offset..now - offset + width),
         Hold::End(other) if (now - other).abs() < per_point => None,
         Hold::End(other) => Some(now.min(other)..now.max(other)),

@@ -47,7 +47,7 @@ fn difference_column<'a>(
 /// The peaks, at recorded events.
 fn peaks(replayed: &Replayed, other: &Other<'_>) -> Vec<Compared> {
     let mut rows = compared(&replayed.prediction.measured, &other.changed.figures);
-    rows.iter_mut().for_each(|row| row.peak = row.peak.map(|peak| other.run.told(&peak)));
+    rows.iter_mut().for_each(|row| row.peak = row.peak.map(|peak| other.run.renumbered(&peak)));
     rows
 }
 

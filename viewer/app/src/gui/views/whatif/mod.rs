@@ -310,8 +310,8 @@ impl WhatIfView {
 /// Frees a replay: millions of rows on another thread, so that the window does not freeze.
 fn discard_outcome(outcome: Outcome) {
     if let Ok(former) = outcome {
-        let held = Arc::downgrade(&former);
-        discard(former, held);
+        let freed = Arc::downgrade(&former);
+        discard(former, freed);
     }
 }
 

@@ -122,7 +122,7 @@ impl<'a> Column<'a> {
     }
 
     /// The tooltip of a cell.
-    pub(super) fn told(&self, row: usize) -> Option<String> {
+    pub(super) fn tooltip(&self, row: usize) -> Option<String> {
         match &self.tip {
             Some(tip) => tip(row),
             None => self.unit.exact(&self.value(row)),

@@ -52,7 +52,7 @@ impl TableState {
     }
 
     /// Scrolls to the pending row: a few rows from the top if it was not in view.
-    fn settle(&mut self, rows: usize, in_view: usize) {
+    fn follow(&mut self, rows: usize, in_view: usize) {
         if let Some(row) = self.due.take().filter(|row| *row < rows)
             && !(self.first..self.first.saturating_add(in_view)).contains(&row)
         {
@@ -125,7 +125,7 @@ fn shown_ui(
     let mut frame = paint::Frame { label, columns, across, rows, body, id };
     let mut touched = Touched { is_resorted: frame.heads_ui(&inside, columns_rect, state), ..Touched::default() };
     keys::walk(&inside, &response, (rows, in_view), state, &mut touched);
-    state.settle(rows, in_view);
+    state.follow(rows, in_view);
     turn(&inside, columns_rect, (rows, in_view), most_aside, state);
     scroll_bar_ui(&inside, bar, (rows, in_view), state, &format!("Scroll {label}"), id);
     if most_aside > 0.5 {

@@ -125,15 +125,15 @@ impl Frame<'_> {
                 ui.painter().rect_filled(place, 2.0, colour);
             }
             let mut words = Vec::with_capacity(self.columns.len());
-            let mut told = None;
+            let mut tooltip = None;
             for (index, column) in self.columns.iter().enumerate() {
                 let cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
                 let whole = self.column(index, whole);
                 let seen = whole.intersect(body);
                 let is_cut = seen.is_positive() && cell_ui(ui, whole, seen, column, &cell, &shades);
                 if on_row.hovered() && pointer.is_some_and(|pointer| seen.contains(pointer)) {
-                    let more = row_of(row).and_then(|row| column.told(row));
-                    told = match (is_cut, more) {
+                    let more = row_of(row).and_then(|row| column.tooltip(row));
+                    tooltip = match (is_cut, more) {
                         (true, Some(more)) if more != cell.text => Some(format!("{}\n{more}", cell.text)),
                         (true, _) => Some(cell.text.clone()),
                         (false, more) => more,
@@ -152,8 +152,8 @@ impl Frame<'_> {
             }
             on_row.widget_info(|| WidgetInfo::selected(Role::Row, true, is_chosen, words.join(" · ")));
             ui.ctx().accesskit_node_builder(on_row.id, |node| node.set_row_index(row));
-            if let Some(told) = told {
-                on_row.on_hover_text_at_pointer(told);
+            if let Some(tooltip) = tooltip {
+                on_row.on_hover_text_at_pointer(tooltip);
             }
         }
         chosen
@@ -196,7 +196,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
 }
 
 /// The handle of a scroll bar.
-pub(super) fn handle(ui: &Ui, place: Rect, is_held: bool) {
+pub(super) fn handle(ui: &Ui, place: Rect, is_dragged: bool) {
     let shades = Shades::in_ui(ui);
-    ui.painter().rect_filled(place, 3.0, if is_held { shades.faint } else { shades.grid });
+    ui.painter().rect_filled(place, 3.0, if is_dragged { shades.faint } else { shades.grid });
 }
