@@ -146,6 +146,6 @@ fn is_empty(trace: &Trace, stack: StackId) -> bool {
 
 /// The condition for the module paths of `members` and of none of `others`.
 fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<String> {
-    let paths = |chains: &[&Chain]| chains.iter().map(|chain| trace.tables.scope_path(ScopeId(chain.row()))).collect();
-    of_paths(paths(members), paths(others))
+    let path = |chain: &&Chain| trace.tables.scope_path(ScopeId(chain.row()));
+    of_paths(members.iter().map(path).collect(), &others.iter().map(path).collect::<Vec<_>>())
 }

@@ -168,8 +168,8 @@ impl<'a> Coder<'a> {
                 }
                 let is_own = |scope: &ScopeId| tables.scope_to_depth(*scope, depth).0 == self.meant[code];
                 let (own, others): (Vec<ScopeId>, Vec<ScopeId>) = self.scopes.iter().partition(|scope| is_own(scope));
-                let paths = |scopes: Vec<ScopeId>| scopes.into_iter().map(|scope| tables.scope_path(scope)).collect();
-                condition::of_paths(paths(own), paths(others))
+                let path = |scope: &ScopeId| tables.scope_path(*scope);
+                condition::of_paths(own.iter().map(path).collect(), &others.iter().map(path).collect::<Vec<_>>())
             }
         }
     }
