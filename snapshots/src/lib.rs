@@ -19,6 +19,7 @@ pub mod mapped;
 pub mod byte_source;
 pub mod rotation;
 pub mod intern;
+pub mod natural;
 pub mod shown;
 pub mod line_text;
 pub mod scope_pattern;

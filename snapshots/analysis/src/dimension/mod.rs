@@ -23,6 +23,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::natural;
 use highwater_snapshots::tables::Tables;
 
 use super::beside::SegmentValues;
@@ -139,10 +140,10 @@ impl Dimension {
         }
     }
 
-    /// The order of values of equal bytes: texts alphabetically.
+    /// The order of values of equal bytes: texts in natural order.
     pub(crate) fn compare(&self, tables: &Tables, a: u64, b: u64) -> Ordering {
         match self.values {
-            Values::Text => (self.word)(tables, a).cmp(&(self.word)(tables, b)),
+            Values::Text => natural::compare(&(self.word)(tables, a), &(self.word)(tables, b)),
             _ => a.cmp(&b),
         }
     }

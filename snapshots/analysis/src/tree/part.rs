@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use highwater_snapshots::ids::{BlockId, StringId};
+use highwater_snapshots::natural;
 use highwater_snapshots::tables::Tables;
 
 use super::lines::Lines;
@@ -47,8 +48,8 @@ impl Part {
     pub(super) fn compare(self, other: Self, tables: &Tables, lines: &Lines) -> Ordering {
         let by_name = match (self, other) {
             (Self::Value(key, Some(a)), Self::Value(_, Some(b))) => key.dimension().compare(tables, a, b),
-            (Self::Scope(a), Self::Scope(b)) => tables.string(a).cmp(tables.string(b)),
-            (Self::Line(Some(a)), Self::Line(Some(b))) => lines.text(a).cmp(lines.text(b)),
+            (Self::Scope(a), Self::Scope(b)) => natural::compare(tables.string(a), tables.string(b)),
+            (Self::Line(Some(a)), Self::Line(Some(b))) => natural::compare(lines.text(a), lines.text(b)),
             _ => Ordering::Equal,
         };
         by_name.then_with(|| self.cmp(&other))

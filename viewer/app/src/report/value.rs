@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
+use highwater_snapshots::natural;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 /// A value.
@@ -59,7 +60,7 @@ impl Value {
         }
     }
 
-    /// Compares two values: numbers, then texts.
+    /// Compares two values: numbers, then texts in natural order.
     pub fn compare(&self, other: &Self) -> Ordering {
         let number = |value: &Self| match value {
             Self::Number(number) => Some(i128::from(*number)),
@@ -70,7 +71,7 @@ impl Value {
             return one.total_cmp(other);
         }
         match (number(self), number(other)) {
-            (None, None) => self.bare().cmp(&other.bare()),
+            (None, None) => natural::compare(&self.bare(), &other.bare()),
             (one, other) => one.cmp(&other),
         }
     }

@@ -7,7 +7,7 @@ use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::between::{Balance, Question, blocks_between, bytes_of};
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_analysis::{Matches, Metric, Siblings, Tree, TreeQuery};
-use highwater_snapshots::{BlockId, StackId};
+use highwater_snapshots::{BlockId, StackId, natural};
 use rayon::slice::ParallelSliceMut as _;
 
 use super::names;
@@ -282,7 +282,7 @@ fn sort_by_name(tree: &Tree, request: &Request, labels: &HashMap<NodeId, String>
     let recording = &request.source.recording;
     let label = |id: NodeId| labels.get(&id).cloned().unwrap_or_else(|| names::label(recording, tree, id));
     let mut named: Vec<(String, NodeId)> = holders.into_iter().map(|id| (label(id), id)).collect();
-    named.sort();
+    named.sort_by(|(a, one), (b, other)| natural::compare(a, b).then_with(|| one.cmp(other)));
     let rank: HashMap<NodeId, usize> = named.iter().enumerate().map(|(rank, (_, id))| (*id, rank)).collect();
     rows.sort_by_key(|id| {
         let (holder, block) = holder(id);
