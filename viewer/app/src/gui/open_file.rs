@@ -4,13 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, Ui};
-use highwater_analysis::Moment;
+use highwater_analysis::{Filter, Matches, Moment};
 
 use crate::command::Command;
 use crate::files::discard::discard;
 use crate::files::follow::Following;
 use crate::gui::colouring::ColourBy;
+use crate::gui::filter::light::{self, Light};
 use crate::gui::filter::search::Search;
+use crate::gui::identity::Identity;
 use crate::gui::legend;
 use crate::gui::legend::{Asked, Shares};
 use crate::gui::views::block::menu_ui;
@@ -57,6 +59,8 @@ pub struct OpenFile {
     /// The views around the timeline.
     pub(super) views: Views,
     shares: Shares,
+    /// The blocks of the group that is chosen in the panel of the moment.
+    light: Light,
     history: History<Visit>,
     /// A message from a view, shown until the next command.
     pub(super) notice: Option<String>,
@@ -72,7 +76,7 @@ pub struct OpenFile {
     pub(super) most_resident: u64,
 }
 
-computed!(OpenFile: run, search, shares, peaks, views, timeline);
+computed!(OpenFile: run, search, shares, light, peaks, views, timeline);
 
 impl OpenFile {
     /// Opens a view of everything, or the view settings of `look`.
@@ -97,6 +101,7 @@ impl OpenFile {
             search: Search::new(&recording),
             views,
             shares: Shares::default(),
+            light: light::light(),
             notice: None,
             following: None,
             peaks: Peaks::default(),
@@ -260,13 +265,14 @@ impl OpenFile {
                 return;
             }
             actions.extend(self.legend_ui(ui));
+            let lit = self.lit(ui.ctx(), settings.side);
             let look = TimelineStyle {
                 colour_by: settings.colour_by,
                 stacking: settings.stacking,
                 has_lines: settings.has_lines,
                 has_overview: true,
-                matches: Arc::clone(self.search.matches()),
-                is_hiding: settings.is_hiding,
+                is_hiding: settings.is_hiding && lit.is_none(),
+                matches: lit.unwrap_or_else(|| Arc::clone(self.search.matches())),
             };
             let before = self.selection.pin;
             let plot = self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
@@ -379,6 +385,20 @@ impl OpenFile {
         let (matches, filter, under) = (search.matches(), search.filter(), Under::of(timeline));
         let context = ViewContext { recording, selection, moment, reason, matches, filter, under, is_picture: false };
         (context, views)
+    }
+
+    /// The blocks to highlight: those of the group that is chosen in the panel of the moment, if it is in front.
+    fn lit(&mut self, ctx: &egui::Context, side: Side) -> Option<Arc<Matches>> {
+        let condition = self.views.moment.chosen_condition().filter(|_| side == Side::Moment);
+        let filter =
+            condition.and_then(|condition| format!("{} {condition}", self.search.text()).parse::<Filter>().ok());
+        match filter {
+            Some(filter) => self.light.ask(ctx, &vec![(Identity::of(&self.recording), filter)]),
+            None if self.light.asked().is_some() => self.light.cancel(),
+            None => {}
+        }
+        self.light.receive();
+        self.light.current()?.first().cloned()
     }
 
     /// The legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or all again.

@@ -9,7 +9,6 @@ mod condition;
 mod sheets;
 mod job;
 mod known;
-mod light;
 mod pair;
 mod flame;
 mod below;
@@ -28,6 +27,7 @@ pub use choosers::{DiffAction, Files};
 use crate::background;
 use crate::figures::moment::total_name;
 use crate::gui::colouring::ColourBy;
+use crate::gui::filter::light::{self, Light};
 use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{self, Stacking, Timeline};
 use crate::gui::widgets::choice::choice_ui;
@@ -40,7 +40,6 @@ use alignment::Alignment;
 use below::Below;
 use job::{Answer, Half, Question};
 use known::{Known, Moments};
-use light::Light;
 use pair::{Pair, Shown, Side};
 
 /// How bands are painted.
@@ -187,8 +186,7 @@ impl DiffView {
         let key = chosen.and_then(|(group, answer)| {
             let words = condition::of_group(answer.comparison.diff.groups.get(group)?, &answer.keys)?;
             let [Ok(a), Ok(b)] = words.map(|words| format!("{text} {words}").parse()) else { return None };
-            let (recordings, answer) = (recordings.map(Identity::of), Identity::of(answer));
-            Some(light::Key { recordings, answer, group, filters: [a, b] })
+            Some(recordings.into_iter().map(Identity::of).zip([a, b]).collect::<light::Key>())
         });
         match key {
             Some(key) => self.light.ask(ctx, &key),

@@ -101,6 +101,11 @@ impl MomentPanel {
         self.shows_range && self.marks.is_some()
     }
 
+    /// The condition for the blocks of the chosen group, if it has one.
+    pub(crate) fn chosen_condition(&self) -> Option<&str> {
+        self.query.answer()?.chosen.as_ref()?.condition.as_deref().filter(|_| self.chosen.is_some())
+    }
+
     /// The panel's content as CSV, with a last line for the total: the rows of the table, or every node of
     /// the tree with its full path.
     fn csv(&mut self, context: &ViewContext<'_>) -> String {
