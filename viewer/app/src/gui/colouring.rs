@@ -139,13 +139,18 @@ impl Colouring {
     pub fn colour(&self, block: BlockId) -> Color32 {
         let colour = self.entries.get(self.entry(block)).map_or(theme::NEUTRAL, |entry| entry.colour);
         let is_second = self.entry_of.get(block.0 as usize).is_some_and(|entry| entry & SECOND_LAYER != 0);
-        let colour = if is_second { theme::second_layer(colour) } else { colour };
-        if self.matches.contains(block) { colour } else { theme::left_out(colour) }
+        match self.matches.contains(block) {
+            true if is_second => theme::second_layer(colour),
+            true => colour,
+            false => theme::left_out(colour),
+        }
     }
 
     /// The block's colour where its band can be distinguished from its neighbours'.
     pub(crate) fn instance_colour(&self, block: BlockId) -> Color32 {
-        theme::instance(self.colour(block), block.0 as usize)
+        let colour = self.colour(block);
+        // What is left out is quiet.
+        if self.matches.contains(block) { theme::instance(colour, block.0 as usize) } else { colour }
     }
 
     /// The legend entry of bytes that belong to no block: that of their stream or pool, if these are coloured.

@@ -250,8 +250,9 @@ impl OpenFile {
             actions.extend(self.below_ui(ui, settings));
         }
         // Of a recording without events, the memory by group is as important as its place.
-        let (id, width) =
-            if is_state { ("side of a state", ui.available_width() / 2.0) } else { ("side", theme::PANEL_WIDTH) };
+        let room = ui.available_width();
+        let side = (room * theme::PANEL_PART).max(theme::PANEL_WIDTH);
+        let (id, width) = if is_state { ("side of a state", room / 2.0) } else { ("side", side) };
         let panel = Panel::right(id).default_size(width).min_size(240.0);
         panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| {
             actions.extend(self.side_ui(ui, settings));

@@ -16,8 +16,10 @@ pub(crate) const LANE_HEIGHT: f32 = 18.0;
 pub(crate) const OVERVIEW_HEIGHT: f32 = 58.0;
 /// Width of the byte axis, in points: room for `1023.75 MiB`.
 pub(crate) const AXIS_WIDTH: f32 = 72.0;
-/// Width of the side panel when first shown, in points.
+/// Least initial width of the panel at the side, in points.
 pub(crate) const PANEL_WIDTH: f32 = 360.0;
+/// The part of a wide window that the panel at the side takes at first, for module paths.
+pub(crate) const PANEL_PART: f32 = 0.28;
 /// Least distance between two labelled ticks of the time or event axis, in points.
 pub(crate) const X_TICK_DISTANCE: f64 = 110.0;
 /// Half the width of a label of the time or event axis, in points.

@@ -112,7 +112,12 @@ fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
     let text = shown.or(facts.first().cloned()).unwrap_or_default();
     ui.scope(|ui| {
         ui.set_max_width(room.max(0.0));
-        ui.add(Label::new(RichText::new(text).weak()).truncate()).on_hover_text(facts.join(SEPARATOR));
+        let all = facts.join(SEPARATOR);
+        let is_cut = text != all;
+        let label = ui.add(Label::new(RichText::new(text).weak()).truncate());
+        if is_cut {
+            label.on_hover_text(all);
+        }
     });
 }
 

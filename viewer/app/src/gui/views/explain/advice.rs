@@ -1,7 +1,7 @@
 //! Advice on lowering the peak, each with its bytes, its blocks and the peak without them; and the peak after removing
 //! one part after another.
 
-use eframe::egui::{Frame, Label, RichText, Ui, vec2};
+use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui, vec2};
 use highwater_analysis::Filter;
 use highwater_analysis::explain::Advice;
 use highwater_snapshots::units::format_bytes;
@@ -33,7 +33,9 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
         let shown = columns.iter_mut().zip(&explanation.advice).enumerate();
         let card = |(row, (ui, one)): (usize, (&mut Ui, &Advice))| {
             let frame = Frame::group(ui.style()).fill(ui.visuals().faint_bg_color).inner_margin(10);
-            frame.show(ui, |ui| card_ui(ui, row + 1, one, explanation.peak.bytes, (filter, can_click))).inner
+            let card = |ui: &mut Ui| card_ui(ui, row + 1, one, explanation.peak.bytes, (filter, can_click));
+            // Columns would stretch the spaces between words.
+            frame.show(ui, |ui| ui.with_layout(Layout::top_down(Align::Min), card).inner).inner
         };
         shown.filter_map(card).last()
     })

@@ -52,6 +52,7 @@ pub(crate) fn paint_peak(
     dashed(&painter, point, pos2(point.x, frame.rect.bottom()), shades.peak);
     // Without room above the data, the mark stands alone.
     if let Some(rect) = place {
+        painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, shades.peak));
         painter.rect_filled(rect, 4.0, shades.peak);
         painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
         let beside = if rect.height() < size.y {
