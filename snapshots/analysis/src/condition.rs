@@ -23,8 +23,7 @@ pub fn equals(key: &str, text: &str) -> Option<String> {
     if let Some(text) = quoted(text) {
         return Some(format!("{key}={text}"));
     }
-    let parts = text.split(['"', QUOTED_COMMA]);
-    let longest = parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty())?;
+    let longest = text.split(['"', QUOTED_COMMA]).max_by_key(|part| part.len()).filter(|part| !part.is_empty())?;
     Some(format!("{key}~{}", quoted(longest)?))
 }
 

@@ -22,12 +22,11 @@ pub(crate) fn menu_ui(
             return;
         };
         chosen = block_ui(ui, recording, selection, target);
-        let item = |ui: &mut Ui, text: &str| ui.button(text).clicked();
-        if item(ui, "Pin this moment") {
+        if ui.button("Pin this moment").clicked() {
             chosen = Some(Action::Moment(target.moment));
         }
         for (row, name) in ["A", "B"].into_iter().enumerate() {
-            if item(ui, &format!("Mark this moment as {name}")) {
+            if ui.button(format!("Mark this moment as {name}")).clicked() {
                 selection.marks[row] = Some(target.moment);
             }
         }
