@@ -29,7 +29,7 @@ pub(super) struct Coder<'a> {
     pools: Pools,
     /// The module paths that blocks have, if these are coloured.
     scopes: Vec<ScopeId>,
-    /// The leaks, of which categories are told apart from the same without.
+    /// The leaks: blocks that leak have an entry apart from others of their category.
     leaks: Option<&'a Leaks>,
 }
 

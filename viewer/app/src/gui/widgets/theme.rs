@@ -227,7 +227,7 @@ pub fn instance(colour: Color32, row: usize) -> Color32 {
     scale(colour, LIGHTNESS[scattered as usize])
 }
 
-/// `colour` for every second layer of a model, so that neighbours are told apart.
+/// `colour` for every second layer of a model, so that neighbours can be distinguished.
 pub fn second_layer(colour: Color32) -> Color32 {
     scale(colour, 0.84)
 }
