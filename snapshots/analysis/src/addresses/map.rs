@@ -135,7 +135,7 @@ pub struct ReservedSegment {
     pub row: SegmentId,
     /// Its pieces in [`AddressMap::pieces`]; they cover its addresses exactly.
     pub pieces: Range<usize>,
-    /// How its bytes are used. [`Usage::extents`] is its part of `reserved`.
+    /// How its bytes are used. [`Usage::reserved`] is its part of the device's total.
     pub usage: Usage,
 }
 
