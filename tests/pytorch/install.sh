@@ -36,6 +36,9 @@ packages=("torch==$version" pytest pytest-xdist)
 case $version in 2.6.*) packages+=("numpy<3") ;; esac
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${packages[@]}" ||
   fail "cannot install PyTorch $version: see the message of pip above"
+# Where PYTHONDONTWRITEBYTECODE is set, pip writes no bytecode either, and every start of PyTorch would compile its sources
+# again, for seconds. A few of them are for newer versions of Python and do not compile.
+"$folder/venv/bin/python" -m compileall -qq -j 0 "$folder"/venv/lib/python3*/site-packages >/dev/null || true
 
 # Workspaces of cuBLAS and cuDNN are off so that two versions of PyTorch allocate the same for the same program.
 cat >"$folder/python" <<LAUNCHER
