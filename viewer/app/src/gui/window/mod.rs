@@ -14,5 +14,6 @@ pub mod failure;
 pub mod welcome;
 pub mod saving;
 pub mod dialog;
+mod path_completion;
 pub mod path_field;
 pub mod top_bar;

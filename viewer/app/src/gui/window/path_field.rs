@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 
 use eframe::egui::text::{CCursor, CCursorRange};
 use eframe::egui::text_edit::TextEditState;
-use eframe::egui::{self, Id, Key, Label, Modal, RichText, Role, TextEdit, Ui, WidgetInfo};
+use eframe::egui::{self, Id, Key, Label, Modal, Modifiers, RichText, Role, TextEdit, Ui, WidgetInfo};
 
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::entered::Entered;
+use crate::gui::window::path_completion::complete;
+
+/// Most names that are listed for completion.
+const MOST_OFFERS: usize = 12;
 
 /// The open field.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub struct PathField {
     ask: Ask,
     text: String,
     is_focused: bool,
+    /// What the typed path may be completed to, if that is not one name.
+    offers: Vec<String>,
 }
 
 impl PathField {
@@ -26,7 +32,7 @@ impl PathField {
             Ask::Save(task) => folder.join(task.name()).display().to_string(),
             Ask::File | Ask::Folder => String::new(),
         };
-        Self { ask, text, is_focused: false }
+        Self { ask, text, is_focused: false, offers: Vec::new() }
     }
 
     /// The purpose of the path.
@@ -40,12 +46,17 @@ impl PathField {
         let modal = Modal::new(Id::unique("path field")).show(ui.ctx(), |ui| {
             ui.set_width(theme::TOOLTIP_WIDTH);
             ui.strong(self.ask.title());
-            ui.weak("This system has no file dialog (desktop portal or zenity). Enter a path.");
+            ui.weak("This system has no file dialog (desktop portal or zenity). Enter a path; Tab completes it.");
             let hint = if matches!(self.ask, Ask::Folder) { "/path/to/folder" } else { "/path/to/file" };
             let hint = theme::placeholder(ui, hint);
             let id = Id::unique("path field").with("text");
+            self.complete(ui, id);
             let field = TextEdit::singleline(&mut self.text).id(id).hint_text(hint).desired_width(f32::INFINITY);
-            let field = ui.add(field);
+            // Tab completes the path.
+            let field = ui.add(field.lock_focus(true));
+            if field.changed() {
+                self.offers.clear();
+            }
             field.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Path"));
             if !std::mem::replace(&mut self.is_focused, true) {
                 field.request_focus();
@@ -64,6 +75,7 @@ impl PathField {
             };
             let text = RichText::new(if self.text.is_empty() { "" } else { text }).color(colour);
             ui.add(Label::new(text).wrap());
+            self.offers_ui(ui);
             let has_entered = ui.input(|input| input.key_pressed(Key::Enter));
             ui.horizontal(|ui| {
                 let name = match (&self.ask, replaces) {
@@ -75,12 +87,44 @@ impl PathField {
                 if button.clicked() || has_entered && problem.is_none() {
                     entered = Entered::Value(path.clone());
                 }
+                if has_entered && problem.is_some() {
+                    // Enter leaves the field, but the path is still to be corrected.
+                    ui.memory_mut(|memory| memory.request_focus(id));
+                }
                 if ui.button("Cancel").clicked() {
                     entered = Entered::Cancelled;
                 }
             });
         });
         if modal.should_close() && matches!(entered, Entered::None) { Entered::Cancelled } else { entered }
+    }
+
+    /// Completes the path when Tab is pressed in the field, and moves the cursor to its end.
+    fn complete(&mut self, ui: &Ui, field: Id) {
+        let is_asked = ui.memory(|memory| memory.has_focus(field))
+            && ui.input_mut(|input| input.consume_key(Modifiers::NONE, Key::Tab));
+        if !is_asked {
+            return;
+        }
+        let completion = complete(self.text.trim(), absolute, matches!(self.ask, Ask::Folder));
+        self.text = completion.text;
+        self.offers = if completion.names.len() > 1 { completion.names } else { Vec::new() };
+        let end = CCursor::new(self.text.chars().count());
+        let mut state = TextEditState::load(ui.ctx(), field).unwrap_or_default();
+        state.cursor.set_char_range(Some(CCursorRange::one(end)));
+        state.store(ui.ctx(), field);
+    }
+
+    /// Lists what the path may be completed to.
+    fn offers_ui(&self, ui: &mut Ui) {
+        if self.offers.is_empty() {
+            return;
+        }
+        let mut names = self.offers.iter().take(MOST_OFFERS).cloned().collect::<Vec<_>>().join("   ");
+        if self.offers.len() > MOST_OFFERS {
+            names += &format!("   and {} more", self.offers.len() - MOST_OFFERS);
+        }
+        ui.add(Label::new(RichText::new(names).weak().size(12.0)).wrap());
     }
 
     /// Selects the file name, so that typing replaces it; forgets the cursor of an earlier field.
