@@ -108,6 +108,25 @@ fn in_a_small_window_the_analysis_of_a_failed_request_is_in_full_above_the_map()
 }
 
 #[test]
+fn a_failed_request_is_named_above_the_timeline_and_leads_to_its_analysis() {
+    let (mut harness, _) = small(FAILED);
+    let line = harness.get_by_label_contains("50 MiB requested, 1 MiB free").rect();
+    let plot = harness.state().current().unwrap().timeline.frame().unwrap().rect;
+    assert!(line.bottom() < plot.top() && line.right() <= plot.right(), "{line:?} above {plot:?}");
+    harness.get_by_label("Why it failed").click();
+    settle(&mut harness);
+    harness.get_by_label_contains("Address map: ");
+    harness.get_by_label_contains("50 MiB requested at forward: ");
+    assert!(harness.query_by_label("Why it failed").is_none(), "the analysis says the same");
+}
+
+#[test]
+fn a_recording_without_failed_requests_names_none() {
+    let (harness, _) = small(STEPS);
+    assert!(harness.query_by_label("Out of memory").is_none());
+}
+
+#[test]
 fn in_a_low_window_menus_scroll_and_the_palette_stays_where_it_is() {
     let (mut harness, window) = small(STEPS);
     harness.get_by_label("View").click();

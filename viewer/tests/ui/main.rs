@@ -6,6 +6,7 @@ mod opening;
 mod folder;
 mod timeline;
 mod steering;
+mod direct;
 mod finding;
 mod seen;
 mod layout;

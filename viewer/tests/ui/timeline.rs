@@ -50,12 +50,16 @@ fn a_click_pins_the_block_that_the_picture_shows_there() {
 }
 
 #[test]
-fn the_pointer_shows_its_moment_in_the_table() {
+fn the_pointer_shows_its_moment_in_a_tooltip_and_a_click_shows_it_in_the_table() {
     let mut harness = harness(Some(steps()));
     let at = place_of(&mut harness, BlockId(1), 4);
     harness.hover_at(at);
     settle(&mut harness);
-    harness.get_by_label("Under the pointer");
+    harness.get_by_label("1000 B requested in all");
+    harness.get_by_label("At the peak");
+    click(&mut harness, at);
+    run(&mut harness, Command::ShowMoment);
+    harness.get_by_label("At the pinned moment");
     harness.get_by_label_contains("parameter · 400 B · ");
     harness.get_by_label_contains("activation · 600 B · ");
     harness.get_by_label("Total of 2 groups, 3 blocks");

@@ -63,7 +63,8 @@ impl RequestFailure {
         (0..trace.events.len()).filter(is_one).filter_map(|row| Self::of(trace, EventId::from_index(row)))
     }
 
-    fn of(trace: &Trace, event: EventId) -> Option<Self> {
+    /// Returns the request that failed at `event`.
+    pub fn of(trace: &Trace, event: EventId) -> Option<Self> {
         let row = event.index()?;
         let oom = trace.ooms.get(trace.events.subject[row] as usize)?;
         let span = trace.spans.at(event)?;

@@ -36,7 +36,7 @@ impl OpenFile {
             Action::Block(block) | Action::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
             Action::Block(block) => {
                 let row = recording.trace.blocks.get(block);
-                let (now, _) = self.moment();
+                let now = self.pointed_moment();
                 let lives = now.event.map_or(row.is_baseline(), |event| row.is_live_after(event));
                 let born = row.alloc.index().map_or(0, |index| index + 1);
                 let moment = if lives { now.position() } else { born };
@@ -50,7 +50,7 @@ impl OpenFile {
             Action::Only(condition) => self.search.set(ctx, recording, &condition),
             Action::Oom => {
                 let device = recording.devices[self.selection.device].device;
-                let (now, _) = self.moment();
+                let now = self.pointed_moment();
                 let mut ooms = recording.regions.ooms.iter().filter(|(of, _)| *of == device).map(|(_, moment)| *moment);
                 let first = ooms.clone().next();
                 if let Some(moment) = ooms.find(|moment| *moment == now.position()).or(first) {

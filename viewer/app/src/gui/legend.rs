@@ -111,6 +111,9 @@ impl Shares {
     }
 }
 
+/// How much of its colour an entry without bytes keeps.
+const ABSENT: f32 = 0.35;
+
 /// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
 /// smallest entries are counted in a last one, which lists them when hovered. Returns the condition of a clicked entry.
 pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) -> Option<String> {
@@ -119,7 +122,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
     let chips: Vec<Chip> =
         entries.iter().map(|(entry, bytes)| Chip::new(ui, &entry.name, &share(*bytes, total), *bytes > 0)).collect();
     let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
-    let more = |left_out: usize| Chip::new(ui, &format!("{left_out} more"), "", false);
+    let more = |left_out: usize| Chip::new(ui, &format!("+{left_out} others"), "100%", false);
     let fits = |shown: &[bool]| {
         let left_out = shown.iter().filter(|is_shown| !**is_shown).count();
         let last = (left_out > 0).then(|| more(left_out).width());
@@ -130,15 +133,17 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
     let mut clicked = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        let mut left_out = Vec::new();
+        let (mut left_out, mut left_out_bytes) = (Vec::new(), 0);
         for ((chip, (entry, bytes)), is_shown) in chips.into_iter().zip(entries).zip(shown) {
             let exact = format!("{}: {} of {}", entry.name, format_bytes(*bytes), format_bytes(total));
             if !is_shown {
                 left_out.push(exact);
+                left_out_bytes += bytes;
                 continue;
             }
             let sign = |painter: &Painter, rect: Rect| {
-                painter.rect_filled(rect, 2.0, entry.colour);
+                let colour = if *bytes > 0 { entry.colour } else { entry.colour.gamma_multiply(ABSENT) };
+                painter.rect_filled(rect, 2.0, colour);
             };
             match &entry.condition {
                 Some(condition) => {
@@ -151,7 +156,11 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
             }
         }
         if !left_out.is_empty() {
-            let chip = Chip::new(ui, &format!("{} more", left_out.len()), "", false);
+            let name = match left_out.len() {
+                1 => "+1 other".to_owned(),
+                count => format!("+{count} others"),
+            };
+            let chip = Chip::new(ui, &name, &share(left_out_bytes, total), false);
             chip.show(ui, |_, _| ()).on_hover_text(left_out.join("\n"));
         }
     });
@@ -190,7 +199,18 @@ pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary:
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
     let is_sampled = summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
+    // A line that another one covers is no line of its own.
+    let peak = |metric: Metric| summary.peaks.iter().find(|peak| peak.metric == metric).map(|peak| peak.bytes);
+    let is_covered = |metric: Metric| {
+        let above = match metric {
+            Metric::Allocated => Metric::Requested,
+            Metric::Active => Metric::Allocated,
+            _ => return false,
+        };
+        peak(metric) == peak(above) && totals.get(metric) == totals.get(above)
+    };
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
+    let metrics = metrics.filter(|metric| !is_covered(*metric));
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
     let capacity = (summary.capacity_bytes > 0).then(|| (name, shades.capacity(), summary.capacity_bytes));

@@ -16,6 +16,7 @@ use crate::gui::identity::Identity;
 use crate::gui::legend;
 use crate::gui::legend::{Asked, Shares};
 use crate::gui::views::block::menu_ui;
+use crate::gui::views::failed_request::failed_request_ui;
 use crate::gui::views::list::{Bottom, Side, Views};
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
@@ -77,6 +78,15 @@ pub struct OpenFile {
 }
 
 computed!(OpenFile: run, search, shares, light, peaks, views, timeline);
+
+/// Where a view is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the side of the timeline.
+    Side,
+    /// Below it.
+    Below,
+}
 
 impl OpenFile {
     /// Opens a view of everything, or the view settings of `look`.
@@ -146,15 +156,24 @@ impl OpenFile {
         self.views.plan.forget();
     }
 
-    /// The moment of the panels: under the pointer, else pinned, else the peak.
+    /// The moment of the legend and of the panels at the side: pinned, else the peak. The pointer does not replace what
+    /// is being read.
     pub fn moment(&self) -> (Moment, Reason) {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.selection.device];
         let metric = self.selection.metric;
-        match (self.timeline.hover(), self.selection.pin) {
-            (Some(hover), _) => (index.moment(trace, metric, hover.moment), Reason::Pointer),
-            (None, Some(pin)) => (index.moment(trace, metric, pin.moment), Reason::Pinned),
-            (None, None) => (index.peak(trace, metric), Reason::Peak),
+        match self.selection.pin {
+            Some(pin) => (index.moment(trace, metric, pin.moment), Reason::Pinned),
+            None => (index.peak(trace, metric), Reason::Peak),
+        }
+    }
+
+    /// The moment of commands and of the views below the timeline: under the pointer, else [`Self::moment`].
+    pub(super) fn pointed_moment(&self) -> Moment {
+        let index = &self.recording.devices[self.selection.device];
+        match self.timeline.hover() {
+            Some(hover) => index.moment(&self.recording.trace, self.selection.metric, hover.moment),
+            None => self.moment().0,
         }
     }
 
@@ -265,6 +284,10 @@ impl OpenFile {
                 actions.extend(self.show(ui, Bottom::Segments));
                 return;
             }
+            // The analysis below the timeline says the same.
+            if settings.bottom != Some(Bottom::Segments) {
+                actions.extend(failed_request_ui(ui, &self.recording, &self.selection));
+            }
             actions.extend(self.legend_ui(ui));
             let lit = self.lit(ui.ctx(), settings.side);
             let look = TimelineStyle {
@@ -296,7 +319,7 @@ impl OpenFile {
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         let is_in_the_middle = |bottom: &Bottom| *bottom == Bottom::Segments && self.recording.trace.is_state();
         let Some(bottom) = settings.bottom.filter(|bottom| !is_in_the_middle(bottom)) else { return Vec::new() };
-        let (context, views) = self.scene();
+        let (context, views) = self.scene(Place::Below);
         let shows_failure = bottom == Bottom::Segments && views.segments.shows_failure(&context);
         let (id, height) = bottom.of(views).panel();
         let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::MIN_TIMELINE };
@@ -337,7 +360,7 @@ impl OpenFile {
         let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
         settings.side = chosen.unwrap_or(settings.side);
         ui.separator();
-        let (context, views) = self.scene();
+        let (context, views) = self.scene(Place::Side);
         if context.recording.trace.is_state() {
             return settings.side.of(views).view_ui(ui, &context);
         }
@@ -365,7 +388,7 @@ impl OpenFile {
     }
 
     fn show(&mut self, ui: &mut Ui, bottom: Bottom) -> Vec<Action> {
-        let (context, views) = self.scene();
+        let (context, views) = self.scene(Place::Below);
         bottom.of(views).view_ui(ui, &context)
     }
 
@@ -375,13 +398,14 @@ impl OpenFile {
     ///
     /// Fails with a message if there is no such view, or if it has no table, or none yet.
     pub(super) fn table(&mut self, view: &str) -> Result<WriteTable, String> {
-        let (context, views) = self.scene();
+        let (context, views) = self.scene(Place::Side);
         views.named(view).ok_or_else(|| format!("there is no view {view}"))?.table(&context)
     }
 
-    /// The input of the views, and their state.
-    fn scene(&mut self) -> (ViewContext<'_>, &mut Views) {
+    /// The input of the views at `place`, and their state.
+    fn scene(&mut self, place: Place) -> (ViewContext<'_>, &mut Views) {
         let (moment, reason) = self.moment();
+        let moment = if place == Place::Side { moment } else { self.pointed_moment() };
         let Self { recording, selection, timeline, search, views, .. } = self;
         let (matches, filter, under) = (search.matches(), search.filter(), Under::of(timeline));
         let context = ViewContext { recording, selection, moment, reason, matches, filter, under, is_picture: false };

@@ -220,7 +220,7 @@ impl OpenFile {
             }
             Command::PreviousOom | Command::NextOom => {
                 let is_forward = command == Command::NextOom;
-                let (position, ooms) = (self.moment().0.position(), &self.recording.regions.ooms);
+                let (position, ooms) = (self.pointed_moment().position(), &self.recording.regions.ooms);
                 let has_other = |(_, moment): &(DeviceId, usize)| match is_forward {
                     true => *moment > position,
                     false => *moment < position,

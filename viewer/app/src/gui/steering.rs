@@ -159,7 +159,7 @@ impl OpenFile {
     }
 
     fn steer(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
-        let (moment, _) = self.moment();
+        let moment = self.pointed_moment();
         let position = moment.position();
         let anchor = self.anchor(&moment);
         let Self { recording, selection, .. } = self;
@@ -277,7 +277,7 @@ impl OpenFile {
     pub(super) fn go_to_awaited_peak(&mut self) {
         let key = self.peaks_key();
         let Some((moments, is_forward)) = self.peaks.awaited(&key) else { return };
-        let (moment, _) = self.moment();
+        let moment = self.pointed_moment();
         self.go_to_one_of(&moments, moment.position(), is_forward);
     }
 

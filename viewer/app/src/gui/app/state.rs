@@ -40,7 +40,7 @@ pub struct FrontState {
     pub peak_bytes: u64,
     /// The event that leads to the peak.
     pub peak_event: Option<u32>,
-    /// Bytes at the moment of the panels: under the pointer, pinned, or the peak.
+    /// Bytes at the moment: under the pointer, pinned, or the peak.
     pub moment_bytes: u64,
     /// Whether the timeline has its picture.
     pub has_picture: bool,
@@ -63,7 +63,7 @@ impl App {
                 x: [x.start, x.end],
                 peak_bytes: peak.bytes,
                 peak_event: peak.event.map(|event| event.0),
-                moment_bytes: file.moment().0.bytes,
+                moment_bytes: file.pointed_moment().bytes,
                 has_picture: file.timeline.picture().is_some(),
                 is_growing: file.following.is_some(),
             }

@@ -5,6 +5,7 @@ pub mod source;
 pub mod timeline;
 pub mod view;
 pub mod sheet;
+pub(crate) mod failed_request;
 pub mod run_chart;
 pub mod run;
 pub mod block;

@@ -12,7 +12,7 @@ use highwater_snapshots::Category;
 use highwater_snapshots::units::format_count;
 
 use super::timeline::{
-    Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_ooms, paint_peak, ruled_within,
+    FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_ooms, paint_peak, ruled_within,
 };
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, HEADROOM, View};
@@ -94,7 +94,13 @@ impl RunChart {
         paint_axis_name(ui.painter(), &frame, Axis::Event, &shades);
         let mut labels = Labels::default();
         let middle = |event: u64| event as f64 + 1.5;
-        paint_ooms(ui.painter(), &frame, self.failed.iter().map(|event| middle(*event)), &mut labels, &shades);
+        paint_ooms(
+            ui.painter(),
+            &frame,
+            self.failed.iter().map(|event| FailedMark::at(middle(*event))),
+            &mut labels,
+            &shades,
+        );
         let at = self.peak.number().map_or(0.5, middle);
         let is_above = |place: Rect| frame.screen_y(highest as f64) > place.bottom();
         paint_peak(ui.painter(), &frame, at, &self.peak, (&mut labels, is_above), &shades);

@@ -71,8 +71,6 @@ impl<'a> Under<'a> {
 pub enum Reason {
     /// No other moment was chosen: the peak.
     Peak,
-    /// It is under the pointer.
-    Pointer,
     /// It was clicked.
     Pinned,
 }
@@ -84,9 +82,9 @@ pub struct ViewContext<'a> {
     pub recording: &'a Arc<Recording>,
     /// Device, total, axis, visible part, pinned block, marks.
     pub selection: &'a Selection,
-    /// The moment to show: under the pointer, else pinned, else the peak.
+    /// The moment to show: pinned, else the peak; in views below the timeline first that under the pointer.
     pub moment: Moment,
-    /// The reason for it.
+    /// The reason for it, if it is not under the pointer.
     pub reason: Reason,
     /// The blocks that meet the search conditions.
     pub matches: &'a Arc<Matches>,

@@ -26,6 +26,8 @@ pub(crate) const X_TICK_DISTANCE: f64 = 110.0;
 pub(crate) const X_LABEL_HALF: f64 = 26.0;
 /// Least distance between two labelled ticks of the byte axis, in points.
 pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
+/// Width of a figure beside the bar of a cell.
+pub const FIGURE_WIDTH: f32 = 48.0;
 /// Height of a row in tables, in points.
 pub(crate) const ROW_HEIGHT: f32 = 19.0;
 /// Height of the name of the horizontal axis below the ticks, in points.

@@ -36,7 +36,7 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     if is_elsewhere && !ui.memory(|memory| memory.focused().is_some()) {
         state.chosen = chosen.and_then(|id| rows.iter().take(10_000).position(|row| *row == id));
     }
-    let touched = place_ui(ui, "rows", place, |ui| table_ui(ui, "Groups", &table_rows(answer), state));
+    let touched = place_ui(ui, "rows", place, |ui| table_ui(ui, "Groups", &table_rows(answer, place.width()), state));
     let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
     ui.scope_builder(UiBuilder::new().max_rect(rest), |ui| total_ui(ui, answer));
     let node = |row: Option<usize>| row.and_then(|row| rows.get(row)).copied();
@@ -47,20 +47,22 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
 }
 
-/// The rows, which are in their order already.
-fn table_rows(answer: &Answer) -> Rows<'_> {
+/// Least width of a table that has room for bars beside the shares, and the width of the column with them.
+const WIDTH_WITH_BARS: f32 = 360.0;
+const SHARE_WITH_BAR: f32 = 100.0;
+
+/// The rows, which are in their order already, in a table of `width`.
+fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let own = |row: usize| answer.own(answer.rows[row]);
-    let look = move |row: usize, cell: Cell| {
+    let colour = move |row: usize| {
         let id = answer.rows[row];
-        let part = &tree.node(id).part;
-        let has_fixed_colour = matches!(part, Part::Value(GroupKey::Category, _) | Part::Block(_));
-        Cell {
-            swatch: has_fixed_colour.then(|| tile::colour(answer, What::Node(id))),
-            share: Some((own(row).0 as f64 / answer.most.max(1) as f64) as f32),
-            keeps_end: matches!(part, Part::Scope(_)),
-            ..cell
-        }
+        let has_fixed_colour = matches!(tree.node(id).part, Part::Value(GroupKey::Category, _) | Part::Block(_));
+        has_fixed_colour.then(|| tile::colour(answer, What::Node(id)))
+    };
+    let look = move |row: usize, cell: Cell| {
+        let part = &tree.node(answer.rows[row]).part;
+        Cell { swatch: colour(row), keeps_end: matches!(part, Part::Scope(_)), ..cell }
     };
     let in_full = |row: usize| {
         let full = |id: &NodeId| names::in_full(recording, tree, *id).join("\n").replace("; ", "\n");
@@ -68,15 +70,23 @@ fn table_rows(answer: &Answer) -> Rows<'_> {
         Some(full).filter(|text| !text.is_empty())
     };
     let total = tree.node(answer.focus).bytes;
+    let has_bars = width >= WIDTH_WITH_BARS;
+    let share_width = if has_bars { SHARE_WITH_BAR } else { 50.0 };
     let columns = [
         Column::text(("Name", 0.0), "The value that these blocks have in common.", |row| {
             name(answer, answer.rows[row])
         })
         .look(look)
         .tip(in_full),
-        Column::bytes(("Bytes", 82.0), "Sum of their bytes.", move |row| own(row).0),
-        Column::figure(("Share", 50.0), "Their share of the bytes shown.", move |row| share(own(row).0, total)).fixed(),
-        Column::count(("Blocks", 58.0), "Number of blocks.", move |row| own(row).1),
+        Column::bytes(("Bytes", 80.0), "Sum of their bytes.", move |row| own(row).0),
+        Column::figure(("Share", share_width), "Their share of the bytes shown.", move |row| share(own(row).0, total))
+            .fixed()
+            .look(move |row, cell| Cell {
+                share: has_bars.then(|| own(row).0 as f32 / total.max(1) as f32),
+                bar: colour(row),
+                ..cell
+            }),
+        Column::count(("Blocks", 52.0), "Number of blocks.", move |row| own(row).1),
     ];
     Rows::new(answer.rows.len(), columns)
 }

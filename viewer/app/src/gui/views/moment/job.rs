@@ -100,8 +100,6 @@ pub(super) struct Answer {
     pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,
     /// Distinct labels for rows that would otherwise have equal ones, and those of several modules.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
-    /// The bytes of the largest row.
-    pub(super) most: u64,
     pub(super) chosen: Option<Chosen>,
     /// The sums of all questions, for a range.
     pub(super) balance: Option<Balance>,
@@ -169,10 +167,7 @@ impl Clerk {
             Some(last) => last.chosen.clone(),
             None => chosen_of(&tree, request, &members),
         };
-        let mut answer =
-            Answer { request: request.clone(), tree, focus, rows, members, labels, most: 0, chosen, balance };
-        answer.most = answer.rows.iter().map(|id| answer.own(*id).0).max().unwrap_or(0);
-        let answer = Arc::new(answer);
+        let answer = Arc::new(Answer { request: request.clone(), tree, focus, rows, members, labels, chosen, balance });
         self.last = Some(Arc::clone(&answer));
         answer
     }

@@ -227,7 +227,6 @@ impl MomentPanel {
         let what = match context.reason {
             Reason::Peak if context.moment.is_state => peak_name(&context.moment),
             Reason::Peak => "At the peak",
-            Reason::Pointer => "Under the pointer",
             Reason::Pinned => "At the pinned moment",
         };
         ui.label(RichText::new(what).weak());

@@ -62,7 +62,7 @@ impl Bench {
             Some(position) => index.moment(trace, Metric::Requested, position),
             None => index.peak(trace, Metric::Requested),
         };
-        let reason = if self.position.is_some() { Reason::Pointer } else { Reason::Peak };
+        let reason = if self.position.is_some() { Reason::Pinned } else { Reason::Peak };
         let matches = Arc::new(Matches::of(trace, &self.filter));
         let context = ViewContext {
             recording: &self.recording,
@@ -248,7 +248,7 @@ fn what_is_chosen_stays_chosen_at_another_moment() {
     click(&mut harness, "parameter · 5.86 KiB · 38% · 2");
     harness.state_mut().position = Some(1);
     settle(&mut harness);
-    harness.get_by_label("Under the pointer");
+    harness.get_by_label("At the pinned moment");
     harness.get_by_label("parameter · 5.86 KiB · 86% · 2");
     harness.get_by_label("Largest blocks: 2 rows");
     harness.state_mut().filter = "category=activation".parse().unwrap();
@@ -359,7 +359,7 @@ fn equal_layers_are_one_row_of_the_table_unless_each_is_asked_for() {
     let mut bench = Bench::new(&text).by(MomentLook::Table, GroupKey::Scope, None);
     let answer = bench.answer();
     let first = answer.rows[0];
-    assert_eq!((answer.rows.len(), answer.own(first), answer.most), (2, (1500, 3), 1500));
+    assert_eq!((answer.rows.len(), answer.own(first)), (2, (1500, 3)));
     assert_eq!(answer.labels[&first], "h.{0-2}.mlp");
     let condition = answer.tree.condition_of(&bench.recording.trace, answer.nodes(&first)).unwrap();
     let matches = Matches::of(&bench.recording.trace, &condition.parse().unwrap());

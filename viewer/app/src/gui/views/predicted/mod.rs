@@ -13,7 +13,7 @@ use highwater_snapshots::units::format_bytes;
 use crate::gui::identity::Identity;
 use crate::gui::legend::Chip;
 use crate::gui::views::timeline::{
-    Labels, PlotFrame, lines_ui, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
+    FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
 };
 use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
@@ -202,7 +202,7 @@ fn marks_ui(
         painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)));
     }
     let mut labels = Labels::default();
-    let end = run.end().map(|end| selection.middle_of(trace, end));
+    let end = run.end().map(|end| FailedMark::at(selection.middle_of(trace, end)));
     paint_ooms(painter, frame, end.into_iter(), &mut labels, shades);
     if let Some(metric) = look.marked {
         peaks_ui(painter, frame, context, (run, metric, look.predicted), &mut labels, shades);

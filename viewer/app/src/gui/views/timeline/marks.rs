@@ -157,18 +157,38 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
     painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.09));
 }
 
-/// Paints the failed requests: a line and a cross each, with text beside it, near the foot or wherever no other label
-/// is; one label for requests that are close together.
+/// A failed request in a plot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailedMark {
+    /// Its position on the horizontal axis.
+    pub(crate) x: f64,
+    /// The bytes that it asked for, on top of the total at that moment; `None` if the plot has no stack.
+    pub(crate) asked: Option<[f64; 2]>,
+}
+
+impl FailedMark {
+    /// A request at `x`, in a plot without a stack.
+    pub(crate) fn at(x: f64) -> Self {
+        Self { x, asked: None }
+    }
+}
+
+/// Least height of the bar of a failed request, in points.
+const LEAST_FAILED: f32 = 4.0;
+
+/// Paints the failed requests: a line and a cross each, on top of the stack with a bar of the requested bytes, else near
+/// the foot; with text beside it, where no other label is; one label for requests that are close together.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
-    places: impl Iterator<Item = f64>,
+    requests: impl Iterator<Item = FailedMark>,
     labels: &mut Labels,
     shades: &Shades,
 ) {
     let painter = painter.with_clip_rect(frame.rect);
     let mut painted_to = f32::MIN;
-    for x in places.filter(|x| frame.view.x.contains(x)).map(|x| frame.screen_x(x)) {
+    for request in requests.filter(|request| frame.view.x.contains(&request.x)) {
+        let x = frame.screen_x(request.x);
         if x < painted_to + 1.0 {
             continue;
         }
@@ -179,13 +199,26 @@ pub(crate) fn paint_ooms(
         // Fully visible even at the end of the recording.
         let x = x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0);
         let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
-        let rows = [frame.rect.bottom() - 28.0, frame.rect.center().y, frame.rect.top() + 12.0];
+        let asked = request.asked.map(|bytes| bytes.map(|bytes| frame.screen_y(bytes))).map(|[from, to]| {
+            let bar = Rect::from_x_y_ranges(x - 3.0..=x + 3.0, to.min(from - LEAST_FAILED)..=from);
+            painter.rect_filled(bar, 1.0, shades.warning);
+            bar.top().clamp(frame.rect.top() + 7.0, frame.rect.bottom() - 7.0)
+        });
+        let foot = frame.rect.bottom() - 28.0;
+        let rows = [
+            asked.map_or(foot, |y| y - 16.0),
+            asked.map_or(foot, |y| y + 16.0),
+            foot,
+            frame.rect.center().y,
+            frame.rect.top() + 12.0,
+        ];
         let beside = rows.into_iter().flat_map(|y| {
-            [x + 9.0, x - 9.0 - words.size().x].map(|left| Rect::from_min_size(pos2(left, y - 8.0), words.size()))
+            [x - 9.0 - words.size().x, x + 9.0].map(|left| Rect::from_min_size(pos2(left, y - 8.0), words.size()))
         });
         let place = labels.claim(frame.rect, beside);
-        let center = pos2(x, place.map_or(rows[0], |place| place.top() + 8.0));
+        let center = pos2(x, asked.or(place.map(|place| place.top() + 8.0)).unwrap_or(foot));
         theme::cross(&painter, center, 5.0, shades);
+        labels.add(Rect::from_center_size(center, egui::Vec2::splat(12.0)));
         if let Some(place) = place {
             painter.rect_filled(place, 2.0, shades.canvas);
             painter.galley(place.min, words, shades.warning);
@@ -254,8 +287,8 @@ pub(super) fn paint_outline(
         lower.reverse();
         upper.append(&mut lower);
         if upper.len() > 2 {
-            painter.add(Shape::closed_line(upper.clone(), Stroke::new(4.0, colours[1])));
-            painter.add(Shape::closed_line(upper, Stroke::new(2.0, colours[0])));
+            painter.add(Shape::closed_line(upper.clone(), Stroke::new(3.0, colours[1])));
+            painter.add(Shape::closed_line(upper, Stroke::new(1.5, colours[0])));
         }
         at = end + 1;
     }
@@ -293,7 +326,7 @@ pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, 
 /// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
 
-/// Notes the capacity at the upper edge of the plot if it is above the view.
+/// Names the capacity on its line, or at the upper edge of the plot if it is above the view.
 pub(crate) fn paint_capacity(
     painter: &Painter,
     frame: &PlotFrame,
@@ -304,7 +337,16 @@ pub(crate) fn paint_capacity(
 ) {
     if capacity as f64 > frame.view.y.end {
         let text = format!("capacity {} is above this view", format_bytes(capacity));
-        paint_note(painter, frame, &text, labels, is_clear, shades);
+        return paint_note(painter, frame, &text, labels, is_clear, shades);
+    }
+    let y = frame.screen_y(capacity as f64);
+    if capacity > 0 && frame.rect.y_range().contains(y) {
+        let text = format!("capacity {}", format_bytes(capacity));
+        let galley = painter.layout_no_wrap(text, FontId::proportional(11.5), shades.capacity().color);
+        let above = y - galley.size().y - 3.0;
+        if let Some(place) = note_place(frame, (galley.size(), above), labels, is_clear) {
+            painter.galley(place.min, galley, shades.capacity().color);
+        }
     }
 }
 
@@ -319,13 +361,22 @@ pub(crate) fn paint_note(
     shades: &Shades,
 ) {
     let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), shades.faint);
-    let size = galley.size();
-    let right = frame.rect.right_top() + vec2(-8.0 - size.x, 4.0);
-    let steps = ((frame.rect.width() - size.x) / NOTE_STEP).max(0.0) as usize;
-    let places = (0..=steps).map(|step| Rect::from_min_size(right - vec2(step as f32 * NOTE_STEP, 0.0), size));
-    if let Some(place) = labels.claim(frame.rect, places.filter(|place| is_clear(place.expand(2.0)))) {
+    if let Some(place) = note_place(frame, (galley.size(), frame.rect.top() + 4.0), labels, is_clear) {
         // A grid line through the letters would strike them out.
         painter.rect_filled(place.expand(2.0), 2.0, shades.canvas);
         painter.galley(place.min, galley, shades.faint);
     }
+}
+
+/// The rightmost position of a note of `size` at `top` that overlaps no label and that `is_clear`.
+fn note_place(
+    frame: &PlotFrame,
+    (size, top): (egui::Vec2, f32),
+    labels: &mut Labels,
+    is_clear: impl Fn(Rect) -> bool,
+) -> Option<Rect> {
+    let right = pos2(frame.rect.right() - 8.0 - size.x, top);
+    let steps = ((frame.rect.width() - size.x) / NOTE_STEP).max(0.0) as usize;
+    let places = (0..=steps).map(|step| Rect::from_min_size(right - vec2(step as f32 * NOTE_STEP, 0.0), size));
+    labels.claim(frame.rect, places.filter(|place| is_clear(place.expand(2.0))))
 }

@@ -18,15 +18,16 @@ use std::sync::Arc;
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, Stack, Window};
 use highwater_analysis::{Matches, Metric, Totals};
-use highwater_snapshots::BlockId;
+use highwater_snapshots::{BlockId, EventId};
 
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
-pub(crate) use marks::{paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak, paint_tagged};
+pub(crate) use marks::{FailedMark, paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak, paint_tagged};
 pub use picture::{Picture, Stacking};
 pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
+use crate::answers::request_failure::RequestFailure;
 use crate::gui::colouring::ColourBy;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::query::computed;
@@ -319,7 +320,12 @@ impl Timeline {
         let capacity_y = frame.screen_y(capacity as f64);
         // Failed requests first: they are few, and what the user looks for.
         let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
-        let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
+        let ooms = ooms.map(|(_, moment)| {
+            let failure = moment.checked_sub(1).and_then(|row| RequestFailure::of(trace, EventId::from_index(row)));
+            let total = index.moment(trace, drawn_metric(selection.metric), *moment).bytes as f64;
+            let asked = failure.map(|failure| [total, total + failure.requested as f64]);
+            FailedMark { x: selection.middle_of(trace, *moment), asked }
+        });
         paint_ooms(painter, frame, ooms, &mut labels, shades);
         let is_clear = |place: egui::Rect| {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)

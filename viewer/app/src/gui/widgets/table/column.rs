@@ -13,6 +13,8 @@ pub struct Cell {
     pub swatch: Option<Color32>,
     /// The length of a bar behind the text, from 0 to 1 of the cell's width.
     pub share: Option<f32>,
+    /// The colour of the bar; `None` for the usual one.
+    pub bar: Option<Color32>,
     /// Whether it is shown faint.
     pub is_faint: bool,
     /// Whether it is shown as a link.

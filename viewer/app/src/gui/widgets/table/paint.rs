@@ -165,9 +165,13 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
     let painter = ui.painter().with_clip_rect(seen);
     if let Some(share) = cell.share {
         let mut bar = whole.shrink2(vec2(1.0, 1.0));
+        if column.unit.is_numeric() && bar.width() > 1.5 * theme::FIGURE_WIDTH {
+            // Beside a figure there is room for a bar of its own.
+            bar = bar.with_max_x(bar.right() - theme::FIGURE_WIDTH).shrink2(vec2(4.0, 3.0));
+        }
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
         bar.set_width((bar.width() * share).max(1.0));
-        painter.rect_filled(bar, 2.0, shades.bar);
+        painter.rect_filled(bar, 2.0, cell.bar.unwrap_or(shades.bar));
     }
     let middle = whole.center().y;
     let mut left = whole.left() + 6.0;
