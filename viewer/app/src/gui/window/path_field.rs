@@ -12,7 +12,7 @@ use crate::gui::window::entered::Entered;
 use crate::gui::window::path_completion::complete;
 
 /// Most names that are listed for completion.
-const MOST_OFFERS: usize = 12;
+const MAX_OFFERS: usize = 12;
 
 /// The open field.
 #[derive(Debug)]
@@ -120,9 +120,9 @@ impl PathField {
         if self.offers.is_empty() {
             return;
         }
-        let mut names = self.offers.iter().take(MOST_OFFERS).cloned().collect::<Vec<_>>().join("   ");
-        if self.offers.len() > MOST_OFFERS {
-            names += &format!("   and {} more", self.offers.len() - MOST_OFFERS);
+        let mut names = self.offers.iter().take(MAX_OFFERS).cloned().collect::<Vec<_>>().join("   ");
+        if self.offers.len() > MAX_OFFERS {
+            names += &format!("   and {} more", self.offers.len() - MAX_OFFERS);
         }
         ui.add(Label::new(RichText::new(names).weak().size(12.0)).wrap());
     }

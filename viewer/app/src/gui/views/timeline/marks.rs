@@ -174,7 +174,7 @@ impl FailedMark {
 }
 
 /// Least height of the bar of a failed request, in points.
-const LEAST_FAILED: f32 = 4.0;
+const MIN_FAILED: f32 = 4.0;
 
 /// Paints the failed requests: a line and a cross each, on top of the stack with a bar of the requested bytes, else near
 /// the foot; with text beside it, where no other label is; one label for requests that are close together.
@@ -200,7 +200,7 @@ pub(crate) fn paint_ooms(
         let x = x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0);
         let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
         let asked = request.asked.map(|bytes| bytes.map(|bytes| frame.screen_y(bytes))).map(|[from, to]| {
-            let bar = Rect::from_x_y_ranges(x - 3.0..=x + 3.0, to.min(from - LEAST_FAILED)..=from);
+            let bar = Rect::from_x_y_ranges(x - 3.0..=x + 3.0, to.min(from - MIN_FAILED)..=from);
             painter.rect_filled(bar, 1.0, shades.warning);
             bar.top().clamp(frame.rect.top() + 7.0, frame.rect.bottom() - 7.0)
         });
