@@ -1,11 +1,9 @@
 //! Linear cross-entropy: the last layer and the loss in one, held against the two apart.
 
-mod grad_harness;
-
 use highwater_engine::autograd::no_recompute;
 use highwater_engine::{DType, Device, Rng, Tensor};
 
-use grad_harness::check;
+use crate::grad_harness::check;
 
 fn targets(classes: &[i64], device: &Device) -> Tensor {
     Tensor::from_slice(classes, classes.len(), device).unwrap()

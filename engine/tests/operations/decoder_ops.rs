@@ -1,17 +1,15 @@
 //! Decoder ops: the operations of decoders have PyTorch's numbers, right gradients, and touch no more memory than they
 //! say.
 
-mod grad_harness;
-
 use std::collections::BTreeMap;
 
 use highwater_engine::ops::{AttentionOptions, RotaryOptions};
 use highwater_engine::{DType, Device, Result, Shape, Tensor};
 
-use grad_harness::check;
+use crate::grad_harness::check;
 
 /// Values by PyTorch, written by `make.py` beside them.
-const VALUES: &str = include_str!("../testdata/pytorch/decoders/operations.txt");
+const VALUES: &str = include_str!("../../testdata/pytorch/decoders/operations.txt");
 
 type Operation = fn(&[Tensor]) -> Result<Tensor>;
 

@@ -1,15 +1,12 @@
 //! Choosing: operations that choose, compare, pick, and run along an axis, against differences and PyTorch's values.
 
-mod grad_harness;
-mod values_harness;
-
 use highwater_engine::{DType, Device, Result, Shape, Tensor};
 
-use grad_harness::{check, check_within};
-use values_harness::Operation;
+use crate::grad_harness::{check, check_within};
+use crate::values_harness::{self, Operation};
 
 /// Written by `data/ops/make_choosing.py`.
-const DATA: &str = include_str!("data/ops/choosing.txt");
+const DATA: &str = include_str!("../data/ops/choosing.txt");
 
 const OPERATIONS: &[(&str, Operation)] = &[
     ("lt", |x| x[0].lt(&x[1])),

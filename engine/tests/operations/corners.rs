@@ -1,12 +1,10 @@
 //! Corners: cases in which a wrong answer would pass unseen.
 
-mod grad_harness;
-
 use highwater_engine::autograd::{autocast, checkpoint};
 use highwater_engine::ops::PoolOptions;
 use highwater_engine::{DType, Device, Rng, Tensor};
 
-use grad_harness::check;
+use crate::grad_harness::check;
 
 #[test]
 fn a_line_over_a_view_of_what_is_computed_again_lies_as_it_did() {

@@ -2,7 +2,7 @@
 //! alone, trains as there.
 
 #[allow(dead_code, reason = "the example's own loop")]
-#[path = "../examples/resnext.rs"]
+#[path = "../../examples/resnext.rs"]
 mod resnext;
 
 use highwater_engine::nn::{Init, Module};
@@ -13,8 +13,8 @@ use highwater_engine::{DType, Device, Result, Shape, Tensor, no_grad};
 use resnext::{ResNeXt, accuracies};
 
 /// By PyTorch, written by `make.py` beside them.
-const MEMORY: &str = include_str!("../testdata/pytorch/image_nets/memory.txt");
-const LOSSES: &str = include_str!("../testdata/pytorch/image_nets/losses.txt");
+const MEMORY: &str = include_str!("../../testdata/pytorch/image_nets/memory.txt");
+const LOSSES: &str = include_str!("../../testdata/pytorch/image_nets/losses.txt");
 
 const F32: DType = DType::F32;
 

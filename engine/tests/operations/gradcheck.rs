@@ -4,12 +4,10 @@
 //! single precision are then held against the double ones. Each operation is tried with a gradient that differs from
 //! element to element, with the repeated one that a sum gives, and used twice, so that contributions are added up.
 
-mod grad_harness;
-
 use highwater_engine::ops::{AttentionOptions, ConvOptions, ConvTransposeOptions};
 use highwater_engine::{Rng, Shape, Tensor};
 
-use grad_harness::{check, check_within};
+use crate::grad_harness::{check, check_within};
 
 #[test]
 fn sums_and_products_broadcast_both_ways() {

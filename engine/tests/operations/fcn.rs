@@ -6,8 +6,8 @@ use highwater_engine::optim::{AdamW, Optimizer, RuleOptimizer, Sgd};
 use highwater_engine::{DType, Device, Tensor, no_grad};
 
 /// Losses, gradients and requested bytes by PyTorch, written by `data/torch/make_conv_fixtures.py`.
-const NUMBERS: &str = include_str!("data/torch/fcn.txt");
-const MEMORY: &str = include_str!("data/torch/fcn_memory.txt");
+const NUMBERS: &str = include_str!("../data/torch/fcn.txt");
+const MEMORY: &str = include_str!("../data/torch/fcn_memory.txt");
 
 fn size(stride: &str, padding: &str) -> FcnSize {
     FcnSize {

@@ -7,10 +7,10 @@ use highwater_engine::{DType, Device, Result, Tensor, no_grad};
 use highwater_recorder::Category;
 
 /// Losses and gradients by PyTorch, written by `make.py` beside them.
-const GPT2: &str = include_str!("../testdata/pytorch/decoders/gpt2.txt");
-const FALCON: &str = include_str!("../testdata/pytorch/decoders/falcon.txt");
-const LLAMA: &str = include_str!("../testdata/pytorch/decoders/llama.txt");
-const LLAMA_LORA: &str = include_str!("../testdata/pytorch/decoders/llama_lora.txt");
+const GPT2: &str = include_str!("../../testdata/pytorch/decoders/gpt2.txt");
+const FALCON: &str = include_str!("../../testdata/pytorch/decoders/falcon.txt");
+const LLAMA: &str = include_str!("../../testdata/pytorch/decoders/llama.txt");
+const LLAMA_LORA: &str = include_str!("../../testdata/pytorch/decoders/llama_lora.txt");
 
 const VOCABULARY: usize = 11;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use highwater_engine::ops::{AttentionOptions, ConvOptions};
 use highwater_engine::{DType, Device, Result, Shape, Tensor};
 
-const DATA: &str = include_str!("data/ops/ops.txt");
+const DATA: &str = include_str!("../data/ops/ops.txt");
 
 /// One case: a name, inputs, the result, and the gradients of inputs that are fractions.
 #[derive(Default)]

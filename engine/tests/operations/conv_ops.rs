@@ -1,17 +1,15 @@
 //! Conv ops: what convolution nets are made of has PyTorch's results and gradients, and says what it cannot do.
 
-mod grad_harness;
-
 use highwater_engine::nn::{
     BatchNorm2d, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Filling, Init, LinearFilling, Module,
 };
 use highwater_engine::ops::{BatchStatistics, ConvOptions, ConvTransposeOptions, PoolOptions};
 use highwater_engine::{DType, Device, Error, Result, Rng, Shape, Tensor, no_grad};
 
-use grad_harness::{check, check_within};
+use crate::grad_harness::{check, check_within};
 
 /// Results and gradients by PyTorch, written by `data/torch/make_conv_fixtures.py`.
-const CASES: &str = include_str!("data/torch/conv_ops.txt");
+const CASES: &str = include_str!("../data/torch/conv_ops.txt");
 
 const NO_BORDER: [usize; 2] = [0, 0];
 

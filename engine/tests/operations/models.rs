@@ -6,8 +6,8 @@ use highwater_engine::optim::{Adam, AdamW, Form, Optimizer, RuleOptimizer, Sgd};
 use highwater_engine::{DType, Device, Tensor};
 
 /// Losses and gradients by PyTorch, written by `data/torch/make_fixtures.py`.
-const VIT: &str = include_str!("data/torch/vit.txt");
-const PERCEPTRON: &str = include_str!("data/torch/perceptron.txt");
+const VIT: &str = include_str!("../data/torch/vit.txt");
+const PERCEPTRON: &str = include_str!("../data/torch/perceptron.txt");
 
 /// The numbers that the script computes from their position.
 fn fill(parameters: &[Parameter]) {
