@@ -23,10 +23,10 @@ const SHIM: &[(&str, &str)] = &[
     ("maths.h", include_str!("shim/maths.h")),
 ];
 
-/// How kernels are compiled. Kernels reinterpret memory as nvcc allows it, hence without strict aliasing; they jump between
-/// stacks, which fortified libraries take for an attack.
+/// How kernels are compiled: most run for less time than `-O2` would add to their compilation. Kernels reinterpret memory as
+/// nvcc allows it, hence without strict aliasing; they jump between stacks, which fortified libraries take for an attack.
 const OPTIONS: [&str; 9] = [
-    "-O2",
+    "-O1",
     "-shared",
     "-fPIC",
     "-std=c++17",
