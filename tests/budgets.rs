@@ -27,7 +27,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/analysis", lines: 22_800, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 10_700, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
-    Budget { folder: "viewer", lines: 17_000, homonyms: 3 },
+    Budget { folder: "viewer", lines: 17_900, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 37_400, homonyms: 13 },
 ];
 

@@ -29,6 +29,7 @@ pub mod check;
 pub mod serve;
 pub mod completions;
 pub mod open;
+pub mod mcp;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -137,6 +138,11 @@ commands! {
     Render(Box<render::RenderArguments>) => render::run,
     /// Serve the app and recordings to a browser on this or another computer
     Serve(serve::ServeArguments) => serve::run,
+    /// Answer the questions of an assistant about recordings, by the Model Context Protocol
+    ///
+    /// The assistant starts it, and asks with one JSON-RPC message a line on standard input. It answers from the files that
+    /// are named here, and writes none.
+    Mcp(mcp::McpArguments) => mcp::run,
     /// Print the completions of commands and options for a shell
     Completions(completions::CompletionsArguments) => completions::run,
 }

@@ -17,13 +17,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use highwater_snapshots::suggest::did_you_mean;
 
 use crate::commands::next::quoted;
 use crate::commands::open::{Summary, open};
 use crate::commands::{Arguments, on_stdout};
 use crate::output::message;
 use crate::output::outcome::{Failure, Status};
+use crate::output::usage::usage_error;
 
 /// Runs the command line `words`, program name first, and returns the exit code.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -80,17 +80,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let text = error.render().to_string();
-    // An unknown option is a mistake, and not meant as a value.
-    let is_useful = |line: &&str| {
-        !line.is_empty()
-            && !line.starts_with("For more information")
-            && !line.contains("as a value, use")
-            && !is_far_fetched(line, error)
-    };
-    let mut lines = text.lines().map(str::trim).filter(is_useful);
-    let what: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("Usage:")).collect();
-    message::print(&what.join(" ").replace(" tip: ", "; tip: "));
+    message::print(&usage_error(error));
     let commands = Arguments::command();
     let command = std::env::args().nth(1).filter(|word| commands.find_subcommand(word).is_some());
     match command {
@@ -98,16 +88,4 @@ fn refuse(error: &clap::Error) -> ExitCode {
         None => message::print("Try `highwater --help`, or `highwater COMMAND --help` for its options."),
     }
     ExitCode::from(2)
-}
-
-/// Returns whether `line` suggests an option that is not spelt almost as the unknown one.
-fn is_far_fetched(line: &str, error: &clap::Error) -> bool {
-    use clap::error::{ContextKind, ContextValue};
-    let text = |kind: ContextKind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    let (given, suggested) = (text(ContextKind::InvalidArg), text(ContextKind::SuggestedArg));
-    let is_near = |(given, known): (&str, &str)| !did_you_mean(given, [known]).is_empty();
-    line.contains("a similar argument exists") && !given.zip(suggested).is_some_and(is_near)
 }

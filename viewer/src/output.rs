@@ -1,6 +1,7 @@
 //! The output of commands: pages, tables, exit status.
 
 pub mod outcome;
+pub mod usage;
 mod terminal;
 pub(crate) mod message;
 pub mod page;

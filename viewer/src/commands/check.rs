@@ -219,7 +219,7 @@ fn print(
         for (input, name) in inputs.iter().zip(["", "Baseline"]) {
             caveats::lead(input.facts(), name, page)?;
         }
-        report.print(page)?;
+        report.write(form, page)?;
         if arguments.github {
             report.print_github(page)?;
         }

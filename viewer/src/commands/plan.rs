@@ -158,7 +158,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
     if arguments.json {
         page.json(&report.facts())?;
     } else {
-        report.print(page)?;
+        page.with_text(|| report.facts(), |page| report.print(page))?;
     }
     // A fit that cannot be confirmed does not pass either.
     Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })

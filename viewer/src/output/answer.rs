@@ -30,8 +30,10 @@ pub trait Report {
         if form.json {
             return Ok(page.json(&self.facts())?);
         }
-        let written = if form.csv { self.table().write_csv(page.raw()) } else { self.print(page) };
-        Ok(written?)
+        if form.csv {
+            return Ok(self.table().write_csv(page.raw())?);
+        }
+        Ok(page.with_text(|| self.facts(), |page| self.print(page))?)
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Page<'a> {
     /// Characters per line, if limited.
     width: Option<usize>,
     is_coloured: bool,
+    /// The JSON object of the report that is printed as text, if it is kept.
+    facts: Option<&'a mut dyn FnMut(serde_json::Value)>,
 }
 
 /// Minimum characters of a wrapped line.
@@ -43,7 +45,7 @@ const PLAIN: &str = "\x1b[0m";
 impl<'a> Page<'a> {
     /// Creates a page without colour and of unlimited width: a pipe, a file.
     pub fn plain(out: &'a mut dyn Write) -> Self {
-        Self { out, width: None, is_coloured: false }
+        Self { out, width: None, is_coloured: false, facts: None }
     }
 
     /// Creates a page for standard output: its width, and colours if it is a terminal and the environment allows them
@@ -54,18 +56,19 @@ impl<'a> Page<'a> {
         }
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { out, width: Some(columns()), is_coloured: !is_set("NO_COLOR") && !is_dumb }
+        let is_coloured = !is_set("NO_COLOR") && !is_dumb;
+        Self { out, width: Some(columns()), is_coloured, facts: None }
     }
 
     /// Creates a page for standard error: its width if it is a terminal, without colour.
     pub fn for_stderr(out: &'a mut dyn Write) -> Self {
         let width = io::stderr().is_terminal().then(columns);
-        Self { out, width, is_coloured: false }
+        Self { out, width, is_coloured: false, facts: None }
     }
 
     /// Creates a page like a terminal of `width` columns, without colour.
     pub fn of_width(out: &'a mut dyn Write, width: usize) -> Self {
-        Self { out, width: Some(width), is_coloured: false }
+        Self { out, width: Some(width), is_coloured: false, facts: None }
     }
 
     /// Returns the characters per line, if limited.
@@ -129,6 +132,24 @@ impl<'a> Page<'a> {
     pub fn json(&mut self, answer: &impl Serialize) -> Result<(), serde_json::Error> {
         serde_json::to_writer_pretty(JsonText(&mut *self.out), &Versioned { schema_version: SCHEMA_VERSION, answer })?;
         writeln!(self.out).map_err(serde_json::Error::io)
+    }
+
+    /// Prints a report as text, and hands its JSON object to whoever asked for it with [`Page::with_facts`].
+    pub fn with_text<T: Serialize>(
+        &mut self,
+        answer: impl FnOnce() -> T,
+        print: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Some(keep) = &mut self.facts {
+            keep(serde_json::to_value(Versioned { schema_version: SCHEMA_VERSION, answer: &answer() })?);
+        }
+        print(self)
+    }
+
+    /// Gives `keep` the JSON object of each report that is printed as text.
+    #[must_use]
+    pub fn with_facts(self, keep: &'a mut dyn FnMut(serde_json::Value)) -> Self {
+        Self { facts: Some(keep), ..self }
     }
 
     /// Returns the writer, for streamed output.
@@ -247,7 +268,7 @@ mod tests {
     #[test]
     fn control_characters_in_names_do_not_reach_the_terminal() {
         let mut out = Vec::new();
-        let mut page = Page { out: &mut out, width: None, is_coloured: true };
+        let mut page = Page { out: &mut out, width: None, is_coloured: true, facts: None };
         page.headline("a\x1b[2Jb").unwrap();
         page.line("c\x07\u{9b}d").unwrap();
         page.table(&Table::new(1, [Column::text("op", "op", |_| "e\x1b]0;title\x07f")])).unwrap();

@@ -16,6 +16,7 @@ mod reserved;
 mod rotated;
 mod convert;
 mod serve;
+mod mcp;
 #[cfg(feature = "run")]
 mod run;
 mod join;

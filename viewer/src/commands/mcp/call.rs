@@ -1,0 +1,160 @@
+//! Executes a tool: translates its arguments to a command line, and the command's report to an answer.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Parser as _;
+use serde_json::{Value, json};
+
+use super::access::{Access, listed};
+use super::bounds::{cut_facts, cut_text};
+use super::tools::{Kind, PICTURE, Parameter, TOOLS, Tool};
+use crate::commands::Arguments;
+use crate::output::page::Page;
+use crate::output::usage::usage_error;
+
+/// Characters per line of reports.
+const WIDTH: usize = 120;
+
+/// Width and height of pictures, small enough for a model to be sent.
+const PICTURE_SIZE: &str = "1200x750";
+
+/// Answers a call of the tool `name` with `arguments`.
+///
+/// # Errors
+///
+/// Fails with the text for the client if there is no answer.
+pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Value, String> {
+    let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
+        let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
+        return Err(format!("unknown tool {name}: expected one of {}", names.join(", ")));
+    };
+    let files = access.files();
+    if tool.command == "info" && files.len() != 1 && arguments.get("file").is_none_or(Value::is_null) {
+        let names: Vec<String> = files.iter().map(|(name, _)| name.display().to_string()).collect();
+        let text = format!("{} recordings; name one as `file`: {}", files.len(), listed(&files));
+        return Ok(answer(&text, Some(&json!({"recordings": names}))));
+    }
+    let mut words = words(access, tool, arguments)?;
+    if tool.name == PICTURE.name {
+        return picture(tool, words);
+    }
+    words.insert(0, tool.command.into());
+    let (text, facts) = run(tool, words)?;
+    Ok(answer(&text, facts.as_ref()))
+}
+
+/// Returns the words of the command line after the command: files, then options.
+fn words(access: &Access, tool: &Tool, arguments: &Value) -> Result<Vec<PathBuf>, String> {
+    let none = serde_json::Map::new();
+    let given = match arguments {
+        Value::Null => &none,
+        Value::Object(given) => given,
+        _ => return Err("invalid arguments: expected an object".to_owned()),
+    };
+    if let Some(name) = given.keys().find(|name| tool.parameters.iter().all(|known| known.name != name.as_str())) {
+        let names: Vec<&str> = tool.parameters.iter().map(|parameter| parameter.name).collect();
+        return Err(format!("unknown argument {name} of {}: expected some of {}", tool.name, names.join(", ")));
+    }
+    let mut words = Vec::new();
+    for parameter in tool.parameters {
+        let value = given.get(parameter.name).filter(|value| !value.is_null());
+        add_words(access, parameter, value, &mut words)?;
+    }
+    Ok(words)
+}
+
+fn add_words(
+    access: &Access,
+    parameter: &Parameter,
+    value: Option<&Value>,
+    words: &mut Vec<PathBuf>,
+) -> Result<(), String> {
+    let expected = |what: &str| format!("invalid {}: expected {what}", parameter.name);
+    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(|| expected("a string"));
+    let option = |value: &str| PathBuf::from(format!("{}={value}", parameter.option()));
+    let Some(value) = value else {
+        return match parameter.kind {
+            Kind::Recording => access.find(None).map(|file| words.push(file)),
+            Kind::RequiredText => Err(format!("{} is missing: {}", parameter.name, parameter.about)),
+            _ => Ok(()),
+        };
+    };
+    match parameter.kind {
+        Kind::Recording | Kind::Second => words.push(access.find(Some(&text(value)?))?),
+        Kind::Baseline => {
+            let mut word = std::ffi::OsString::from(format!("{}=", parameter.option()));
+            word.push(access.find(Some(&text(value)?))?);
+            words.push(word.into());
+        }
+        Kind::Text | Kind::RequiredText => words.push(option(&text(value)?)),
+        Kind::Texts => {
+            let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+            for value in &values {
+                words.push(option(&text(value)?));
+            }
+        }
+        Kind::Number => {
+            let number = value.as_u64().ok_or_else(|| expected("an integer of 0 or more"))?;
+            words.push(option(&number.to_string()));
+        }
+        Kind::Flag => match value.as_bool() {
+            Some(true) => words.push(parameter.option().into()),
+            Some(false) => {}
+            None => return Err(expected("true or false")),
+        },
+    }
+    Ok(())
+}
+
+/// Executes a command, and returns its text and its JSON object.
+fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), String> {
+    let words = std::iter::once(PathBuf::from("highwater")).chain(words);
+    let arguments = Arguments::try_parse_from(words).map_err(|error| in_words_of(tool, &usage_error(&error)))?;
+    let command = arguments.command.ok_or("no command")?;
+    let (mut text, mut facts) = (Vec::new(), None);
+    let mut keep = |object| facts = Some(object);
+    let answered = command.run(&mut Page::of_width(&mut text, WIDTH).with_facts(&mut keep));
+    answered.map_err(|failure| in_words_of(tool, &failure.to_string()))?;
+    Ok((String::from_utf8_lossy(&text).into_owned(), facts))
+}
+
+/// Returns a message with the tool's parameters in place of the command's options.
+fn in_words_of(tool: &Tool, message: &str) -> String {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    // An option whose name begins with another's comes first.
+    let mut parameters: Vec<&Parameter> = tool.parameters.iter().collect();
+    parameters.sort_by_key(|parameter| std::cmp::Reverse(parameter.name.len()));
+    parameters.iter().fold(message.to_owned(), |text, parameter| text.replace(&parameter.option(), parameter.name))
+}
+
+fn answer(text: &str, facts: Option<&Value>) -> Value {
+    let content = json!([{"type": "text", "text": cut_text(text)}]);
+    match facts {
+        Some(facts) => json!({"content": content, "structuredContent": cut_facts(facts)}),
+        None => json!({"content": content}),
+    }
+}
+
+/// Draws a picture in a temporary folder.
+fn picture(tool: &Tool, mut words: Vec<PathBuf>) -> Result<Value, String> {
+    let failed = |doing: &str, why: std::io::Error| format!("cannot {doing} the picture: {why}; free some disk space");
+    let folder = tempfile::tempdir().map_err(|why| failed("write", why))?;
+    let file = folder.path().join("picture.png");
+    let mut out = std::ffi::OsString::from("--out=");
+    out.push(&file);
+    words.insert(0, tool.command.into());
+    words.extend([out.into(), format!("--size={PICTURE_SIZE}").into()]);
+    let (text, _) = run(tool, words)?;
+    let bytes = std::fs::read(&file).map_err(|why| failed("read", why))?;
+    Ok(json!({"content": [
+        {"type": "image", "data": STANDARD.encode(bytes), "mimeType": "image/png"},
+        {"type": "text", "text": cut_text(&without(&text, &file))},
+    ]}))
+}
+
+/// Removes the name of a temporary file from a report.
+fn without(text: &str, file: &Path) -> String {
+    text.replace(&file.display().to_string(), "picture.png")
+}

@@ -1,0 +1,180 @@
+//! Messages of JSON-RPC 2.0, one a line.
+
+use std::io::{self, BufRead, Read as _};
+
+use serde_json::{Value, json};
+
+/// Maximum bytes of a line that is read.
+const MAX_LINE: u64 = 1 << 20;
+
+/// Maximum number of messages in a batch.
+const MAX_BATCH: usize = 64;
+
+/// The error codes of JSON-RPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// The line is not JSON.
+    Parse = -32700,
+    /// The JSON is not a request.
+    Request = -32600,
+    /// The method does not exist.
+    Method = -32601,
+    /// The parameters of the method are invalid.
+    Parameters = -32602,
+}
+
+/// Why a request failed, for the client.
+pub(super) type Refusal = (Code, String);
+
+/// Reads lines from `input`, and gives `write` the answer to each, until the input ends or `write` fails.
+///
+/// `answer` returns the result of a method with its parameters.
+///
+/// # Errors
+///
+/// Fails if the input cannot be read, or as `write`.
+pub(super) fn serve(
+    mut input: impl BufRead,
+    mut answer: impl FnMut(&str, &Value) -> Result<Value, Refusal>,
+    mut write: impl FnMut(&Value) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(());
+        }
+        if read as u64 == MAX_LINE && !line.ends_with(b"\n") {
+            skip_line(&mut input)?;
+            let text = format!("a line is longer than {MAX_LINE} bytes: send a smaller request");
+            write(&failed(&Value::Null, (Code::Request, text)))?;
+        } else if !line.trim_ascii().is_empty()
+            && let Some(answer) = answer_line(&line, &mut answer)
+        {
+            write(&answer)?;
+        }
+    }
+}
+
+/// Reads up to the end of a line, and keeps nothing of it.
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let part = input.fill_buf()?;
+        let end = part.iter().position(|byte| *byte == b'\n');
+        let (used, is_over) = (end.map_or(part.len(), |end| end + 1), end.is_some() || part.is_empty());
+        input.consume(used);
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the answer to a line: a request or a batch; `None` if it needs none.
+fn answer_line(line: &[u8], answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>) -> Option<Value> {
+    match serde_json::from_slice(line) {
+        Err(why) => Some(failed(&Value::Null, (Code::Parse, format!("invalid JSON: {why}; send one object a line")))),
+        Ok(Value::Array(batch)) if batch.is_empty() || batch.len() > MAX_BATCH => {
+            let text = format!("a batch of {} requests: send 1 to {MAX_BATCH}", batch.len());
+            Some(failed(&Value::Null, (Code::Request, text)))
+        }
+        Ok(Value::Array(batch)) => {
+            let answers: Vec<Value> = batch.iter().filter_map(|message| answer_message(message, answer)).collect();
+            (!answers.is_empty()).then_some(Value::Array(answers))
+        }
+        Ok(message) => answer_message(&message, answer),
+    }
+}
+
+/// Returns the answer to a message; `None` for a notification, and for an answer of the client.
+fn answer_message(message: &Value, answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>) -> Option<Value> {
+    let is_answer = message.get("result").is_some() || message.get("error").is_some();
+    if is_answer && message.get("method").is_none() {
+        return None;
+    }
+    let id = message.get("id");
+    let is_id = |id: &Value| id.is_string() || id.is_number();
+    let Some(method) = message.get("method").and_then(Value::as_str) else {
+        let id = id.filter(|id| is_id(id)).unwrap_or(&Value::Null);
+        return Some(failed(id, (Code::Request, "not a request: expected an object with a method".to_owned())));
+    };
+    let id = id?;
+    if !is_id(id) {
+        let text = "invalid id: expected a string or a number".to_owned();
+        return Some(failed(&Value::Null, (Code::Request, text)));
+    }
+    let parameters = message.get("params").unwrap_or(&Value::Null);
+    Some(match answer(method, parameters) {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(refusal) => failed(id, refusal),
+    })
+}
+
+fn failed(id: &Value, (code, text): Refusal) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code as i32, "message": text}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answers to `input`, where the method `echo` returns its parameters.
+    fn answers(input: &[u8]) -> Vec<Value> {
+        let mut answers = Vec::new();
+        let echo = |method: &str, parameters: &Value| match method {
+            "echo" => Ok(parameters.clone()),
+            _ => Err((Code::Method, format!("unknown method {method}"))),
+        };
+        let write = |answer: &Value| {
+            answers.push(answer.clone());
+            Ok(())
+        };
+        serve(input, echo, write).unwrap();
+        answers
+    }
+
+    #[test]
+    fn requests_have_answers_and_notifications_have_none() {
+        let text = br#"{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":1}}
+
+{"jsonrpc":"2.0","method":"echo"}
+{"jsonrpc":"2.0","id":7,"result":{}}
+{"jsonrpc":"2.0","id":"x","method":"none"}"#;
+        let answers = answers(text);
+        assert_eq!(answers.len(), 2, "{answers:?}");
+        assert_eq!(answers[0], json!({"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}));
+        assert_eq!((&answers[1]["id"], &answers[1]["error"]["code"]), (&"x".into(), &(-32601).into()));
+    }
+
+    #[test]
+    fn a_batch_has_an_array_of_answers() {
+        let text = br#"[{"id":1,"method":"echo"},{"method":"echo"},5]"#;
+        let answers = answers(text);
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].as_array().map(Vec::len), Some(2));
+        assert_eq!(answers[0][1]["error"]["code"], -32600);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_and_the_next_line_is_answered() {
+        let next = br#"{"id":2,"method":"echo"}"#;
+        let deep = [b"[".repeat(100_000), b"\n".to_vec()].concat();
+        let long = [b"x".repeat(3 << 20), b"\n".to_vec()].concat();
+        let malformed: [&[u8]; 7] = [
+            b"{\n",
+            b"\xff\xfe\n",
+            b"[]\n",
+            b"3\n",
+            br#"{"id":[1],"method":"echo"}
+"#,
+            &deep,
+            &long,
+        ];
+        for line in malformed {
+            let answers = answers(&[line, next].concat());
+            assert_eq!(answers.len(), 2, "{answers:?}");
+            assert!(answers[0]["error"]["code"].as_i64().is_some_and(|code| code < -32000), "{answers:?}");
+            assert_eq!(answers[1]["id"], 2);
+        }
+    }
+}
