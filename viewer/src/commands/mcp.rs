@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::access::{Access, listed};
+use self::bounds::{cut_message, cut_text};
 use self::message::{Code, Refusal};
 use self::tools::TOOLS;
 use crate::output::outcome::{Failure, Status};
@@ -60,7 +61,7 @@ fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Re
             let arguments = parameters.get("arguments").unwrap_or(&Value::Null);
             // An assistant reads the text of a failed call, and may correct it.
             Ok(call::call(access, name, arguments)
-                .unwrap_or_else(|why| json!({"content": [{"type": "text", "text": why}], "isError": true})))
+                .unwrap_or_else(|why| json!({"content": [{"type": "text", "text": cut_text(&why)}], "isError": true})))
         }
         "resources/list" => Ok(json!({"resources": [{
             "uri": VOCABULARY_URI,
@@ -76,7 +77,7 @@ fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Re
             ]})),
             _ => Err((Code::Parameters, format!("unknown resource: expected {VOCABULARY_URI}"))),
         },
-        _ => Err((Code::Method, format!("unknown method {method}"))),
+        _ => Err((Code::Method, cut_message(&format!("unknown method {method}")))),
     }
 }
 
@@ -88,7 +89,7 @@ fn initialized(access: &Access, parameters: &Value) -> Value {
          `summary`, then `explain`; after an out-of-memory error `oom`; for a leak `growth`; to fit a smaller GPU `plan`. \
          Sizes in structured content are bytes; texts have binary units. Say what the recording cannot know, as its trust \
          states. Recordings: {}.",
-        listed(&access.files())
+        cut_message(&listed(&access.files()))
     );
     json!({
         "protocolVersion": version,

@@ -165,6 +165,17 @@ fn answers_are_small_however_large_the_recording() {
         let bytes = answers[0].to_string().len();
         assert!(bytes <= MAX_ANSWER, "{tool}: {bytes} bytes");
     }
+    let long = "x".repeat(500_000);
+    for line in [
+        call(&long, &json!({})),
+        call("peak", &json!({"file": long})),
+        call("peak", &json!({"by": long})),
+        call("peak", &json!({long.as_str(): 1})),
+        json!({"id": 1, "method": long}).to_string(),
+    ] {
+        let bytes = answers(folder.path(), &["step.snap"], &[line])[0].to_string().len();
+        assert!(bytes <= MAX_ANSWER, "an error of {bytes} bytes");
+    }
 }
 
 #[test]

@@ -199,7 +199,7 @@ pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary:
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
     let is_sampled = summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
-    // A line that another one covers is no line of its own.
+    // A total that equals the one above it, at this moment and at the peak, has no entry of its own.
     let peak = |metric: Metric| summary.peaks.iter().find(|peak| peak.metric == metric).map(|peak| peak.bytes);
     let is_covered = |metric: Metric| {
         let above = match metric {

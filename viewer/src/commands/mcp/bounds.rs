@@ -23,14 +23,21 @@ pub(super) fn cut_text(text: &str) -> String {
         let line = cut_line(line, MAX_TEXT / 4);
         used += as_json(&line);
         if used > MAX_TEXT - 100 {
-            kept +=
-                &format!("… {} more lines: ask for fewer rows, or for some blocks with `where`\n", lines.len() - row);
+            kept += &format!(
+                "… {} more lines: ask for fewer rows with `top`, or for fewer blocks with `where`, where the tool has them\n",
+                lines.len() - row
+            );
             break;
         }
         kept += &line;
         kept.push('\n');
     }
     kept
+}
+
+/// Returns a message in one line, of a length that is read: it may repeat what a client sent.
+pub(super) fn cut_message(text: &str) -> String {
+    cut_line(text, MAX_TEXT / 8)
 }
 
 /// Returns `facts` in at most [`MAX_FACTS`] bytes: of lists only the first entries, of texts the beginning. `cut` in the
