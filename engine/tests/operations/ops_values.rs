@@ -1,79 +1,11 @@
 //! Ops values: results and gradients against those of PyTorch, in `data/ops/ops.txt`.
 
-use std::collections::BTreeMap;
-
 use highwater_engine::ops::{AttentionOptions, ConvOptions};
 use highwater_engine::{DType, Device, Result, Shape, Tensor};
 
+use crate::values_harness::{self, Operation};
+
 const DATA: &str = include_str!("../data/ops/ops.txt");
-
-/// One case: a name, inputs, the result, and the gradients of inputs that are fractions.
-#[derive(Default)]
-struct Case {
-    inputs: Vec<Numbers>,
-    result: Option<Numbers>,
-    grads: Vec<Numbers>,
-}
-
-struct Numbers {
-    shape: Shape,
-    values: Vec<f64>,
-    whole: bool,
-}
-
-impl Numbers {
-    fn parse(text: &str) -> Self {
-        let (shape, values) =
-            text.strip_prefix('[').and_then(|text| text.split_once(']')).expect("a shape in brackets");
-        let shape: Vec<usize> = shape.split_whitespace().map(|n| n.parse().expect("a length")).collect();
-        let shape = Shape::from_slice(&shape).unwrap();
-        let whole = !values.contains('.');
-        let values: Vec<f64> = values.split_whitespace().map(|n| n.parse().expect("a number")).collect();
-        assert_eq!(values.len(), shape.elements());
-        Self { shape, values, whole }
-    }
-
-    fn tensor(&self, device: &Device, dtype: DType) -> Tensor {
-        let tensor = Tensor::from_slice(&self.values, self.shape, device).unwrap();
-        if self.whole {
-            return tensor.to_dtype(DType::I64).unwrap();
-        }
-        let tensor = tensor.to_dtype(dtype).unwrap();
-        tensor.set_requires_grad(true).unwrap();
-        tensor
-    }
-
-    fn assert_is(&self, found: &Tensor, tolerance: f64, what: &str) {
-        assert_eq!(found.shape(), &self.shape, "{what}");
-        for (place, (found, expected)) in found.to_f64_vec().unwrap().into_iter().zip(&self.values).enumerate() {
-            let close = (found - expected).abs() <= tolerance * (1.0 + expected.abs());
-            assert!(close, "{what}, element {place}: {found} instead of {expected}");
-        }
-    }
-}
-
-fn cases() -> BTreeMap<&'static str, Case> {
-    let mut cases = BTreeMap::new();
-    let mut name = "";
-    for line in DATA.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
-        let (what, rest) = line.split_once(' ').expect("a word and what follows");
-        if what == "case" {
-            name = rest;
-            assert!(cases.insert(name, Case::default()).is_none(), "{name} is there twice");
-            continue;
-        }
-        let case = cases.get_mut(name).expect("a case begins with its name");
-        match what {
-            "input" => case.inputs.push(Numbers::parse(rest)),
-            "result" => case.result = Some(Numbers::parse(rest)),
-            "grad" => case.grads.push(Numbers::parse(rest)),
-            other => panic!("{other} is no part of a case"),
-        }
-    }
-    cases
-}
-
-type Operation = fn(&[Tensor]) -> Result<Tensor>;
 
 const OPERATIONS: &[(&str, Operation)] = &[
     ("add", |x| x[0].add(&x[1])),
@@ -132,49 +64,21 @@ const OPERATIONS: &[(&str, Operation)] = &[
     }),
 ];
 
-/// Runs a case in `dtype` and holds result and gradients against PyTorch's.
-fn run(name: &str, case: &Case, operation: Operation, dtype: DType, tolerance: f64) {
-    let device = Device::cpu();
-    let inputs: Vec<Tensor> = case.inputs.iter().map(|numbers| numbers.tensor(&device, dtype)).collect();
-    let out = operation(&inputs).unwrap();
-    let what = format!("{name} in {dtype}");
-    case.result.as_ref().expect("every case has a result").assert_is(&out, tolerance, &what);
-    let weights: Vec<f64> = (0..out.elements()).map(|i| ((7 * i) % 5) as f64 / 2.0 - 1.0).collect();
-    let weights = Tensor::from_slice(&weights, out.shape(), &device).unwrap().to_dtype(dtype).unwrap();
-    out.backward_from(weights).unwrap();
-    let leaves = inputs.iter().filter(|input| input.dtype().is_float());
-    for (place, (leaf, grad)) in leaves.zip(&case.grads).enumerate() {
-        let found = leaf.grad().expect("every input takes part");
-        grad.assert_is(&found, tolerance, &format!("{what}, gradient {place}"));
-    }
-}
-
-#[test]
-fn every_case_has_an_operation_and_every_operation_a_case() {
-    let cases = cases();
-    let operations: BTreeMap<_, _> = OPERATIONS.iter().copied().collect();
-    assert_eq!(cases.keys().collect::<Vec<_>>(), operations.keys().collect::<Vec<_>>());
-}
-
 #[test]
 fn results_and_gradients_are_pytorchs_in_single_and_double_precision() {
-    let cases = cases();
-    for &(name, operation) in OPERATIONS {
-        // Rows near 100 leave single precision two digits fewer.
-        let tolerance = if name == "layer_norm_plain" { 1e-3 } else { 1e-5 };
-        run(name, &cases[name], operation, DType::F32, tolerance);
-        run(name, &cases[name], operation, DType::F64, tolerance);
-    }
+    // Rows near 100 leave single precision two digits fewer.
+    let tolerance = |name: &str| Some(if name == "layer_norm_plain" { 1e-3 } else { 1e-5 });
+    values_harness::check(DATA, OPERATIONS, DType::F32, tolerance);
+    values_harness::check(DATA, OPERATIONS, DType::F64, tolerance);
 }
 
 #[test]
 fn half_precision_follows_within_its_few_digits() {
-    let cases = cases();
-    let coarse = ["layer_norm_plain", "softmax_large"];
-    for &(name, operation) in OPERATIONS.iter().filter(|(name, _)| !coarse.contains(name)) {
-        run(name, &cases[name], operation, DType::Bf16, 0.1);
-        run(name, &cases[name], operation, DType::F16, 0.02);
-    }
+    let of = |tolerance: f64| {
+        move |name: &str| (!["layer_norm_plain", "softmax_large"].contains(&name)).then_some(tolerance)
+    };
+    values_harness::check(DATA, OPERATIONS, DType::Bf16, of(0.1));
+    values_harness::check(DATA, OPERATIONS, DType::F16, of(0.02));
 }
 
 #[test]
