@@ -14,6 +14,7 @@ use super::look::Paint;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
 use crate::figures::requests::requested;
+use crate::gui::colouring::short_line;
 use crate::gui::views::view::Action;
 use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
@@ -193,7 +194,9 @@ fn holders_ui(ui: &mut Ui, holders: &LiveGroups) {
             let lead = text.strip_suffix(place).unwrap_or_default();
             let font = TextStyle::Body.resolve(ui.style());
             let room = ui.available_width() - fit::width(ui, lead, &font);
-            let shown = fit::fitted(ui, place, &font, room, false).map(|place| format!("{lead}{place}"));
+            // Folders are only in the tooltip.
+            let short = short_line(place);
+            let shown = fit::fitted(ui, &short, &font, room, false).map(|place| format!("{lead}{place}"));
             ui.add(Label::new(shown.as_ref().unwrap_or(&text)).truncate()).on_hover_text(&text);
         });
     }
