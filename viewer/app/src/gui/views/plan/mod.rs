@@ -11,14 +11,15 @@ mod others;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use eframe::egui::{self, Ui};
+use eframe::egui::{self, RichText, Ui};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
-use crate::answers::plan::{Reach, RerunOf, Setup, name};
+use crate::answers::plan::{Reach, RerunOf, Setup, Trial, name};
 use crate::figures::moment::count_of;
 use crate::figures::planned::{self, Budget};
 use crate::files::discard::discard;
+use crate::gui::legend::share;
 use crate::gui::views::predicted::{CurveLook, CurveView};
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::note::answer_ui;
@@ -110,10 +111,11 @@ impl RecordingView for PlanView {
         let action = scrolling_ui(ui, "plan", |ui| {
             self.answer_ui(ui, context);
             self.budget_ui(ui, context);
+            self.plans_ui(ui, context);
             self.switches_ui(ui, context);
             let height = theme::CURVE_MIN + 3.0 * theme::ROW_HEIGHT;
             let action = exact_height_ui(ui, height, |ui| self.curve_ui(ui, context));
-            self.details_ui(ui, context);
+            self.details_ui(ui);
             action
         });
         action.into_iter().collect()
@@ -176,11 +178,12 @@ impl PlanView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// Everything about the changes: the budget, the switches, other plans, the lines to paste, notes.
+    /// Everything about the changes: the budget, the plans, the switches, the lines to paste, notes.
     fn changes_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.budget_ui(ui, context);
+        self.plans_ui(ui, context);
         self.switches_ui(ui, context);
-        self.details_ui(ui, context);
+        self.details_ui(ui);
     }
 
     /// The answer, or what is being done for it.
@@ -210,6 +213,7 @@ impl PlanView {
             if is_former {
                 ui.multiply_opacity(FORMER_OPACITY);
             }
+            headline_ui(ui, context, &chosen.trial);
             answer_ui(ui, &text, if fits == Some(true) { shades.strong } else { shades.warning });
         });
         if is_chosen {
@@ -265,18 +269,22 @@ impl PlanView {
         }
     }
 
-    /// Other plans, the lines to paste, and notes.
-    fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
-        let Some((key, Ok(planned))) = self.query.answered().zip(self.query.answer()) else { return };
-        notes::proof_ui(ui, &planned.found, key);
-        let picked = others::others_ui(ui, &planned.found, &self.switches.setup());
-        notes::code_ui(ui, &planned.chosen.code);
-        notes::notes_ui(ui, planned, key.budget);
-        if let Some(setup) = picked {
+    /// The plans that were found, one of which can be picked.
+    fn plans_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
+        let Some(Ok(planned)) = self.query.answer() else { return };
+        if let Some(setup) = others::others_ui(ui, &planned.found, &self.switches.setup()) {
             self.switches = self.switches.renewed(&setup);
             self.chosen = Some(setup).filter(|setup| *setup != planned.found.setup());
             self.ask(ui.ctx(), context);
         }
+    }
+
+    /// The proof, the lines to paste, and notes.
+    fn details_ui(&self, ui: &mut Ui) {
+        let Some((key, Ok(planned))) = self.query.answered().zip(self.query.answer()) else { return };
+        notes::proof_ui(ui, &planned.found, key);
+        notes::code_ui(ui, &planned.chosen.code);
+        notes::notes_ui(ui, planned, key.budget);
     }
 
     /// The curves with the budget's handle.
@@ -322,6 +330,22 @@ impl PlanView {
     fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.query.ask(ctx, &Key { of: OfDevice::selected(context), budget: self.budget, chosen: self.chosen.clone() });
     }
+}
+
+/// Shows the peak with the changes large, and beside it how much less that is than recorded.
+fn headline_ui(ui: &mut Ui, context: &ViewContext<'_>, trial: &Trial) {
+    let index = &context.recording.devices[context.selection.device];
+    let recorded = index.peak(&context.recording.trace, Metric::Requested).bytes;
+    ui.horizontal(|ui| {
+        ui.label(RichText::new(format_bytes(trial.requested)).size(20.0).strong());
+        let (less, more) = (recorded.saturating_sub(trial.requested), trial.requested.saturating_sub(recorded));
+        let beside = match (less, more) {
+            (0, 0) => "at the peak, as recorded".to_owned(),
+            (0, more) => format!("at the peak, {} more than recorded", format_bytes(more)),
+            (less, _) => format!("at the peak, {} ({}) less than recorded", format_bytes(less), share(less, recorded)),
+        };
+        ui.weak(beside);
+    });
 }
 
 /// Frees a result: a large one on another thread, so that the window does not freeze.
