@@ -142,7 +142,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
         C::Compare => Effect(Three, &[], |was, is| {
-            !was.shows("first : third") && is.shows("first : third") && is.shows("Groups: ")
+            !was.shows("third : first") && is.shows("third : first") && is.shows("Groups: ")
         }),
         C::ToggleFollow => {
             Effect(Unfinished, &[], |was, is| was.told.contains("following") && !is.told.contains("following"))

@@ -180,6 +180,7 @@ fn in_a_small_window_both_timelines_of_a_comparison_have_their_axes() {
     let (mut harness, _) = small(STEPS);
     harness.state_mut().open_trace("other.snap", trace_from_text(STEPS).unwrap());
     settle(&mut harness);
+    run(&mut harness, Command::PreviousFile);
     run(&mut harness, Command::Compare);
     // Ticks and the axis's name below the plot.
     let axis = 20.0;

@@ -285,3 +285,17 @@ fn a_recording_without_times_has_no_axis_of_time() {
     assert_eq!(file.absence(Command::ToggleAxis).as_deref(), Some("The recording has no times."));
     assert!(harness.query_by_label_contains("0 ns").is_none());
 }
+
+#[test]
+fn of_several_files_opened_at_once_the_first_is_in_front() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.snap", "b.snap", "c.snap"].map(|name| folder.path().join(name));
+    for path in &paths {
+        write_trace(std::fs::File::create(path).unwrap(), &steps()).unwrap();
+    }
+    let mut harness = harness(None);
+    let ctx = harness.ctx.clone();
+    harness.state_mut().open_all(&ctx, &paths);
+    wait_for_files(&mut harness);
+    assert_eq!(harness.state().current().unwrap().recording.name, "a.snap");
+}

@@ -37,9 +37,7 @@ pub fn run(files: Vec<PathBuf>, examples: Examples, most_resident: u64) -> Resul
         let settings = context.storage.and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
         let mut app = App::new(settings.unwrap_or_default());
         app = app.with_examples(examples).with_most_resident(most_resident);
-        for file in &files {
-            app.open(&context.egui_ctx, file);
-        }
+        app.open_all(&context.egui_ctx, &files);
         has_begun.store(true, Ordering::Relaxed);
         Ok(Box::new(app) as Box<dyn eframe::App>)
     };

@@ -59,8 +59,8 @@ impl App {
         self.comparing = Some(Comparing { rows, view, is_in_front: true });
     }
 
-    /// Shows the last comparison of the file in front, else compares it with the next file, the earlier tab as A;
-    /// closes the comparison if it is in front.
+    /// Shows the last comparison of the file in front, else compares it, as A, with the next file; closes the comparison
+    /// if it is in front.
     pub(super) fn toggle_comparison(&mut self, ctx: &egui::Context) {
         let current = self.current;
         match &mut self.comparing {
@@ -68,9 +68,7 @@ impl App {
             Some(comparing) if comparing.rows.contains(&current) => self.show_comparison(),
             _ => {
                 let next = (current + 1) % self.files.len().max(1);
-                let rows = [current.min(next), current.max(next)];
-                self.current = rows[0];
-                self.compare(ctx, rows);
+                self.compare(ctx, [current, next]);
             }
         }
     }

@@ -106,7 +106,7 @@ pub struct App {
     compares_first: bool,
     /// What is to be shown of a file once it is open.
     link: Option<Link>,
-    /// The recording of the last link, while others are opened with it.
+    /// The recording of the last link, or the first of several, while others are opened with it.
     linked: Option<PathBuf>,
     /// The link to what is shown, as text.
     shown_link: String,
@@ -178,6 +178,14 @@ impl App {
             self.bring_to_front(row);
         }
         self.load(ctx, Source::Path(path.to_owned()));
+    }
+
+    /// Starts to read `paths`; the first stays in front, whichever is read first.
+    pub fn open_all(&mut self, ctx: &egui::Context, paths: &[PathBuf]) {
+        paths.iter().for_each(|path| self.open(ctx, path));
+        if let [first, _, ..] = paths {
+            self.linked = std::path::absolute(first).ok();
+        }
     }
 
     /// Starts to read `source`, unless it is being read already.
