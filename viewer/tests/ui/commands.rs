@@ -220,3 +220,29 @@ fn the_peak_of_a_long_recording_is_gone_to_in_another_part_and_parts_are_chosen_
     super::harness::click(&mut harness, whole.left_center() + eframe::egui::vec2(90.0, 0.0));
     harness.get_by_label_contains("events 0 to 9 of 30 are shown");
 }
+
+#[test]
+fn menus_open_by_alt_and_a_letter_or_f10_and_are_walked_through_with_arrows() {
+    let mut harness = harness(Some(rich()));
+    harness.key_press(Key::F10);
+    harness.run_steps(4);
+    assert!(harness.get_by_label_contains("Open… Ctrl+O").is_focused(), "its first entry has the focus");
+    harness.key_press(Key::ArrowLeft);
+    harness.run_steps(4);
+    harness.get_by_label_contains("About Highwater");
+    harness.key_press(Key::ArrowRight);
+    harness.run_steps(4);
+    harness.get_by_label_contains("Open… Ctrl+O");
+    harness.key_press(Key::Escape);
+    harness.run_steps(4);
+    assert!(harness.query_by_label_contains("Open… Ctrl+O").is_none());
+    let before = harness.state().current().unwrap().selection.clone();
+    harness.key_press_modifiers(Modifiers::ALT, Key::G);
+    harness.run_steps(4);
+    let entry = harness.get_by_label_contains("Go to the peak");
+    assert!(entry.is_focused(), "there is nothing to undo");
+    harness.key_press(Key::Enter);
+    settle(&mut harness);
+    assert_ne!(harness.state().current().unwrap().selection, before, "Enter chooses it");
+    assert!(harness.query_by_label_contains("Go to the peak").is_none(), "the menu is closed");
+}

@@ -39,6 +39,7 @@ use crate::gui::window::path_field::PathField;
 use crate::gui::window::saving::{Saving, Task};
 use crate::gui::window::settings::Settings;
 use crate::gui::window::step_field::StepField;
+use crate::gui::window::top_bar;
 use crate::gui::window::welcome::Welcome;
 use crate::session::Recording;
 use crate::session::run::MAX_RESIDENT_EVENTS;
@@ -407,6 +408,7 @@ impl App {
         self.take_news(&ctx);
         self.title_window(&ctx);
         if self.takes_keys() {
+            top_bar::take_menu_key(&ctx);
             for command in keys::pressed(&ctx) {
                 if self.can(command) {
                     self.run(&ctx, command);

@@ -1,6 +1,6 @@
 //! Converts key names of the command list to egui's shortcuts and to the texts in menus.
 
-use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
+use eframe::egui::{self, Event, Key, KeyboardShortcut, Modifiers};
 
 use crate::command::Command;
 use crate::files::HAS_PATHS;
@@ -44,9 +44,9 @@ const WITH_CTRL_IN_TEXT: [Key; 16] = [
     Key::P,
 ];
 
-/// The commands whose keys were pressed since the last frame. While a text field has the keyboard, only keys that it
-/// does not use count, with Ctrl held; while another widget has it or a menu is open, none of the bare keys that these
-/// take.
+/// The commands whose keys were pressed since the last frame, in the order of the keys. While a text field has the
+/// keyboard, only keys that it does not use count, with Ctrl held; while another widget has it or a menu is open, none of
+/// the bare keys that these take.
 pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     let is_typing = ctx.text_edit_focused();
     let is_taken = ctx.egui_wants_keyboard_input() || egui::Popup::is_any_open(ctx);
@@ -64,9 +64,61 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
         let Modifiers { alt, ctrl, shift, command, .. } = shortcut.modifiers;
         std::cmp::Reverse([alt, ctrl, shift, command].into_iter().filter(|pressed| *pressed).count())
     });
+    let mut commands = Vec::new();
     ctx.input_mut(|input| {
-        shortcuts.iter().filter(|(shortcut, _)| input.consume_shortcut(shortcut)).map(|(_, command)| *command).collect()
+        input.events.retain(|event| {
+            let Event::Key { key, modifiers, pressed: true, .. } = event else { return true };
+            let is_this = |shortcut: &KeyboardShortcut| {
+                shortcut.logical_key == *key && modifiers.matches_logically(shortcut.modifiers)
+            };
+            let found = shortcuts.iter().find(|(shortcut, _)| is_this(shortcut));
+            commands.extend(found.map(|(_, command)| *command));
+            found.is_none()
+        });
+    });
+    commands
+}
+
+/// The menu that a key opens: F10 the first, Alt and a letter the first whose name has it and no menu before it uses it;
+/// while a menu is open, left and right its neighbours.
+pub(crate) fn opened_menu(ctx: &egui::Context, names: &[&str]) -> Option<usize> {
+    let shown = ctx.data(|data| data.get_temp::<usize>(shown_menu()));
+    let mut letters: Vec<char> = Vec::new();
+    for name in names {
+        letters.extend(name.to_uppercase().chars().find(|letter| !letters.contains(letter)));
+    }
+    ctx.input_mut(|input| {
+        if let Some(shown) = shown {
+            for (key, by) in [(Key::ArrowLeft, names.len() - 1), (Key::ArrowRight, 1)] {
+                if input.consume_key(Modifiers::NONE, key) {
+                    return Some((shown + by) % names.len());
+                }
+            }
+        }
+        if input.consume_key(Modifiers::NONE, Key::F10) {
+            return Some(0);
+        }
+        let is_pressed = |letter: &char| {
+            let key = Key::from_name(&letter.to_string());
+            key.is_some_and(|key| input.consume_key(Modifiers::ALT, key))
+        };
+        letters.iter().position(is_pressed)
     })
+}
+
+/// Notes whether the menu in `row` is open.
+pub(crate) fn note_menu(ctx: &egui::Context, row: usize, is_open: bool) {
+    ctx.data_mut(|data| {
+        if is_open {
+            data.insert_temp(shown_menu(), row);
+        } else if data.get_temp(shown_menu()) == Some(row) {
+            data.remove_temp::<usize>(shown_menu());
+        }
+    });
+}
+
+fn shown_menu() -> egui::Id {
+    egui::Id::unique("the open menu")
 }
 
 /// The shortcut spelt `text`; `None` if a part of it is unknown.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use eframe::egui::{Button, ScrollArea, Ui};
+use eframe::egui::{Button, Context, Id, Popup, ScrollArea, Ui};
 use highwater_analysis::{GroupKey, Metric};
 
 use crate::command::Command;
@@ -100,7 +100,9 @@ pub enum Picked {
 /// Shows the menus. Returns the choice. `recent` files are in the first menu.
 pub(crate) fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
     let mut chosen = None;
-    for (name, groups) in MENUS {
+    let opened: Option<usize> = ui.data_mut(|data| data.remove_temp(key_menu()));
+    let wants_focus = Id::unique("a menu is opened by a key");
+    for (row, (name, groups)) in MENUS.into_iter().enumerate() {
         let most = ui.ctx().content_rect().height() - theme::MENU_MARGIN;
         let commands_ui = |ui: &mut Ui| {
             ui.set_min_width(230.0);
@@ -114,6 +116,9 @@ pub(crate) fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Comma
                     let key = keys::first(command);
                     let button = Button::new(command.name()).shortcut_text(key);
                     let response = ui.add_enabled(is_usable(command), button).on_hover_text(command.tooltip());
+                    if response.enabled() && ui.data_mut(|data| data.remove_temp::<()>(wants_focus)).is_some() {
+                        response.request_focus();
+                    }
                     if response.clicked() {
                         chosen = Some(Picked::Command(command));
                         ui.close();
@@ -128,11 +133,29 @@ pub(crate) fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Comma
             }
         };
         // In a low window the menu scrolls.
-        ui.menu_button(name, |ui| {
+        let menu = ui.menu_button(name, |ui| {
             ScrollArea::vertical().max_height(most).min_scrolled_height(most).show(ui, commands_ui)
         });
+        keys::note_menu(ui.ctx(), row, menu.inner.is_some());
+        if opened == Some(row) {
+            Popup::open_id(ui.ctx(), Popup::default_response_id(&menu.response));
+            ui.data_mut(|data| data.insert_temp(wants_focus, ()));
+            ui.ctx().request_repaint();
+        }
     }
     chosen
+}
+
+/// Takes a key that opens a menu, before commands are looked for: their keys without Alt would match too.
+pub(crate) fn take_menu_key(ctx: &Context) {
+    if let Some(row) = keys::opened_menu(ctx, &MENUS.map(|(name, _)| name)) {
+        ctx.data_mut(|data| data.insert_temp(key_menu(), row));
+    }
+}
+
+/// Where the menu is noted that a key opens.
+fn key_menu() -> Id {
+    Id::unique("the menu that a key opens")
 }
 
 /// The list of recent files. Returns the chosen one.
