@@ -221,6 +221,10 @@ commands! {
     ShowMoment = "Show what is using memory",
         "Show what is using memory at the moment, or what changed between A and B.",
         ["Ctrl+1"], "usage breakdown composition who owner vram";
+    /// Fold the panel at the side.
+    ToggleSide = "Fold the side panel",
+        "Fold the panel at the side of the timeline away, or show it again.",
+        ["F9"], "sidebar hide wide";
     /// The next look of the moment's panel.
     NextLook = "Table, treemap or flame graph",
         "Switch between table, treemap and flame graph.",

@@ -26,6 +26,7 @@ use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::views::view::{Action, Reason, Under, ViewContext, WriteTable};
 use crate::gui::views::whatif::Predicted;
 use crate::gui::widgets::choice::tabs_ui;
+use crate::gui::widgets::keys;
 use crate::gui::widgets::query::{Computed as _, computed};
 use crate::gui::widgets::theme;
 use crate::gui::window::file_style::FileStyle;
@@ -272,9 +273,20 @@ impl OpenFile {
         let room = ui.available_width();
         let side = (room * theme::PANEL_PART).max(theme::PANEL_WIDTH);
         let (id, width) = if is_state { ("side of a state", room / 2.0) } else { ("side", side) };
-        let panel = Panel::right(id).default_size(width).min_size(240.0);
-        panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| {
-            actions.extend(self.side_ui(ui, settings));
+        // Upright, as on a phone, there is room below the timeline only.
+        let is_upright = room < theme::UPRIGHT_WINDOW && !is_state;
+        let panel = match (settings.is_side_folded, is_upright) {
+            (true, _) => Panel::right("folded side").exact_size(theme::FOLDED_SIDE).resizable(false),
+            (false, true) => Panel::bottom("upright side").default_size(ui.available_height() * 0.4).min_size(120.0),
+            (false, false) => Panel::right(id).default_size(width).min_size(240.0),
+        };
+        let margin = if settings.is_side_folded { 3 } else { 10 };
+        panel.frame(Frame::side_top_panel(ui.style()).inner_margin(margin)).show(ui, |ui| {
+            if !settings.is_side_folded {
+                actions.extend(self.side_ui(ui, settings));
+            } else if fold_ui(ui, "<") {
+                settings.is_side_folded = false;
+            }
         });
         if !is_narrow {
             actions.extend(self.below_ui(ui, settings));
@@ -357,8 +369,13 @@ impl OpenFile {
     /// The views at the side, one of which is in front.
     fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         ui.set_min_size(ui.available_size());
-        let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
-        settings.side = chosen.unwrap_or(settings.side);
+        ui.horizontal(|ui| {
+            let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
+            settings.side = chosen.unwrap_or(settings.side);
+            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                settings.is_side_folded |= fold_ui(ui, ">");
+            });
+        });
         ui.separator();
         let (context, views) = self.scene(Place::Side);
         if context.recording.trace.is_state() {
@@ -444,6 +461,14 @@ impl OpenFile {
         let is_selected = |condition: &String| self.search.text() == condition;
         clicked.map(|condition| Action::Only(if is_selected(&condition) { String::new() } else { condition }))
     }
+}
+
+/// The button that folds the panel at the side, or shows it again. Returns whether it was clicked.
+fn fold_ui(ui: &mut Ui, sign: &str) -> bool {
+    let hint = format!("{} ({})", Command::ToggleSide.tooltip(), keys::first(Command::ToggleSide));
+    let button = ui.small_button(sign).on_hover_text(hint);
+    button.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, Command::ToggleSide.name()));
+    button.clicked()
 }
 
 #[cfg(test)]

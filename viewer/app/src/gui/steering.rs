@@ -224,6 +224,7 @@ impl OpenFile {
                 selection.set_device(recording, (selection.device + 1) % recording.devices.len());
             }
             Command::ToggleHide => settings.is_hiding = !settings.is_hiding,
+            Command::ToggleSide => settings.is_side_folded = !settings.is_side_folded,
             Command::NextLook => {
                 settings.side = Side::Moment;
                 settings.choices.look = next_of(&MomentLook::ALL, settings.choices.look);
@@ -234,12 +235,14 @@ impl OpenFile {
                 settings.choices.first = next_key(settings.choices.first, is_there);
             }
             Command::ShowKept => {
-                settings.side = Side::Statistics;
+                (settings.side, settings.is_side_folded) = (Side::Statistics, false);
                 self.views.statistics.show("Kept");
             }
             Command::ShowStatistics if settings.side == Side::Statistics => self.views.statistics.show_next(),
             command => {
-                settings.side = Side::shown_by(command).unwrap_or(settings.side);
+                if let Some(side) = Side::shown_by(command) {
+                    (settings.side, settings.is_side_folded) = (side, false);
+                }
                 if let Some(bottom) = Bottom::shown_by(command) {
                     settings.bottom = (settings.bottom != Some(bottom)).then_some(bottom);
                     if settings.bottom.is_some() {

@@ -38,8 +38,16 @@ pub(crate) const MIN_PLOT: f32 = 60.0;
 pub(crate) const MIN_WITH_OVERVIEW: f32 = 130.0;
 /// Least height of the timeline with the totals above it, in points.
 pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
+/// Width of what is left of the folded panel at the side, in points.
+pub(crate) const FOLDED_SIDE: f32 = 22.0;
+/// Below this width, in points, the views at the side are below the timeline.
+pub(crate) const UPRIGHT_WINDOW: f32 = 600.0;
 /// Width of the search box, in points.
 pub(crate) const SEARCH_WIDTH: f32 = 260.0;
+/// Its width where there is little room.
+pub(crate) const MIN_SEARCH_WIDTH: f32 = 110.0;
+/// Width of the number of matches and the buttons behind the search box, in points.
+pub(crate) const OUTCOME_WIDTH: f32 = 210.0;
 /// Width of the list of completions, in points.
 pub(crate) const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Initial height of the difference between two recordings, in points.

@@ -39,6 +39,8 @@ pub struct Settings {
     pub choices: Choices,
     /// The view at the side of the timeline.
     pub side: Side,
+    /// Whether the views at the side are folded away.
+    pub is_side_folded: bool,
     /// The view below the timeline.
     pub bottom: Option<Bottom>,
     /// View settings of files, the latest first.
@@ -56,6 +58,7 @@ impl Default for Settings {
             is_hiding: false,
             choices: Choices::default(),
             side: Side::Moment,
+            is_side_folded: false,
             bottom: None,
             looks: Vec::new(),
         }
@@ -101,8 +104,8 @@ impl Settings {
     }
 
     fn to_json(&self) -> String {
-        let Self { recent, colour_by, stacking, has_lines, has_contrast, is_hiding, choices, side, bottom, looks } =
-            self;
+        let Self { recent, colour_by, stacking, has_lines, has_contrast, is_hiding, choices, side, .. } = self;
+        let Self { is_side_folded, bottom, looks, .. } = self;
         serde_json::json!({
             "recent": recent,
             "colour_by": colour_by,
@@ -112,6 +115,7 @@ impl Settings {
             "is_hiding": is_hiding,
             "choices": choices,
             "side": side,
+            "is_side_folded": is_side_folded,
             "bottom": bottom,
             "looks": looks,
         })
@@ -131,6 +135,7 @@ impl Settings {
         take(&mut parts, "is_hiding", &mut settings.is_hiding);
         take(&mut parts, "choices", &mut settings.choices);
         take(&mut parts, "side", &mut settings.side);
+        take(&mut parts, "is_side_folded", &mut settings.is_side_folded);
         take(&mut parts, "bottom", &mut settings.bottom);
         let mut looks: Vec<Value> = Vec::new();
         take(&mut parts, "looks", &mut looks);

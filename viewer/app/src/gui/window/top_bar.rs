@@ -45,7 +45,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
                     C::ShowWhatIf,
                     C::ShowPlan,
                 ],
-                &[C::NextLook, C::NextKey],
+                &[C::NextLook, C::NextKey, C::ToggleSide],
                 &[C::FitAll, C::ZoomIn, C::ZoomOut, C::ZoomInBytes, C::ZoomOutBytes, C::ToggleFit],
                 &[C::ToggleAxis, C::NextMetric, C::NextDevice, C::ToggleLines],
                 &[C::ToggleTheme, C::ToggleContrast, C::ScaleUp, C::ScaleDown, C::ScaleReset],
