@@ -1,6 +1,6 @@
 //! Tests that in small windows no text of the frame around the views is cut off or overlaps.
 
-use eframe::egui::{Key, Rect, Role, Vec2};
+use eframe::egui::{self, Key, Rect, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_app::command::Command;
@@ -8,7 +8,7 @@ use highwater_app::gui::App;
 use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
 
-use super::harness::{STEPS, harness, run, settle, steps};
+use super::harness::{STEPS, harness, run, search, settle, steps};
 
 /// A recording with all that the status line can say: a long name, failed requests, two devices, facts that limit trust.
 fn crowded() -> Trace {
@@ -192,6 +192,81 @@ fn in_a_small_window_both_timelines_of_a_comparison_have_their_axes() {
     assert!(plots[0].bottom() + axis <= next.unwrap().top(), "{plots:?} {next:?}");
     assert!(plots[1].bottom() + axis <= reading.top(), "{plots:?} {reading:?}");
     assert!(plots.iter().all(|plot| plot.height() >= 40.0), "{plots:?}");
+}
+
+#[test]
+fn in_a_small_window_the_tool_bar_and_the_totals_take_one_line_each() {
+    let (mut harness, window) = small(STEPS);
+    for is_searching in [false, true] {
+        if is_searching {
+            search(&mut harness, "category=activation");
+        }
+        let rect = |label: &str| harness.get_by_label_contains(label).rect();
+        let peak = rect("Peak P");
+        for label in ["Total requested", "Colour by ", "Stack by "] {
+            assert!((rect(label).center().y - peak.center().y).abs() < 3.0, "{label}: {:?} {peak:?}", rect(label));
+        }
+        let field = harness.get_by_role_and_label(Role::TextInput, "Search").rect();
+        assert!((field.center().y - peak.center().y).abs() < 3.0 && window.contains_rect(field), "{field:?}");
+        if is_searching {
+            let found = rect("Found ");
+            assert!((found.center().y - peak.center().y).abs() < 5.0 && window.contains_rect(found), "{found:?}");
+        }
+    }
+    let row = |label: &str| harness.get_by_label(label).rect().center().y;
+    assert_eq!(row("requested 1.46 KiB"), row("reserved 0 B"));
+}
+
+#[test]
+fn over_the_right_half_of_the_timeline_the_tooltip_opens_to_the_left() {
+    let (mut harness, _) = small(STEPS);
+    let plot = harness.state().current().unwrap().timeline.frame().unwrap().rect;
+    for share in [0.1, 0.45, 0.7, 0.95] {
+        harness.hover_at(egui::pos2(plot.left() + plot.width() * share, plot.bottom() - 10.0));
+        harness.run_steps(4);
+        let tip = harness.get_by_label_contains("requested in all").rect();
+        assert!(tip.right() <= plot.right() + 8.0 && tip.left() >= 0.0, "{share}: {tip:?} over {plot:?}");
+    }
+}
+
+#[test]
+fn the_panel_at_the_side_folds_away_and_is_below_the_timeline_in_an_upright_window() {
+    let plot = |harness: &Harness<'_, App>| harness.state().current().unwrap().timeline.frame().unwrap().rect;
+    let (mut harness, window) = small(STEPS);
+    let before = plot(&harness);
+    harness.get_by_label("Fold the side panel").click();
+    settle(&mut harness);
+    assert!(plot(&harness).width() > before.width() + 200.0, "{:?}", plot(&harness));
+    assert!(harness.query_by_label("At the peak").is_none());
+    let button = harness.get_by_label("Fold the side panel");
+    assert!(window.contains_rect(button.rect()));
+    button.click();
+    settle(&mut harness);
+    assert_eq!(plot(&harness), before);
+    harness.set_size(Vec2::new(390.0, 800.0));
+    settle(&mut harness);
+    let (upright, panel) = (plot(&harness), harness.get_by_label("At the peak").rect());
+    assert!(
+        upright.width() > 250.0 && upright.height() > 100.0 && panel.top() > upright.bottom(),
+        "{upright:?} {panel:?}"
+    );
+}
+
+#[test]
+fn messages_lie_above_the_bottom_line_move_nothing_and_stay_until_they_are_dismissed() {
+    let (mut harness, window) = small(STEPS);
+    let plot = |harness: &Harness<'_, App>| harness.state().current().unwrap().timeline.frame().unwrap().rect;
+    let before = plot(&harness);
+    let words = "There is no view below the timeline";
+    run(&mut harness, Command::SaveBelow);
+    let message = harness.get_by_label_contains(words).rect();
+    assert!(message.bottom() < window.bottom() - 24.0 && message.top() > window.center().y, "{message:?}");
+    assert_eq!(plot(&harness), before);
+    harness.run_steps(8);
+    harness.get_by_label_contains(words);
+    harness.get_by_label("Dismiss").click();
+    settle(&mut harness);
+    assert!(harness.query_by_label_contains(words).is_none());
 }
 
 #[test]

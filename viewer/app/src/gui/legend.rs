@@ -17,6 +17,7 @@ use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::words::MEANING_OF_NONE;
 use crate::selection::Selection;
 use crate::session::{DeviceIndex, Recording};
 
@@ -122,20 +123,14 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
     let chips: Vec<Chip> =
         entries.iter().map(|(entry, bytes)| Chip::new(ui, &entry.name, &share(*bytes, total), *bytes > 0)).collect();
     let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
-    let more = |left_out: usize| Chip::new(ui, &format!("+{left_out} others"), "100%", false);
-    let fits = |shown: &[bool]| {
-        let left_out = shown.iter().filter(|is_shown| !**is_shown).count();
-        let last = (left_out > 0).then(|| more(left_out).width());
-        let shown = widths.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(width, _)| *width);
-        rows_of(shown.chain(last), ui.available_width()) <= most_rows
-    };
-    let shown = largest_that_fit(&sums, fits);
+    let shown = largest_that_fit(&sums, |shown| fits(ui, &widths, shown, most_rows, "100%"));
     let mut clicked = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         let (mut left_out, mut left_out_bytes) = (Vec::new(), 0);
         for ((chip, (entry, bytes)), is_shown) in chips.into_iter().zip(entries).zip(shown) {
-            let exact = format!("{}: {} of {}", entry.name, format_bytes(*bytes), format_bytes(total));
+            let why = if entry.name == "(none)" { format!("; {MEANING_OF_NONE}") } else { String::new() };
+            let exact = format!("{}: {} of {}{why}", entry.name, format_bytes(*bytes), format_bytes(total));
             if !is_shown {
                 left_out.push(exact);
                 left_out_bytes += bytes;
@@ -155,16 +150,27 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
                 None => drop(chip.show(ui, sign).on_hover_text(exact)),
             }
         }
-        if !left_out.is_empty() {
-            let name = match left_out.len() {
-                1 => "+1 other".to_owned(),
-                count => format!("+{count} others"),
-            };
-            let chip = Chip::new(ui, &name, &share(left_out_bytes, total), false);
-            chip.show(ui, |_, _| ()).on_hover_text(left_out.join("\n"));
-        }
+        others_ui(ui, &left_out, &share(left_out_bytes, total));
     });
     clicked
+}
+
+/// Whether the chips that are shown, and one for the others, fit into `most_rows` rows.
+fn fits(ui: &Ui, widths: &[f32], shown: &[bool], most_rows: usize, amount: &str) -> bool {
+    let left_out = shown.iter().filter(|is_shown| !**is_shown).count();
+    let last = (left_out > 0).then(|| Chip::new(ui, &format!("+{left_out} others"), amount, false).width());
+    let shown = widths.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(width, _)| *width);
+    rows_of(shown.chain(last), ui.available_width()) <= most_rows
+}
+
+/// Shows how many entries are left out; they are listed when it is hovered.
+fn others_ui(ui: &mut Ui, left_out: &[String], amount: &str) {
+    let name = match left_out.len() {
+        0 => return,
+        1 => "+1 other".to_owned(),
+        count => format!("+{count} others"),
+    };
+    Chip::new(ui, &name, amount, false).show(ui, |_, _| ()).on_hover_text(left_out.join("\n"));
 }
 
 /// The entries shown if only those with the largest `sums` fit: as many as possible, and one at least.
@@ -193,8 +199,8 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     rows
 }
 
-/// Shows the legend of the lines over the bands, with each total of the device at a moment; `summary` is that of the whole
-/// device.
+/// Shows the legend of the lines over the bands, with each total of the device at a moment, in one row: what has no room
+/// is listed when the last entry is hovered. `summary` is that of the whole device.
 pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary: &DeviceSummary, moment: usize) {
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
@@ -211,17 +217,36 @@ pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary:
     };
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let metrics = metrics.filter(|metric| !is_covered(*metric));
-    let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric)));
+    // What is left out last has the highest rank.
+    let rank = |metric: Metric| match metric {
+        Metric::Active => 0,
+        Metric::Allocated => 1,
+        Metric::DeviceUsed => 2,
+        Metric::Requested => 4,
+        Metric::Reserved => 5,
+    };
+    let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric), rank(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
-    let capacity = (summary.capacity_bytes > 0).then(|| (name, shades.capacity(), summary.capacity_bytes));
+    let capacity = (summary.capacity_bytes > 0).then(|| (name, shades.capacity(), summary.capacity_bytes, 3));
+    let lines: Vec<_> = lines.chain(capacity).collect();
+    let texts = lines.iter().map(|(name, _, bytes, _)| (name.replace('_', " "), format_bytes(*bytes)));
+    let chips: Vec<Chip> = texts.map(|(name, amount)| Chip::new(ui, &name, &amount, true)).collect();
+    let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
+    let ranks: Vec<u64> = lines.iter().map(|(.., rank)| *rank).collect();
+    let shown = largest_that_fit(&ranks, |shown| fits(ui, &widths, shown, 1, ""));
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        for (name, stroke, bytes) in lines.chain(capacity) {
-            let sign = |painter: &Painter, rect: Rect| {
+        let mut left_out = Vec::new();
+        for ((chip, (name, stroke, bytes, _)), is_shown) in chips.into_iter().zip(&lines).zip(shown) {
+            if !is_shown {
+                left_out.push(format!("{}: {}", name.replace('_', " "), format_bytes(*bytes)));
+                continue;
+            }
+            chip.show(ui, |painter, rect| {
                 painter.hline(rect.x_range(), rect.center().y, Stroke::new(2.0, stroke.color));
-            };
-            Chip::new(ui, &name.replace('_', " "), &format_bytes(bytes), true).show(ui, sign);
+            });
         }
+        others_ui(ui, &left_out, "");
     });
 }
 

@@ -205,7 +205,10 @@ impl Search {
             text = completed;
         }
         let hint = theme::placeholder(ui, "Search: category=activation size>=1MiB");
-        let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(theme::SEARCH_WIDTH);
+        // Leaves room for what stands behind it, so that the line does not wrap.
+        let behind = if self.text.is_empty() { 0.0 } else { theme::OUTCOME_WIDTH };
+        let width = (ui.available_width() - behind - 12.0).clamp(theme::MIN_SEARCH_WIDTH, theme::SEARCH_WIDTH);
+        let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(width);
         // Tab accepts a completion; without one it leaves the field.
         let field = field.lock_focus(self.completions.is_offering());
         let output = field.show(ui);
@@ -253,8 +256,9 @@ impl Search {
                 true => "no condition is applied",
                 false => "the valid conditions are applied",
             };
-            let words = RichText::new(format!("{why} ({applied})")).color(Shades::in_ui(ui).warning);
-            ui.add(Label::new(words).wrap());
+            let words = format!("{why} ({applied})");
+            let label = Label::new(RichText::new(&words).color(Shades::in_ui(ui).warning)).truncate();
+            ui.add(label).on_hover_text(words);
         } else if self.pending().is_some() {
             ui.spinner();
         } else if !self.filter.is_empty() {
@@ -263,10 +267,11 @@ impl Search {
             let shown = place.and_then(|place| Some((self.count(recording, place)?, place.device)));
             let shown = shown.map_or_else(|| count.clone(), |(found, device)| found.text(recording, device));
             let text = RichText::new(&shown).color(Shades::in_ui(ui).faint);
-            let response = ui.label(text);
+            let response = ui.add(Label::new(text).truncate());
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Found {shown}")));
+            let requested = format_bytes(bytes);
             response
-                .on_hover_text(format!("{count} meet the conditions; they requested {} in total", format_bytes(bytes)));
+                .on_hover_text(format!("{shown}\n{count} meet the conditions; they requested {requested} in total"));
         }
     }
 }

@@ -1,6 +1,11 @@
 //! A drop-down list; entries that do not apply to a recording are greyed out, with the reason.
 
-use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
+use eframe::egui::{Button, ComboBox, Role, TextStyle, Ui, WidgetInfo};
+
+use crate::gui::widgets::fit::fitted;
+
+/// Largest width of the name of what is chosen, in points: longer ones lose their middle.
+const MAX_NAME: f32 = 170.0;
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +51,14 @@ pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
 ) -> Option<T> {
     let mut next = now.clone();
     let name = entry(now).into().name;
-    let list = ComboBox::from_id_salt(label).selected_text(&name).width(0.0).height(400.0);
+    let font = TextStyle::Button.resolve(ui.style());
+    let fits = fitted(ui, &name, &font, MAX_NAME, true).unwrap_or_default();
+    let list = ComboBox::from_id_salt(label).selected_text(&*fits).width(0.0).height(400.0);
     let shown = list.show_ui(ui, |ui| entries_ui(ui, &mut next, all, &entry));
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {name}")));
+    if shown.inner.is_none() {
+        shown.response.on_hover_text(format!("{label}: {name}"));
+    }
     (next != *now).then_some(next)
 }
 

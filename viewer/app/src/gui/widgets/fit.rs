@@ -6,7 +6,7 @@ use eframe::egui::{FontId, Ui};
 use highwater_snapshots::line_text::{LineText, shorten_line};
 
 /// Fits `text` into `room` points: a source line loses its folders, then the end of its function, never its line
-/// number; other text keeps its end if `keeps_end` is set, otherwise the caller truncates it. `None` if not even a
+/// number; other text loses its middle if `keeps_end` is set, otherwise the caller truncates it. `None` if not even a
 /// source line's number fits.
 pub fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
     if width(ui, text, font) <= room {
@@ -15,7 +15,7 @@ pub fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: b
     if LineText::parse(text).line > 0 {
         return fitted_line(ui, text, font, room);
     }
-    Some(if keeps_end { end_within(ui, text, font, room) } else { Cow::Borrowed(text) })
+    Some(if keeps_end { without_middle(ui, text, font, room) } else { Cow::Borrowed(text) })
 }
 
 /// A source line shortened to the available width.
@@ -43,17 +43,29 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
     stem.filter(|_| !has_file).or(Some(shortened))
 }
 
-/// The longest end of `text` that fits, after an ellipsis.
-fn end_within<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, str> {
+/// Share of the room that the beginning of a text gets: its end says more.
+const BEGINNING: f32 = 0.3;
+
+/// The beginning and the end of `text` with an ellipsis between them, as long as fits.
+fn without_middle<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, str> {
     ui.fonts_mut(|fonts| {
         // Rounding of positions must not cost the last letter.
-        let mut left = room - fonts.glyph_width(font, '…') - 2.0;
+        let room = room - fonts.glyph_width(font, '…') - 2.0;
+        let mut left = room * BEGINNING;
+        let mut fits = |(_, sign): &(usize, char)| {
+            left -= fonts.glyph_width(font, *sign);
+            left >= 0.0
+        };
+        let last = text.char_indices().find(|sign| !fits(sign)).map_or(text.len(), |(at, _)| at);
+        let used: f32 = text[..last].chars().map(|sign| fonts.glyph_width(font, sign)).sum();
+        let mut left = room - used;
         let fits = |(_, sign): &(usize, char)| {
             left -= fonts.glyph_width(font, *sign);
             left >= 0.0
         };
-        let first = text.char_indices().rev().take_while(fits).last().map_or(text.len(), |(at, _)| at);
-        Cow::Owned(format!("…{}", &text[first..]))
+        let rest = &text[last..];
+        let first = rest.char_indices().rev().take_while(fits).last().map_or(rest.len(), |(at, _)| at);
+        Cow::Owned(format!("{}…{}", &text[..last], &rest[first..]))
     })
 }
 
@@ -106,11 +118,12 @@ mod tests {
     }
 
     #[test]
-    fn other_text_keeps_its_end_where_that_shows_most() {
+    fn other_text_keeps_its_beginning_and_its_end_where_both_say_most() {
         let path = "encoder.layers.3.mlp.fc1";
-        let found = left(path, true, &[1000.0, 80.0, 1.0]);
+        let found = left(path, true, &[1000.0, 110.0, 1.0]);
         assert_eq!(found[0].as_deref(), Some(path));
-        assert!(found[1].as_ref().is_some_and(|text| text.starts_with('…') && text.ends_with("fc1")), "{found:?}");
+        let parts = found[1].as_deref().and_then(|text| text.split_once('…'));
+        assert!(parts.is_some_and(|(start, end)| start.starts_with("en") && end.ends_with("mlp.fc1")), "{found:?}");
         assert_eq!(found[2].as_deref(), Some("…"));
         assert_eq!(left(path, false, &[80.0])[0].as_deref(), Some(path), "the caller cuts it off");
     }

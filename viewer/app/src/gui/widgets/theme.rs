@@ -154,6 +154,8 @@ pub(crate) const NOTICES_ABOVE: f32 = 40.0;
 pub(crate) const HELP_WIDTH: f32 = 760.0;
 /// Largest width of a tooltip's wrapped text, in points.
 pub(crate) const TOOLTIP_WIDTH: f32 = 460.0;
+/// The same over a narrow timeline.
+pub(crate) const MIN_TOOLTIP_WIDTH: f32 = 220.0;
 
 /// Okabe and Ito's colours, and two of Tol's, in order of assignment.
 const DISTINCT: [Color32; 9] = [

@@ -219,7 +219,9 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
     let mut change = None;
     let recording = shown.recording;
     let mut offer = |next: BarChange| change = Some(next);
-    ui.horizontal_wrapped(|ui| {
+    // All fits into one line: in a narrow window, lists have no names before them, but under the pointer.
+    let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
+    ui.horizontal(|ui| {
         let has_events = !recording.trace.is_state();
         for command in [Command::GoToPeak, Command::FitAll].into_iter().filter(|_| has_events) {
             let key = keys::first(command);
@@ -235,26 +237,28 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
         if recording.devices.len() > 1 {
             let name = |row: &usize| recording.device_label(*row);
             let rows: Vec<usize> = (0..recording.devices.len()).collect();
-            if let Some(row) = named_ui(ui, "Device", &shown.selection.device, &rows, name) {
+            if let Some(row) = named_ui(ui, ("Device", is_narrow), &shown.selection.device, &rows, name) {
                 offer(BarChange::Device(row));
             }
         }
         let metrics = metrics_of(recording, shown.selection.device);
         let name = |metric: &Metric| total_name(*metric);
-        if let Some(metric) = named_ui(ui, "Total", &shown.selection.metric, &metrics, name) {
+        if let Some(metric) = named_ui(ui, ("Total", is_narrow), &shown.selection.metric, &metrics, name) {
             offer(BarChange::Metric(metric));
         }
         let entry = |by: &ColourBy| ChoiceEntry { name: by.label(), problem: colouring_problem(recording, *by) };
-        if let Some(by) = named_ui(ui, "Colour by", &shown.colour_by, &colourings_of(recording), entry) {
+        if let Some(by) = named_ui(ui, ("Colour by", is_narrow), &shown.colour_by, &colourings_of(recording), entry) {
             offer(BarChange::ColourBy(by));
         }
         if has_events {
             let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
             let all = [Stacking::Age, Stacking::Colour];
-            if let Some(next) = named_ui(ui, "Stack by", &shown.stacking, &all, name) {
+            if let Some(next) = named_ui(ui, ("Stack by", is_narrow), &shown.stacking, &all, name) {
                 offer(BarChange::Stacking(next));
             }
-            ui.label("Across");
+            if !is_narrow {
+                ui.label("Across");
+            }
         }
         let axes = [(Axis::Event, "events"), (Axis::Time, "time")];
         for (axis, name) in axes.into_iter().filter(|_| has_events) {
@@ -274,15 +278,17 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
     change
 }
 
-/// A list with its name before it.
+/// A list with its name before it, or under the pointer if it is narrow.
 fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
-    name: &str,
+    (name, is_narrow): (&str, bool),
     now: &T,
     all: &[T],
     entry: impl Fn(&T) -> E,
 ) -> Option<T> {
-    ui.label(name);
+    if !is_narrow {
+        ui.label(name);
+    }
     choice_ui(ui, name, now, all, entry)
 }
 

@@ -13,6 +13,7 @@ use crate::gui::legend::share;
 use crate::gui::widgets::room::place_ui;
 use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
 use crate::gui::widgets::theme;
+use crate::gui::widgets::words::MEANING_OF_NONE;
 
 /// The order of the table's state, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {
@@ -66,7 +67,10 @@ fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
     };
     let in_full = |row: usize| {
         let full = |id: &NodeId| names::in_full(recording, tree, *id).join("\n").replace("; ", "\n");
-        let full = answer.nodes(&answer.rows[row]).iter().map(full).collect::<Vec<_>>().join("\n");
+        let mut full = answer.nodes(&answer.rows[row]).iter().map(full).collect::<Vec<_>>().join("\n");
+        if full == "(none)" {
+            full = format!("{full}: {MEANING_OF_NONE}");
+        }
         Some(full).filter(|text| !text.is_empty())
     };
     let total = tree.node(answer.focus).bytes;

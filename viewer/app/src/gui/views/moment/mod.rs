@@ -257,7 +257,8 @@ impl MomentPanel {
             && context.reason == Reason::Peak
             && !self.shows_range()
             && self.choices.look == MomentLook::Table
-            && whole.height() > theme::HINTS_HEIGHT + 8.0 * theme::ROW_HEIGHT;
+            // Groups are worth more than hints.
+            && whole.height() > theme::HINTS_HEIGHT + (answer.rows.len().max(5) + 3) as f32 * theme::ROW_HEIGHT;
         let below = match () {
             () if answer.chosen.is_some() => (whole.height() * 0.42).clamp(80.0, theme::DETAILS_HEIGHT),
             () if has_hints => theme::HINTS_HEIGHT,

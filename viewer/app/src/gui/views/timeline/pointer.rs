@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eframe::egui::{self, Response, Tooltip, Ui};
+use eframe::egui::{self, RectAlign, Response, Tooltip, Ui};
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId};
 
@@ -74,18 +74,23 @@ impl Timeline {
         let colouring = self.picture().map(|picture| &picture.colouring);
         let entry =
             hover.block.zip(colouring).and_then(|(block, colouring)| colouring.entries.get(colouring.entry(block)));
-        // The menu is about what was under the pointer.
-        if response.context_menu_opened() {
+        // A menu is about what was under the pointer, or lies over it.
+        if response.context_menu_opened() || egui::Popup::is_any_open(ui.ctx()) {
             return;
         }
-        let tooltip = Tooltip::always_open(
+        let mut tooltip = Tooltip::always_open(
             ui.ctx().clone(),
             ui.layer_id(),
             response.id.with("under the pointer"),
             egui::PopupAnchor::Pointer,
         );
+        // On the side with more room within the timeline, so that it covers no other panel.
+        if at.x > frame.rect.center().x {
+            tooltip.popup = tooltip.popup.align(RectAlign::BOTTOM_END);
+        }
+        let width = (frame.rect.width() / 2.0).clamp(theme::MIN_TOOLTIP_WIDTH, theme::TOOLTIP_WIDTH);
         tooltip.gap(16.0).show(|ui| {
-            ui.set_max_width(theme::TOOLTIP_WIDTH);
+            ui.set_max_width(width);
             hover_ui(ui, recording, selection, hover, entry);
         });
     }
