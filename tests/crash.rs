@@ -60,7 +60,7 @@ fn a_recording_that_is_killed_opens_up_to_its_last_moments() {
     assert_eq!((trace.trust.events_lost, trace.trust.unmatched_frees), (0, 0));
     assert!(trace.events.len() > 10_000, "{} events", trace.events.len());
     assert!(trace.spans.steps().len() > 10);
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
     let series = Series::build(&trace, trace.main_device());
     assert!(series.peak(&trace, Metric::Requested).0 > 99_000 * 4);
     assert_eq!(trace.device_facts(trace.main_device()).map(|facts| facts.capacity_bytes), Some(1 << 40));

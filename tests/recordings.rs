@@ -46,7 +46,7 @@ fn peaks_in_the_file_are_the_peaks_that_the_allocator_counted() {
         let peak = Moment::peak(&trace, &series, metric).bytes;
         assert_eq!((peak, at_end), (counted.peak, counted.current), "{metric}");
     }
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_training_step_is_recorded_with_categories_scopes_ops_and_stacks() {
         record("vit-small", &Options { steps: 2, ..Options::default() }, &folder.path().join("v.snap"));
     assert_eq!((report.steps_done, report.oom), (2, None));
     assert!(trace.trust.is_complete(), "{:?}", trace.trust.sentences());
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
     assert_eq!(trace.spans.steps(), [0, 1]);
     for category in [Category::Parameter, Category::Activation, Category::Gradient, Category::OptimizerState] {
         assert!(trace.blocks.category.contains(&category), "no block is a {category}");

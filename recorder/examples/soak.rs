@@ -173,7 +173,7 @@ fn kill_once(path: &Path, after: Duration, seed: &mut u64) -> Outcome<(f64, usiz
     child.kill()?;
     child.wait()?;
     let trace = read_file(path)?;
-    let problems = verify::verify(&trace);
+    let problems = verify::verify_trace(&trace);
     if !problems.is_empty() {
         return Err(format!("{problems:?}").into());
     }

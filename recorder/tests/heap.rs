@@ -44,7 +44,7 @@ fn vectors_are_blocks_of_the_heap_from_their_allocation_to_their_free() {
     assert_eq!(blocks_in(&trace, "here"), [(5000, true), (7000, false)], "what is small is left out");
     assert_eq!(trace.main_device(), HEAP_DEVICE);
     assert_eq!((trace.trust.unmatched_frees, trace.trust.events_lost), (0, 0));
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
     let stack = trace.blocks.stack.iter().copied().find(|stack| stack.is_some()).expect("blocks have stacks");
     let told = format!("{:?}", trace.tables.lines.len());
     assert_ne!(told, "0", "stacks are resolved: {stack:?}");
@@ -94,7 +94,7 @@ fn what_a_vector_is_for_can_be_stated_after_it_was_made() {
     let tagged = trace.blocks.ids().map(|id| trace.blocks.get(id));
     let tagged: Vec<_> = tagged.map(|block| (block.requested, block.category)).collect();
     assert_eq!(tagged, [(5000, Category::Gradient), (6000, Category::Temporary)], "no block begins one byte further");
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn blocks_that_wander_between_threads_are_given_back_where_they_end() {
     let sent: Vec<_> = wandering.iter().filter(|(bytes, _)| (4096..5096).contains(bytes)).collect();
     assert_eq!(sent.len(), 4000);
     assert!(sent.iter().all(|(_, is_freed)| *is_freed), "each was dropped on another thread");
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
 }
 
 #[test]

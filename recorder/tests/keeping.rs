@@ -74,7 +74,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn open(path: &Path) -> Trace {
     let trace = read_file(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-    assert_eq!(verify::verify(&trace), [], "{}", path.display());
+    assert_eq!(verify::verify_trace(&trace), [], "{}", path.display());
     trace
 }
 
@@ -229,7 +229,7 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     let gap = "files 1 to 8 of the recording are missing: it begins with run.0009.snap, and what was live then is its \
                baseline";
     assert_eq!(problems(&rest), [gap]);
-    assert!(verify::verify(&rest).is_empty(), "{:?}", verify::verify(&rest));
+    assert!(verify::verify_trace(&rest).is_empty(), "{:?}", verify::verify_trace(&rest));
 }
 
 #[test]

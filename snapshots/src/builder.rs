@@ -142,6 +142,7 @@ impl TraceBuilder {
     /// Sets what precedes the first event, of a trace that is a window of a longer recording; `births` are the
     /// allocations of the blocks of the starting states, in their order.
     pub fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {
+        self.devices.iter_mut().for_each(|state| state.sums.begin_window(start.events));
         self.trace.start = start;
         self.trace.blocks.births = births;
     }
@@ -421,16 +422,16 @@ impl TraceBuilder {
         self.trace
     }
 
-    /// Notes where blocks do not fit into the segments; not where events are known to be missing, nor in a window, whose
-    /// recording was checked as a whole.
+    /// Notes where blocks do not fit into the segments; not where events are known to be missing. Of a window this is no
+    /// problem, as its recording is checked as a whole.
     fn check_sums(&mut self) {
-        let Trace { trust, start, .. } = &self.trace;
-        if trust.events_lost > 0 || trust.unmatched_releases > 0 || start.all_events.is_some() {
+        let devices = (0..).map(DeviceId).zip(&mut self.devices);
+        self.trace.sums = devices.map(|(device, state)| (device, std::mem::take(&mut state.sums))).collect();
+        if !self.trace.trust.has_all_segments() || self.trace.start.all_events.is_some() {
             return;
         }
-        for device in self.trace.device_ids() {
-            let Some(state) = self.devices.get(usize::from(device.0)) else { continue };
-            let found = state.sums.problems(device);
+        for (device, sums) in &self.trace.sums {
+            let found = sums.problems(*device);
             // A file may contain the problems that were found when it was written.
             self.trace.problems.retain(|known| found.iter().all(|problem| problem.what != known.what));
             self.trace.problems.extend(found);

@@ -7,9 +7,11 @@ use crate::units::{format_bytes, format_count};
 
 /// The reserved and active bytes of one device, and where they contradict each other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SumRule {
+pub struct SumRule {
     active: u64,
     reserved: u64,
+    /// The number of events of the recording before those that are counted.
+    before: u64,
     /// Whether a segment or mapping was recorded; a recorder may know none.
     has_segments: bool,
     /// The number of events after which blocks first exceeded what was reserved, and where they exceeded it most.
@@ -26,7 +28,7 @@ pub(crate) struct Excess {
 }
 
 impl SumRule {
-    /// Adds a block that becomes active, `events` events into the recording.
+    /// Adds a block that becomes active, `events` events into the window.
     #[inline]
     pub(crate) fn begin(&mut self, bytes: u64, events: usize) {
         self.active += bytes;
@@ -64,13 +66,32 @@ impl SumRule {
     pub(crate) fn check(&mut self, events: usize) {
         if self.active > self.reserved && self.has_segments {
             let now = Excess { active: self.active, reserved: self.reserved };
-            let (_, most) = self.exceeded.get_or_insert((events as u64, now));
+            let (_, most) = self.exceeded.get_or_insert((self.before + events as u64, now));
             *most = most.larger(now);
         }
     }
 
+    /// Counts the events before those of a window, and forgets the segments that overlap before its first event: the
+    /// window before it has them.
+    pub(crate) fn begin_window(&mut self, events: u64) {
+        self.before = events;
+        self.overlap = self.overlap.filter(|_| events == 0);
+    }
+
+    /// Adds what is found in the next window.
+    pub fn merge(&mut self, next: &Self) {
+        self.exceeded = match (self.exceeded, next.exceeded) {
+            (Some((first, excess)), Some((_, next))) => Some((first, excess.larger(next))),
+            (one, other) => one.or(other),
+        };
+        self.overlap = match (self.overlap, next.overlap) {
+            (Some((pair, count)), Some((_, more))) => Some((pair, count + more)),
+            (one, other) => one.or(other),
+        };
+    }
+
     /// What is wrong with `device`.
-    pub(crate) fn problems(&self, device: DeviceId) -> Vec<Problem> {
+    pub fn problems(&self, device: DeviceId) -> Vec<Problem> {
         let exceeded = self.exceeded.map(|(events, excess)| excess.problem(device, events));
         let overlap = self.overlap.map(|([one, other], count)| {
             let more = if count > 1 { format!(", and {} more do", format_count(count - 1)) } else { String::new() };

@@ -20,7 +20,7 @@ fn agree(name: &str, all: &[Options]) {
             let options = Options { steps: 2, ..options.clone() };
             let (report, trace) = run(name, DeviceChoice::Cuda(0), &options);
             assert_eq!((report.steps_done, report.oom), (2, None), "{what}");
-            assert_eq!(verify::verify(&trace), [], "{what}");
+            assert_eq!(verify::verify_trace(&trace), [], "{what}");
             assert_same_events(&what, &trace, &run(name, DeviceChoice::MetaForCuda, &options).1);
         }
     });

@@ -312,7 +312,7 @@ mod tests {
                 }
                 let unmatched = (start..end).filter(|row| !is_matched(&whole, *row)).count();
                 assert_eq!(part.trust.unmatched_frees, unmatched as u64, "{start}..{end}: {:?}", part.trust);
-                assert!(crate::verify::verify(&part).is_empty(), "{start}..{end}");
+                assert!(crate::verify::verify_trace(&part).is_empty(), "{start}..{end}");
                 let back = read_bytes(&write_trace(Vec::new(), &part).unwrap()).unwrap();
                 assert_eq!(totals(&back, DeviceId(0)), totals(&part, DeviceId(0)));
             }
@@ -363,7 +363,7 @@ mod tests {
         let texts = bare.tables.strings.concat();
         assert!(!texts.contains("train.py") && !texts.contains("net.py"), "{texts}");
         assert!(texts.contains("linear") && texts.contains("here") && bare.tables.stacks.is_empty());
-        assert!(crate::verify::verify(&bare).is_empty());
+        assert!(crate::verify::verify_trace(&bare).is_empty());
         let back = read_bytes(&write_trace(Vec::new(), &bare).unwrap()).unwrap();
         assert_eq!(totals(&back, DeviceId(0)), totals(&whole, DeviceId(0)));
     }

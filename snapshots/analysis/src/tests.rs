@@ -264,7 +264,7 @@ fn the_last_use_of_a_block_is_that_of_its_last_life() {
     assert!(trace.records_uses() && !trace_from_text("alloc a 1").expect("the text is right").records_uses());
     assert_eq!((trace.uses, trace.trust.unmatched_uses), (6, 3));
     assert!(!trace.trust.is_complete() && trace.trust.sentences().len() == 1, "{:?}", trace.trust.sentences());
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
     let again = trace_from_text(&text_from_trace(&trace)).expect("the text is right");
     assert_eq!((again.blocks.last_use, again.events.subject), (trace.blocks.last_use, trace.events.subject));
 }
@@ -292,7 +292,7 @@ fn frees_that_were_not_recorded_are_counted_and_totals_stay_right() {
         );
     }
     assert_eq!(series.peak(&trace, Metric::Requested), (300, Some(EventId(3))));
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
     assert_eq!(text_from_trace(&trace).lines().filter(|line| line.contains('?')).count(), 1);
     let trace = trace_from_text("baseline x 10 waiting\nalloc x 5").expect("the text is right");
     let series = Series::build(&trace, DeviceId(0));
@@ -342,7 +342,7 @@ fn verify_names_overlaps_and_sizes_that_cannot_be() {
     let mut trace = trace_from_text("alloc a 512\nalloc b 512").expect("the text is right");
     trace.blocks.address[1] = 256;
     trace.blocks.allocated[0] = 400;
-    let told: Vec<String> = verify::verify(&trace).iter().map(ToString::to_string).collect();
+    let told: Vec<String> = verify::verify_trace(&trace).iter().map(ToString::to_string).collect();
     assert_eq!(told, ["block 0 has 400 bytes, but 512 were requested", "blocks 0 and 1 overlap at address 0x100",]);
 }
 

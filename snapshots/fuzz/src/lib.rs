@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use highwater_analysis::summary::of_trace;
-use highwater_analysis::verify::verify;
+use highwater_analysis::verify::verify_trace;
 use highwater_snapshots::format::{
     HEADER_BYTES, MARKER, PREAMBLE_BYTES, SectionHeader, SnapWriter, read_bytes, write_trace,
 };
@@ -35,7 +35,7 @@ pub fn check_trace(mut trace: Trace) {
 }
 
 fn check_sums_and_file(trace: &Trace) {
-    let problems = verify(trace);
+    let problems = verify_trace(trace);
     let sums = problems.iter().find(|problem| problem.what.contains("live blocks sum to"));
     assert_eq!(sums, None, "the events add up to the blocks");
     let bytes = write_trace(Vec::new(), trace).expect("what was read can be written");

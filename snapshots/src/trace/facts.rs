@@ -150,6 +150,11 @@ impl Trust {
         sentences
     }
 
+    /// Whether no event is missing, so that blocks have to fit into the segments.
+    pub fn has_all_segments(&self) -> bool {
+        self.events_lost == 0 && self.unmatched_releases == 0
+    }
+
     /// The facts that make figures wrong or incomplete, as sentences.
     pub fn limits(&self) -> Vec<String> {
         let counted = [

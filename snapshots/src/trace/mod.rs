@@ -31,6 +31,7 @@ use crate::error::Problem;
 use crate::event::{EventKind, Oom, What};
 use crate::ids::{BlockId, DeviceId, EventId, OpId, SegmentId, StringId};
 use crate::stage::Stage;
+use crate::sum_rule::SumRule;
 use crate::tables::Tables;
 use crate::transition::{Named, Transition, transition};
 use crate::{Category, Phase};
@@ -78,6 +79,8 @@ pub struct Trace {
     pub start: Start,
     /// What the recording has of each device, counted once when the trace is built.
     pub(crate) device_uses: Vec<DeviceUse>,
+    /// What is found of each device where blocks do not fit into the segments.
+    pub(crate) sums: Vec<(DeviceId, SumRule)>,
     /// Whether the recording has times.
     pub(crate) has_times: bool,
 }
@@ -243,6 +246,17 @@ impl Trace {
         }
     }
 
+    /// What is found of each device where blocks do not fit into the segments, or segments overlap; meaningless where
+    /// [events are missing](Trust::has_all_segments).
+    pub fn sums(&self) -> &[(DeviceId, SumRule)] {
+        &self.sums
+    }
+
+    /// The row of the first block that no window before this one has: 0, unless this is a later window of a recording.
+    pub fn first_new_row(&self) -> usize {
+        if self.start.events > 0 { self.blocks.alloc.partition_point(|alloc| !alloc.is_some()) } else { 0 }
+    }
+
     /// Whether the free of baseline block `id` was requested before recording began.
     pub fn was_waiting_at_start(&self, id: BlockId) -> bool {
         !self.waiting_at_start.is_empty() && self.waiting_at_start.binary_search(&id).is_ok()
@@ -314,7 +328,7 @@ impl Trace {
     /// cut off or damaged.
     pub fn is_unreadable(&self) -> bool {
         let is_empty = self.blocks.is_empty() && !self.problems.is_empty();
-        self.events.is_empty() && (self.is_partial() || self.trust.events_lost > 0 || is_empty)
+        self.event_count() == 0 && (self.is_partial() || self.trust.events_lost > 0 || is_empty)
     }
 
     /// Each fact that limits trust, in plain words.

@@ -4,16 +4,18 @@ use std::io;
 use std::path::Path;
 
 use clap::Args;
-use highwater_analysis::verify::verify_devices;
+use highwater_analysis::Source;
+use highwater_analysis::verify::verify;
 use highwater_app::figures::moment::count_of;
 use highwater_app::report::Value;
 use highwater_pytorch::open::FileKind;
 use serde::Serialize;
 
-use crate::args::TablelessSource;
+use crate::args::{CategoryChoice, TablelessSource};
 use crate::commands::next::next_command;
 use crate::input::devices::on_devices;
 use crate::input::recording::{Recording, choose_device, read_any};
+use crate::input::source::{Input, answer_or_whole};
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -32,8 +34,8 @@ pub struct VerifyArguments {
 /// `highwater verify`.
 pub fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
-    let report = match read_any(file) {
-        Ok(recording) => VerifyReport::of(&recording, arguments)?,
+    let report = match answer_or_whole(|is_whole| open(file, is_whole), |input| VerifyReport::of(input, arguments)) {
+        Ok(report) => report,
         Err(failure) => {
             // With --json, an unreadable file is reported as JSON too.
             if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
@@ -50,15 +52,24 @@ pub fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(report.status())
 }
 
+/// Opens a recording, also one of which no event can be read.
+fn open(file: &Path, is_whole: bool) -> Result<Input, Failure> {
+    if !is_whole && let Some(input) = Input::open_long(file, &CategoryChoice::default())? {
+        return Ok(input);
+    }
+    let Recording { trace, format } = read_any(file)?;
+    Ok(Input::of(Source::in_memory(trace), format, file))
+}
+
 /// The report, as text and as JSON.
 #[derive(Debug, Serialize)]
 pub struct VerifyReport {
     ok: bool,
     problems: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    events: Option<usize>,
+    events: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    blocks: Option<usize>,
+    blocks: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<Value>,
     /// Losses, as sentences.
@@ -80,14 +91,15 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Runs the requested checks of `recording`, and counts the problems found while reading.
-    pub fn of(recording: &Recording, arguments: &VerifyArguments) -> Result<Self, Failure> {
-        let trace = &recording.trace;
+    /// Runs the requested checks of a recording, and counts the problems found while reading.
+    pub fn of(input: &Input, arguments: &VerifyArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
         let devices = &match arguments.device {
             Some(_) => vec![choose_device(trace, arguments.device)?],
             None => trace.device_ids(),
         };
-        let found = verify_devices(trace, devices);
+        let (found, blocks) =
+            input.ask(|source, watch| Ok((verify(source, devices, watch)?, source.count_blocks()?)))?;
         let others = trace.problems.iter().filter(|problem| !problem.is_of_sums);
         let problems: Vec<String> = others.chain(&found).map(ToString::to_string).collect();
         Ok(Self {
@@ -95,13 +107,13 @@ impl VerifyReport {
             problems,
             on: on_devices(trace, devices),
             devices: devices.iter().map(|device| device.0).collect(),
-            events: Some(trace.events.len()),
-            blocks: Some(trace.blocks.len()),
+            events: Some(input.source.count_events()),
+            blocks: Some(blocks),
             trust: Some(caveats::trust(trace)),
             limits: trace.trust.limits(),
             routine: trace.routine_sentences().into_iter().chain(trace.header.notes().map(str::to_owned)).collect(),
             is_unreadable: trace.is_unreadable(),
-            has_checksums: recording.format.kind == FileKind::Snap,
+            has_checksums: input.format.kind == FileKind::Snap,
         })
     }
 
@@ -131,7 +143,7 @@ impl VerifyReport {
 
     /// Prints the report as text.
     pub fn print(&self, file: &Path, page: &mut Page<'_>) -> io::Result<()> {
-        let count = |count: Option<usize>, noun: &str| count_of(count.unwrap_or(0) as u64, noun);
+        let count = |count: Option<u64>, noun: &str| count_of(count.unwrap_or(0), noun);
         let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));
         if self.ok {
             let checked = if self.has_checksums { "all checksums match, and " } else { "" };

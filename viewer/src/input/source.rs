@@ -37,10 +37,18 @@ impl Input {
     ///
     /// Fails if the recording cannot be read, or if the setting of the environment is no number.
     pub fn open(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
-        match open_long(file, choice)? {
-            Some(source) => Ok(Self::of(source, FileFormat { kind: FileKind::Snap, is_gzipped: false }, file)),
-            None => Self::whole(file, choice),
-        }
+        Self::open_long(file, choice)?.map_or_else(|| Self::whole(file, choice), Ok)
+    }
+
+    /// Opens `file` if it is a long recording, which is read in windows.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the setting of the environment is no number.
+    pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Self>, Failure> {
+        let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+        let source = open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok());
+        Ok(source.map(|source| Self::of(source, format, file)))
     }
 
     /// Reads all of `file`.
@@ -187,15 +195,6 @@ pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windo
 /// Whether categories are to be guessed, or lines to be skipped, over all of a recording.
 fn needs_whole(choice: &CategoryChoice) -> bool {
     choice.categories.is_some() || !choice.skip.is_empty()
-}
-
-/// The same, to be asked.
-///
-/// # Errors
-///
-/// As [`open_windows`].
-pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Source<'static>>, Failure> {
-    Ok(open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok()))
 }
 
 /// Returns a function that opens one of many recordings without showing progress, to be held in memory as a whole if the

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::binary::{folder, highwater_with, names, stderr, stdout};
 
-const QUESTIONS: [&str; 36] = [
+const QUESTIONS: [&str; 38] = [
     "info FILE",
     "info FILE --json",
     "info FILE --device 0 --json",
@@ -44,6 +44,8 @@ const QUESTIONS: [&str; 36] = [
     "check FILE --max-growth 0% --baseline step.snap --top 3",
     "check FILE --max-growth 1% --baseline FILE --max-peak 1 --metric active --json",
     "check FILE --max-phase recompute=1",
+    "verify FILE",
+    "verify FILE --device 0 --json",
 ];
 
 /// Advice with figures of replays, and idle blocks, are for recordings in memory only.

@@ -166,8 +166,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         Command::Verify(arguments) => {
-            let trace = input.facts().clone();
-            let report = VerifyReport::of(&Recording { format, trace }, &arguments)?;
+            let report = VerifyReport::of(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report)?;
             } else {

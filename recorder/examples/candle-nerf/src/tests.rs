@@ -70,7 +70,7 @@ fn a_run_of_candle_is_recorded_whole_by_step_phase_module_operation_and_category
     assert_eq!(losses.len(), 3);
     assert!(losses[2] < losses[0], "the loss falls: {losses:?}");
 
-    assert_eq!(verify::verify(&trace), []);
+    assert_eq!(verify::verify_trace(&trace), []);
     assert_eq!((trace.trust.events_lost, trace.trust.unmatched_frees, trace.trust.repeated_allocs), (0, 0, 0));
     assert_eq!(trace.main_device(), HEAP_DEVICE);
     assert_eq!(trace.spans.steps(), [0, 1, 2]);
@@ -152,7 +152,7 @@ fn chunks_that_run_again_in_backward_give_the_same_losses_from_less_memory() {
         live_bytes(trace, at, |block| block.category != Category::Unknown)
     };
     assert!(2 * peak(&small) < peak(&large), "{} and {}", peak(&small), peak(&large));
-    assert_eq!(verify::verify(&small), []);
+    assert_eq!(verify::verify_trace(&small), []);
 }
 
 #[test]

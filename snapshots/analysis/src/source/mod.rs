@@ -322,7 +322,7 @@ impl<'s> Source<'s> {
             }
             Kind::File(file) => file,
         };
-        for batch in file.ranges().chunks(rayon::current_num_threads()) {
+        for batch in file.passes().chunks(rayon::current_num_threads()) {
             let part = |range: &Range<u64>| file.window(range.clone()).and_then(|trace| map(Cow::Owned(trace)));
             let mapped: Vec<Result<T>> = batch.par_iter().map(part).collect();
             for part in mapped {
@@ -392,6 +392,14 @@ impl<'s> Source<'s> {
         }
     }
 
+    /// The ranges of events in which all of it is read, each beginning at a checkpoint if possible.
+    pub fn passes(&self) -> Vec<Range<u64>> {
+        match &self.kind {
+            Kind::InMemory(_) => vec![self.events()],
+            Kind::File(file) => file.passes(),
+        }
+    }
+
     /// The indexes of a device of a recording in memory; of a file, those of its start.
     pub fn index(&self, device: DeviceId) -> Arc<DeviceIndex> {
         let memory = match &self.kind {
@@ -443,8 +451,7 @@ impl File {
         Ok(counting_only(self.windows.window(events)?, &self.filter))
     }
 
-    /// The ranges of events of a pass, each beginning at a checkpoint if possible.
-    fn ranges(&self) -> Vec<Range<u64>> {
+    fn passes(&self) -> Vec<Range<u64>> {
         let most = self.window_events;
         let checkpoints = self.windows.checkpoints().into_iter().chain([self.windows.events()]);
         let (mut ranges, mut start): (Vec<Range<u64>>, u64) = (Vec::new(), 0);

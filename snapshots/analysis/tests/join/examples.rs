@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use highwater_analysis::join::{DROPPED, JoinPart, Joined, join};
-use highwater_analysis::verify::verify;
+use highwater_analysis::verify::verify_trace;
 use highwater_analysis::{Metric, Series};
 use highwater_pytorch::open::open_file;
 use highwater_snapshots::format::{read_bytes, write_trace};
@@ -103,7 +103,7 @@ fn an_allocator_and_the_driver_below_it_share_one_axis() {
     );
     let dropped = (DROPPED.to_owned(), joined.lost[0].clone());
     assert_eq!(trace.header.facts, [dropped], "they agree on everything else");
-    assert_eq!(verify(trace), []);
+    assert_eq!(verify_trace(trace), []);
 }
 
 #[test]
@@ -201,5 +201,5 @@ fn a_snapshot_of_pytorch_and_a_recording_below_it_keep_their_totals() {
     assert!(compared >= 2);
     assert_eq!(trace.spans.steps(), pytorch.spans.steps());
     assert_eq!(trace.events.len(), pytorch.events.len() + stored.events.len() - 1, "but for the driver's step");
-    assert_eq!(verify(trace), []);
+    assert_eq!(verify_trace(trace), []);
 }

@@ -8,6 +8,7 @@ mod growth;
 mod computed;
 mod explanations;
 mod rotated;
+mod soundness;
 mod steps;
 
 use std::ops::ControlFlow;

@@ -43,7 +43,13 @@ impl Now {
 }
 
 /// Writes a file with these names of operations.
-fn write(names: [&str; 2], texts: &[&str], states: &[StartingState], ops: u32, events: &[&[Event]]) -> Vec<u8> {
+pub(crate) fn write(
+    names: [&str; 2],
+    texts: &[&str],
+    states: &[StartingState],
+    ops: u32,
+    events: &[&[Event]],
+) -> Vec<u8> {
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
     writer.set_checkpoint_interval(600);
     writer.append_strings(&[&names[..], texts].concat()).unwrap();

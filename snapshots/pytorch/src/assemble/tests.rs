@@ -6,7 +6,7 @@ use super::assemble;
 use super::model::{Model, PieceState, Settings, Step};
 use super::sample::{MIB, Sample, private, rows, stack, totals};
 use crate::raw::{BlockState, Extras, RawBlock, RawSnapshot};
-use highwater_analysis::verify::verify;
+use highwater_analysis::verify::verify_trace;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, EventId, OpId, SegmentId};
 use highwater_snapshots::trace::Owner;
@@ -49,7 +49,7 @@ proptest! {
         let cut = if is_whole { 0 } else { (cut * model.history.len() as f64) as usize };
         let trace = model.snapshot(cut).assemble();
         prop_assert!(trace.problems.is_empty(), "{:?}", trace.problems);
-        prop_assert!(verify(&trace).is_empty(), "{:?}", verify(&trace));
+        prop_assert!(verify_trace(&trace).is_empty(), "{:?}", verify_trace(&trace));
         prop_assert_eq!(trace.events.len(), model.history.len() - cut);
         let trust = &trace.trust;
         prop_assert_eq!(trust.unmatched_frees + trust.repeated_allocs + trust.unmatched_releases, 0);

@@ -240,6 +240,20 @@ impl Windows {
         self.checkpoints.forget_after(end);
     }
 
+    /// Reads every section of the files, and compares it with its checksum.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a section cannot be read, or is damaged.
+    pub fn check_sections(&self) -> Result<()> {
+        for part in self.files.parts() {
+            let offsets: Vec<u64> = part.sections.rows.iter().map(|row| row.offset).collect();
+            let check = |(): &mut (), offset: &u64| part.sections.section(*offset).map(drop);
+            parallel::map(&offsets, || (), check).into_iter().collect::<Result<()>>()?;
+        }
+        Ok(())
+    }
+
     /// The number of the first file of several that does not begin with what was live at the end of the one before it.
     ///
     /// # Errors
@@ -300,8 +314,7 @@ impl Windows {
 
     /// Notes where blocks do not fit into the segments, as far as summaries show it.
     fn check_sums(&mut self) {
-        let trust = &self.base.trust;
-        if trust.events_lost > 0 || trust.unmatched_releases > 0 {
+        if !self.base.trust.has_all_segments() {
             return;
         }
         for device in self.device_ids() {

@@ -71,7 +71,7 @@ fn run_with(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Option
 
 fn read(folder: &Path, name: &str) -> Trace {
     let trace = read_file(&folder.join(name)).unwrap_or_else(|why| panic!("{name}: {why}"));
-    assert_eq!(verify::verify(&trace), [], "{name}");
+    assert_eq!(verify::verify_trace(&trace), [], "{name}");
     let problems = trace.problems.iter().filter(|problem| !trace.trust.unfinished || problem.offset.is_none());
     assert_eq!(problems.count(), 0, "{name}: libraries without symbols are no problem: {:?}", trace.problems);
     assert_eq!((trace.trust.unmatched_frees, trace.trust.unmatched_releases, trace.trust.repeated_allocs), (0, 0, 0));
