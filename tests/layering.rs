@@ -72,7 +72,7 @@ const BESIDE_PACKAGES: [&str; 9] = [
 const CARRIED: ([&str; 2], &str) = (["highwater-inject-library", "highwater-simulate-library"], "[build-dependencies]");
 
 /// The files of the viewer that may use the engine or its allocator: recording scenarios and replaying recordings.
-const ENGINE_USERS: [&str; 9] = [
+const ENGINE_USERS: [&str; 10] = [
     "viewer/src/commands/record.rs",
     "viewer/src/commands/record/step.rs",
     "viewer/src/commands/plan/rerun.rs",
@@ -81,6 +81,7 @@ const ENGINE_USERS: [&str; 9] = [
     "viewer/app/src/answers/replays/replayed.rs",
     "viewer/app/src/answers/replays/replayer.rs",
     "viewer/app/src/answers/replays.rs",
+    "viewer/app/src/answers/replays/block_changes.rs",
     "viewer/app/src/answers/replays/trials.rs",
 ];
 

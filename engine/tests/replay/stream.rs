@@ -1,12 +1,13 @@
 //! A recording replayed as a stream of its events gives what its replay in memory gives.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    DeviceModel, Divergence, FailedReplayRequest, Plan, Replay, Stream, StreamStart, Streamed, TieBreak, addresses_end,
-    recorded_config, replay,
+    BlockOverride, DeviceModel, Divergence, FailedReplayRequest, Plan, Replay, Share, Stream, StreamStart, Streamed,
+    TieBreak, addresses_end, recorded_config, replay,
 };
 use highwater_recorder::snapshots::event::{Event, EventKind};
 use highwater_recorder::snapshots::format::{Windows, read_bytes, write_trace};
@@ -47,12 +48,17 @@ fn in_memory(trace: &Trace, plan: &Plan<'_>) -> Outcome {
     }
 }
 
-fn as_a_stream((windows, start): (&Windows, &StreamStart), plan: &Plan<'_>) -> Outcome {
+/// Replays a recording as a stream; `changes` are those to the blocks that its events allocate.
+fn as_a_stream(
+    (windows, start): (&Windows, &StreamStart),
+    plan: &Plan<'_>,
+    changes: &HashMap<u64, BlockOverride>,
+) -> Outcome {
     let (mut stream, _, state) = Stream::new(start, plan);
     let mut events: Vec<Event> = Vec::new();
     let mut take = |first: u64, run: &[Event]| {
         for (number, event) in (first..).zip(run) {
-            stream.take(number, event)?;
+            stream.take(number, event, changes.get(&number).copied().unwrap_or_default())?;
             events.append(stream.events());
         }
         ControlFlow::Continue(())
@@ -89,7 +95,7 @@ fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity
     let device = trace.main_device();
     let follow = Plan::unchanged(device, recorded.clone(), TieBreak::default());
     let followed = in_memory(&trace, &follow);
-    assert_eq!(as_a_stream(stream, &follow), followed);
+    assert_eq!(as_a_stream(stream, &follow, &HashMap::new()), followed);
     let changed = Plan {
         config: config.clone(),
         answers: DeviceModel::Modelled(capacity),
@@ -98,7 +104,18 @@ fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity
         starts_anew,
         ..follow
     };
-    assert_eq!(as_a_stream(stream, &changed), in_memory(&trace, &changed));
+    assert_eq!(as_a_stream(stream, &changed, &HashMap::new()), in_memory(&trace, &changed));
+    let overrides: Vec<BlockOverride> = trace.blocks.ids().map(|id| block_override(id.0)).collect();
+    let allocs = trace.blocks.alloc.iter().zip(&overrides).filter(|(event, _)| event.is_some());
+    let changes = allocs.map(|(event, change)| (u64::from(event.0), *change)).collect();
+    let changed = Plan { overrides: Some(&overrides), starts_anew: true, ..changed };
+    assert_eq!(as_a_stream(stream, &changed, &changes), in_memory(&trace, &changed));
+}
+
+/// Leaves out some blocks, and halves others.
+fn block_override(row: u32) -> BlockOverride {
+    let share = if row.is_multiple_of(3) { Share::new(1, 2).unwrap() } else { Share::WHOLE };
+    BlockOverride { is_removed: row % 5 == 1, share, ..BlockOverride::default() }
 }
 
 #[test]

@@ -141,8 +141,7 @@ impl WhatIfArguments {
 /// Reads the recording, replays it, and prints the result.
 pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (file, choice, form) = (&arguments.source.file, &arguments.categories, arguments.source.form);
-    // Blocks and modules are followed over all of a recording.
-    let needs_whole = arguments.change(DeviceId::default()).changes_blocks();
+    let needs_whole = arguments.change(DeviceId::default()).follows_blocks();
     let open = |is_whole: bool| if is_whole || needs_whole { Input::whole } else { Input::open }(file, choice);
     answer_or_whole(open, |input| {
         let turning = spinner("replaying");

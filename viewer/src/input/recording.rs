@@ -110,7 +110,7 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
     Err(Failure::Usage(format!(
         "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater convert {0} \
          part.snap --events FROM..TO` cuts out a part. `highwater info`, `peak`, `phases`, `explain`, `growth`, `diff`, \
-         `check`, `oom`, `events`, `render` and `whatif` of settings read it in parts, and `highwater {0}` \
+         `check`, `oom`, `events`, `verify`, `render` and `whatif` read it in parts, and `highwater {0}` \
          shows it in parts",
         file.display(),
         format_count(events),

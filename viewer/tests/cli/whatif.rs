@@ -1,10 +1,16 @@
 //! What-if: replays of recordings from the command line.
 
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
+use highwater_analysis::{Filter, Source};
+use highwater_app::answers::prediction::{Change, Changed, SizePart};
+use highwater_app::answers::replays::predict;
+use highwater_snapshots::format::{Windows, read_file};
 use serde_json::Value;
 
-use crate::binary::{highwater, refused, stderr, stdout};
+use crate::binary::{highwater, highwater_with, refused, stderr, stdout};
 
 /// A model of a few MiB, so that segments of both pools come into it.
 const MODEL: &str = "record gpt2 --batch 2 --seq 64 --width 128 --layers 2 --heads 2 --vocab 500 --steps 2";
@@ -188,6 +194,48 @@ fn blocks_end_with_their_last_use_where_the_recording_has_uses() {
     assert_eq!(after, explained["idle"]["peak"]["bytes"].as_u64().unwrap(), "as explain says without a replay");
     assert!(answer["shortened"]["blocks"].as_u64().unwrap() > 0 && after < before, "{before} {after}");
     assert_eq!(answer["divergence"], Value::Null, "uses change nothing about where blocks lie");
+}
+
+#[test]
+fn blocks_of_a_recording_in_windows_change_as_those_of_one_in_memory() {
+    let folder = recorded();
+    let file = Arc::new(std::fs::File::open(folder.path().join("run.snap")).unwrap());
+    let windows = Windows::open(file, &mut |_| ControlFlow::Continue(())).unwrap();
+    let windows = Source::in_windows(windows).unwrap().in_windows_of(97);
+    let whole = Source::in_memory(read_file(&folder.path().join("run.snap")).unwrap());
+    let part = |numerator, denominator| SizePart { numerator, denominator };
+    let filter = |text: &str| text.parse::<Filter>().unwrap();
+    let half = (part(1, 2), filter("category=activation"));
+    let larger = (part(3, 1), filter("category=parameter,gradient"));
+    let small = Some(8 << 20);
+    let conf = Some("expandable_segments:True".to_owned());
+    let changes = [
+        Change { without: vec![filter("category=activation")], ..Change::default() },
+        Change { without: vec![filter("category=parameter"), filter("op~linear")], ..Change::default() },
+        Change { without: vec![filter("step=1")], scale: vec![half.clone()], alloc_conf: conf, ..Change::default() },
+        Change { scale: vec![larger, half], capacity: small, ..Change::default() },
+        Change { without: vec![filter("op=nothing")], ..Change::default() },
+    ];
+    for change in changes {
+        let [expected, found] = [&whole, &windows].map(|source| predict(source, &change).unwrap().changed.unwrap());
+        let facts = |changed: &Changed| {
+            let Changed { mut figures, concerned, oom, rescued, live_bytes, suffices, .. } = changed.clone();
+            // Summaries do not say which phases there are: one that ends in the first counts as a phase.
+            figures.summary.peaks.iter_mut().for_each(|peak| peak.has_phase = false);
+            (figures.summary, figures.failure, concerned, oom, rescued, live_bytes, suffices)
+        };
+        assert_eq!(facts(&found), facts(&expected), "{change:?}");
+    }
+    let refused = Change { without: vec![filter("lifetime=step")], ..Change::default() };
+    assert!(predict(&windows, &refused).unwrap_err().to_string().contains("cuts out a part"));
+    for words in ["--without category=activation --json", "--zero 1 --ranks 8 --json", "--without lifetime=step"] {
+        let words = format!("whatif run.snap {words}");
+        let answers = ["0", "1000000"].map(|most| {
+            let output = highwater_with(folder.path(), &words, most);
+            (stdout(&output), stderr(&output), output.status.code())
+        });
+        assert_eq!(answers[0], answers[1], "{words}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ mod walk;
 mod stream;
 
 use highwater_recorder::snapshots::alloc_rules::AddressOrder;
-use highwater_recorder::snapshots::{DeviceId, EventId, Trace};
+use highwater_recorder::snapshots::{BlockId, DeviceId, EventId, Trace};
 
 pub use crate::tie_break::TieBreak;
 pub use change::{BlockOverride, Share};
@@ -75,7 +75,7 @@ pub struct Plan<'a> {
     pub device_total: Option<u64>,
     /// Tie-break between free ranges that fit equally well.
     pub tie_break: TieBreak,
-    /// Changes to each block, by its key, which in a trace is its row; `None`: no changes.
+    /// Changes to each block of a trace, by row, or to those that are live when a stream starts; `None`: no changes.
     pub overrides: Option<&'a [BlockOverride]>,
     /// The numbers of releases that the program must have requested: [`Replay::cache_flushes`] of the unchanged replay.
     pub cache_flushes: &'a [u64],
@@ -111,8 +111,8 @@ impl Plan<'_> {
         }
     }
 
-    fn block_override(&self, block: u64) -> BlockOverride {
-        self.overrides.and_then(|overrides| overrides.get(block as usize)).copied().unwrap_or_default()
+    fn block_override(&self, block: BlockId) -> BlockOverride {
+        self.overrides.and_then(|overrides| overrides.get(block.0 as usize)).copied().unwrap_or_default()
     }
 }
 

@@ -12,7 +12,7 @@ use super::handles::Handles;
 use super::output::{Output, PoolAndStream};
 use super::pools::{Planted, Pools};
 use super::start::{Private, Start};
-use super::{DeviceModel, Difference, Divergence, FailedReplayRequest, Plan, Share};
+use super::{BlockOverride, DeviceModel, Difference, Divergence, FailedReplayRequest, Plan, Share};
 use crate::{Block, OomReport};
 
 /// The first stream number that a replay uses for its own streams: not the value of any pointer.
@@ -44,6 +44,8 @@ pub(super) struct Recorded {
     pub(super) completion: u64,
     /// The private pool of a block or segment.
     pub(super) private: Private,
+    /// The change to the block that it allocates.
+    pub(super) change: BlockOverride,
 }
 
 /// The completion of a block of which it is not known yet when its free is requested.
@@ -354,7 +356,7 @@ pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(u64, u64)> {
     if plan.overrides.is_none() {
         return Vec::new();
     }
-    let ends = (0..trace.blocks.len() as u64).map(|row| (plan.block_override(row).ends_after, row));
+    let ends = trace.blocks.ids().map(|id| (plan.block_override(id).ends_after, u64::from(id.0)));
     let ends = ends.filter(|(event, _)| event.is_some());
     let mut endings: Vec<(u64, u64)> = ends.map(|(event, row)| (u64::from(event.0), row)).collect();
     endings.sort_unstable();

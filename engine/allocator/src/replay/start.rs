@@ -93,7 +93,7 @@ fn page_bytes(config: &AllocConfig, pool: Pool) -> u64 {
 fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
     let count = trace.blocks.alloc.partition_point(|alloc| !alloc.is_some());
     let of_device = (0..count as u32).filter(|row| trace.blocks.device[*row as usize] == plan.device);
-    of_device.filter(|row| !plan.block_override(u64::from(*row)).is_removed).map(BlockId).collect()
+    of_device.filter(|row| !plan.block_override(BlockId(*row)).is_removed).map(BlockId).collect()
 }
 
 /// Returns the segments and mapped runs from before the recording, by address, except those too close to the end of the
@@ -130,7 +130,7 @@ fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<Resto
     let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row].max(1));
     // For some blocks, only the rounded size is known.
     let requested = if requested == 0 { allocated } else { requested };
-    let share = plan.block_override(u64::from(block.0)).share;
+    let share = plan.block_override(block).share;
     let mut restored = RestoredBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
     if share != Share::WHOLE {
         restored.requested = share.of(requested);

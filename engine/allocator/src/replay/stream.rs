@@ -13,7 +13,7 @@ use super::output::Output;
 use super::pools::Planted;
 use super::run::{At, Outcome, Recorded, Run, UNKNOWN};
 use super::start::Start;
-use super::{Divergence, FailedReplayRequest, Plan};
+use super::{BlockOverride, Divergence, FailedReplayRequest, Plan};
 
 /// What the replay of a stream needs to know before its first event.
 #[derive(Clone, Debug)]
@@ -94,15 +94,16 @@ impl<'a> Stream<'a> {
         self.run.output.made().expect("a stream keeps its events")
     }
 
-    /// Replays the next event of the recording, with its number. Breaks if a request fails with which the replay ends.
-    pub fn take(&mut self, number: u64, event: &Event) -> ControlFlow<()> {
+    /// Replays the next event of the recording, with its number and the change to the block that it allocates, which cannot
+    /// be freed earlier. Breaks if a request fails with which the replay ends.
+    pub fn take(&mut self, number: u64, event: &Event, change: BlockOverride) -> ControlFlow<()> {
         let at = At { number, time_ns: event.time_ns, stack: event.stack };
         self.begin(at);
         self.last = Some(at);
         if self.run.replay.death.is_none() {
             let is_here = event.device == self.run.plan.device;
             if is_here || is_everywhere(self.run.trace, event) {
-                self.step(at, event, is_here);
+                self.step(at, event, is_here.then_some(change));
             }
         }
         if self.run.replay.death.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -114,16 +115,18 @@ impl<'a> Stream<'a> {
         }
     }
 
-    fn step(&mut self, at: At, event: &Event, is_here: bool) {
-        let done = if is_here { self.live.transition(&event.what) } else { Transition::Nothing };
+    /// Replays an event; with the change to its block, if it is on the device of the replay.
+    fn step(&mut self, at: At, event: &Event, change: Option<BlockOverride>) {
+        let done = if change.is_some() { self.live.transition(&event.what) } else { Transition::Nothing };
         let former = match (done, event.what) {
             (Transition::Allocated { former: Named::Live | Named::Waiting }, What::Alloc(alloc)) => Some(alloc.block),
             _ => None,
         };
-        if is_here {
+        if change.is_some() {
             self.live.apply(event, done, at.number, &Stage::default());
         }
-        let recorded = Recorded { at, what: event.what, done, former, completion: UNKNOWN, private: None };
+        let change = change.unwrap_or_default();
+        let recorded = Recorded { at, what: event.what, done, former, completion: UNKNOWN, private: None, change };
         self.run.step(&recorded, event.device);
     }
 

@@ -11,7 +11,7 @@ use super::output::{Output, PoolAndStream};
 use super::pools::Planted;
 use super::run::{At, Freed, Outcome, Pending, Recorded, Request, Run, UNKNOWN, endings};
 use super::start::Start;
-use super::{Before, Divergence, FailedReplayRequest, Plan, Replay};
+use super::{Before, BlockOverride, Divergence, FailedReplayRequest, Plan, Replay};
 use crate::AllocError;
 
 /// Replays all events, or those up to the request that fails.
@@ -26,7 +26,7 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
             break;
         }
         if trace.events.device[event.0 as usize] == plan.device || trace.is_everywhere(event) {
-            run.step(&recorded(trace, event), trace.events.device[event.0 as usize]);
+            run.step(&recorded(trace, plan, event), trace.events.device[event.0 as usize]);
         }
         run.end_used(at(trace, event));
         if plan.target.is_some_and(|target| target.event == event) {
@@ -68,25 +68,25 @@ fn at(trace: &Trace, event: EventId) -> At {
 }
 
 /// An event of a trace.
-fn recorded(trace: &Trace, event: EventId) -> Recorded {
+fn recorded(trace: &Trace, plan: &Plan<'_>, event: EventId) -> Recorded {
     let (done, what) = (trace.transition(event), trace.what(event));
-    let mut recorded = Recorded { at: at(trace, event), what, done, former: None, completion: 0, private: None };
+    let (mut former, mut completion, mut private, mut change) = (None, 0, None, BlockOverride::default());
     match (done, trace.subject(event)) {
-        (Transition::Allocated { .. }, _) => {
-            recorded.former = trace.replaced_by(event).map(|block| u64::from(block.0));
-            recorded.private = trace.private_pool(Owner::Event(event));
+        (Transition::Allocated { .. }, Subject::Block(block)) => {
+            change = plan.block_override(block);
+            former = trace.replaced_by(event).map(|block| u64::from(block.0));
+            private = trace.private_pool(Owner::Event(event));
         }
         (Transition::FreeRequested, Subject::Block(block)) => {
-            recorded.completion = u64::from(trace.blocks.free_completed[block.0 as usize].0);
+            completion = u64::from(trace.blocks.free_completed[block.0 as usize].0);
         }
         (Transition::Reserved | Transition::Released { .. }, Subject::Segment(row)) => {
             let obtained = trace.segments.alloc[row.0 as usize];
-            let owner = if obtained.is_some() { Owner::Event(obtained) } else { Owner::Segment(row) };
-            recorded.private = trace.private_pool(owner);
+            private = trace.private_pool(if obtained.is_some() { Owner::Event(obtained) } else { Owner::Segment(row) });
         }
         _ => {}
     }
-    recorded
+    Recorded { at: at(trace, event), what, done, former, completion, private, change }
 }
 
 /// The number of the event that completes the free of a block, if a trace has events.
@@ -115,7 +115,7 @@ impl Run<'_> {
         for (block, private) in &start.unplaced {
             let row = self.trace.blocks.get(*block);
             let alloc = Alloc { block: self.output.key(block.0), ..row.as_alloc(*block) };
-            let bytes = Self::bytes_of(&alloc, self.plan.block_override(u64::from(block.0)).share);
+            let bytes = Self::bytes_of(&alloc, self.plan.block_override(*block).share);
             let (pool, stream) = (self.pools.number(*private), row.stream);
             let request = Request { event: first, bytes, stream, pool, origin: (row.op, row.scope) };
             self.ask((&alloc, row.stack), &request);
@@ -250,21 +250,20 @@ impl Run<'_> {
     }
 
     fn alloc(&mut self, recorded: &Recorded, alloc: &Alloc) {
-        let Recorded { at, former, private, .. } = *recorded;
+        let Recorded { at, former, private, change, .. } = *recorded;
         if let Some(gone) = former
             && !self.complete(at, gone)
         {
             self.free_now(at, gone, true);
         }
-        let block_override = self.plan.block_override(alloc.block);
         let stream = alloc.stream;
         let pool = self.pools.number(private);
-        let (bytes, origin) = (Self::bytes_of(alloc, block_override.share), (alloc.op, alloc.scope));
+        let (bytes, origin) = (Self::bytes_of(alloc, change.share), (alloc.op, alloc.scope));
         let request = Request { event: at, bytes, stream, pool, origin };
         self.has_streams |= self.last_stream.is_some_and(|last| last != stream);
         self.last_stream = Some(stream);
         self.resolve_calls(&request);
-        if !block_override.is_removed {
+        if !change.is_removed {
             self.ask((alloc, at.stack), &request);
         }
         self.clear_pending();

@@ -123,6 +123,13 @@ impl Change {
             || !self.scale.is_empty()
             || !self.checkpoint.is_empty()
     }
+
+    /// Returns whether blocks are followed from their allocations on, for which all of a recording has to be in memory.
+    pub fn follows_blocks(&self) -> bool {
+        let mut filters = self.without.iter().chain(self.scale.iter().map(|(_, filter)| filter));
+        let asks_for_lifetimes = filters.any(Filter::asks_for_lifetimes);
+        asks_for_lifetimes || !self.until_last_use.is_empty() || !self.checkpoint.is_empty()
+    }
 }
 
 /// Describes a change with the given values of its options: settings, bytes of memory, modules that are recomputed,

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod settings;
+mod block_changes;
 mod replayed;
 mod trials;
 mod replayer;
@@ -23,13 +24,12 @@ use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, Error, EventId, Trace};
 use rayon::prelude::*;
 
+use self::block_changes::BlockChanges;
 use self::capacity::{Bound, recorded_total, smallest_that_fits};
 use self::replayed::{Replayed, Replays};
 use self::settings::worth_trying;
 use crate::answers::oom_analysis::OomAnalysis;
-use crate::answers::prediction::{
-    Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged,
-};
+use crate::answers::prediction::{Change, Changed, Deviation, Failed, Figures, Prediction, Tried, Unchanged};
 use crate::answers::recomputation::recompute;
 
 /// Checks whether `settings` can be applied to the settings recorded for `device`.
@@ -83,8 +83,8 @@ impl From<String> for NoPrediction {
     }
 }
 
-/// Replays a recording unchanged, and with `change`. Of a recording that is not in memory, only settings and the size of
-/// the device can be changed: what else changes follows blocks over the whole of it.
+/// Replays a recording unchanged, and with `change`; not with one that [follows blocks](Change::follows_blocks) if the
+/// recording is not in memory.
 ///
 /// # Errors
 ///
@@ -104,9 +104,9 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
         None => config.clone(),
         Some(settings) => changed_config(&config, settings)?,
     };
-    if source.whole().is_none() && change.changes_blocks() {
-        let text = "the recording is too long to change its blocks: only settings and the size of the device can be changed; \
-                    `highwater convert FILE part.snap --events FROM..TO` cuts out a part";
+    if source.whole().is_none() && change.follows_blocks() {
+        let text = "the recording is too long to follow its blocks to their last uses, over their lifetimes or through \
+                    modules that are recomputed: `highwater convert FILE part.snap --events FROM..TO` cuts out a part";
         return Err(text.to_owned().into());
     }
     let last_uses = source.whole().and_then(|trace| LastUses::of(trace, device));
@@ -180,7 +180,7 @@ fn replay_unchanged(
     let (source, trace) = (replays.source, replays.source.facts());
     let device_total = recorded_total(trace, device);
     let run = |tie_break: TieBreak| {
-        replays.by(&Plan { device_total, ..Plan::unchanged(device, config.clone(), tie_break) }, None)
+        replays.by(&Plan { device_total, ..Plan::unchanged(device, config.clone(), tie_break) }, None, None)
     };
     let end = |replayed: &Replayed| replayed.divergence.map(|divergence| divergence.event);
     let (chosen, tie_break) = follow_longest(run, end)?;
@@ -294,9 +294,9 @@ impl Predicting<'_> {
     ) -> Result<Changed, Error> {
         let Self { base, replays, ends_in_oom, doubt } = self;
         let (source, device, ends_in_oom) = (replays.source, base.device, *ends_in_oom);
-        let (overrides, concerned) = overrides(base.trace, change, last_uses);
-        let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
-        let overrides = changes_blocks.then_some(overrides.as_slice());
+        let BlockChanges { overrides, concerned } = BlockChanges::of(source, change, last_uses)?;
+        let changed = concerned.iter().any(|one| one.blocks > 0).then_some(change);
+        let overrides = changed.map(|_| overrides.as_slice());
         let reserved_before = source.window_at(None)?.totals(device).reserved;
         let within = |bytes: Option<u64>| {
             let plan = base.plan(config, bytes, overrides);
@@ -305,7 +305,7 @@ impl Predicting<'_> {
             let given = change.capacity.and(bytes).map(|bytes| bytes.saturating_add(bound.outside));
             let device_total = given.or_else(|| recorded_total(base.trace, device));
             let plan = Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan };
-            replays.by(&plan, change.note.as_deref())
+            replays.by(&plan, changed, change.note.as_deref())
         };
         let Replayed { recording, source: origins, figures, death, rescued, mut assumptions, .. } =
             within(bound.bytes)?;
@@ -372,7 +372,7 @@ impl Predicting<'_> {
         let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != base.recorded).collect();
         let tried = |(config, asked): &(AllocConfig, String)| {
             let plan = base.plan(config, base.recorded_capacity, None);
-            let Replayed { figures, death, rescued, .. } = replays.by(&plan, None)?;
+            let Replayed { figures, death, rescued, .. } = replays.by(&plan, None, None)?;
             let oom = death.map(|death| death.event);
             let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| rescued.contains(&event));
             Ok(Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure })
@@ -383,45 +383,4 @@ impl Predicting<'_> {
         }
         others.par_iter().map(tried).collect()
     }
-}
-
-/// Computes the override of each block, and how many blocks are changed.
-fn overrides(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (Vec<BlockOverride>, [Concerned; 3]) {
-    let mut overrides = vec![BlockOverride::default(); trace.blocks.len()];
-    let mut concerned = [Concerned::default(); 3];
-    let mut without: Vec<_> = change.without.iter().map(|filter| filter.on(trace)).collect();
-    let mut until_last_use: Vec<_> = change.until_last_use.iter().map(|filter| filter.on(trace)).collect();
-    let mut scale: Vec<_> = change
-        .scale
-        .iter()
-        .filter_map(|(part, filter)| Some((Share::new(part.numerator, part.denominator)?, filter.on(trace))))
-        .collect();
-    for id in trace.blocks.ids() {
-        let row = id.0 as usize;
-        if trace.blocks.device[row] != change.device {
-            continue;
-        }
-        let block_override = &mut overrides[row];
-        let mut is_unused = false;
-        block_override.is_removed = without.iter_mut().any(|filter| filter.matches(id));
-        if !block_override.is_removed {
-            let is_shortened = until_last_use.iter_mut().any(|filter| filter.matches(id));
-            let end = last_uses.filter(|_| is_shortened).and_then(|uses| uses.end(row));
-            // A block that is never used would not be allocated.
-            is_unused = end.is_some_and(|end| end == trace.blocks.alloc[row]);
-            block_override.ends_after = end.filter(|_| !is_unused).unwrap_or_default();
-            let share = scale.iter_mut().find_map(|(share, filter)| filter.matches(id).then_some(*share));
-            block_override.share = share.unwrap_or_default();
-        }
-        let is_shortened = is_unused || block_override.ends_after.is_some();
-        let is_concerned = [block_override.is_removed, is_shortened, block_override.share != Share::WHOLE];
-        block_override.is_removed |= is_unused;
-        for (one, is_so) in concerned.iter_mut().zip(is_concerned) {
-            if is_so {
-                one.blocks += 1;
-                one.bytes += trace.blocks.requested[row];
-            }
-        }
-    }
-    (overrides, concerned)
 }

@@ -14,7 +14,8 @@ use highwater_snapshots::format::{EndFacts, SnapWriter, Windows};
 use highwater_snapshots::trace::Header;
 use highwater_snapshots::{EventId, Result, Trace};
 
-use crate::answers::prediction::Figures;
+use super::block_changes::BlockChanges;
+use crate::answers::prediction::{Change, Figures};
 
 /// Events that are written at a time.
 const CHUNK: usize = 1 << 16;
@@ -54,15 +55,16 @@ impl<'a> Replays<'a> {
         Ok(Self { source, stream: Some((windows, StreamStart::new(windows.base(), windows.starting(), end))) })
     }
 
-    /// Replays the recording by `plan`. The replayed recording says `note` of itself.
+    /// Replays the recording by `plan`, which has the changes to blocks by `change`; of a recording that is not in memory,
+    /// only to those that are live at its start. The replayed recording says `note` of itself.
     ///
     /// # Errors
     ///
     /// Fails if the recording cannot be read, or the temporary file cannot be written.
-    pub(super) fn by(&self, plan: &Plan<'_>, note: Option<&str>) -> Result<Replayed> {
+    pub(super) fn by(&self, plan: &Plan<'_>, change: Option<&Change>, note: Option<&str>) -> Result<Replayed> {
         match &self.stream {
             None => Ok(Replayed::in_memory(self.source.facts(), plan, note)),
-            Some((windows, start)) => Replayed::in_file(windows, start, plan, note),
+            Some((windows, start)) => Replayed::in_file((self.source, windows), start, (plan, change), note),
         }
     }
 }
@@ -91,7 +93,12 @@ impl Replayed {
         }
     }
 
-    fn in_file(windows: &Windows, start: &StreamStart, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
+    fn in_file(
+        (source, windows): (&Source<'_>, &Windows),
+        start: &StreamStart,
+        (plan, change): (&Plan<'_>, Option<&Change>),
+        note: Option<&str>,
+    ) -> Result<Self> {
         let (mut stream, facts, state) = Stream::new(start, plan);
         let mut header = windows.base().header.clone();
         add_note(&mut header, note);
@@ -107,14 +114,28 @@ impl Replayed {
             }
             if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let mut take = |first: u64, run: &[Event]| {
-            for (number, event) in (first..).zip(run) {
-                stream.take(number, event)?;
-                write(stream.events(), CHUNK)?;
+        for range in source.passes() {
+            let changes = match change {
+                Some(change) => BlockChanges::of_events(&source.window(range.clone())?.trace, change),
+                None => Vec::new(),
+            };
+            let mut changes = changes.into_iter().peekable();
+            let mut is_over = false;
+            let mut take = |first: u64, run: &[Event]| {
+                for (number, event) in (first..).zip(run) {
+                    let (_, change) = changes.next_if(|(of, _)| *of == number).unwrap_or_default();
+                    let taken = stream.take(number, event, change);
+                    let flow = if taken.is_break() { taken } else { write(stream.events(), CHUNK) };
+                    is_over = flow.is_break();
+                    flow?;
+                }
+                ControlFlow::Continue(())
+            };
+            windows.read(range, &mut take)?;
+            if is_over {
+                break;
             }
-            ControlFlow::Continue(())
-        };
-        windows.read(0..windows.events(), &mut take)?;
+        }
         stream.end();
         let _ = write(stream.events(), 0);
         if let Some(why) = failed {
