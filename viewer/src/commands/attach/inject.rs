@@ -61,8 +61,12 @@ fn by_gdb(pid: u32, file: &Path) -> Result<(), Failure> {
     let map = format!("set $memory = ((long (*)(long, long, long, long, long, long)) mmap)(0, {BYTES}, 3, 34, -1, 0)");
     let copy = format!("restore {} binary $memory", file.display());
     let call = "print ((int (*)(void *, void *)) Py_AddPendingCall)((void *) PyRun_SimpleString, (void *) $memory)";
-    let mut words: Vec<&OsStr> = ["-nx", "-batch", "-p", &pid_text].map(OsStr::new).to_vec();
-    for command in ["set confirm off", &map, &copy, call] {
+    // The symbols of all libraries of PyTorch would take it some twenty seconds, in which the program stands still.
+    let without_symbols = ["-nx", "-batch", "-iex", "set auto-solib-add off", "-p", &pid_text];
+    let mut words: Vec<&OsStr> = without_symbols.map(OsStr::new).to_vec();
+    let libraries = ["libc[.-]", "libpthread", "libpython"].map(|name| format!("sharedlibrary {name}"));
+    let [c, threads, python] = libraries.each_ref().map(String::as_str);
+    for command in ["set confirm off", c, threads, python, &map, &copy, call] {
         words.extend([OsStr::new("-ex"), OsStr::new(command)]);
     }
     let done = run("gdb", &words).map_err(|_| {
