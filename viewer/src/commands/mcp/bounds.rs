@@ -8,6 +8,9 @@ const MAX_TEXT: usize = 6 << 10;
 /// Maximum bytes of the JSON object of an answer.
 const MAX_FACTS: usize = 9 << 10;
 
+/// Bytes that the line about what is missing takes at most.
+const MAX_MISSING: usize = 160;
+
 /// Numbers of rows, and of characters in a text, that are tried one after another.
 const LIMITS: [(usize, usize); 8] =
     [(200, 4000), (50, 1000), (20, 600), (10, 400), (5, 300), (3, 200), (1, 120), (0, 80)];
@@ -22,7 +25,7 @@ pub(super) fn cut_text(text: &str) -> String {
     for (row, line) in lines.iter().enumerate() {
         let line = cut_line(line, MAX_TEXT / 4);
         used += as_json(&line);
-        if used > MAX_TEXT - 100 {
+        if used > MAX_TEXT - MAX_MISSING {
             kept += &format!(
                 "… {} more lines: ask for fewer rows with `top`, or for fewer blocks with `where`, where the tool has them\n",
                 lines.len() - row
