@@ -140,7 +140,7 @@ impl Term {
         let end = name_length(text);
         let (name, rest) = text.split_at(end);
         let Some(dimension) = conditions().into_iter().find(|dimension| dimension.name == name) else {
-            let known: Vec<&str> = conditions().iter().map(|dimension| dimension.name).collect();
+            let known = key_names();
             let hint = did_you_mean(name, known.iter().copied());
             return Err(format!("'{text}': unknown key '{name}'{hint}; keys are {}", known.join(", ")));
         };
@@ -158,10 +158,19 @@ impl Term {
     }
 }
 
+/// The names of the keys of conditions.
+pub fn key_names() -> Vec<&'static str> {
+    conditions().iter().map(|dimension| dimension.name).collect()
+}
+
 /// Parses a value of a condition on `dimension`.
 fn value(dimension: &Dimension, text: &str, operator: Operator) -> Result<Value, String> {
     match dimension.values {
-        Values::Words(words) if operator.is_whole() && !words().contains(&text) && !(dimension.is_other_word)(text) => {
+        Values::Words(words)
+            if operator.is_whole()
+                && !words().contains(&text)
+                && !dimension.is_other_word.is_some_and(|is| is(text)) =>
+        {
             let words = words();
             let hint = did_you_mean(text, words.iter().copied());
             Err(format!("unknown value '{text}'{hint}; values are {}", words.join(", ")))

@@ -1,6 +1,7 @@
 //! Encodes a block's key values as numbers, decodes them to text, and groups all blocks of a device by them.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use highwater_snapshots::ids::{BlockId, DeviceId, FrameId, ScopeId, StackId, StringId};
 use highwater_snapshots::tables::SourceLine;
@@ -9,7 +10,7 @@ use highwater_snapshots::trace::Trace;
 use super::alike::{AlikeLines, AlikeOps, AlikeScopes, StackEquivalence};
 use super::beside::{Beside, SegmentValues};
 use super::counterfactual::{Grouped, NO_GROUP};
-use super::dimension::{GroupKey, Lookups, Values, free_in};
+use super::dimension::{GroupKey, Lookups, NO_LABEL, Values, free_in};
 use super::frames::{LeadingFrame, leading_frame};
 
 /// A key value as a number. Traces that share their tables, such as windows of one recording, have the same codes.
@@ -75,75 +76,74 @@ pub(super) struct KeyEncoder<'a> {
     /// The code of the frame that represents each stack seen so far.
     line_of: HashMap<StackId, Code>,
     /// What reads the same, found when a value of such a key is first encoded.
-    lines: Option<AlikeLines>,
-    stacks: Option<StackEquivalence>,
-    scopes: Option<AlikeScopes>,
-    ops: Option<AlikeOps>,
+    lines: OnceLock<AlikeLines>,
+    stacks: OnceLock<StackEquivalence>,
+    scopes: OnceLock<AlikeScopes>,
+    ops: OnceLock<AlikeOps>,
 }
 
 impl<'a> KeyEncoder<'a> {
     /// Creates a coder for the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
-        let (lookups, line_of) = (Lookups::new(trace), HashMap::new());
-        Self { lookups, line_of, lines: None, stacks: None, scopes: None, ops: None }
+        let (lines, stacks, scopes, ops) = Default::default();
+        Self { lookups: Lookups::new(trace), line_of: HashMap::new(), lines, stacks, scopes, ops }
     }
 
     /// The code of the value of `key` that block `id` has.
     pub(super) fn code(&mut self, id: BlockId, key: GroupKey) -> Code {
         let number = key.number(&mut self.lookups, id);
-        self.code_of(key, number)
+        self.code_of_next(key, number)
     }
 
     /// The code of the value of `key` that a segment has.
     pub(super) fn code_of_segment(&mut self, segment: &SegmentValues, key: GroupKey) -> Code {
         match (key.dimension().of_segment)(segment) {
             None if key != GroupKey::Step => NO_VALUE,
-            number => self.code_of(key, number),
+            number => self.code_of_next(key, number),
         }
+    }
+
+    /// The code of a value of one of many blocks, of which many have one stack.
+    fn code_of_next(&mut self, key: GroupKey, number: Option<u64>) -> Code {
+        let stack = number.filter(|_| matches!(key.dimension().values, Values::Line)).map(|row| StackId(row as u32));
+        let Some(stack) = stack else { return self.code_of(key, number) };
+        if let Some(code) = self.line_of.get(&stack) {
+            return *code;
+        }
+        let code = self.code_of(key, number);
+        self.line_of.insert(stack, code);
+        code
     }
 
     /// The code of a value: that of the first value that reads the same.
-    fn code_of(&mut self, key: GroupKey, number: Option<u64>) -> Code {
+    pub(super) fn code_of(&self, key: GroupKey, number: Option<u64>) -> Code {
         let Some(number) = number else { return NONE };
         let (tables, row) = (&self.lookups.trace.tables, number as u32);
+        let lines = || self.lines.get_or_init(|| AlikeLines::of(tables));
         match key.dimension().values {
-            Values::Text => Code::from(self.ops.get_or_insert_with(|| AlikeOps::of(tables)).first(StringId(row)).0),
-            Values::Path => {
-                Code::from(self.scopes.get_or_insert_with(|| AlikeScopes::of(tables)).first(ScopeId(row)).0)
+            Values::Text => Code::from(self.ops.get_or_init(|| AlikeOps::of(tables)).first(StringId(row)).0),
+            Values::Path => Code::from(self.scopes.get_or_init(|| AlikeScopes::of(tables)).first(ScopeId(row)).0),
+            Values::Stack => {
+                let stacks = self.stacks.get_or_init(|| StackEquivalence::of(tables, lines()));
+                Code::from(stacks.first(StackId(row)).0)
             }
-            Values::Stack => self.code_of_stack(StackId(row)),
-            Values::Line => self.code_of_frame(StackId(row)),
+            Values::Line => match leading_frame(tables, StackId(row)) {
+                Some(LeadingFrame::Line(line)) => code_of_frame(LeadingFrame::Line(lines().first(line))),
+                Some(frame) => code_of_frame(frame),
+                None => NONE,
+            },
             Values::Words(_) | Values::Bytes | Values::Number => Code::from(number),
         }
-    }
-
-    fn code_of_stack(&mut self, stack: StackId) -> Code {
-        let tables = &self.lookups.trace.tables;
-        let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
-        let stacks = self.stacks.get_or_insert_with(|| StackEquivalence::of(tables, lines));
-        Code::from(stacks.first(stack).0)
-    }
-
-    fn code_of_frame(&mut self, stack: StackId) -> Code {
-        let tables = &self.lookups.trace.tables;
-        *self.line_of.entry(stack).or_insert_with(|| {
-            let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
-            let first = |frame| match frame {
-                LeadingFrame::Line(line) => LeadingFrame::Line(lines.first(line)),
-                LeadingFrame::Address(_) => frame,
-            };
-            leading_frame(tables, stack).map_or(NONE, |frame| code_of_frame(first(frame)))
-        })
     }
 
     /// The text of a code.
     pub(super) fn label(&self, key: GroupKey, code: Code) -> String {
         let tables = &self.lookups.trace.tables;
         match key.dimension().values {
-            _ if code == NONE => "(none)".to_owned(),
+            _ if code == NONE => NO_LABEL.to_owned(),
             _ if code & BESIDE > 0 => {
                 let beside = BESIDE_BLOCKS.get((code & !BESIDE) as usize);
-                beside.map_or("(none)", |beside| beside.name()).to_owned()
+                beside.map_or(NO_LABEL, |beside| beside.name()).to_owned()
             }
             _ if code & IN_SEGMENTS > 0 => free_in(code as u64),
             Values::Line => frame_of_code(code).text(tables),

@@ -1,11 +1,11 @@
-//! The command line's groups and the app's trees give a group the same label, for every key and every kind of file.
+//! The command line's groups, the app's trees and its legends give a group the same label, for every key and every kind of file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use highwater_analysis::breakdown::Grouping;
-use highwater_analysis::{Breakdown, GroupKey, Metric, Siblings, Tree, TreeKey, TreeQuery};
+use highwater_analysis::{BlockValues, Breakdown, GroupKey, Metric, Siblings, Tree, TreeKey, TreeQuery};
 use highwater_pytorch::open::open_file;
 use highwater_snapshots::{BlockId, Trace};
 
@@ -43,8 +43,21 @@ fn drawn(trace: &Trace, blocks: &[BlockId], key: GroupKey) -> BTreeMap<String, u
     labels
 }
 
+/// The bytes of each value that colours distinguish, by its label.
+fn coloured(trace: &Trace, blocks: &[BlockId], key: GroupKey) -> BTreeMap<String, u64> {
+    let values = BlockValues::of(trace, key);
+    let mut labels = BTreeMap::new();
+    for row in blocks.iter().map(|id| id.0 as usize) {
+        *labels.entry(values.label(values.value(row))).or_default() += trace.blocks.requested[row];
+    }
+    let all: Vec<usize> = (0..values.count()).collect();
+    let names: BTreeSet<String> = values.names(&all).into_iter().collect();
+    assert_eq!(names.len(), all.len(), "no two colours by {key} have the same name");
+    labels
+}
+
 #[test]
-fn groups_and_trees_have_the_same_labels_and_bytes() {
+fn groups_trees_and_legends_have_the_same_labels_and_bytes() {
     let (mut opened, mut groups) = (0, 0);
     for file in samples() {
         let Ok(found) = open_file(&file, &mut |_| ControlFlow::Continue(())) else {
@@ -57,6 +70,7 @@ fn groups_and_trees_have_the_same_labels_and_bytes() {
         for key in GroupKey::ALL.iter().copied().chain([GroupKey::ScopeTo(1), GroupKey::ScopeTo(2)]) {
             let (listed, drawn) = (listed(trace, &blocks, key), drawn(trace, &blocks, key));
             assert_eq!(listed, drawn, "{} by {key}", file.display());
+            assert_eq!(listed, coloured(trace, &blocks, key), "{} by {key}", file.display());
             groups += listed.len();
         }
     }

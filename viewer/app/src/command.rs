@@ -1,5 +1,7 @@
 //! Every action of the app, with its name, explanation and keys, for menus, palette, keyboard and tests.
 
+use highwater_analysis::GroupKey;
+
 use crate::files::HAS_PATHS;
 
 /// Declares the commands in the order in which the palette lists them.
@@ -315,6 +317,20 @@ impl Command {
     /// Whether menus and lists show it. A browser opens no folders, and reloads and closes its pages itself.
     pub const fn is_offered(self) -> bool {
         HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::ShowRanks | Self::Quit)
+    }
+
+    /// The key that it colours blocks by; for any depth of module paths, the whole path.
+    pub const fn colours(self) -> Option<GroupKey> {
+        Some(match self {
+            Self::ColourByCategory => GroupKey::Category,
+            Self::ColourByScope | Self::DeeperScope | Self::ShallowerScope => GroupKey::Scope,
+            Self::ColourByOp => GroupKey::Op,
+            Self::ColourByCallSite => GroupKey::Frame,
+            Self::ColourByLifetime => GroupKey::Lifetime,
+            Self::ColourByStream => GroupKey::Stream,
+            Self::ColourByPool => GroupKey::Pool,
+            _ => return None,
+        })
     }
 
     /// Whether it needs an open recording.

@@ -12,6 +12,7 @@ pub mod files;
 pub mod report;
 pub mod figures;
 pub mod selection;
+pub mod colour_by;
 pub mod command;
 pub mod history;
 pub mod example;

@@ -119,6 +119,13 @@ impl fmt::Display for GroupKeys {
     }
 }
 
+/// The help of `--by`, with `more` at the end.
+pub(crate) fn keys_help(more: &str) -> String {
+    let name = |key: &GroupKey| if *key == GroupKey::Scope { "scope:DEPTH" } else { key.name() };
+    let names: Vec<&str> = GroupKey::ALL.iter().map(name).collect();
+    format!("Grouping keys, comma-separated: {}{more}", names.join(", "))
+}
+
 impl FromStr for GroupKeys {
     type Err = String;
 

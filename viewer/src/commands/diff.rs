@@ -21,7 +21,7 @@ use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes
 use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
 
 use self::facts::difference;
-use crate::args::values::metric_parser;
+use crate::args::values::{keys_help, metric_parser};
 use crate::args::{BlockChoice, CategoryChoice, ComparedAt, Form, Given, GroupKeys, ModuleChoice};
 use crate::commands::next::next_with;
 use crate::input::devices::{compared_devices, on_device, phrase};
@@ -62,8 +62,8 @@ pub struct DiffArguments {
     /// peak]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
-    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
-    /// [default: category; of reserved memory pool,size]
+    /// The grouping keys.
+    #[arg(help = keys_help(" [default: category; of reserved memory pool,size]"))]
     #[arg(long, value_name = "KEYS", hide_default_value = true, default_value_t = GroupKeys(vec![GroupKey::Category]))]
     #[arg(default_value_if("metric", "reserved", "pool,size"))]
     pub by: GroupKeys,

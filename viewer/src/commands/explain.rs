@@ -17,7 +17,7 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use crate::args::values::block_metric_parser;
+use crate::args::values::{block_metric_parser, keys_help};
 use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::where_on;
@@ -47,8 +47,8 @@ pub struct ExplainArguments {
     /// Memory total: requested, allocated or active
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
-    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
-    #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(DEFAULT_KEYS.to_vec()))]
+    /// The grouping keys.
+    #[arg(long, help = keys_help(""), value_name = "KEYS", default_value_t = GroupKeys(DEFAULT_KEYS.to_vec()))]
     pub by: GroupKeys,
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]

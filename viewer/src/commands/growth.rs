@@ -20,7 +20,7 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use self::holders::Holders;
 use self::parts::{Projection, causes, leaks, reserved_facts, stacks, steps, steps_table, sum};
 use self::query::{check_filter, keys, measured_devices, query, refused, reserved_query};
-use crate::args::values::growing_metric_parser;
+use crate::args::values::{growing_metric_parser, keys_help};
 use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::on_device;
@@ -53,9 +53,9 @@ pub struct GrowthArguments {
     /// Memory total: requested, allocated, active or reserved; of reserved memory, segments are counted
     #[arg(long, value_name = "M", default_value = "requested", value_parser = growing_metric_parser())]
     pub metric: Metric,
-    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
-    /// [default: category,scope; category,frame where the recording names no modules; frame where categories are guessed;
-    /// of reserved memory pool,frame]
+    /// The grouping keys.
+    #[arg(help = keys_help(" [default: category,scope; category,frame where the recording names no modules; frame where \
+        categories are guessed; of reserved memory pool,frame]"))]
     #[arg(long, value_name = "KEYS")]
     pub by: Option<GroupKeys>,
     /// Number of groups to list, the largest growth first; the others are summed up

@@ -18,7 +18,7 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use self::pools::PoolsReport;
-use crate::args::values::metric_parser;
+use crate::args::values::{keys_help, metric_parser};
 use crate::args::{At, BlockChoice, CategoryChoice, DeviceChoice, Form, Given, GroupKeys, ModuleChoice, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, where_on};
@@ -48,8 +48,8 @@ pub struct PeakArguments {
     /// State after event number EVENT, at `start` or at `end` [default: the peak]
     #[arg(long, value_name = "EVENT")]
     pub at: Option<At>,
-    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
-    #[arg(long, value_name = "KEYS", default_value = "category")]
+    /// The grouping keys.
+    #[arg(long, help = keys_help(""), value_name = "KEYS", default_value = "category")]
     pub by: GroupKeys,
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Metric};
+use highwater_app::colour_by::ColourBy;
 use highwater_snapshots::units::parse_size;
 
 use crate::args::values::metric_parser;
@@ -57,9 +58,9 @@ pub struct RenderArguments {
     /// Memory total
     #[arg(long, value_name = "M", default_value_t, value_parser = metric_parser())]
     pub metric: Metric,
-    /// Colour by category, scope, scope:N (N levels of the module path), op, stack (the line of code), lifetime or stream;
-    /// with --view table, treemap and flame one or two grouping keys; with --view diff those of `highwater diff` [default:
-    /// category; table, treemap and flame have their own]
+    /// Colour by a grouping key, where scope is the first level of modules and stack the line of code; with --view table,
+    /// treemap and flame one or two grouping keys; with --view diff those of `highwater diff` [default: category; table,
+    /// treemap and flame have their own]
     #[arg(long, value_name = "KEY")]
     pub by: Option<PictureBy>,
     /// Order of the bands: oldest at the bottom, or blocks of one colour together
@@ -146,57 +147,11 @@ impl FromStr for PictureSize {
     }
 }
 
-/// What the colours distinguish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PictureColours {
-    /// The category.
-    Category,
-    /// The first N parts of the module path.
-    Scope(usize),
-    /// The operation's name.
-    Op,
-    /// The innermost source line of the user's program.
-    Stack,
-    /// The lifetime.
-    Lifetime,
-    /// The stream.
-    Stream,
-    /// The allocator's pool.
-    Pool,
-}
-
-impl FromStr for PictureColours {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (key, depth) = text.split_once(':').map_or((text, None), |(key, depth)| (key, Some(depth)));
-        let depth = match depth {
-            None => 1,
-            Some(depth) if key == "scope" => depth
-                .parse()
-                .ok()
-                .filter(|depth| *depth > 0)
-                .ok_or_else(|| format!("invalid number of levels '{depth}': write scope:2"))?,
-            Some(_) => return Err(format!("'{key}' has no levels; scope has")),
-        };
-        match key {
-            "category" => Ok(Self::Category),
-            "scope" => Ok(Self::Scope(depth)),
-            "op" => Ok(Self::Op),
-            "stack" | "frame" => Ok(Self::Stack),
-            "lifetime" => Ok(Self::Lifetime),
-            "stream" => Ok(Self::Stream),
-            "pool" => Ok(Self::Pool),
-            _ => Err("keys are category, scope, scope:N, op, stack, lifetime, stream, pool".to_owned()),
-        }
-    }
-}
-
 /// The keys of `--by`: colours, groups, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PictureBy {
     /// Returns the colour key; otherwise why it is not a colour key.
-    pub colours: Result<PictureColours, String>,
+    pub colours: Result<ColourBy, String>,
     /// Returns the grouping keys; otherwise why they cannot group.
     pub keys: Result<GroupKeys, String>,
 }
@@ -204,7 +159,7 @@ pub struct PictureBy {
 impl PictureBy {
     /// Colours by category, and these groups.
     pub fn groups(keys: Vec<GroupKey>) -> Self {
-        Self { colours: Ok(PictureColours::Category), keys: Ok(GroupKeys(keys)) }
+        Self { colours: Ok(ColourBy::default()), keys: Ok(GroupKeys(keys)) }
     }
 }
 
@@ -218,10 +173,10 @@ impl FromStr for PictureBy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let colours = text.parse::<PictureColours>();
+        let colours = text.parse::<ColourBy>();
         let keys = text.parse::<GroupKeys>();
         match (colours, keys) {
-            (Err(why), Err(_)) => Err(why),
+            (Err(_), Err(why)) => Err(why),
             (colours, keys) => Ok(Self { colours, keys }),
         }
     }
@@ -287,16 +242,15 @@ mod tests {
         for text in ["640", "640x", "x480", "-1x5", "640x480x3", "4294967296x1", ""] {
             assert!(text.parse::<PictureSize>().unwrap_err().contains("1600x900"), "{text}");
         }
-        assert_eq!("scope".parse(), Ok(PictureColours::Scope(1)));
-        assert_eq!("scope:3".parse(), Ok(PictureColours::Scope(3)));
-        assert_eq!("frame".parse(), Ok(PictureColours::Stack));
-        let why = |text: &str| text.parse::<PictureColours>().unwrap_err();
+        let why = |text: &str| text.parse::<PictureBy>().unwrap_err();
         let by = "scope:2".parse::<PictureBy>().unwrap();
-        assert_eq!((by.colours, by.keys.unwrap().to_string()), (Ok(PictureColours::Scope(2)), "scope:2".to_owned()));
+        assert_eq!(
+            (by.colours, by.keys.unwrap().to_string()),
+            (Ok(ColourBy(GroupKey::ScopeTo(2))), "scope:2".to_owned())
+        );
         assert!("size,pool".parse::<PictureBy>().unwrap().colours.is_err());
         assert_eq!(("7".parse(), "end".parse()), (Ok(PictureAt::Event(7)), Ok(PictureAt::Compared(DiffAt::End))));
         assert!("-1".parse::<PictureAt>().unwrap_err().contains("step:N"));
-        assert!(why("scope:0").contains("scope:2") && why("op:2").contains("no levels"));
-        assert!(why("size").contains("keys are category"));
+        assert!(why("scope:0").contains("scope:2") && why("op:2").contains("keys are category"));
     }
 }

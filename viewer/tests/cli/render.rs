@@ -47,7 +47,7 @@ fn options_change_what_is_drawn() {
     assert!(!svg("--from 1 --to 6").contains(">step 1</text>"));
     assert!(svg("--metric reserved").contains("At the peak of reserved"));
     assert!(svg("--axis time").contains("Requested memory by time"));
-    assert!(svg("--by stack").contains("coloured by call site"));
+    assert!(svg("--by stack").contains("coloured by line (frame)"));
     let [by_phase, by_category] = ["--view table --by phase", "--view table"].map(&svg);
     assert!(by_phase.contains(">forward</text>") && !by_category.contains(">forward</text>"), "{by_phase}");
     let planned = svg("--view plan --budget 8GiB");
@@ -107,10 +107,10 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         ("step.snap step.snap --out a.png", "only --view diff has two sides"),
         ("step.snap --out a.png --at-b end", "--at-b: only --view diff"),
         ("step.snap --out a.png --at peak", "only --view diff knows such moments"),
-        ("step.snap --out a.png --by size", "--by: keys are category"),
+        ("step.snap --out a.png --by size,pool", "--by: 'size,pool': colours distinguish one key"),
         ("step.snap step.snap --out a.png --view diff --at 7", "peak, end, step:N and step-end:N"),
         ("step.snap step.snap --out a.png --view diff --at step:9", "step:9 of A: the recording has no such step"),
-        ("step.snap step.snap --out a.png --view diff --by scope:0,op", "write scope:2"),
+        ("step.snap step.snap --out a.png --view diff --by scope:0,op", "as in scope:2"),
         ("step.snap step.snap --out a.png --view diff --from 3", "shows all of both"),
         ("step.snap step.snap --out a.png --view diff --device-b 7", "B: --device 7: the recording has no such device"),
         ("step.snap missing.snap --out a.png --view diff", "missing.snap"),

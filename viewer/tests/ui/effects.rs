@@ -1,8 +1,8 @@
 //! For each command, a starting state in which it applies, and its effect there.
 
-use highwater_analysis::Metric;
+use highwater_analysis::{GroupKey, Metric};
+use highwater_app::colour_by::ColourBy;
 use highwater_app::command::Command;
-use highwater_app::gui::colouring::ColourBy;
 use highwater_app::gui::views::list::{Bottom, Side};
 use highwater_app::gui::views::moment::MomentLook;
 use highwater_app::gui::views::timeline::Stacking;
@@ -93,16 +93,16 @@ pub(crate) fn effect(command: Command) -> Effect {
             Effect(One, &[], |_, is| selection(is).metric == Metric::Allocated && is.shows("Total allocated"))
         }
         C::NextDevice => Effect(One, &[], |was, is| selection(is).device != selection(was).device),
-        C::ColourByCategory => Effect(One, &[C::ColourByOp], |_, is| coloured(is, ColourBy::Category, "parameter 27%")),
-        C::ColourByScope => Effect(One, &[], |_, is| coloured(is, ColourBy::Scope(1), "net 100%")),
-        C::ColourByOp => Effect(One, &[], |_, is| coloured(is, ColourBy::Op, "adam 53%")),
-        C::ColourByCallSite => Effect(One, &[], |_, is| coloured(is, ColourBy::CallSite, "step 53%")),
-        C::ColourByLifetime => Effect(One, &[], |_, is| coloured(is, ColourBy::Lifetime, "within a step 20%")),
-        C::ColourByStream => Effect(One, &[], |_, is| coloured(is, ColourBy::Stream, "stream 0 100%")),
-        C::ColourByPool => Effect(One, &[], |_, is| coloured(is, ColourBy::Pool, "large 100%")),
-        C::DeeperScope => Effect(One, &[C::ColourByScope], |_, is| coloured(is, ColourBy::Scope(2), "net.fc1 100%")),
+        C::ColourByCategory => Effect(One, &[C::ColourByOp], |_, is| coloured(is, GroupKey::Category, "parameter 27%")),
+        C::ColourByScope => Effect(One, &[], |_, is| coloured(is, GroupKey::ScopeTo(1), "net 100%")),
+        C::ColourByOp => Effect(One, &[], |_, is| coloured(is, GroupKey::Op, "adam 53%")),
+        C::ColourByCallSite => Effect(One, &[], |_, is| coloured(is, GroupKey::Frame, "step 53%")),
+        C::ColourByLifetime => Effect(One, &[], |_, is| coloured(is, GroupKey::Lifetime, "within a step 20%")),
+        C::ColourByStream => Effect(One, &[], |_, is| coloured(is, GroupKey::Stream, "stream 0 100%")),
+        C::ColourByPool => Effect(One, &[], |_, is| coloured(is, GroupKey::Pool, "large 100%")),
+        C::DeeperScope => Effect(One, &[C::ColourByScope], |_, is| coloured(is, GroupKey::Scope, "net.fc1 100%")),
         C::ShallowerScope => {
-            Effect(One, &[C::ColourByScope, C::DeeperScope], |_, is| coloured(is, ColourBy::Scope(1), "net 100%"))
+            Effect(One, &[C::ColourByScope, C::DeeperScope], |_, is| coloured(is, GroupKey::ScopeTo(1), "net 100%"))
         }
         C::ToggleStacking => {
             Effect(One, &[], |_, is| is.settings.stacking == Stacking::Colour && is.shows("Stack by colour"))
@@ -179,8 +179,8 @@ fn same_size(was: &Seen, is: &Seen) -> bool {
     (is.width() - was.width()).abs() < 1e-9 && (is.height() - was.height()).abs() < 1e-9
 }
 
-fn coloured(seen: &Seen, by: ColourBy, legend: &str) -> bool {
-    seen.settings.colour_by == by && seen.told.contains(legend)
+fn coloured(seen: &Seen, by: GroupKey, legend: &str) -> bool {
+    seen.settings.colour_by == ColourBy(by) && seen.told.contains(legend)
 }
 
 fn is_named(seen: &Seen, name: &str) -> bool {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eframe::egui::{Color32, ColorImage, Theme};
-use highwater_analysis::Metric;
-use highwater_app::gui::colouring::ColourBy;
+use highwater_analysis::{GroupKey, Metric};
+use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
 use highwater_app::gui::views::diff::{DiffChoices, Paint};
 use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
@@ -108,7 +108,7 @@ fn a_part_of_it_is_drawn_as_it_was_in_other_colours_and_order() {
     let x = selection.x_of_events(&recording.trace, 10..40);
     let y = selection.view().y.clone();
     selection.show(&recording, View { x, y });
-    let look = TimelineStyle { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
+    let look = TimelineStyle { colour_by: ColourBy(GroupKey::ScopeTo(2)), stacking: Stacking::Colour, ..look() };
     let paper = Paper::new([480, 300], 0.75, Theme::Dark).unwrap();
     check("part-dark.png", &drawn(&recording, selection, look, paper).image());
 }

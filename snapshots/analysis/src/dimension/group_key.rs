@@ -5,7 +5,7 @@ use std::fmt;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::suggest::did_you_mean;
 
-use super::{Dimension, Lookups, NO_VALUE};
+use super::{Dimension, Lookups, NO_LABEL, NO_VALUE, Values};
 
 /// Declares the keys with their dimensions.
 macro_rules! keys {
@@ -62,6 +62,30 @@ impl GroupKey {
     /// The name of the key, without the depth.
     pub fn name(self) -> &'static str {
         self.dimension().name
+    }
+
+    /// What it is, with examples of values.
+    pub fn hint(self) -> &'static str {
+        self.dimension().hint
+    }
+
+    /// Whether its values are numbers, such as sizes and steps.
+    pub fn has_numbers(self) -> bool {
+        self.dimension().values.are_numbers()
+    }
+
+    /// Whether its values are few and have an order of their own, such as categories and phases.
+    pub fn has_fixed_order(self) -> bool {
+        let dimension = self.dimension();
+        matches!(dimension.values, Values::Words(_)) && dimension.is_other_word.is_none()
+    }
+
+    /// The label of a value where nothing beside it names the key: `step 3`.
+    pub fn with_name(self, label: String) -> String {
+        match self.dimension().values {
+            Values::Number if label != NO_LABEL => format!("{} {label}", self.name()),
+            _ => label,
+        }
     }
 
     /// The value of block `id` as a number of the key's dimension; `None` if it has none.

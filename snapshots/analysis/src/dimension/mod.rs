@@ -79,7 +79,7 @@ impl Values {
 }
 
 /// The label of a missing value.
-pub(crate) const NO_LABEL: &str = "(none)";
+pub const NO_LABEL: &str = "(none)";
 
 /// What a block without a value has in lists of numbers.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
@@ -121,8 +121,8 @@ pub(crate) struct Dimension {
     pub(crate) word: fn(&Tables, u64) -> Cow<'_, str>,
     /// The text for tables and legends, if it is another.
     pub(crate) label: Option<fn(u64) -> String>,
-    /// Whether a condition takes a text that is none of its words.
-    pub(crate) is_other_word: fn(&str) -> bool,
+    /// Whether a condition takes a text that is none of its words, if they are not all.
+    pub(crate) is_other_word: Option<fn(&str) -> bool>,
 }
 
 impl Dimension {
@@ -136,7 +136,7 @@ impl Dimension {
             of_segment: |_| None,
             word: |_, number| number.to_string().into(),
             label: None,
-            is_other_word: |_| false,
+            is_other_word: None,
         }
     }
 

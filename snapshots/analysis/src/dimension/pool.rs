@@ -13,6 +13,6 @@ pub(super) static POOL: Dimension = Dimension {
     }),
     of_segment: |segment| Some(segment.kind.pool.code()),
     word: |_, code| BlockPool::from_code(code).to_string().into(),
-    is_other_word: |text| BlockPool::from_name(text).is_some(),
+    is_other_word: Some(|text| BlockPool::from_name(text).is_some()),
     ..Dimension::new("pool", Values::Words(|| Pool::ALL.iter().map(|pool| pool.name()).collect()))
 };

@@ -1,62 +1,29 @@
 //! Assigns a colour to each block, and builds the legend of these colours.
 
-mod coder;
-
 use std::sync::Arc;
 
 use eframe::egui::Color32;
+use highwater_analysis::block_values::label_beside;
 use highwater_analysis::diff::Change;
-use highwater_analysis::{Beside, Matches, Metric};
+use highwater_analysis::growth::Leaks;
+use highwater_analysis::pools::BlockPool;
+use highwater_analysis::{Beside, BlockValues, GroupKey, Matches, Metric, NO_LABEL, Origin};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{BlockId, Category, DeviceId, ScopeId, Trace};
 use rayon::prelude::*;
 
+use crate::colour_by::ColourBy;
 use crate::gui::widgets::theme;
 use crate::session::Recording;
-use coder::{Coder, stream_name};
-
-/// The property that determines a block's colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub enum ColourBy {
-    /// The category.
-    #[default]
-    Category,
-    /// The first levels of the module path.
-    Scope(usize),
-    /// The operation's name.
-    Op,
-    /// The innermost source line of the user's program.
-    CallSite,
-    /// The lifetime.
-    Lifetime,
-    /// The stream.
-    Stream,
-    /// The allocator's pool.
-    Pool,
-}
-
-impl ColourBy {
-    /// Its display name.
-    pub fn label(self) -> String {
-        match self {
-            Self::Category => "category".to_owned(),
-            Self::Scope(1) => "module, 1 level".to_owned(),
-            Self::Scope(depth) => format!("module, {depth} levels"),
-            Self::Op => "operation".to_owned(),
-            Self::CallSite => "call site".to_owned(),
-            Self::Lifetime => "lifetime".to_owned(),
-            Self::Stream => "stream".to_owned(),
-            Self::Pool => "pool".to_owned(),
-        }
-    }
-}
 
 /// One line of the legend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The value that blocks of this colour have in common.
+    /// The value that blocks of this colour have in common, short.
     pub name: String,
+    /// The label of their group in tables.
+    pub label: String,
     /// Their colour.
     pub colour: Color32,
     /// Its place in the legend: the largest at the peak first, all others last.
@@ -92,45 +59,36 @@ impl Colouring {
     /// Takes a few parallel passes over the blocks.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
-        let leaks = recording.devices[device].leaks(&recording.source).filter(|_| by == ColourBy::Category);
-        let coder = Coder::new(trace, by, leaks);
+        let ColourBy(key) = by;
+        let leaks = recording.devices[device].leaks(&recording.source).filter(|_| key == GroupKey::Category);
+        let values = Values { of_blocks: BlockValues::of(trace, key), leaks, trace };
         // The legend covers the chosen device only.
-        let weights = weigh(recording, device, metric, &coder);
-        let mut order = match by {
-            ColourBy::Category | ColourBy::Lifetime => (0..weights.len()).collect(),
-            _ => most_important(&weights),
+        let weights = weigh(recording, device, metric, &values);
+        let mut order = match key.has_fixed_order() {
+            true => (0..weights.len()).collect(),
+            false => most_important(&weights),
         };
-        order.retain(|code| weights[*code].blocks > 0);
-        let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
-        let names = coder.names(&order);
-        let mut ranked = order.clone();
-        ranked.sort_by_key(|code| std::cmp::Reverse(weights[*code].at_peak));
-        for (&code, name) in order.iter().zip(names) {
-            let colour = match by {
-                ColourBy::Category => Category::ALL.get(code).map_or(LEAK, |category| theme::category(*category)),
-                _ if coder.is_none(code) => theme::NEUTRAL,
-                _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count()),
-            };
-            let rank = ranked.iter().position(|other| *other == code).unwrap_or(usize::MAX);
-            entries.push(Entry { name, colour, rank, condition: coder.condition(code) });
-        }
+        order.retain(|value| weights[*value].blocks > 0);
+        let mut entries = values.entries(key, &order);
+        let mut ranked: Vec<usize> = (0..order.len()).collect();
+        ranked.sort_by_key(|entry| std::cmp::Reverse(weights[order[*entry]].at_peak));
+        ranked.into_iter().enumerate().for_each(|(rank, entry)| entries[entry].rank = rank);
         let rest = entries.len() as u8;
         let mut rows = vec![rest; weights.len()];
-        for (row, &code) in (0..rest).zip(&order) {
-            rows[code] = row;
+        for (row, &value) in (0..rest).zip(&order) {
+            rows[value] = row;
         }
         let blocks = 0..trace.blocks.len();
         let is_second = second_layers(trace);
         let entry_of = blocks.into_par_iter().with_min_len(RUN).map(|row| {
             tick();
             let is_second = is_second.get(trace.blocks.scope[row].0 as usize).is_some_and(|is_second| *is_second);
-            rows[coder.code(row)] | if is_second { SECOND_LAYER } else { 0 }
+            rows[values.value(row)] | if is_second { SECOND_LAYER } else { 0 }
         });
         let entry_of = entry_of.collect();
         let others = weights.iter().zip(&rows).filter(|(weight, row)| weight.blocks > 0 && **row == rest).count();
         if others > 0 {
-            let (name, rank) = (format!("{others} others"), entries.len());
-            entries.push(Entry { name, colour: theme::NEUTRAL, rank, condition: None });
+            entries.push(Entry { rank: entries.len(), ..Entry::neutral(format!("{others} others")) });
         }
         Self { entries, entry_of, matches: Arc::clone(matches), by }
     }
@@ -153,20 +111,78 @@ impl Colouring {
         if self.matches.contains(block) { theme::instance(colour, block.0 as usize) } else { colour }
     }
 
-    /// The legend entry of bytes that belong to no block: that of their stream or pool, if these are coloured.
-    pub(crate) fn entry_beside(&self, beside: Beside) -> Option<usize> {
-        let Beside::Free(Some(place)) = beside else { return None };
-        let name = match self.by {
-            ColourBy::Stream => stream_name(place.stream.0),
-            ColourBy::Pool => place.pool.to_string(),
-            _ => return None,
-        };
-        self.entries.iter().position(|entry| entry.name == name)
+    /// The legend entry of bytes that belong to no block: that of the blocks with which tables group them, if any.
+    pub(crate) fn entry_beside(&self, trace: &Trace, beside: Beside) -> Option<usize> {
+        let label = label_beside(trace, self.by.0, beside);
+        self.entries.iter().position(|entry| entry.label == label)
     }
 
     /// The block's legend entry; past the end for blocks of other devices without one.
     pub fn entry(&self, block: BlockId) -> usize {
         usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX) & !SECOND_LAYER)
+    }
+}
+
+impl Entry {
+    /// A grey entry, of which no condition selects the blocks.
+    pub(crate) fn neutral(name: String) -> Self {
+        Self { label: name.clone(), name, colour: theme::NEUTRAL, rank: usize::MAX, condition: None }
+    }
+}
+
+/// The values of blocks; those of blocks that leak are apart.
+struct Values<'a> {
+    of_blocks: BlockValues<'a>,
+    leaks: Option<&'a Leaks>,
+    trace: &'a Trace,
+}
+
+impl Values<'_> {
+    /// The value of the block in `row`; the second half is for blocks that leak.
+    #[inline]
+    fn value(&self, row: usize) -> usize {
+        let leaks = self.leaks.is_some_and(|leaks| leaks.has(self.trace, BlockId(row as u32)));
+        self.of_blocks.value(row) + if leaks { self.of_blocks.count() } else { 0 }
+    }
+
+    /// The entries of `order`, not ranked.
+    fn entries(&self, key: GroupKey, order: &[usize]) -> Vec<Entry> {
+        let values: Vec<usize> = order.iter().map(|value| value % self.of_blocks.count()).collect();
+        let fixed = |value: &usize| fixed_colour(key, self.of_blocks.number(*value)?);
+        let fixed: Option<Vec<Color32>> = values.iter().map(fixed).collect();
+        let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
+        for ((at, value), name) in values.iter().enumerate().zip(self.of_blocks.names(&values)) {
+            let label = self.of_blocks.label(*value);
+            if order[at] != *value {
+                // No condition selects what leaks.
+                entries.push(Entry { colour: LEAK, ..Entry::neutral(format!("{name}, leaking")) });
+                continue;
+            }
+            let colour = match &fixed {
+                Some(colours) => colours[at],
+                None if label == NO_LABEL => theme::NEUTRAL,
+                None => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count()),
+            };
+            entries.push(Entry { name, label, colour, rank: usize::MAX, condition: self.of_blocks.condition(*value) });
+        }
+        entries
+    }
+}
+
+/// The colour of a value of `key`, by its number, if it is the same in every recording and view.
+pub(crate) fn fixed_colour(key: GroupKey, number: u64) -> Option<Color32> {
+    match key {
+        GroupKey::Category => Category::from_code(number as u8).map(theme::category),
+        GroupKey::Phase => match Origin::from_code(number as usize) {
+            Origin::Phase(phase) => Some(theme::entry(phase as usize)),
+            Origin::BeforeRecording | Origin::Unmarked => Some(theme::NEUTRAL),
+        },
+        GroupKey::Lifetime => Some(theme::entry(number as usize)),
+        GroupKey::Pool => match BlockPool::from_code(number) {
+            BlockPool::Shared(pool) => Some(theme::entry(pool as usize)),
+            BlockPool::Private(..) => None,
+        },
+        _ => None,
     }
 }
 
@@ -180,7 +196,7 @@ fn second_layers(trace: &Trace) -> Vec<bool> {
     (0..trace.tables.scopes.len() as u32).map(ScopeId).map(is_second).collect()
 }
 
-/// Sums over the blocks of one code on one device.
+/// Sums over the blocks of one value on one device.
 #[derive(Clone, Copy, Debug)]
 struct Weight {
     /// Allocated bytes at the peak.
@@ -201,12 +217,12 @@ impl Weight {
     }
 }
 
-/// The sums for each code on device `device`.
-fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>) -> Vec<Weight> {
+/// The sums for each value on device `device`.
+fn weigh(recording: &Recording, device: usize, metric: Metric, values: &Values<'_>) -> Vec<Weight> {
     let trace = &recording.trace;
     let index = &recording.devices[device];
-    let nothing = || vec![Weight::NOTHING; coder.codes()];
-    // Few long runs: each has its own sums, one for every code.
+    let nothing = || vec![Weight::NOTHING; values.of_blocks.count() * if values.leaks.is_some() { 2 } else { 1 }];
+    // Few long runs: each has its own sums, one for every value.
     let run = trace.blocks.len().div_ceil(2 * rayon::current_num_threads()).max(RUN);
     let weigh = |(run_index, devices): (usize, &[DeviceId])| {
         let mut weights = nothing();
@@ -214,7 +230,7 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>
         for row in ours.map(|(row, _)| run_index * run + row) {
             tick();
             let one = Weight { at_peak: 0, in_all: trace.blocks.allocated[row], blocks: 1 };
-            weights[coder.code(row)].add(&one);
+            weights[values.value(row)].add(&one);
         }
         weights
     };
@@ -226,15 +242,15 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>
     let peak = index.peak(trace, metric).position();
     for id in index.live.before_position(trace, metric, peak) {
         let row = id.0 as usize;
-        weights[coder.code(row)].at_peak += trace.blocks.allocated[row];
+        weights[values.value(row)].at_peak += trace.blocks.allocated[row];
     }
     weights
 }
 
-/// The codes with the most bytes at the peak (then: in all), largest first.
+/// The values with the most bytes at the peak (then: in all), largest first.
 fn most_important(weights: &[Weight]) -> Vec<usize> {
-    let mut ranked: Vec<usize> = (0..weights.len()).filter(|code| weights[*code].blocks > 0).collect();
-    ranked.sort_by_key(|code| (std::cmp::Reverse((weights[*code].at_peak, weights[*code].in_all)), *code));
+    let mut ranked: Vec<usize> = (0..weights.len()).filter(|value| weights[*value].blocks > 0).collect();
+    ranked.sort_by_key(|value| (std::cmp::Reverse((weights[*value].at_peak, weights[*value].in_all)), *value));
     if ranked.len() > theme::MAX_ENTRIES {
         ranked.truncate(theme::MAX_ENTRIES - 1);
     }
@@ -253,8 +269,11 @@ pub(crate) fn short_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_analysis::Filter;
+    use highwater_analysis::peak::Query;
+    use highwater_analysis::{Filter, Peak, Siblings};
     use highwater_snapshots::text::trace_from_text;
+
+    use crate::gui::views::group_keys::group_keys;
 
     fn recording() -> Recording {
         let text = "
@@ -266,22 +285,40 @@ mod tests {
         Recording::new("test", None, trace_from_text(text).unwrap())
     }
 
-    fn names(by: ColourBy) -> Vec<String> {
+    fn names(by: GroupKey) -> Vec<String> {
         let recording = recording();
-        let colouring = Colouring::build(&recording, 0, by, Metric::Requested, &Arc::default());
+        let colouring = Colouring::build(&recording, 0, ColourBy(by), Metric::Requested, &Arc::default());
         colouring.entries.into_iter().map(|entry| entry.name).collect()
     }
 
     #[test]
     fn the_legend_names_what_there_is_by_bytes_at_the_peak_and_categories_in_a_fixed_order() {
-        assert_eq!(names(ColourBy::Category), ["parameter", "gradient", "activation"]);
-        assert_eq!(names(ColourBy::Scope(1)), ["net"]);
-        assert_eq!(names(ColourBy::Scope(2)), ["net.0", "net.1"]);
-        assert_eq!(names(ColourBy::Scope(9)), ["net.0", "net.1"]);
-        assert_eq!(names(ColourBy::Op), ["(none)", "relu", "linear"]);
-        assert_eq!(names(ColourBy::CallSite), ["(none)", "forward", "backward"]);
-        assert_eq!(names(ColourBy::Stream), ["stream 0"]);
-        assert_eq!(names(ColourBy::Pool), ["large"]);
+        assert_eq!(names(GroupKey::Category), ["parameter", "gradient", "activation"]);
+        assert_eq!(names(GroupKey::ScopeTo(1)), ["net"]);
+        assert_eq!(names(GroupKey::ScopeTo(2)), ["net.0", "net.1"]);
+        assert_eq!(names(GroupKey::ScopeTo(9)), ["net.0", "net.1"]);
+        assert_eq!(names(GroupKey::Op), ["(none)", "relu", "linear"]);
+        assert_eq!(names(GroupKey::Frame), ["(none)", "forward", "backward"]);
+        assert_eq!(names(GroupKey::Stream), ["stream 0"]);
+        assert_eq!(names(GroupKey::Pool), ["large"]);
+    }
+
+    #[test]
+    fn every_key_that_is_offered_colours_blocks_as_tables_group_them() {
+        let recording = recording();
+        let (trace, index) = (&recording.trace, &recording.devices[0]);
+        let moment = index.peak(trace, Metric::Requested);
+        let offered: Vec<GroupKey> = group_keys(recording.deepest_scope).collect();
+        assert!(GroupKey::ALL.iter().all(|key| offered.contains(key)));
+        for key in offered {
+            let query = Query { keys: &[key], top: usize::MAX, filter: &Filter::default(), siblings: Siblings::Each };
+            let groups = Peak::at(trace, &index.live, &index.series, moment, &query).breakdown.groups;
+            let colouring = Colouring::build(&recording, 0, ColourBy(key), Metric::Requested, &Arc::default());
+            let mut entries = colouring.entries;
+            entries.sort_by_key(|entry| entry.rank);
+            let labels: Vec<&String> = entries.iter().map(|entry| &entry.label).collect();
+            assert_eq!(labels, groups.iter().map(|group| &group.key[0]).collect::<Vec<_>>(), "{key}");
+        }
     }
 
     #[test]
@@ -290,7 +327,8 @@ mod tests {
             |n: u32| format!("step {n}\nalloc kept{n} 10 < cache < main\nalloc t{n} 50 < forward < main\nfree t{n}\n");
         let text: String = (0..5).map(step).collect();
         let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Arc::default());
+        let colouring =
+            Colouring::build(&recording, 0, ColourBy(GroupKey::Category), Metric::Requested, &Arc::default());
         let names: Vec<&str> = colouring.entries.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["unknown", "unknown, leaking"]);
         assert_eq!([0, 1].map(|block| colouring.entry(BlockId(block))), [1, 0]);
@@ -302,7 +340,7 @@ mod tests {
         let recording = recording();
         let filter: Filter = "category=activation".parse().unwrap();
         let matches = Arc::new(Matches::of(&recording.trace, &filter));
-        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &matches);
+        let colouring = Colouring::build(&recording, 0, ColourBy(GroupKey::Category), Metric::Requested, &matches);
         assert_eq!(colouring.entries[2].colour, theme::category(Category::Activation));
         assert_eq!(colouring.entry(BlockId(1)), colouring.entry(BlockId(2)));
         let grey = colouring.colour(BlockId(0));
@@ -318,24 +356,24 @@ mod tests {
             alloc g 20 gradient #relu device=1
         ";
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
-        let names = |device: usize, by: ColourBy| -> Vec<String> {
-            let colouring = Colouring::build(&recording, device, by, Metric::Requested, &Arc::default());
+        let names = |device: usize, by: GroupKey| -> Vec<String> {
+            let colouring = Colouring::build(&recording, device, ColourBy(by), Metric::Requested, &Arc::default());
             for block in recording.trace.blocks.ids() {
                 colouring.instance_colour(block);
             }
             colouring.entries.into_iter().map(|entry| entry.name).collect()
         };
-        assert_eq!(names(0, ColourBy::Category), ["activation"]);
-        assert_eq!(names(1, ColourBy::Category), ["parameter", "gradient"]);
-        assert_eq!(names(0, ColourBy::Lifetime), ["kept to the end"]);
-        assert_eq!(names(0, ColourBy::Op), ["linear"]);
+        assert_eq!(names(0, GroupKey::Category), ["activation"]);
+        assert_eq!(names(1, GroupKey::Category), ["parameter", "gradient"]);
+        assert_eq!(names(0, GroupKey::Lifetime), ["kept to the end"]);
+        assert_eq!(names(0, GroupKey::Op), ["linear"]);
     }
 
     #[test]
     fn many_entries_are_kept_to_the_largest_and_the_rest_shares_one() {
         let text: String = (0..100).map(|n| format!("alloc b{n} {} #op{n}\n", n + 1)).collect();
         let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Arc::default());
+        let colouring = Colouring::build(&recording, 0, ColourBy(GroupKey::Op), Metric::Requested, &Arc::default());
         assert_eq!(colouring.entries.len(), theme::MAX_ENTRIES);
         assert_eq!(colouring.entries.last().unwrap().name, "93 others");
         assert_eq!(colouring.entries[0].name, "op99");

@@ -65,12 +65,9 @@ impl Asked {
         }
         for (beside, bytes) in beside {
             let own = || entries.iter().position(|(entry, _)| entry.name == beside.name());
-            match self.colouring.entry_beside(beside).or_else(own) {
+            match self.colouring.entry_beside(trace, beside).or_else(own) {
                 Some(row) => entries[row].1 += bytes,
-                None => {
-                    let name = beside.name().to_owned();
-                    entries.push((Entry { name, colour: theme::NEUTRAL, rank: usize::MAX, condition: None }, bytes));
-                }
+                None => entries.push((Entry::neutral(beside.name().to_owned()), bytes)),
             }
         }
         entries.sort_by_key(|(entry, _)| entry.rank);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, Ui};
 use highwater_analysis::{Filter, Matches, Moment};
 
+use crate::colour_by::ColourBy;
 use crate::command::Command;
 use crate::files::discard::discard;
 use crate::files::follow::Following;
-use crate::gui::colouring::ColourBy;
 use crate::gui::filter::light::{self, Light};
 use crate::gui::filter::search::Search;
 use crate::gui::identity::Identity;
@@ -251,7 +251,7 @@ impl OpenFile {
         self.search.receive(ui.ctx(), &self.recording);
         self.go_to_awaited_peak();
         // A choice made for another file may not apply to this one.
-        if top_bar::colouring_problem(&self.recording, settings.colour_by).is_some() {
+        if self.recording.absent.reason(settings.colour_by.0).is_some() {
             settings.colour_by = ColourBy::default();
         }
         let mut chosen = None;

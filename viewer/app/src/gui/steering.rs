@@ -80,16 +80,13 @@ impl OpenFile {
                 Some(run) => run.has_failed_requests(),
                 None => !self.recording.regions.ooms.is_empty(),
             },
-            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => has(GroupKey::Scope),
-            Command::ColourByOp => has(GroupKey::Op),
-            Command::ColourByCallSite => has(GroupKey::Frame),
             Command::Undo => self.history().can_go_back(),
             Command::Redo => self.history().can_go_forward(),
             Command::NextPart | Command::PreviousPart => self.recording.run.is_some(),
             Command::Unmark => self.selection.marks.iter().any(Option::is_some),
             Command::ShowRange => self.selection.range().is_some(),
             Command::ClearSearch | Command::ToggleHide => !self.search.text().is_empty(),
-            _ => true,
+            command => command.colours().is_none_or(has),
         }
     }
 
@@ -105,10 +102,7 @@ impl OpenFile {
             Command::ToggleAxis => Some(NO_TIMES.to_owned()),
             Command::PreviousStep | Command::NextStep | Command::GoToStep => lacks(GroupKey::Step),
             Command::PreviousOom | Command::NextOom => Some("No request failed in this recording.".to_owned()),
-            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => lacks(GroupKey::Scope),
-            Command::ColourByOp => lacks(GroupKey::Op),
-            Command::ColourByCallSite => lacks(GroupKey::Frame),
-            _ => None,
+            command => command.colours().and_then(lacks),
         }
     }
 

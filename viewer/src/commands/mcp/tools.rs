@@ -199,7 +199,11 @@ pub(super) const PICTURE: Tool = Tool {
         FILE,
         parameter("other", Kind::Second, "The recording B, for the view diff."),
         parameter("view", Kind::Text, "timeline (default), segments, flame, treemap, table, explain, plan or diff."),
-        parameter("by", Kind::Text, "Key of the colours: category, scope, scope:N, op, stack, lifetime or stream."),
+        parameter(
+            "by",
+            Kind::Text,
+            "Key of the colours, as in by elsewhere; scope is the first level of modules, stack the line of code.",
+        ),
         parameter("from", Kind::Number, "First event to draw."),
         parameter("to", Kind::Number, "Last event to draw."),
         DEVICE,

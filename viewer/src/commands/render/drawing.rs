@@ -11,9 +11,9 @@ use std::sync::Arc;
 use eframe::egui::Theme;
 use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Matches};
+use highwater_app::colour_by::ColourBy;
 use highwater_app::files::destination::same;
 use highwater_app::files::is_stdin;
-use highwater_app::gui::colouring::ColourBy;
 use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use highwater_app::gui::views::plan::PlanView;
 use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
@@ -26,9 +26,7 @@ use highwater_snapshots::{DeviceId, Error, Trace};
 use crate::args::ComparedAt;
 use crate::commands::next::next_command;
 use crate::commands::plan::RERUN;
-use crate::commands::render::{
-    PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureTheme, RenderArguments,
-};
+use crate::commands::render::{PictureAt, PictureAxis, PictureBy, PictureOrder, PictureTheme, RenderArguments};
 use crate::input::categories::read_with;
 use crate::input::devices::on_device;
 use crate::input::recording::{check_metric, choose_device, spinner};
@@ -164,9 +162,9 @@ fn draw(
         return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
     }
     // A view of one moment has its own colours.
-    let colours = if view.is_of_moment() { PictureColours::Category } else { colours_of(arguments)? };
+    let colours = if view.is_of_moment() { ColourBy::default() } else { colours_of(arguments)? };
     let look = TimelineStyle {
-        colour_by: colour_by(colours, recording)?,
+        colour_by: colours_in(recording, colours)?,
         has_overview: recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()),
         ..look_of(arguments, recording)
     };
@@ -180,7 +178,7 @@ fn draw(
 /// The look of a timeline that is coloured by category.
 fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle {
     TimelineStyle {
-        colour_by: ColourBy::Category,
+        colour_by: ColourBy::default(),
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
         has_overview: false,
@@ -225,7 +223,7 @@ fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>
     Ok(keys)
 }
 
-fn colours_of(arguments: &RenderArguments) -> Result<PictureColours, Failure> {
+fn colours_of(arguments: &RenderArguments) -> Result<ColourBy, Failure> {
     by_of(arguments).colours.map_err(|why| Failure::Usage(format!("--by: {why}")))
 }
 
@@ -328,19 +326,15 @@ fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Fail
     Ok(from..to + 1)
 }
 
-fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy, Failure> {
-    Ok(match colours {
-        PictureColours::Category => ColourBy::Category,
-        PictureColours::Scope(_) if recording.deepest_scope == 0 => {
-            return Err(Failure::Usage("--by scope: the recording names no modules; try --by stack".to_owned()));
+/// The colours in `recording`: modules at most to its deepest.
+fn colours_in(recording: &Recording, colours: ColourBy) -> Result<ColourBy, Failure> {
+    match colours.0 {
+        GroupKey::Scope | GroupKey::ScopeTo(_) if recording.deepest_scope == 0 => {
+            Err(Failure::Usage("--by scope: the recording names no modules; try --by stack".to_owned()))
         }
-        PictureColours::Scope(depth) => ColourBy::Scope(depth.min(recording.deepest_scope)),
-        PictureColours::Op => ColourBy::Op,
-        PictureColours::Stack => ColourBy::CallSite,
-        PictureColours::Lifetime => ColourBy::Lifetime,
-        PictureColours::Stream => ColourBy::Stream,
-        PictureColours::Pool => ColourBy::Pool,
-    })
+        GroupKey::ScopeTo(depth) => Ok(ColourBy::scope(usize::from(depth), recording.deepest_scope)),
+        _ => Ok(colours),
+    }
 }
 
 fn print(

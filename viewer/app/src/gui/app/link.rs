@@ -9,7 +9,7 @@ use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
 use super::App;
-use crate::gui::colouring::ColourBy;
+use crate::colour_by::ColourBy;
 use crate::gui::host;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::list::{Bottom, Side};
@@ -53,7 +53,7 @@ impl Link {
             put("across", "time".to_owned());
         }
         if let Some((by, stacking)) = colours {
-            put("by", name_of_colours(*by));
+            put("by", by.to_string());
             if *stacking == Stacking::Colour {
                 put("stack", "colour".to_owned());
             }
@@ -90,7 +90,7 @@ impl Link {
                     look.metric = named.unwrap_or_default();
                 }
                 "across" => look.axis = if value == "time" { Axis::Time } else { Axis::Event },
-                "by" => by = colours_named(&value),
+                "by" => by = value.parse::<ColourBy>().ok(),
                 "stack" => stacking = if value == "colour" { Stacking::Colour } else { Stacking::Age },
                 "x" => look.x = range_of(&value),
                 "bytes" => look.y = range_of(&value),
@@ -125,30 +125,6 @@ impl Link {
         file.selection.pin = self.pin.filter(|pin| is_whole && self.look.events == trace.events.len() && is_there(pin));
         file.search_for(ctx, &self.search);
     }
-}
-
-fn name_of_colours(by: ColourBy) -> String {
-    match by {
-        ColourBy::Category => "category".to_owned(),
-        ColourBy::Scope(depth) => format!("scope:{depth}"),
-        ColourBy::Op => "op".to_owned(),
-        ColourBy::CallSite => "stack".to_owned(),
-        ColourBy::Lifetime => "lifetime".to_owned(),
-        ColourBy::Stream => "stream".to_owned(),
-        ColourBy::Pool => "pool".to_owned(),
-    }
-}
-
-fn colours_named(name: &str) -> Option<ColourBy> {
-    Some(match name {
-        "category" => ColourBy::Category,
-        "op" => ColourBy::Op,
-        "stack" => ColourBy::CallSite,
-        "lifetime" => ColourBy::Lifetime,
-        "stream" => ColourBy::Stream,
-        "pool" => ColourBy::Pool,
-        other => ColourBy::Scope(other.strip_prefix("scope:")?.parse().ok().filter(|depth| *depth > 0)?),
-    })
 }
 
 fn range_of(text: &str) -> Option<[f64; 2]> {
@@ -191,6 +167,7 @@ impl App {
 
 #[cfg(test)]
 mod tests {
+    use highwater_analysis::GroupKey;
     use highwater_snapshots::text::trace_from_text;
 
     use super::*;
@@ -216,7 +193,7 @@ mod tests {
         file.selection.zoom(&file.recording, [0.5, 0.5], [2000.0, 10.0]);
         file.selection.pin = Some(Pin { block: Some(BlockId(2)), moment: 3 });
         file.search_for(&ctx, "size>=1KiB & more");
-        (left.settings.colour_by, left.settings.stacking) = (ColourBy::Scope(2), Stacking::Colour);
+        (left.settings.colour_by, left.settings.stacking) = (ColourBy(GroupKey::ScopeTo(2)), Stacking::Colour);
         (left.settings.side, left.settings.bottom) = (Side::Block, Some(Bottom::WhatIf));
         let text = Link::of(&left.files[0], &left.settings).unwrap().to_text();
         assert!(
@@ -231,7 +208,10 @@ mod tests {
         assert_eq!(found.files[0].selection, left.files[0].selection);
         assert_eq!(found.files[0].search.text(), "size>=1KiB & more");
         assert_eq!((found.settings.side, found.settings.bottom), (Side::Block, Some(Bottom::WhatIf)));
-        assert_eq!((found.settings.colour_by, found.settings.stacking), (ColourBy::Scope(2), Stacking::Colour));
+        assert_eq!(
+            (found.settings.colour_by, found.settings.stacking),
+            (ColourBy(GroupKey::ScopeTo(2)), Stacking::Colour)
+        );
         assert!(found.link.is_none(), "it is applied once");
     }
 

@@ -17,13 +17,13 @@ use std::time::Duration;
 use eframe::egui::{self, CentralPanel, Panel, Ui, ViewportCommand};
 use highwater_snapshots::Trace;
 
+use crate::colour_by::ColourBy;
 use crate::command::Command;
 use crate::example::{Examples, Running};
 use crate::files::discard::discard;
 use crate::files::follow::Following;
 use crate::files::is_stdin;
 use crate::files::loader::{Loading, Source};
-use crate::gui::colouring::ColourBy;
 use crate::gui::host;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::plan::PlanView;
@@ -319,7 +319,7 @@ impl App {
             return;
         }
         let deepest = self.current().map_or(1, |file| file.recording.deepest_scope.max(1));
-        let depth = if let ColourBy::Scope(depth) = self.settings.colour_by { depth } else { 1 };
+        let depth = self.settings.colour_by.depth(deepest).min(deepest);
         match command {
             Command::Open => self.ask(ctx, Ask::File),
             Command::OpenFolder => self.ask(ctx, Ask::Folder),
@@ -334,19 +334,9 @@ impl App {
             Command::GoToStep => self.step_field = Some(StepField::default()),
             Command::ShowKeys => self.help = Some(Help::Keys),
             Command::About => self.help = Some(Help::About),
-            Command::ColourByCategory => self.settings.colour_by = ColourBy::Category,
-            Command::ColourByScope => self.settings.colour_by = ColourBy::Scope(depth.min(deepest)),
-            Command::ColourByOp => self.settings.colour_by = ColourBy::Op,
-            Command::ColourByCallSite => self.settings.colour_by = ColourBy::CallSite,
-            Command::ColourByLifetime => self.settings.colour_by = ColourBy::Lifetime,
-            Command::ColourByStream => self.settings.colour_by = ColourBy::Stream,
-            Command::ColourByPool => self.settings.colour_by = ColourBy::Pool,
-            Command::DeeperScope => {
-                self.settings.colour_by = ColourBy::Scope((depth + 1).min(deepest));
-            }
-            Command::ShallowerScope => {
-                self.settings.colour_by = ColourBy::Scope(depth.saturating_sub(1).max(1));
-            }
+            Command::ColourByScope => self.settings.colour_by = ColourBy::scope(depth, deepest),
+            Command::DeeperScope => self.settings.colour_by = ColourBy::scope(depth + 1, deepest),
+            Command::ShallowerScope => self.settings.colour_by = ColourBy::scope(depth.saturating_sub(1), deepest),
             Command::ToggleStacking => {
                 let is_age = self.settings.stacking == Stacking::Age;
                 self.settings.stacking = if is_age { Stacking::Colour } else { Stacking::Age };
@@ -371,12 +361,15 @@ impl App {
             Command::SaveBelow => self.save_below(ctx),
             Command::SavePicture => self.save_picture(ctx),
             Command::Screenshot => self.save_window(ctx),
-            command => {
-                self.leave_comparison();
-                if let Some(file) = self.files.get_mut(self.current) {
-                    file.run(ctx, command, &mut self.settings);
+            command => match command.colours() {
+                Some(key) => self.settings.colour_by = ColourBy(key),
+                None => {
+                    self.leave_comparison();
+                    if let Some(file) = self.files.get_mut(self.current) {
+                        file.run(ctx, command, &mut self.settings);
+                    }
                 }
-            }
+            },
         }
         ctx.request_repaint();
     }

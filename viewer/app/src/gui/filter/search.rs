@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Context, Id, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
+use highwater_analysis::filter::key_names;
 use highwater_analysis::{Filter, Matches, Metric};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -230,7 +231,7 @@ impl Search {
         }
         let mut wanted = (text != self.text).then_some(text);
         if !field.has_focus() {
-            field.on_hover_text(EXPLAINED);
+            field.on_hover_text(explained());
         }
         if !self.text.is_empty() {
             if ui.small_button("x").on_hover_text(Command::ClearSearch.tooltip()).clicked() {
@@ -294,9 +295,14 @@ impl Computed for Search {
 }
 
 /// A summary of the search language.
-const EXPLAINED: &str = "Conditions that blocks must all meet; all views follow.\n\
-    Keys: category, op, scope, phase, pool, lifetime, stack, frame, size, allocated, step, stream, device.\n\
-    Operators: = != ~ (contains) !~ < <= > >=. Several values: category=gradient,activation";
+fn explained() -> String {
+    format!(
+        "Conditions that blocks must all meet; all views follow.\n\
+         Keys: {}.\n\
+         Operators: = != ~ (contains) !~ < <= > >=. Several values: category=gradient,activation",
+        key_names().join(", ")
+    )
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_analysis::summary::DeviceSummary;
-use highwater_analysis::{Filter, GroupKey, Metric, Moment};
+use highwater_analysis::{Filter, GroupKey, Metric, Moment, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_count};
 
+use crate::colour_by::ColourBy;
 use crate::figures::device::capacity_text;
 use crate::figures::moment::{count_of, total_name};
-use crate::gui::colouring::{ColourBy, Colouring};
+use crate::gui::colouring::Colouring;
 use crate::gui::legend;
+use crate::gui::views::group_keys::key_label;
 use crate::gui::views::list::Views;
 use crate::gui::views::moment::Choices;
 use crate::gui::views::plan::PlanView;
@@ -181,7 +183,7 @@ impl Sheet {
         );
         ui.label(RichText::new(caption).weak());
         let (device, position) = (selection.device, moment.position());
-        let colouring = Colouring::build(recording, device, ColourBy::Category, selection.metric, &look.matches);
+        let colouring = Colouring::build(recording, device, ColourBy::default(), selection.metric, &look.matches);
         let asked = legend::Asked::new(recording, selection, position, &Arc::new(colouring));
         legend::legend_ui(ui, &asked.entries(), usize::MAX);
         legend::lines_ui(ui, &recording.trace, &recording.devices[device], &whole.summary, position);
@@ -198,7 +200,7 @@ impl Sheet {
         let caption = format!(
             "{} memory by {across}, coloured by {}, stacked by {order}. At the peak of {}{} ({}):",
             capital(&total_name(drawn)),
-            self.look.colour_by.label(),
+            key_label(TreeKey::By(self.look.colour_by.0)),
             total_name(self.selection.metric),
             if self.recording.run.is_some() { " in this part" } else { "" },
             when(&peak),

@@ -50,7 +50,7 @@ pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static st
 }
 
 /// `key` in a menu, greyed out if no block has a value for it.
-fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
+pub(crate) fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
     ChoiceEntry { name: key_label(key), problem: absent_reason(absent, key) }
 }
 

@@ -6,7 +6,7 @@ use highwater_analysis::Metric;
 use highwater_snapshots::DeviceId;
 use serde::{Deserialize, Serialize};
 
-use crate::gui::colouring::ColourBy;
+use crate::colour_by::ColourBy;
 use crate::gui::views::timeline::Stacking;
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
@@ -84,6 +84,7 @@ impl FileStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_analysis::GroupKey;
     use highwater_snapshots::text::trace_from_text;
 
     const TEXT: &str = "alloc x 5 device=1\nalloc a 100 t=10us\nalloc y 50 device=1\nalloc b 300\nfree y device=1";
@@ -98,7 +99,7 @@ mod tests {
         selection.set_metric(recording, Metric::Allocated);
         selection.set_axis(recording, Axis::Time);
         selection.zoom(recording, [0.5, 0.5], [2000.0, 10.0]);
-        let look = FileStyle::of(recording, &selection, ColourBy::Op, Stacking::Colour).unwrap();
+        let look = FileStyle::of(recording, &selection, ColourBy(GroupKey::Op), Stacking::Colour).unwrap();
         (selection, look)
     }
 
@@ -112,7 +113,7 @@ mod tests {
         look.apply(&recording, &mut selection);
         assert_eq!((selection.device, selection.metric, selection.axis()), (1, Metric::Allocated, Axis::Time));
         assert_eq!(selection.view(), left.view());
-        assert_eq!(look.colours, Some((ColourBy::Op, Stacking::Colour)));
+        assert_eq!(look.colours, Some((ColourBy(GroupKey::Op), Stacking::Colour)));
     }
 
     #[test]
@@ -139,6 +140,6 @@ mod tests {
         strange.apply(&recording, &mut selection);
         assert_eq!(*selection.view(), whole);
         let without = Recording::new("made", None, trace_from_text(TEXT).unwrap());
-        assert_eq!(FileStyle::of(&without, &Selection::new(&without), ColourBy::Op, Stacking::Age), None);
+        assert_eq!(FileStyle::of(&without, &Selection::new(&without), ColourBy(GroupKey::Op), Stacking::Age), None);
     }
 }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::gui::colouring::ColourBy;
+use crate::colour_by::ColourBy;
 use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::Choices;
 use crate::gui::views::timeline::Stacking;
@@ -71,11 +71,8 @@ impl Settings {
     pub fn start_with(&mut self, recording: &Recording) {
         let has = |key| recording.absent.reason(key).is_none();
         let is_of_lines = has(GroupKey::Frame) && !has(GroupKey::Scope) && !has(GroupKey::Op);
-        let (colour_by, key) = match is_of_lines {
-            true => (ColourBy::CallSite, GroupKey::Frame),
-            false => (ColourBy::Category, GroupKey::Category),
-        };
-        self.colour_by = colour_by;
+        let key = if is_of_lines { GroupKey::Frame } else { GroupKey::Category };
+        self.colour_by = ColourBy(key);
         (self.choices.first, self.choices.second, self.side) = (TreeKey::By(key), None, Side::Moment);
     }
 
@@ -192,11 +189,11 @@ mod tests {
         let recording = |text: &str| Recording::new("test", None, trace_from_text(text).unwrap());
         let mut settings = Settings { side: Side::Block, ..Settings::default() };
         settings.start_with(&recording("alloc a 1 < main"));
-        assert_eq!((settings.colour_by, settings.side), (ColourBy::CallSite, Side::Moment));
+        assert_eq!((settings.colour_by, settings.side), (ColourBy(GroupKey::Frame), Side::Moment));
         assert_eq!(settings.choices.first, TreeKey::By(GroupKey::Frame));
         for text in ["alloc a 1 @net < main", "alloc a 1 #relu < main", "alloc a 1"] {
             settings.start_with(&recording(text));
-            assert_eq!(settings.colour_by, ColourBy::Category, "{text}");
+            assert_eq!(settings.colour_by, ColourBy::default(), "{text}");
         }
     }
 
@@ -207,7 +204,7 @@ mod tests {
     #[test]
     fn looks_of_the_last_files_are_kept_and_come_back_from_storage() {
         let mut settings = Settings {
-            colour_by: ColourBy::Scope(2),
+            colour_by: ColourBy(GroupKey::ScopeTo(2)),
             has_lines: false,
             has_contrast: true,
             side: Side::Statistics,

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use eframe::egui::{Button, Context, Id, Popup, ScrollArea, Ui};
-use highwater_analysis::{GroupKey, Metric};
+use highwater_analysis::{Metric, TreeKey};
 
+use crate::colour_by::ColourBy;
 use crate::command::Command;
 use crate::figures::moment::total_name;
-use crate::gui::colouring::ColourBy;
 use crate::gui::filter::search::{Search, SearchPlace};
+use crate::gui::views::group_keys::{group_keys, key_entry};
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
 use crate::gui::widgets::keys;
@@ -246,8 +247,9 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
         if let Some(metric) = named_ui(ui, ("Total", is_narrow), &shown.selection.metric, &metrics, name) {
             offer(BarChange::Metric(metric));
         }
-        let entry = |by: &ColourBy| ChoiceEntry { name: by.label(), problem: colouring_problem(recording, *by) };
-        if let Some(by) = named_ui(ui, ("Colour by", is_narrow), &shown.colour_by, &colourings_of(recording), entry) {
+        let colours: Vec<ColourBy> = group_keys(recording.deepest_scope).map(ColourBy).collect();
+        let entry = |by: &ColourBy| key_entry(&recording.absent, TreeKey::By(by.0));
+        if let Some(by) = named_ui(ui, ("Colour by", is_narrow), &shown.colour_by, &colours, entry) {
             offer(BarChange::ColourBy(by));
         }
         if has_events {
@@ -295,24 +297,6 @@ fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
 /// The totals of a device.
 pub(crate) fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
     recording.devices[device].summary.peaks.iter().map(|peak| peak.metric).collect()
-}
-
-/// The colourings; those that apply to no block of the recording are greyed out.
-fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
-    let scopes = (1..=recording.deepest_scope.max(1)).map(ColourBy::Scope);
-    let rest = [ColourBy::Op, ColourBy::CallSite, ColourBy::Lifetime, ColourBy::Stream, ColourBy::Pool];
-    std::iter::once(ColourBy::Category).chain(scopes).chain(rest).collect()
-}
-
-/// Why this colouring does not apply.
-pub(crate) fn colouring_problem(recording: &Recording, by: ColourBy) -> Option<&'static str> {
-    let key = match by {
-        ColourBy::Scope(_) => GroupKey::Scope,
-        ColourBy::Op => GroupKey::Op,
-        ColourBy::CallSite => GroupKey::Frame,
-        _ => return None,
-    };
-    recording.absent.reason(key)
 }
 
 #[cfg(test)]

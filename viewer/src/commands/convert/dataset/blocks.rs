@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use highwater_analysis::Lifetime;
-use highwater_analysis::Origin;
-use highwater_analysis::lifetime::step_of;
+use highwater_analysis::{BlockValues, GroupKey};
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::{BlockId, EventId, Trace};
+use parquet::data_type::ByteArray;
 
 use super::Rows;
 use super::column::{Column, Value, number};
@@ -19,6 +18,8 @@ pub(super) struct BlockRows<'a> {
     trace: &'a Trace,
     identity: &'a Identity,
     texts: Texts,
+    /// The values of keys, with the word for each.
+    keys: HashMap<GroupKey, (BlockValues<'a>, Vec<Option<ByteArray>>)>,
     /// The number of blocks that belong to earlier parts.
     before: usize,
     /// The ends of blocks that outlive the window.
@@ -90,11 +91,34 @@ impl<'a> BlockRows<'a> {
     /// The rows of `trace`; `ends` has those of blocks that outlive it.
     pub(super) fn new(trace: &'a Trace, identity: &'a Identity, ends: &'a LaterEnds) -> Self {
         let before = if trace.start.events == 0 { 0 } else { rows_before(trace) };
-        Self { trace, identity, texts: Texts::default(), before, ends }
+        Self { trace, identity, texts: Texts::default(), keys: HashMap::new(), before, ends }
     }
 
     fn id(&self, row: usize) -> BlockId {
         BlockId::from_index(self.before + row)
+    }
+
+    /// The values of `key` of all blocks, and the value of the block of a row.
+    fn values(&mut self, key: GroupKey, row: usize) -> (&(BlockValues<'a>, Vec<Option<ByteArray>>), usize) {
+        let block = self.before + row;
+        let values = self.keys.entry(key).or_insert_with(|| {
+            let values = BlockValues::of(self.trace, key);
+            let word = |value: usize| values.word(value).map(|word| ByteArray::from(word.into_bytes()));
+            let words = (0..values.count()).map(word).collect();
+            (values, words)
+        });
+        let value = values.0.value(block);
+        (values, value)
+    }
+
+    fn key_number(&mut self, key: GroupKey, row: usize) -> Option<i64> {
+        let ((values, _), value) = self.values(key, row);
+        values.number(value).and_then(number)
+    }
+
+    fn key_word(&mut self, key: GroupKey, row: usize) -> Option<ByteArray> {
+        let ((_, words), value) = self.values(key, row);
+        words[value].clone()
     }
 
     fn block(&self, row: usize) -> Block {
@@ -142,9 +166,9 @@ impl Rows for BlockRows<'_> {
 
 /// The columns.
 pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
-    use Value::{Number, Running, Text};
+    use Value::{KeyNumber, KeyText, Number, Running, Text};
     type Row<'a> = BlockRows<'a>;
-    vec![
+    let mut columns = vec![
         Column::always("recording", "The file's name", Text(|r: &mut Row<'a>, _| Some(r.identity.recording.clone()))),
         Column::always(
             "block",
@@ -152,11 +176,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
             Running(|r, row| Some(i64::from(r.trace.block_number(r.id(row)).0))),
         ),
         Column::always("device", "The device", Number(|r, row| Some(i64::from(r.block(row).device.0)))),
-        Column::or_null(
-            "stream",
-            "The stream that it was allocated for",
-            Number(|r, row| number(r.block(row).stream.0)),
-        ),
+        Column::or_null("stream", "The stream that it was allocated for", KeyNumber(GroupKey::Stream, Row::key_number)),
         Column::or_null("address", "The address of its first byte", Number(|r, row| number(r.block(row).address))),
         Column::or_null("requested_bytes", "Requested bytes", Number(|r, row| number(r.block(row).requested))),
         Column::or_null("allocated_bytes", "Bytes after rounding", Number(|r, row| number(r.block(row).allocated))),
@@ -183,18 +203,18 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         Column::or_null(
             "step",
             "The training step in which it was allocated, from 0",
-            Number(|r, row| step_of(r.trace, &r.block(row)).map(i64::from)),
+            KeyNumber(GroupKey::Step, Row::key_number),
         ),
         Column::always(
             "phase",
             "The phase in which it was allocated; before for blocks from before the recording, none in a recording without phases",
-            Text(|r, row| Some(r.texts.fixed(Origin::of(r.trace, &r.block(row)).word()))),
+            KeyText(GroupKey::Phase, Row::key_word),
         ),
         Column::always(
             "lifetime",
             "phase, step, steps: freed in the same phase, the same step, a later step; kept: live at the end; before, \
              always: from before the recording, and freed in it or live at its end",
-            Text(|r, row| Some(r.texts.fixed(Lifetime::of(r.trace, &r.block(row)).word()))),
+            KeyText(GroupKey::Lifetime, Row::key_word),
         ),
         Column::always(
             "alloc_event",
@@ -250,5 +270,16 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
             "The stack that allocated it: lines as function (file:line), outermost first, with ; between them",
             Text(|r, row| r.texts.stack(r.trace, r.block(row).stack)),
         ),
-    ]
+    ];
+    // The size is that of requested_bytes.
+    for key in GroupKey::ALL.iter().filter(|key| **key != GroupKey::Size) {
+        if columns.iter().all(|column| column.name != key.name()) {
+            let value = match key.has_numbers() {
+                true => KeyNumber(*key, Row::key_number),
+                false => KeyText(*key, Row::key_word),
+            };
+            columns.push(Column::or_null(key.name(), key.hint(), value));
+        }
+    }
+    columns
 }

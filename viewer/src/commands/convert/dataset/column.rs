@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use highwater_analysis::GroupKey;
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::ByteArray;
 use parquet::errors::Result;
@@ -15,6 +16,10 @@ pub(super) enum Value<V> {
     Running(fn(&mut V, usize) -> Option<i64>),
     /// A text that repeats: dictionary-encoded.
     Text(fn(&mut V, usize) -> Option<ByteArray>),
+    /// The value of a grouping key, a number.
+    KeyNumber(GroupKey, fn(&mut V, GroupKey, usize) -> Option<i64>),
+    /// The value of another grouping key, as conditions have it.
+    KeyText(GroupKey, fn(&mut V, GroupKey, usize) -> Option<ByteArray>),
 }
 
 /// A column of a table of `V`.
@@ -39,8 +44,8 @@ impl<V> Column<V> {
     /// Returns the type, as query engines name it.
     pub(super) fn type_name(&self) -> &'static str {
         match self.value {
-            Value::Number(_) | Value::Running(_) => "BIGINT",
-            Value::Text(_) => "VARCHAR",
+            Value::Number(_) | Value::Running(_) | Value::KeyNumber(..) => "BIGINT",
+            Value::Text(_) | Value::KeyText(..) => "VARCHAR",
         }
     }
 
@@ -52,8 +57,10 @@ impl<V> Column<V> {
     fn field(&self) -> Result<TypePtr> {
         let repetition = if self.is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         let field = match self.value {
-            Value::Number(_) | Value::Running(_) => Type::primitive_type_builder(self.name, Physical::INT64),
-            Value::Text(_) => Type::primitive_type_builder(self.name, Physical::BYTE_ARRAY)
+            Value::Number(_) | Value::Running(_) | Value::KeyNumber(..) => {
+                Type::primitive_type_builder(self.name, Physical::INT64)
+            }
+            Value::Text(_) | Value::KeyText(..) => Type::primitive_type_builder(self.name, Physical::BYTE_ARRAY)
                 .with_logical_type(Some(LogicalType::String))
                 .with_converted_type(ConvertedType::UTF8),
         };

@@ -94,6 +94,14 @@ impl<V> Column<V> {
                 let (values, levels) = self.collect(batch, |row| value(rows, row));
                 writer.write_batch(&values, levels.as_deref(), None)?;
             }
+            (Value::KeyNumber(key, value), ColumnWriter::Int64ColumnWriter(writer)) => {
+                let (values, levels) = self.collect(batch, |row| value(rows, *key, row));
+                writer.write_batch(&values, levels.as_deref(), None)?;
+            }
+            (Value::KeyText(key, value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+                let (values, levels): (Vec<ByteArray>, _) = self.collect(batch, |row| value(rows, *key, row));
+                writer.write_batch(&values, levels.as_deref(), None)?;
+            }
             (Value::Text(value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
                 let (values, levels): (Vec<ByteArray>, _) = self.collect(batch, |row| value(rows, row));
                 writer.write_batch(&values, levels.as_deref(), None)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::diff::DiffAt;
+use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
 use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook, Paint};
 use highwater_app::gui::views::timeline::Stacking;
@@ -14,10 +15,10 @@ use highwater_app::session::Recording;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::DeviceId;
 
-use super::{Content, Written, by_of, colour_by};
+use super::{Content, Written, by_of, colours_in};
 use crate::commands::diff::{missing_step, moments_of};
 use crate::commands::next::quoted;
-use crate::commands::render::{PictureAt, PictureColours, PictureOrder, RenderArguments};
+use crate::commands::render::{PictureAt, PictureOrder, RenderArguments};
 use crate::input::devices::{compared_devices, of_side, on_device};
 use crate::input::recording::spinner;
 use crate::input::source::Input;
@@ -77,7 +78,7 @@ pub(super) fn draw(
     let sided = |side: usize| selection(side).map_err(|failure| of_side(failure, side));
     let selections = [sided(0)?, sided(1)?];
     let paint = Paint {
-        colour_by: colour_by(colours_of(arguments, keys), &recordings[1])?,
+        colour_by: colours_in(&recordings[1], colours_of(arguments, keys))?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
         is_hiding: false,
@@ -118,19 +119,16 @@ pub(super) fn print(
     page.hint(&format!("Next: highwater diff {}   for the same in figures", names.join(" ")))
 }
 
-/// The colours that go with the keys.
-fn colours_of(arguments: &RenderArguments, keys: &[GroupKey]) -> PictureColours {
+/// The colours that go with the keys: of several, those of the category, if it is one of them.
+fn colours_of(arguments: &RenderArguments, keys: &[GroupKey]) -> ColourBy {
     if let Ok(colours) = by_of(arguments).colours {
         return colours;
     }
-    match keys.first() {
-        Some(GroupKey::Scope) => PictureColours::Scope(1),
-        Some(GroupKey::ScopeTo(depth)) => PictureColours::Scope(usize::from(*depth)),
-        Some(GroupKey::Op) => PictureColours::Op,
-        Some(GroupKey::Stack | GroupKey::Frame) => PictureColours::Stack,
-        Some(GroupKey::Lifetime) => PictureColours::Lifetime,
-        Some(GroupKey::Stream) => PictureColours::Stream,
-        Some(GroupKey::Pool) => PictureColours::Pool,
-        _ => PictureColours::Category,
+    match keys {
+        keys if keys.contains(&GroupKey::Category) => ColourBy::default(),
+        [GroupKey::Scope, ..] => ColourBy(GroupKey::ScopeTo(1)),
+        [GroupKey::Stack, ..] => ColourBy(GroupKey::Frame),
+        [key, ..] => ColourBy(*key),
+        [] => ColourBy::default(),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use highwater_analysis::summary;
 use highwater_analysis::{GroupKey, Moment};
+use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::surface::{Paper, Sheet, SheetView};
 use highwater_app::gui::views::run_chart::RunChart;
 use highwater_app::selection::Selection;
@@ -14,7 +15,7 @@ use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::units::format_count;
 
 use super::{Written, check_event, colours_of, events_of, look_of, save};
-use crate::commands::render::{PictureAt, PictureAxis, PictureColours, RenderArguments};
+use crate::commands::render::{PictureAt, PictureAxis, RenderArguments};
 use crate::input::recording::{choose_device, origin_keys};
 use crate::input::source::{Input, open_windows};
 use crate::output::outcome::Failure;
@@ -95,7 +96,7 @@ fn check_drawn(arguments: &RenderArguments) -> Result<(), Failure> {
     let lacking = match colours_of(arguments)? {
         _ if arguments.axis == PictureAxis::Time => "--axis time",
         _ if !arguments.blocks.filter.filter.is_empty() => "--where",
-        PictureColours::Category => return Ok(()),
+        colours if colours == ColourBy::default() => return Ok(()),
         _ => "--by",
     };
     Err(Failure::Usage(format!(

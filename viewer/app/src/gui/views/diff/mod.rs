@@ -25,8 +25,8 @@ pub use choices::{DiffChoices, DiffLook};
 pub use choosers::{DiffAction, Files};
 
 use crate::background;
+use crate::colour_by::ColourBy;
 use crate::figures::moment::total_name;
-use crate::gui::colouring::ColourBy;
 use crate::gui::filter::light::{self, Light};
 use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{self, Stacking, Timeline};

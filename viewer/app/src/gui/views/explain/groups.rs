@@ -150,18 +150,13 @@ fn least_width(key: GroupKey) -> Option<f32> {
         GroupKey::Category | GroupKey::Lifetime => Some(126.0),
         GroupKey::Phase => Some(80.0),
         GroupKey::Step | GroupKey::Pool => Some(54.0),
-        GroupKey::Size | GroupKey::Stream => Some(96.0),
-        _ => None,
+        key => key.has_numbers().then_some(96.0),
     }
 }
 
 /// What a value of a key is ordered by: numbers numerically, after all other values.
 fn by_value(key: GroupKey, value: &str) -> Value {
-    match key {
-        GroupKey::Step | GroupKey::Stream => value.parse::<u64>().ok().into(),
-        GroupKey::Size => parse_bytes(value).ok().into(),
-        _ => value.into(),
-    }
+    if key.has_numbers() { parse_bytes(value).ok().into() } else { value.into() }
 }
 
 fn total_ui(ui: &mut Ui, explained: &Explained) {

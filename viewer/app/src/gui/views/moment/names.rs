@@ -18,7 +18,7 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(block) => title(trace, &trace.blocks.get(block)),
         Part::Line(_) => short_line(&tree.name(&trace.tables, id)),
-        Part::Value(key @ (GroupKey::Stream | GroupKey::Step), Some(number)) => format!("{} {number}", key.name()),
+        Part::Value(key, Some(_)) => key.with_name(tree.name(&trace.tables, id)),
         Part::Value(key, None) => format!("no {}", key.name()),
         _ => tree.name(&trace.tables, id),
     }

@@ -1,15 +1,15 @@
 //! What a rectangle of the treemap or flame graph stands for: its node, colour, label and tooltip.
 
 use eframe::egui::{Color32, Rect, Response, Role, Sense, Ui, WidgetInfo};
-use highwater_analysis::pools::BlockPool;
 use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{GroupKey, Origin, Tree, TreeKey};
+use highwater_analysis::{GroupKey, Tree, TreeKey};
 use highwater_snapshots::Category;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::Answer;
 use super::names;
 use crate::figures::moment::count_of;
+use crate::gui::colouring::fixed_colour;
 use crate::gui::legend::share;
 use crate::gui::widgets::theme;
 
@@ -109,25 +109,8 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
         }
         Part::All | Part::Beside(_) | Part::FreeIn(_) | Part::Line(None) | Part::Value(_, None) => theme::NEUTRAL,
         Part::Line(Some(_)) if is_stack => theme::instance(theme::role(node.role), id.0 as usize),
-        Part::Value(key, Some(number)) => of_value(key, number).unwrap_or_else(named),
+        Part::Value(key, Some(number)) => fixed_colour(key, number).unwrap_or_else(named),
         Part::Scope(_) | Part::Line(Some(_)) => named(),
-    }
-}
-
-/// The colour of a value, if it follows from its position in a short list.
-fn of_value(key: GroupKey, number: u64) -> Option<Color32> {
-    match key {
-        GroupKey::Category => Category::from_code(number as u8).map(theme::category),
-        GroupKey::Phase => match Origin::from_code(number as usize) {
-            Origin::Phase(phase) => Some(theme::entry(phase as usize)),
-            Origin::BeforeRecording | Origin::Unmarked => Some(theme::NEUTRAL),
-        },
-        GroupKey::Lifetime => Some(theme::entry(number as usize)),
-        GroupKey::Pool => match BlockPool::from_code(number) {
-            BlockPool::Shared(pool) => Some(theme::entry(pool as usize)),
-            BlockPool::Private(..) => None,
-        },
-        _ => None,
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
 use crate::answers::request_failure::RequestFailure;
-use crate::gui::colouring::ColourBy;
+use crate::colour_by::ColourBy;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::query::computed;
 use crate::gui::widgets::theme::{self, Shades};

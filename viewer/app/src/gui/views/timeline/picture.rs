@@ -11,7 +11,8 @@ use highwater_snapshots::yielding::tick;
 use rayon::prelude::*;
 
 use crate::background::Urgency;
-use crate::gui::colouring::{ColourBy, Colouring};
+use crate::colour_by::ColourBy;
+use crate::gui::colouring::Colouring;
 use crate::gui::widgets::query::{Cancel, Query, computed};
 use crate::gui::widgets::theme;
 use crate::session::Recording;
@@ -300,8 +301,8 @@ fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color
 mod tests {
     use super::*;
     use crate::gui::widgets::query::Computed as _;
-    use highwater_analysis::Metric;
     use highwater_analysis::bands::Across;
+    use highwater_analysis::{GroupKey, Metric};
     use highwater_snapshots::text::trace_from_text;
 
     fn request(colour_by: ColourBy) -> Request {
@@ -325,8 +326,8 @@ mod tests {
     #[test]
     fn pixels_wear_the_colours_of_their_blocks_and_the_last_request_wins() {
         let (mut painter, ctx) = (Painter::default(), egui::Context::default());
-        let last = request(ColourBy::Category);
-        painter.ask(&ctx, Part::Detail, &request(ColourBy::Op));
+        let last = request(ColourBy::default());
+        painter.ask(&ctx, Part::Detail, &request(ColourBy(GroupKey::Op)));
         painter.ask(&ctx, Part::Detail, &last);
         painter.wait();
         let (_, picture) = painter.take().pop().unwrap();
@@ -350,14 +351,14 @@ mod tests {
 
     #[test]
     fn every_pixel_of_a_large_picture_lands_in_its_place() {
-        let request = request(ColourBy::Category);
+        let request = request(ColourBy::default());
         let (width, height) = (3 * SQUARE + 5, 2 * SQUARE + 7);
         let index = &request.recording.devices[0];
         let window = Window { width, height, ..request.window.clone() };
         let trace = &request.recording.trace;
         let bands = Bands::in_block_order(trace, index.device);
         let raster = bands.raster(trace, &index.live, &index.series, &window);
-        let colouring = Colouring::build(&request.recording, 0, ColourBy::Category, window.metric, &request.matches);
+        let colouring = Colouring::build(&request.recording, 0, ColourBy::default(), window.metric, &request.matches);
         let image = image_of(&raster, &colouring);
         for x in 0..width {
             let mut colours = vec![Color32::TRANSPARENT; height];
@@ -372,7 +373,7 @@ mod tests {
     fn bands_too_thin_to_be_distinguished_are_one_even_area() {
         let text: String = (0..8).map(|block| format!("alloc b{block} 10 activation\n")).collect();
         let recording = Recording::new("thin", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Arc::default());
+        let colouring = Colouring::build(&recording, 0, ColourBy::default(), Metric::Requested, &Arc::default());
         let thin = [BlockId(0), BlockId(1), BlockId(1), BlockId(2), BlockId(3), BlockId(4)];
         let base = theme::category(highwater_snapshots::Category::Activation);
         let coloured = |column: &[BlockId]| {

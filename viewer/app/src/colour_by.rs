@@ -1,0 +1,142 @@
+//! The grouping key that blocks are coloured by, with its names in settings, links and options.
+
+use std::fmt;
+use std::str::FromStr;
+
+use highwater_analysis::GroupKey;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The key whose values have different colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ColourBy(pub GroupKey);
+
+/// Whole values, where the names of their keys mean a part: the first level of modules, and one line of stacks.
+const WHOLE: [(&str, GroupKey); 2] = [("whole-scope", GroupKey::Scope), ("whole-stack", GroupKey::Stack)];
+
+impl ColourBy {
+    /// Modules down to `depth`, in a recording whose longest path has `deepest` parts.
+    pub fn scope(depth: usize, deepest: usize) -> Self {
+        match u8::try_from(depth.max(1)) {
+            Ok(depth) if usize::from(depth) < deepest => Self(GroupKey::ScopeTo(depth)),
+            _ => Self(GroupKey::Scope),
+        }
+    }
+
+    /// The depth of modules; that of the first level for other keys.
+    pub fn depth(self, deepest: usize) -> usize {
+        match self.0 {
+            GroupKey::Scope => deepest,
+            GroupKey::ScopeTo(depth) => usize::from(depth),
+            _ => 1,
+        }
+    }
+}
+
+impl Default for ColourBy {
+    fn default() -> Self {
+        Self(GroupKey::Category)
+    }
+}
+
+impl fmt::Display for ColourBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match WHOLE.iter().find(|(_, key)| *key == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl FromStr for ColourBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let key = match text {
+            "scope" => GroupKey::ScopeTo(1),
+            "stack" => GroupKey::Frame,
+            text => match WHOLE.iter().find(|(name, _)| *name == text) {
+                Some((_, key)) => *key,
+                None => match GroupKey::parse_list(text)?.as_slice() {
+                    [key] => *key,
+                    _ => return Err(format!("'{text}': colours distinguish one key")),
+                },
+            },
+        };
+        Ok(Self(key))
+    }
+}
+
+/// Stored as text.
+impl Serialize for ColourBy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ColourBy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// Settings of earlier versions have `"Op"`, `"CallSite"` and `{"Scope": 2}`.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Stored {
+            Name(String),
+            Depth {
+                #[serde(rename = "Scope")]
+                scope: u8,
+            },
+        }
+        let read = match Stored::deserialize(deserializer)? {
+            Stored::Depth { scope } => Ok(Self(GroupKey::ScopeTo(scope.max(1)))),
+            Stored::Name(name) if name == "CallSite" => Ok(Self(GroupKey::Frame)),
+            Stored::Name(name) => name.to_lowercase().parse(),
+        };
+        read.map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_reads_back_from_links_and_settings() {
+        for key in GroupKey::ALL.iter().copied().chain([GroupKey::ScopeTo(3)]) {
+            let by = ColourBy(key);
+            assert_eq!(by.to_string().parse(), Ok(by));
+            assert_eq!(serde_json::from_str::<ColourBy>(&serde_json::to_string(&by).unwrap()).unwrap(), by);
+        }
+    }
+
+    #[test]
+    fn names_of_earlier_versions_keep_their_meaning() {
+        let linked = [
+            ("category", GroupKey::Category),
+            ("scope:2", GroupKey::ScopeTo(2)),
+            ("scope", GroupKey::ScopeTo(1)),
+            ("op", GroupKey::Op),
+            ("stack", GroupKey::Frame),
+            ("frame", GroupKey::Frame),
+            ("lifetime", GroupKey::Lifetime),
+            ("stream", GroupKey::Stream),
+            ("pool", GroupKey::Pool),
+        ];
+        for (name, key) in linked {
+            assert_eq!(name.parse(), Ok(ColourBy(key)), "{name}");
+        }
+        let stored = [
+            (r#""Category""#, GroupKey::Category),
+            (r#"{"Scope":2}"#, GroupKey::ScopeTo(2)),
+            (r#""Op""#, GroupKey::Op),
+            (r#""CallSite""#, GroupKey::Frame),
+            (r#""Lifetime""#, GroupKey::Lifetime),
+            (r#""Stream""#, GroupKey::Stream),
+            (r#""Pool""#, GroupKey::Pool),
+        ];
+        for (text, key) in stored {
+            assert_eq!(serde_json::from_str::<ColourBy>(text).unwrap(), ColourBy(key), "{text}");
+        }
+        for wrong in ["", "scope:0", "op,size", "flavour"] {
+            assert!(wrong.parse::<ColourBy>().is_err(), "{wrong}");
+        }
+    }
+}
