@@ -245,6 +245,8 @@ fn the_panel_at_the_side_folds_away_and_is_below_the_timeline_in_an_upright_wind
     assert_eq!(plot(&harness), before);
     harness.set_size(Vec2::new(390.0, 800.0));
     settle(&mut harness);
+    let field = harness.get_by_role_and_label(Role::TextInput, "Search").rect();
+    assert!(field.right() <= 390.0, "the tool bar wraps: {field:?}");
     let (upright, panel) = (plot(&harness), harness.get_by_label("At the peak").rect());
     assert!(
         upright.width() > 250.0 && upright.height() > 100.0 && panel.top() > upright.bottom(),

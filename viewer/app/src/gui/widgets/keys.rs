@@ -177,6 +177,27 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_one_frame_are_carried_out_in_their_order() {
+        let key = |key: Key, modifiers: Modifiers| Event::Key {
+            key,
+            physical_key: None,
+            pressed: true,
+            repeat: false,
+            modifiers,
+        };
+        let ctx = egui::Context::default();
+        for keys in [[Key::B, Key::Num4], [Key::Num4, Key::B]] {
+            let events = keys.map(|one| key(one, Modifiers::COMMAND)).into_iter();
+            let events = events.chain([key(Key::P, Modifiers::NONE), key(Key::P, Modifiers::NONE)]).collect();
+            let mut found = Vec::new();
+            let input = egui::RawInput { events, ..Default::default() };
+            ctx.run_ui(input, |ui| found.extend(pressed(ui.ctx()))).textures_delta.clear();
+            let of = |key: Key| if key == Key::B { Command::ShowPlan } else { Command::ShowSegments };
+            assert_eq!(found, [of(keys[0]), of(keys[1]), Command::GoToPeak, Command::GoToPeak]);
+        }
+    }
+
+    #[test]
     fn the_guide_lists_every_command_with_its_keys_as_menus_show_them() {
         let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/app.md")).unwrap();
         let table = guide.split_once("<!-- keys -->\n").unwrap().1.split_once("<!-- /keys -->").unwrap().0;

@@ -222,7 +222,9 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
     let mut offer = |next: BarChange| change = Some(next);
     // All fits into one line: in a narrow window, lists have no names before them, but under the pointer.
     let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
-    ui.horizontal(|ui| {
+    // Upright, as on a phone, there is no room for one line.
+    let is_upright = ui.available_width() < theme::UPRIGHT_WINDOW;
+    let tools = |ui: &mut Ui| {
         let has_events = !recording.trace.is_state();
         for command in [Command::GoToPeak, Command::FitAll].into_iter().filter(|_| has_events) {
             let key = keys::first(command);
@@ -276,7 +278,12 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
         if let Some(text) = shown.search.search_ui(ui, recording, Some(at), shown.is_hiding) {
             offer(BarChange::Search(text));
         }
-    });
+    };
+    if is_upright {
+        ui.horizontal_wrapped(tools)
+    } else {
+        ui.horizontal(tools)
+    };
     change
 }
 
