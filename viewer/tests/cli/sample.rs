@@ -16,7 +16,6 @@ use highwater::commands::peak::PeakReport;
 use highwater::commands::phases::PhasesReport;
 use highwater::commands::verify::VerifyReport;
 use highwater::commands::{Arguments, Command};
-use highwater::input::recording::Recording;
 use highwater::input::source::Input;
 use highwater::output::answer::Report as _;
 use highwater::output::outcome::Failure;
