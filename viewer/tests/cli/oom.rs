@@ -82,6 +82,17 @@ fn a_device_full_of_live_blocks_is_capacity_and_its_holders_are_named() {
 }
 
 #[test]
+fn one_request_more_says_little_where_live_blocks_fill_the_device() {
+    let of = |mebibytes| {
+        let text = alloc("big", mebibytes, "parameter") + &alloc("last", 100 - mebibytes + 2, "temporary");
+        answer(run_out(&text, None), "oom a.snap").unwrap().replace('\n', " ")
+    };
+    let caution = "Live blocks fill 98% of the device: the requests after it may fail all the same.";
+    assert!(of(98).contains(caution), "{}", of(98));
+    assert!(!of(90).contains("Live blocks fill") && of(90).contains("Would have let"), "{}", of(90));
+}
+
+#[test]
 fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through() {
     let split = alloc("x", 60, "") + "free x\n" + &alloc("pin", 12, "buffer") + &alloc("last", 80, "");
     let trace = run_out(&split, None);

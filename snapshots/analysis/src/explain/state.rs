@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use crate::peak::Moment;
-use highwater_snapshots::ids::{BlockId, EventId};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
 /// Whether optimizer state was still being created at `peak`, where the blocks `at_peak` are live: the optimizer step
 /// of the peak creates more of it later, or an `unfinished` one creates some, which is cut short by the failed request
-/// with which the recording ends or by the end of an unfinished recording.
+/// with which the recording ends or by the end of an unfinished recording, before every gradient has its state.
 pub(super) fn is_being_created(
     trace: &Trace,
     peak: &Moment,
@@ -31,5 +31,27 @@ pub(super) fn is_being_created(
         let mut made = at_peak.iter().filter(|id| is_state(id)).filter_map(|id| trace.alloc_number(*id));
         made.any(|event| events.contains(&event))
     };
-    is_made_later || unfinished.is_some_and(is_made_in)
+    is_made_later || unfinished.is_some_and(is_made_in) && !has_state_for_gradients(trace, peak.device, at_peak)
+}
+
+/// State of at most so many bytes counts something, such as steps.
+const MAX_COUNTER: u64 = 8;
+
+/// Whether the optimizer state among `live` is as many times the gradients, in number and in size.
+fn has_state_for_gradients(trace: &Trace, device: DeviceId, live: &[BlockId]) -> bool {
+    let blocks = &trace.blocks;
+    let sizes_of = |category: Category, least: u64| {
+        let rows = live.iter().map(|id| id.0 as usize);
+        let rows = rows.filter(|row| blocks.category[*row] == category && blocks.device[*row] == device);
+        let mut sizes: Vec<u64> = rows.map(|row| blocks.requested[row]).filter(|bytes| *bytes >= least).collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    let (gradients, state) = (sizes_of(Category::Gradient, 1), sizes_of(Category::OptimizerState, MAX_COUNTER + 1));
+    let Some(each) = state.len().checked_div(gradients.len()).filter(|each| *each > 0) else { return false };
+    let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
+    let fits = |bytes: &u64, gradient: &u64| product(*bytes, gradients[0]) == product(state[0], *gradient);
+    let mut pairs = state.chunks(each).zip(&gradients);
+    state.len() == each * gradients.len()
+        && pairs.all(|(state, gradient)| state.iter().all(|bytes| fits(bytes, gradient)))
 }

@@ -345,6 +345,10 @@ fn optimizer_state_is_compared_with_the_parameters_only_once_all_of_it_is_made()
         .map(|when| format!("which was still being created {when}: the complete state is larger. An 8-bit optimizer"));
     let half = "alloc s1 1000 optimizer_state @blocks.0";
     assert!(text_of(&failed_in_optimizer(half)).contains(&partial[0]), "{}", text_of(&failed_in_optimizer(half)));
+    // A temporary may fail after all state is made.
+    let second = |bytes| format!("{half}\nalloc s2 {bytes} optimizer_state\nalloc count 4 optimizer_state");
+    let failed = [1000, 900].map(|bytes| text_of(&failed_in_optimizer(&second(bytes))));
+    assert!(failed[0].contains("1.0 times the parameters.") && failed[1].contains(&partial[0]), "{failed:?}");
     // The peak of a whole recording may precede the last state.
     assert!(text_of(STEP).contains("state, 1.0 times the parameters."), "{}", text_of(STEP));
     let second = "    alloc s2 1000 optimizer_state @blocks.1\n";

@@ -12,6 +12,9 @@ const TOP_HOLDERS: usize = 5;
 /// Maximum number of groups of the blocks to free that are listed.
 const TOP_WAY_OUT: usize = 8;
 
+/// Share of the device in live blocks with which one more request that succeeds says little.
+const FULL_PERCENT: u64 = 97;
+
 /// A change that may let a failed request succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
@@ -236,8 +239,15 @@ impl OomAnalysis {
         let settings = met.iter().find(|one| matches!(one, Remedy::Settings(_))).filter(|_| self.is_pytorch);
         let first = settings.and_then(|one| listed.iter_mut().find(|name| name.starts_with(&self.name(one))));
         first.into_iter().for_each(|name| name.insert_str(0, "PYTORCH_CUDA_ALLOC_CONF="));
+        let all = self.request.device_memory().bytes;
+        let next = match self.request.allocated.saturating_mul(100).checked_div(all) {
+            Some(percent) if percent >= FULL_PERCENT => {
+                format!(" Live blocks fill {percent}% of the device: the requests after it may fail all the same.")
+            }
+            _ => String::new(),
+        };
         (!listed.is_empty())
-            .then(|| format!("Would have let the request succeed{}: {}.", trials.in_replay(), listed.join("; ")))
+            .then(|| format!("Would have let the request succeed{}: {}.{next}", trials.in_replay(), listed.join("; ")))
     }
 
     /// Returns the remedies with which the request still fails, as a sentence.

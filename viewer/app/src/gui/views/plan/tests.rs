@@ -282,7 +282,7 @@ fn a_mistake_in_the_budget_keeps_the_plan_and_another_recording_replaces_it() {
 fn the_budget_to_begin_with_is_the_device_that_is_nearly_full_or_less_than_the_peak() {
     let mut harness = harness(&step(4));
     assert_eq!(budget(&harness), 676 << 20, "nine tenths of 752 MiB");
-    harness.get_by_label("Suggested: 676 MiB, nine tenths of the recorded peak.");
+    harness.get_by_label("Suggested: 676 MiB, nine tenths of the peak of reserved memory.");
     let mut trace = trace_from_text(&step(4)).unwrap();
     trace.devices = vec![DeviceFacts { capacity_bytes: 768 << 20, ..DeviceFacts::default() }];
     harness.state_mut().recording = Arc::new(Recording::new("full", None, trace));

@@ -364,7 +364,12 @@ fn headline(state: &State) -> String {
     let with = common().filter_map(|room| room.fits_with_driver).max();
     let returns =
         if map.segments.iter().any(ReservedSegment::is_returnable) { " after releasing empty segments" } else { "" };
-    let with = with.map_or_else(String::new, |most| format!(", {} from the driver{returns}", bytes(most)));
+    let from_cache = largest.map_or(0, |room| room.fits);
+    let with = match with {
+        Some(most) if most > from_cache => format!(", {} from the driver{returns}", bytes(most)),
+        Some(_) => format!(", none larger from the driver{returns}"),
+        None => String::new(),
+    };
     let unmapped = match usage.unmapped {
         0 => String::new(),
         unmapped => format!(", plus {} of unmapped addresses", bytes(unmapped)),
