@@ -212,7 +212,7 @@ def test_variables_of_the_environment_record_a_program(launch, by_environment):
     files = sorted(path.name for path in (launch.folder / "both").iterdir())
     assert len(files) == 2 and files[0].startswith("run.pid") and files[1] == "run.snap", files
     wrong = by_environment(SHORT, record="all.snap", steps="soon")
-    assert wrong.returncode == 0
+    assert wrong.returncode == 0, wrong.stderr
     assert wrong.stderr.startswith("highwater: cannot record this process: HIGHWATER_STEPS='soon': expected the first")
     plain = by_environment(SHORT)
     assert (plain.returncode, plain.stderr) == (0, "")
