@@ -34,10 +34,11 @@ pub(super) fn is_being_created(
     is_made_later || unfinished.is_some_and(is_made_in) && !has_state_for_gradients(trace, peak.device, at_peak)
 }
 
-/// State of at most so many bytes counts something, such as steps.
+/// Maximum bytes of optimizer state that is a counter, such as a step number.
 const MAX_COUNTER: u64 = 8;
 
-/// Whether the optimizer state among `live` is as many times the gradients, in number and in size.
+/// Whether the optimizer state among `live` is the same multiple of every gradient, in number and in size. Where gradients
+/// are of equal size, state of some of them may look like one of all.
 fn has_state_for_gradients(trace: &Trace, device: DeviceId, live: &[BlockId]) -> bool {
     let blocks = &trace.blocks;
     let sizes_of = |category: Category, least: u64| {
