@@ -37,8 +37,8 @@ pub(super) fn is_being_created(
 /// Maximum bytes of optimizer state that is a counter, such as a step number.
 const MAX_COUNTER: u64 = 8;
 
-/// Whether the optimizer state among `live` is the same multiple of every gradient, in number and in size. Where gradients
-/// are of equal size, state of some of them may look like one of all.
+/// Whether the optimizer state among `live` is the same multiple of every gradient, in number and in size. Where
+/// gradients are of equal size, state of some of them may look like one of all.
 fn has_state_for_gradients(trace: &Trace, device: DeviceId, live: &[BlockId]) -> bool {
     let blocks = &trace.blocks;
     let sizes_of = |category: Category, least: u64| {
