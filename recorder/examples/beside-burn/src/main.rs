@@ -64,7 +64,7 @@ fn train(options: HistoryOptions) -> Result<Recorded<Vec<f32>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_analysis::verify::verify;
+    use highwater_analysis::verify::verify_trace;
     use highwater_recorder::snapshots::Trace;
 
     /// The blocks of `bytes` bytes that were made in the module `path` during `phase`.
@@ -84,7 +84,7 @@ mod tests {
         let losses = &recorded.value;
         assert!(losses.windows(2).all(|pair| pair[1] < pair[0]), "{losses:?}");
         let trace = recorded.trace.expect("wanted in memory");
-        assert_eq!((verify(&trace), trace.trust.unmatched_frees), (vec![], 0));
+        assert_eq!((verify_trace(&trace), trace.trust.unmatched_frees), (vec![], 0));
         assert_eq!(trace.spans.steps(), [0, 1, 2], "steps are counted by their phases");
         // Of the hidden layer's product and its activation at least the latter is kept, and has a gradient.
         let hidden = EXAMPLES * HIDDEN * 4;
