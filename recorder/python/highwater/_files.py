@@ -59,7 +59,7 @@ def resolve(path):
     for path in {named, whole}:
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise ValueError(f"cannot record to {asked}: {path} exists but is not a regular file")
-    if whole != named and os.path.exists(whole) and not _is_recording(os.path.realpath(whole)):
+    if whole != named and os.path.exists(whole) and not is_recording(os.path.realpath(whole)):
         raise FileExistsError(f"cannot record to {asked}: {whole} exists and is not a recording; name another file")
     folder, name = os.path.split(whole)
     if "{rank}" in folder:
@@ -145,7 +145,7 @@ def derived(path, warn=warn):
     """Returns a path that the program did not name itself, or the next one if another file than a recording is there."""
     stem, suffix = split(path)
     taken, number = path, 1
-    while os.path.lexists(path) and not _is_recording(path):
+    while os.path.lexists(path) and not is_recording(path):
         number += 1
         path = f"{stem}-{number}{suffix}"
     if number > 1:
@@ -153,8 +153,8 @@ def derived(path, warn=warn):
     return path
 
 
-def _is_recording(path):
-    """Whether a file is a recording of this package, or a page with one."""
+def is_recording(path):
+    """Returns whether a file is a recording of this package, or a page with one."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if os.path.islink(path) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return False

@@ -37,6 +37,8 @@ class History:
             )
         self._is_on = self._is_own_call = self._has_own_settings = False
         self._began = _Position()
+        # At the last snapshot.
+        self._counts = []
         self._undo = []
         for name in _RECORDERS:
             if hasattr(torch._C, name):
@@ -58,6 +60,21 @@ class History:
         if not self._is_programs:
             self._record(None)
 
+    def restart(self):
+        """Forgets what the last snapshot has, and records on."""
+        if self._is_programs:
+            self._began = self.position()
+            return
+        counts = self._counts
+        self._record(None)
+        self._record("all", **self._settings)
+        # What other threads have done meanwhile is missing.
+        self._began = _Position([], counts)
+
+    def events(self):
+        """Returns the number of events of each device since the recording or `restart`."""
+        return [max(now - before, 0) for now, before in zip(_counts(), self._began.counts)]
+
     def settings(self):
         """Returns the settings with which the recorder was started; none if the program started it."""
         return self._settings if self._has_own_settings else {}
@@ -71,6 +88,7 @@ class History:
         """Returns PyTorch's snapshot without what was before the recording, or before the position `since`, and by device
         how many events it lacks."""
         counts, since = _counts(), since or self._began
+        self._counts = counts
         taken = take_snapshot()
         traces = taken["device_traces"]
         for trace, last in zip(traces, since.last_events):

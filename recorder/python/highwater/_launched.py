@@ -13,18 +13,16 @@ import socket
 import sys
 import time
 
-from . import _files
+from . import _files, _variables
 from ._around_torch import AroundTorch
 from ._program import ProgramRecording
 from ._rank import rank_and_size
+from ._rotation import Rotation, numbered
+from ._switch import Switch
 
-# Set by `highwater run`: the recording, or the folder for it; the folder in which processes claim their files; settings.
-_FILE = "HIGHWATER_RUN_FILE"
+# Set by `highwater run`: the folder in which processes claim their files, and whether the driver is recorded too.
 _CLAIMS = "HIGHWATER_RUN_CLAIMS"
 _DRIVER = "HIGHWATER_RUN_DRIVER"
-# Set by the user: the recording, or the folder for it; or the folder for recordings of failed requests alone.
-_RECORD = "HIGHWATER_RECORD"
-_OOM_SNAPSHOT = "HIGHWATER_OOM_SNAPSHOT"
 
 # The process that is being recorded.
 _process = None
@@ -34,7 +32,7 @@ def start():
     """Records the program from its import of PyTorch on, unless `highwater run` does."""
     # Python may run `highwater.pth` twice.
     is_started = any(isinstance(one, AroundTorch) for one in sys.meta_path)
-    if not is_started and not os.environ.get(_FILE):
+    if not is_started and not _variables.is_run():
         sys.meta_path.insert(0, finder())
 
 
@@ -52,55 +50,86 @@ def _after_torch(torch):
 
 def _begin():
     global _process
-    is_run = bool(os.environ.get(_FILE))
-    path = os.environ.get(_FILE) or os.environ.get(_RECORD)
-    dumps = os.environ.get(_OOM_SNAPSHOT)
-    if _process == os.getpid() or not (path or dumps):
+    if _process == os.getpid() or not _asked()[1]:
         return
     _process = os.getpid()
     try:
-        path, is_in_folder = _path(path or os.path.join(dumps, ""))
-        claims = os.environ.get(_CLAIMS, "") if is_run else ""
-        names = _Names(path, claims, is_alone=is_in_folder and not is_run)
-        recording = ProgramRecording(path, **_options(is_run))
-        recording.gives_hints = False
-        recording.keeps_empty = False
-        # At the end of the program, nothing is written of what is kept for a failed request.
-        recording.is_for_oom = not (os.environ.get(_FILE) or os.environ.get(_RECORD))
-        recording.name_file = names.name
-        recording.on_path, recording.on_end = names.note, names.end
-        if recording.begin():
-            names.begin()
-            if is_run:
-                _leave_driver()
+        options, others = _variables.read()
+        launch = _Launch(options, others)
+        if "file" in others or "signal" in others:
+            Switch(launch.recording, others.get("file"), others.get("signal")).start()
+        elif not launch.begin():
+            return
+        if _variables.is_run():
+            _leave_driver()
     except Exception as error:  # noqa: BLE001
         print(f"highwater: cannot record this process: {error}", file=sys.stderr)
 
 
-def _options(is_run):
-    """Returns the options of the recording: from variables of `highwater run`, or of the same words without it."""
-    prefix = "HIGHWATER_RUN_" if is_run else "HIGHWATER_"
-    options = {}
-    for name, (option, read, expected) in _VARIABLES.items():
-        text = os.environ.get(prefix + name)
+def _asked():
+    """Returns the variable that asks for the recording, and its value."""
+    names = [_variables.RUN_FILE, _variables.RECORD, _variables.OOM_SNAPSHOT]
+    return next(((name, os.environ[name]) for name in names if os.environ.get(name)), (None, None))
+
+
+class _Launch:
+    """The recordings of this process: one, or those of a switch."""
+
+    def __init__(self, options, others):
+        self._options, self._others = options, others
+        self._variable, value = _asked()
+        self._is_for_oom = self._variable == _variables.OOM_SNAPSHOT
+        if self._is_for_oom and others:
+            names = ", ".join(_variables.OF_FILES)
+            raise ValueError(f"{names} have no effect with {self._variable} alone: set {_variables.RECORD}=<path>")
         try:
-            options.update({option: read(text)} if text else {})
-        except (KeyError, ValueError):
-            raise ValueError(f"{prefix}{name}={text!r}: expected {expected}") from None
-    return options
+            path, is_in_folder = _path(os.path.join(value, "") if self._is_for_oom else value)
+            # The program may change its folder.
+            self._path = _files.resolve(path)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self._variable}={value!r}: expected a path of a file or a folder: {error}") from None
+        is_run = _variables.is_run()
+        claims = os.environ.get(_CLAIMS, "") if is_run else ""
+        self._names = _Names(self._path, claims, is_alone=is_in_folder and not is_run)
 
+    def begin(self):
+        """Begins the recording of the whole process; returns whether there is one."""
+        recording = self.recording()
+        recording.keeps_empty = False
+        # At the end of the program, nothing is written of what is kept for a failed request.
+        recording.is_for_oom = self._is_for_oom
+        return recording.begin()
 
-def _steps(text):
-    first, _, end = text.partition("..")
-    return range(int(first), int(end))
+    def recording(self, number=None):
+        """Returns a recording, of the number that a switch gives it."""
+        names = self._names
+        recording = ProgramRecording(self._path, **self._options)
+        recording.gives_hints = False
+        rotation = self._rotation()
+        if rotation is not None:
+            recording.rotate(rotation)
 
+        def name_file(path, rank, size):
+            is_whole = path == self._path
+            path = names.name(path, rank, size)
+            path = path if number is None else numbered(path, number)
+            return path if rotation is None or not is_whole else rotation.name(path)
 
-# What the variables set, how they are read, and what they may be.
-_VARIABLES = {
-    "STEPS": ("steps", _steps, "the first step and the one after the last, as 10..13"),
-    "RING": ("max_entries", int, "a number of events"),
-    "LEVEL": ("context", {"stacks": "alloc", "events": None, "state": "state"}.__getitem__, "stacks, events or state"),
-}
+        def note(path):
+            if rotation is not None:
+                rotation.note(path)
+            names.note(path)
+
+        recording.name_file, recording.on_path = name_file, note
+        recording.on_begin, recording.on_end = names.begin, names.end
+        return recording
+
+    def _rotation(self):
+        file, disk = self._others.get("sizes", (None, None))
+        every_s = self._others.get("every_s")
+        if file is None and every_s is None:
+            return None
+        return Rotation(self._options.get("max_entries", 1_000_000), every_s, file, disk)
 
 
 def _leave_driver():

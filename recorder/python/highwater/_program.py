@@ -7,12 +7,17 @@ import os
 import sys
 import warnings
 
+from ._main_thread import Watch
+
+# How often a rotation looks at the file.
+_LOOK_EVERY_S = 0.25
+
 
 class ProgramRecording:
     """Records the process from `begin` on, however it ends; `options` are those of `record_memory_history`.
 
     `on_over` is called after the last wanted step, `before_end` with whether a failed request ends the program.
-    `on_path` is called with the path of each file, `on_end` when the recording has ended.
+    `on_begin` is called when it has begun, `on_path` with the path of each file, `on_end` when it has ended.
     `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
     `gives_hints` tells whether warnings reach the program, `keeps_empty` whether a recording without allocations is
     written, and `is_for_oom` whether only a failed request writes it.
@@ -22,10 +27,15 @@ class ProgramRecording:
         self._path, self._options = path, options
         self._recording = None
         self.is_stopped = False
-        self.on_over = self.before_end = self.name_file = self.on_path = self.on_end = None
+        self.on_over = self.before_end = self.name_file = self.on_path = self.on_begin = self.on_end = None
         self.gives_hints = self.keeps_empty = True
         self.is_for_oom = False
+        self._rotation = self._watch = None
         self._allocations = 0
+
+    def rotate(self, rotation):
+        """Has the recording go on to another file when `rotation` tells that one is full."""
+        self._rotation, self._watch = rotation, Watch(self._look, _LOOK_EVERY_S)
 
     def begin(self):
         """Begins the recording; returns whether there is one."""
@@ -51,7 +61,30 @@ class ProgramRecording:
             if self._recording._session is None:
                 self._recording = None
                 self._undo()
+        if self.is_active():
+            if self.on_begin is not None:
+                self.on_begin()
+            if self._watch is not None:
+                self._watch.start()
         return self.is_active()
+
+    def _look(self):
+        recording = self._recording
+        session = recording and recording._session
+        with contextlib.suppress(Exception):
+            if session is not None and self._rotation.is_full(session.events()):
+                return lambda: self._begin_file(session)
+        return None
+
+    def _begin_file(self, session):
+        from ._history import allocations
+
+        has_begun = True
+        with contextlib.suppress(Exception):
+            has_begun = session.begin_file()
+            self._allocations = allocations() if has_begun else self._allocations
+        if has_begun:
+            self._rotation.begin()
 
     def is_active(self):
         """Returns whether the recording has begun, and not ended."""
@@ -63,6 +96,8 @@ class ProgramRecording:
         if recording is None:
             return
         self._undo()
+        if self._watch is not None:
+            self._watch.stop()
         from ._history import allocations
 
         is_empty = False

@@ -11,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar
 
 from . import _files
+from ._marked import check_name
 from ._warn import warn
 from .snapshot import Snapshot
 
@@ -48,6 +49,8 @@ class record_memory_history(contextlib.AbstractContextManager):
         references: whether references to tensors are followed in the first two recorded steps, so that `plan` and
             `whatif(checkpoint=…)` predict recomputed modules more exactly. Costs about 25 ms in each of these steps for
             12 blocks.
+        step_at: the name of a function, each of whose calls is a step: "Engine.step", or "package.engine:Engine.step". For
+            servers, which have no optimizer.
         holders: whether the recording names what holds tensors at the end, apart from models and optimizers: variables,
             lists, closures. Takes about two seconds at most.
         on_oom: whether a failed allocation writes `step.oom.snap`, the first time.
@@ -74,6 +77,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         max_entries: int = 1_000_000,
         depth: int | None = None,
         steps: range | None = None,
+        step_at: str | None = None,
         references: bool = True,
         holders: bool = True,
         on_oom: bool = True,
@@ -89,6 +93,8 @@ class record_memory_history(contextlib.AbstractContextManager):
             _check_count("depth", depth, 0)
         if steps is not None and not (isinstance(steps, range) and steps.step == 1 and steps and steps.start >= 0):
             raise ValueError(f"steps={steps!r}: expected a range of successive steps, such as range(500, 503)")
+        if step_at is not None:
+            check_name(step_at)
         switches = {"references": references, "holders": holders, "on_oom": on_oom, "convert": convert, "keep_pickle": keep_pickle}
         for name, value in switches.items():
             _check_one_of(name, value, (True, False))
@@ -102,6 +108,7 @@ class record_memory_history(contextlib.AbstractContextManager):
             "max_entries": max_entries,
             "depth": depth,
             "steps": steps,
+            "step_at": step_at,
             **switches,
         }
         self._session: Session | None = None

@@ -13,6 +13,7 @@ import torch
 from . import _files, _simulated, _tags
 from ._history import History
 from ._holders import holders
+from ._marked import MarkedSteps
 from ._names import ModuleNames
 from ._part import Part
 from ._rank import rank_and_size
@@ -70,7 +71,8 @@ class Session:
         self._early_tensors = []
         self._listed_roots = set()
         self._listed_names = {}
-        self._tracker = Tracker(Tags(kind), self._names, self._begin_step, self._list_tensors)
+        self._marked = MarkedSteps(options["step_at"]) if options["step_at"] else None
+        self._tracker = Tracker(Tags(kind), self._names, self._begin_step, self._list_tensors, self._marked)
         self._termination = Termination(self._write_before_exit)
         self._is_recording = self._is_over = self._is_writing = False
         self._has_written = self._has_dumped_oom = False
@@ -91,6 +93,9 @@ class Session:
             self._begin_step(0)
             if kind is not None:
                 self._tracker.start()
+            if self._marked is not None:
+                self._marked.on_step = lambda: self._tracker.step(is_of_part=True)
+                self._marked.find()
         except BaseException:
             self._close()
             raise
@@ -109,6 +114,9 @@ class Session:
             if error is None:
                 for hint in self._tracker.hints() if gives_hints else ():
                     warn(hint)
+                if self.is_of_program() and self._marked is not None:
+                    for hint in self._marked.hints():
+                        print(f"highwater: {hint}", file=sys.stderr)
                 if not (self._has_written or self._is_recording or self._is_over):
                     warn(f"no file was written: no step was in {self._options['steps']}")
         finally:
@@ -121,6 +129,7 @@ class Session:
 
     def leave(self):
         """Stops recording in a process that was forked off, and leaves the file to its parent."""
+        self._undo_marks()
         self._tracker.leave()
         self._history.leave()
         self._termination.stop()
@@ -165,6 +174,22 @@ class Session:
             self.parts.remove(part)
             self._tracker.count_steps()
 
+    def events(self):
+        """Returns the number of events of each device in the current file; none while nothing is recorded."""
+        return self._history.events() if self.is_recording() and not self._is_writing else []
+
+    def begin_file(self):
+        """Writes what was recorded so far, and records on in another file; returns whether it did.
+
+        A recording of the program's own goes on to its end first.
+        """
+        if not self.is_recording() or self._is_writing or self.parts:
+            return False
+        self.dump_quietly("rotation")
+        self._early_tensors.clear()
+        self._history.restart()
+        return True
+
     def dump(self, path):
         """Writes what was recorded so far to `path`, by default the recording's; returns the path of the file."""
         if _active is not self:
@@ -175,12 +200,17 @@ class Session:
 
     def _close(self):
         global _active
+        self._undo_marks()
         try:
             self._tracker.stop()
         finally:
             self._termination.stop()
             self._history.close()
             self._models = _active = None
+
+    def _undo_marks(self):
+        if self._marked is not None:
+            self._marked.undo()
 
     def _begin_step(self, number):
         steps = self._options["steps"]

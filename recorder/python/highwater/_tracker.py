@@ -40,14 +40,14 @@ _is_compiling = torch.compiler.is_compiling if hasattr(torch.compiler, "is_compi
 class Tracker:
     """Tags allocations from `start` to `stop`."""
 
-    def __init__(self, tags, names, on_step, on_optimizer=lambda optimizer: None):
+    def __init__(self, tags, names, on_step, on_optimizer=lambda optimizer: None, steps=None):
         self.step_number = 0
         # Steps that were counted before the program ended its first.
         self.extra_steps = 0
         self.notes = {}
         # At the end of the last step that has ended before the next begins.
         self._allocations_before = None
-        self._steps = Steps()
+        self._steps = steps or Steps()
         self._tags = tags
         self._names = names
         self.references = References(lambda: tags.threads.current.scope)

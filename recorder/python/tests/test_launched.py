@@ -230,6 +230,48 @@ def test_a_variable_keeps_what_failed_requests_need_and_nothing_else(launch, by_
     assert launch.answer("oom", f"dumps/{name}")
 
 
+SERVER = """
+import os, signal, time, torch
+class Engine:
+    def __init__(self):
+        self.model, self.kept = torch.nn.Linear(64, 64).cuda(), []
+    def step(self):
+        with torch.no_grad():
+            self.model(torch.zeros(32, 64, device="cuda"))
+        self.kept.append(torch.zeros(1 << 18, device="cuda"))
+step, engine = Engine.step, Engine()
+engine.step()
+def until(condition):
+    while not condition():
+        time.sleep(0.01)
+def switch(is_on):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    until(lambda: torch._C._cuda_isHistoryEnabled() == is_on)
+until(lambda: signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL)
+for recording in 1, 2:
+    switch(True)
+    for _ in range(3):
+        engine.step()
+    until(lambda: recording == 2 or os.path.exists("run.0001.0001.snap"))
+    engine.step()
+    switch(False)
+print("as before", Engine.step is step)
+"""
+
+
+def test_a_signal_makes_recordings_of_a_server_whose_steps_are_calls_and_whose_files_follow_each_other(
+    launch, by_environment
+):
+    done = by_environment(SERVER, record="run.snap", signal="USR1", step_at="Engine.step", every="2s")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "as before True\n", "")
+    assert launch.files() == ["run.0001.0001.snap", "run.0001.0002.snap", "run.0002.0001.snap"]
+    infos = [launch.answer("info", name)["devices"][0] for name in launch.files()]
+    assert [info["steps"] for info in infos] == [3, 1, 4]
+    assert infos[1]["baseline_bytes"] == infos[0]["baseline_bytes"] + (3 << 20)
+    groups = launch.answer("peak", "run.0001.0002.snap", "--where", "size>=1MiB", "--by", "frame")["groups"]
+    assert [(group["blocks"], "train.py:9 step" in group["key"]) for group in groups] == [(4, True), (1, False)], groups
+
+
 def test_steps_can_be_chosen_and_stacks_left_out(launch):
     launch(TRAIN, "--steps", "1..2", "--no-stacks")
     assert {row["step"] for row in launch.answer("phases", "train.snap")["rows"]} == {1}

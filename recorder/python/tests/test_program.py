@@ -25,6 +25,8 @@ def step(torch, model, optimizer=None):
 
 
 def test_nothing_of_the_program_is_kept_after_the_end(torch, tmp_path):
+    # What another test has left.
+    before = torch.cuda.memory_allocated()
     model = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
     optimizer = torch.optim.Adam(model.parameters())
     with highwater.record_memory_history(tmp_path / "step.snap", model=model, convert=False) as run:
@@ -33,7 +35,7 @@ def test_nothing_of_the_program_is_kept_after_the_end(torch, tmp_path):
     del model, optimizer
     gc.collect()
     assert [reference() for reference in kept] == [None, None]
-    assert torch.cuda.memory_allocated() == 0 and run.path
+    assert torch.cuda.memory_allocated() <= before and run.path
 
 
 def test_a_decorator_keeps_no_model_and_names_it_in_every_call(torch, tmp_path):

@@ -85,6 +85,8 @@ def test_steps_must_be_a_range():
     pytest.importorskip("torch", reason="PyTorch is not installed")
     with pytest.raises(ValueError, match="expected a range"):
         highwater.record_memory_history(steps=[1, 2])
+    with pytest.raises(ValueError, match="step_at='Engine step': expected the name of a function"):
+        highwater.record_memory_history(step_at="Engine step")
 
 
 def test_only_the_asked_steps_are_recorded(torch, record):

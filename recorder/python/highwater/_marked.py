@@ -1,0 +1,139 @@
+"""Steps that are marked by the calls of a function, such as that of a server's engine, which has no optimizer.
+
+The function is wrapped, from its first use while a recording runs to the end of that. This works alike in all versions
+of Python, needs none of the few places that debuggers and coverage share in newer ones, and costs a call of Python for
+each step; nothing is done where no name is given.
+"""
+
+import contextlib
+import functools
+import inspect
+import re
+import sys
+
+from ._steps import Steps
+
+_NAME = re.compile(r"(?:([^\W\d]\w*(?:\.[^\W\d]\w*)*):)?([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
+
+
+def check_name(name):
+    """Returns the name of a function, `Engine.step` or `package.module:Engine.step`.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise ValueError(f"step_at={name!r}: expected the name of a function, as Engine.step or package.module:Engine.step")
+    return name
+
+
+class MarkedSteps(Steps):
+    """Steps that begin where the function `name` is called, of which the first has what was before it.
+
+    `on_step` is called where a step ends.
+    """
+
+    def __init__(self, name):
+        super().__init__()
+        self._module, self._path = _NAME.fullmatch(name).groups()
+        self._name, self.on_step = name, None
+        self._is_found = self._is_called = False
+        # The modules that have been looked through.
+        self._seen = set()
+        self._undo = []
+
+    def begins_with(self, phase, has_gradients=True):
+        """Tells that no step begins with this call; looks for the function, which the program may define late."""
+        if not self._is_found:
+            self.find()
+        return False
+
+    def ends_with_optimizer(self):
+        """Tells that no step ends with an optimizer."""
+        return False
+
+    def hints(self):
+        """Yields that the function was not called, as a sentence."""
+        if not self._is_called:
+            what = "no such function was called, so that all is one step"
+            yield f"step_at={self._name!r} (HIGHWATER_STEP_AT): {what}; expected its qualified name, as Engine.step"
+
+    def find(self):
+        """Wraps the function, if it exists by now."""
+        # The program's script may define it at any time.
+        new = {"__main__"} | (sys.modules.keys() - self._seen)
+        self._seen = set(sys.modules)
+        for name in [self._module] if self._module else new:
+            # A module may be anything.
+            with contextlib.suppress(Exception):
+                self._is_found = self._is_found or self._wrap(sys.modules.get(name), name)
+
+    def undo(self):
+        """Unwraps the function."""
+        for undo in self._undo:
+            undo()
+        self._undo.clear()
+        # Whoever keeps the wrapper calls it on.
+        self.on_step = lambda: None
+
+    def _wrap(self, module, module_name):
+        *owners, name = self._path.split(".")
+        owner = module
+        for part in owners:
+            owner = vars(owner).get(part) if hasattr(owner, "__dict__") else None
+        kept = vars(owner).get(name) if hasattr(owner, "__dict__") else None
+        function = kept.__func__ if isinstance(kept, (staticmethod, classmethod)) else kept
+        if not inspect.isfunction(inspect.unwrap(function) if callable(function) else None):
+            return False
+        # What a module has imported is found where it is defined, but for what its `__init__` gives another place.
+        if self._module is None and getattr(function, "__module__", module_name) != module_name:
+            return False
+        wrapped = self._around(function)
+        if owners:
+            self._set(owner, name, kept, type(kept)(wrapped) if function is not kept else wrapped)
+        else:
+            for other in list(sys.modules.values()):
+                for known, value in list(getattr(other, "__dict__", {}).items()):
+                    if value is function:
+                        self._set(other, known, function, wrapped)
+        # Its first call may be running.
+        self._is_called = _is_running(inspect.unwrap(function).__code__)
+        return True
+
+    def _set(self, owner, name, former, replacement):
+        setattr(owner, name, replacement)
+
+        def undo():
+            if vars(owner).get(name) is replacement:
+                setattr(owner, name, former)
+
+        self._undo.append(undo)
+
+    def _around(self, function):
+        if inspect.iscoroutinefunction(function):
+
+            async def call(*args, **kwargs):
+                self._note()
+                return await function(*args, **kwargs)
+
+        else:
+
+            def call(*args, **kwargs):
+                self._note()
+                return function(*args, **kwargs)
+
+        return functools.wraps(function)(call)
+
+    def _note(self):
+        if self._is_called:
+            self.on_step()
+        self._is_called = True
+
+
+def _is_running(code):
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False

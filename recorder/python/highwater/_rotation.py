@@ -1,0 +1,90 @@
+"""The files of a recording that goes on to another file after a time, or when one is full."""
+
+import contextlib
+import os
+import re
+import time
+
+from . import _files
+
+# Bytes of an event in a file, until one has been written.
+_EVENT_BYTES = 30
+# A file begins when the ring is as full as this.
+_FULL = 0.8
+
+
+class Rotation:
+    """Numbers the files, tells when one is full, and removes the oldest beyond `disk_bytes`.
+
+    A file is full after `every_s` seconds, with about `file_bytes`, or before PyTorch's ring drops events.
+    """
+
+    def __init__(self, max_entries, every_s=None, file_bytes=None, disk_bytes=None):
+        self._every_s, self._file_bytes, self._disk_bytes = every_s, file_bytes, disk_bytes
+        self._max_events = _FULL * max_entries
+        self._event_bytes = _EVENT_BYTES
+        self._began_s = time.monotonic()
+        self._events = 0
+        self._files = self._named = None
+
+    def is_full(self, events):
+        """Whether the file is full that has these numbers of events, one for each device."""
+        self._events = sum(events)
+        if self._events == 0:
+            return False
+        is_over = self._every_s is not None and time.monotonic() - self._began_s >= self._every_s
+        is_large = self._file_bytes is not None and self._events * self._event_bytes >= self._file_bytes
+        return is_over or is_large or max(events) >= self._max_events
+
+    def begin(self):
+        """Begins another file."""
+        self._began_s = time.monotonic()
+
+    def name(self, path):
+        """Returns the path of the next file: `run.0001.snap`."""
+        if self._files is None:
+            self._files = _earlier(path)
+        number = max((number for number, _ in self._files), default=0) + 1
+        while os.path.lexists(numbered(path, number)):
+            number += 1
+        self._named = numbered(path, number)
+        return self._named
+
+    def note(self, path):
+        """Notes a file that was written, and removes the oldest while all take too much."""
+        with contextlib.suppress(OSError):
+            if self._events:
+                self._event_bytes = max(os.path.getsize(path) / self._events, 1)
+        if path != self._named:
+            # Of a failed request.
+            return
+        self._files.append((_number(path), path))
+        while self._disk_bytes is not None and len(self._files) > 1 and self._total() > self._disk_bytes:
+            with contextlib.suppress(OSError):
+                os.remove(self._files.pop(0)[1])
+
+    def _total(self):
+        total = 0
+        for _, path in self._files:
+            with contextlib.suppress(OSError):
+                total += os.path.getsize(path)
+        return total
+
+
+def numbered(path, number):
+    """Returns the path of the file of this number, as the Rust recorder names them."""
+    return _files.beside(path, f"{number:04}")
+
+
+def _number(path):
+    digits = re.search(r"\.([0-9]{4,})$", _files.split(path)[0])
+    return int(digits[1]) if digits else None
+
+
+def _earlier(path):
+    """Returns the files of earlier programs, oldest first, as pairs of number and path."""
+    folder = os.path.dirname(path)
+    paths = (os.path.join(folder, name) for name in os.listdir(folder or "."))
+    files = ((_number(one), one) for one in paths)
+    found = sorted((number, one) for number, one in files if number is not None and numbered(path, number) == one)
+    return [(number, one) for number, one in found if _files.is_recording(one)]
