@@ -61,8 +61,10 @@ class MarkedSteps(Steps):
     def find(self):
         """Wraps the function, if it exists by now."""
         # The program's script may define it at any time.
-        new = {"__main__"} | (sys.modules.keys() - self._seen)
-        self._seen = set(sys.modules)
+        new = {"__main__"}
+        if len(sys.modules) != len(self._seen):
+            new |= sys.modules.keys() - self._seen
+            self._seen = set(sys.modules)
         for name in [self._module] if self._module else new:
             # A module may be anything.
             with contextlib.suppress(Exception):
