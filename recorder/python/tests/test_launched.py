@@ -280,6 +280,12 @@ def test_steps_can_be_chosen_and_stacks_left_out(launch):
     assert bad.returncode == 2 and "expected the first step and the one after the last, as 10..13" in bad.stderr
 
 
+def test_calls_of_a_function_are_steps(launch):
+    engine = SERVER.partition("step, engine")[0] + "engine = Engine()\nfor _ in range(3):\n    engine.step()\n"
+    assert launch(engine, "--step-at", "Engine.step").returncode == 0
+    assert {row["step"] for row in launch.answer("phases", "train.snap")["rows"]} == {0, 1, 2}
+
+
 def test_a_program_that_is_terminated_leaves_its_recording(launch):
     source = SHORT + "print('waiting', flush=True)\nimport time\ntime.sleep(60)\n"
     process = launch.started(launch.script(source))

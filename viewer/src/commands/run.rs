@@ -49,6 +49,11 @@ pub struct ProgramArguments {
     /// Record only these training steps of PyTorch programs, counted from 0, without the last: 10..13
     #[arg(long, value_name = "FROM..TO", value_parser = steps)]
     pub steps: Option<Range<u32>>,
+    /// Count each call of this function of a PyTorch program as a step: Engine.step, or package.module:Engine.step
+    ///
+    /// For servers and loops without an optimizer, which have no steps otherwise.
+    #[arg(long, value_name = "NAME")]
+    pub step_at: Option<String>,
     /// Record what PyTorch programs allocate from the CUDA driver too, to FILE.driver.snap
     #[arg(long)]
     pub driver: bool,
@@ -148,6 +153,7 @@ fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'
         ("HIGHWATER_RUN_RING", number(arguments.ring)),
         ("HIGHWATER_RUN_SMALLEST", number(arguments.smallest)),
         ("HIGHWATER_RUN_STEPS", steps.into()),
+        ("HIGHWATER_RUN_STEP_AT", arguments.step_at.clone().unwrap_or_default().into()),
         ("HIGHWATER_RUN_DRIVER", if arguments.driver { "1" } else { "" }.into()),
     ]
 }
