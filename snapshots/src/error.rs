@@ -44,6 +44,11 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
+    /// A file with annotations or attributes, which cannot be read as one of several.
+    NotAPart {
+        /// The file.
+        name: String,
+    },
     /// The file contains code to be run, which is refused.
     Refused {
         /// Offset in the file.
@@ -89,6 +94,11 @@ impl fmt::Display for Error {
          makes it, holds plain values only: is this another kind of file, such as a checkpoint?"
             ),
             Self::Encode { what } => write!(f, "cannot write the recording: {what}"),
+            Self::NotAPart { name } => write!(
+                f,
+                "{name} has annotations, as files of PyTorch programs do, and is a recording of its own, not a part of one; \
+                 open it by its own name"
+            ),
             Self::Cancelled => f.write_str("reading was stopped before its end"),
             Self::Text { line, what } => write!(f, "line {line}: {what}"),
         }
@@ -129,6 +139,7 @@ impl Error {
     pub fn named(self, name: &str) -> Self {
         match self {
             Self::Damaged { offset, what } => Self::Damaged { offset, what: format!("{name}: {what}") },
+            Self::NotAPart { .. } => Self::NotAPart { name: name.to_owned() },
             other => other,
         }
     }

@@ -11,7 +11,7 @@ use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps};
 use highwater_analysis::{GroupKey, Metric, Question};
-use highwater_app::figures::leaks::leak_texts;
+use highwater_app::figures::leaks::{leak_texts, reserved_growth};
 use highwater_app::figures::moment::{count_of, peak_facts};
 use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_snapshots::Trace;
@@ -193,17 +193,9 @@ impl<'a> GrowthReport<'a> {
             lines.extend(growth.leaks.iter().map(of_line));
         }
         // What a verdict on live memory does not cover.
-        let reserved = self.reserved_of(growth).filter(|reserved| reserved.net() > 0 && reserved.step_count() != 1);
-        if let Some(reserved) = reserved.filter(|_| growth.net() <= 0 && growth.window.is_whole()) {
-            let first = reserved.causes.first().map_or_else(String::new, |cause| format!(": {}", cause.text()));
-            let when = match reserved.step_count() {
-                0 => "in the recording".to_owned(),
-                _ => format!("in these steps, {} a step on average", format_bytes(reserved.bytes_per_step())),
-            };
-            let bytes = format_bytes(u64::try_from(reserved.net()).unwrap_or(u64::MAX));
-            lines.push(format!(
-                "{device}But reserved memory grows by {bytes} {when}{first}. `growth --metric reserved` shows more."
-            ));
+        if let Some(grows) = self.reserved_of(growth).and_then(|reserved| reserved_growth(growth, reserved)) {
+            let more = "`growth --metric reserved` shows more";
+            lines.push(format!("{device}But reserved memory {grows}. {more}."));
         }
         lines
     }

@@ -27,8 +27,7 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
             SectionKind::Events | SectionKind::Ops => continue,
             _ if kind.is_repeated() => continue,
             SectionKind::Annotations | SectionKind::Attributes => {
-                let what = "annotations and attributes are only read with the whole recording".to_owned();
-                return Err(Error::Damaged { offset: row.offset, what });
+                return Err(Error::NotAPart { name: "the file".to_owned() });
             }
             SectionKind::End => assembler.pass_events(events),
             _ => {}

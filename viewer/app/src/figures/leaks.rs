@@ -1,6 +1,6 @@
 //! Sentences about leaks.
 
-use highwater_analysis::growth::{Leak, StepWindow};
+use highwater_analysis::growth::{Growth, Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::format_bytes;
 
@@ -34,4 +34,19 @@ pub fn leak_lines(leaks: &[Leak]) -> Vec<String> {
         lines.push(format!("{more} leak {} a step", format_bytes(bytes)));
     }
     lines
+}
+
+/// Returns by how much reserved memory grows while live memory does not, and why: what a verdict on live memory does not
+/// cover. The sentence has neither its subject nor its end. `None` if that is not so, or is unknown.
+pub fn reserved_growth(live: &Growth, reserved: &Growth) -> Option<String> {
+    if live.net() > 0 || reserved.net() <= 0 || reserved.step_count() == 1 || !live.window.is_whole() {
+        return None;
+    }
+    let cause = reserved.causes.first().map_or_else(String::new, |cause| format!(": {}", cause.text()));
+    let when = match reserved.step_count() {
+        0 => "in the recording".to_owned(),
+        _ => format!("in these steps, {} a step on average", format_bytes(reserved.bytes_per_step())),
+    };
+    let bytes = format_bytes(u64::try_from(reserved.net()).unwrap_or(u64::MAX));
+    Some(format!("grows by {bytes} {when}{cause}"))
 }

@@ -28,6 +28,8 @@ pub struct Entry {
     pub colour: Color32,
     /// Its place in the legend: the largest at the peak first, all others last.
     pub rank: usize,
+    /// The number of values that have it: 1, but for all others.
+    pub values: usize,
     /// The `--where` condition for them, if there is one.
     pub condition: Option<String>,
 }
@@ -88,7 +90,8 @@ impl Colouring {
         let entry_of = entry_of.collect();
         let others = weights.iter().zip(&rows).filter(|(weight, row)| weight.blocks > 0 && **row == rest).count();
         if others > 0 {
-            entries.push(Entry { rank: entries.len(), ..Entry::neutral(format!("{others} others")) });
+            let name = format!("{others} others");
+            entries.push(Entry { rank: entries.len(), values: others, ..Entry::neutral(name) });
         }
         Self { entries, entry_of, matches: Arc::clone(matches), by }
     }
@@ -126,7 +129,7 @@ impl Colouring {
 impl Entry {
     /// A grey entry, of which no condition selects the blocks.
     pub(crate) fn neutral(name: String) -> Self {
-        Self { label: name.clone(), name, colour: theme::NEUTRAL, rank: usize::MAX, condition: None }
+        Self { label: name.clone(), name, colour: theme::NEUTRAL, rank: usize::MAX, values: 1, condition: None }
     }
 }
 
@@ -163,7 +166,8 @@ impl Values<'_> {
                 None if label == NO_LABEL => theme::NEUTRAL,
                 None => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count()),
             };
-            entries.push(Entry { name, label, colour, rank: usize::MAX, condition: self.of_blocks.condition(*value) });
+            let condition = self.of_blocks.condition(*value);
+            entries.push(Entry { name, label, colour, rank: usize::MAX, values: 1, condition });
         }
         entries
     }

@@ -115,22 +115,25 @@ const ABSENT: f32 = 0.35;
 /// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
 /// smallest entries are counted in a last one, which lists them when hovered. Returns the condition of a clicked entry.
 pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) -> Option<String> {
-    let sums: Vec<u64> = entries.iter().map(|(_, bytes)| *bytes).collect();
-    let total = sums.iter().sum();
+    let total = entries.iter().map(|(_, bytes)| bytes).sum();
+    // What is left out is counted with the others, if these have an entry of their own.
+    let sums: Vec<u64> = entries.iter().map(|(entry, bytes)| if entry.values > 1 { 0 } else { *bytes }).collect();
+    let values: Vec<usize> = entries.iter().map(|(entry, _)| entry.values).collect();
     let chips: Vec<Chip> =
         entries.iter().map(|(entry, bytes)| Chip::new(ui, &entry.name, &share(*bytes, total), *bytes > 0)).collect();
     let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
-    let shown = largest_that_fit(&sums, |shown| fits(ui, &widths, shown, most_rows, "100%"));
+    let shown = largest_that_fit(&sums, |shown| fits(ui, (&widths, &values), shown, most_rows, "100%"));
     let mut clicked = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        let (mut left_out, mut left_out_bytes) = (Vec::new(), 0);
+        let mut others = Others::default();
         for ((chip, (entry, bytes)), is_shown) in chips.into_iter().zip(entries).zip(shown) {
             let why = if entry.name == "(none)" { format!("; {MEANING_OF_NONE}") } else { String::new() };
             let exact = format!("{}: {} of {}{why}", entry.name, format_bytes(*bytes), format_bytes(total));
             if !is_shown {
-                left_out.push(exact);
-                left_out_bytes += bytes;
+                others.count += entry.values;
+                others.bytes += bytes;
+                others.lines.push((entry.colour, exact));
                 continue;
             }
             let sign = |painter: &Painter, rect: Rect| {
@@ -147,27 +150,45 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
                 None => drop(chip.show(ui, sign).on_hover_text(exact)),
             }
         }
-        others_ui(ui, &left_out, &share(left_out_bytes, total));
+        others.others_ui(ui, &share(others.bytes, total));
     });
     clicked
 }
 
 /// Whether the chips that are shown, and one for the others, fit into `most_rows` rows.
-fn fits(ui: &Ui, widths: &[f32], shown: &[bool], most_rows: usize, amount: &str) -> bool {
-    let left_out = shown.iter().filter(|is_shown| !**is_shown).count();
+fn fits(ui: &Ui, (widths, values): (&[f32], &[usize]), shown: &[bool], most_rows: usize, amount: &str) -> bool {
+    let left_out: usize = values.iter().zip(shown).filter(|(_, is_shown)| !**is_shown).map(|(values, _)| values).sum();
     let last = (left_out > 0).then(|| Chip::new(ui, &format!("+{left_out} others"), amount, false).width());
     let shown = widths.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(width, _)| *width);
     rows_of(shown.chain(last), ui.available_width()) <= most_rows
 }
 
-/// Shows how many entries are left out; they are listed when it is hovered.
-fn others_ui(ui: &mut Ui, left_out: &[String], amount: &str) {
-    let name = match left_out.len() {
-        0 => return,
-        1 => "+1 other".to_owned(),
-        count => format!("+{count} others"),
-    };
-    Chip::new(ui, &name, amount, false).show(ui, |_, _| ()).on_hover_text(left_out.join("\n"));
+/// The entries that are left out of a legend.
+#[derive(Default)]
+struct Others {
+    count: usize,
+    bytes: u64,
+    /// Their colours and texts.
+    lines: Vec<(Color32, String)>,
+}
+
+impl Others {
+    /// Shows how many there are; they are listed when it is hovered.
+    fn others_ui(&self, ui: &mut Ui, amount: &str) {
+        let name = match self.count {
+            0 => return,
+            1 => "+1 other".to_owned(),
+            count => format!("+{count} others"),
+        };
+        Chip::new(ui, &name, amount, false).show(ui, |_, _| ()).on_hover_ui(|ui| {
+            for (colour, text) in &self.lines {
+                ui.horizontal(|ui| {
+                    theme::swatch_ui(ui, *colour);
+                    ui.label(text);
+                });
+            }
+        });
+    }
 }
 
 /// The entries shown if only those with the largest `sums` fit: as many as possible, and one at least.
@@ -197,12 +218,20 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
 }
 
 /// Shows the legend of the lines over the bands, with each total of the device at a moment, in one row: what has no room
-/// is listed when the last entry is hovered. `summary` is that of the whole device.
-pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary: &DeviceSummary, moment: usize) {
+/// is listed when the last entry is hovered. `summary` is that of the whole device; `is_apart` tells whether two lines
+/// lie apart somewhere in the picture.
+pub(crate) fn lines_ui(
+    ui: &mut Ui,
+    trace: &Trace,
+    index: &DeviceIndex,
+    summary: &DeviceSummary,
+    moment: usize,
+    is_apart: impl Fn([Metric; 2]) -> bool,
+) {
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
     let is_sampled = summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
-    // A total that equals the one above it, at this moment and at the peak, has no entry of its own.
+    // A total that equals the one above it, at this moment, at the peak and in the picture, has no entry of its own.
     let peak = |metric: Metric| summary.peaks.iter().find(|peak| peak.metric == metric).map(|peak| peak.bytes);
     let is_covered = |metric: Metric| {
         let above = match metric {
@@ -210,7 +239,7 @@ pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary:
             Metric::Active => Metric::Allocated,
             _ => return false,
         };
-        peak(metric) == peak(above) && totals.get(metric) == totals.get(above)
+        peak(metric) == peak(above) && totals.get(metric) == totals.get(above) && !is_apart([metric, above])
     };
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let metrics = metrics.filter(|metric| !is_covered(*metric));
@@ -230,20 +259,21 @@ pub(crate) fn lines_ui(ui: &mut Ui, trace: &Trace, index: &DeviceIndex, summary:
     let chips: Vec<Chip> = texts.map(|(name, amount)| Chip::new(ui, &name, &amount, true)).collect();
     let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
     let ranks: Vec<u64> = lines.iter().map(|(.., rank)| *rank).collect();
-    let shown = largest_that_fit(&ranks, |shown| fits(ui, &widths, shown, 1, ""));
+    let shown = largest_that_fit(&ranks, |shown| fits(ui, (&widths, &vec![1; widths.len()]), shown, 1, ""));
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        let mut left_out = Vec::new();
+        let mut others = Others::default();
         for ((chip, (name, stroke, bytes, _)), is_shown) in chips.into_iter().zip(&lines).zip(shown) {
             if !is_shown {
-                left_out.push(format!("{}: {}", name.replace('_', " "), format_bytes(*bytes)));
+                others.count += 1;
+                others.lines.push((stroke.color, format!("{}: {}", name.replace('_', " "), format_bytes(*bytes))));
                 continue;
             }
             chip.show(ui, |painter, rect| {
                 painter.hline(rect.x_range(), rect.center().y, Stroke::new(2.0, stroke.color));
             });
         }
-        others_ui(ui, &left_out, "");
+        others.others_ui(ui, "");
     });
 }
 

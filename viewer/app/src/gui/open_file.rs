@@ -25,7 +25,6 @@ use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::views::view::{Action, Reason, Under, ViewContext, WriteTable};
 use crate::gui::views::whatif::Predicted;
-use crate::gui::widgets::choice::tabs_ui;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::query::{Computed as _, computed};
 use crate::gui::widgets::theme;
@@ -327,10 +326,16 @@ impl OpenFile {
         chosen
     }
 
-    /// Shows the view below the timeline, if one is open.
+    /// Shows the view below the timeline, or if none is open, the names of those that can be.
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
-        let is_in_the_middle = |bottom: &Bottom| *bottom == Bottom::Segments && self.recording.trace.is_state();
-        let Some(bottom) = settings.bottom.filter(|bottom| !is_in_the_middle(bottom)) else { return Vec::new() };
+        let is_state = self.recording.trace.is_state();
+        let Some(bottom) = settings.bottom.filter(|bottom| *bottom != Bottom::Segments || !is_state) else {
+            let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 3));
+            let names_ui = |ui: &mut Ui| Bottom::names_ui(ui, None);
+            let chosen = (!is_state).then(|| Panel::bottom("closed views").frame(frame).show(ui, names_ui).inner);
+            settings.bottom = chosen.flatten().or(settings.bottom);
+            return Vec::new();
+        };
         let (context, views) = self.scene(Place::Below);
         let shows_failure = bottom == Bottom::Segments && views.segments.shows_failure(&context);
         let (id, height) = bottom.of(views).panel();
@@ -370,8 +375,7 @@ impl OpenFile {
     fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         ui.set_min_size(ui.available_size());
         ui.horizontal(|ui| {
-            let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
-            settings.side = chosen.unwrap_or(settings.side);
+            settings.side = Side::names_ui(ui, Some(settings.side)).unwrap_or(settings.side);
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                 settings.is_side_folded |= fold_ui(ui, ">");
             });
@@ -393,8 +397,7 @@ impl OpenFile {
         // The panel keeps its height, whatever its content.
         ui.set_min_size(ui.available_size());
         ui.horizontal(|ui| {
-            let chosen = tabs_ui(ui, Bottom::ALL, Some(bottom), Bottom::name, |view| view.command().tooltip());
-            settings.bottom = chosen.or(settings.bottom);
+            settings.bottom = Bottom::names_ui(ui, Some(bottom)).or(settings.bottom);
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                 if ui.small_button("x").on_hover_text("Close the view below the timeline.").clicked() {
                     settings.bottom = None;
@@ -455,7 +458,8 @@ impl OpenFile {
         let index = &self.recording.devices[self.selection.device];
         // A low timeline needs the room itself.
         if ui.available_height() >= theme::MIN_WITH_TOTALS {
-            legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position);
+            let is_apart = |totals| self.timeline.is_apart(&self.selection, totals);
+            legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position, is_apart);
         }
         ui.add_space(2.0);
         let is_selected = |condition: &String| self.search.text() == condition;

@@ -42,6 +42,14 @@ impl Absent {
         // Without modules there are none cut to a depth.
         self.0.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)
     }
+
+    /// The key that tells most about a recording at first: the line of code if that is all that it has, as PyTorch's
+    /// snapshots, else the category.
+    pub fn leading_key(&self) -> GroupKey {
+        let has = |key| self.reason(key).is_none();
+        let is_of_lines = has(GroupKey::Frame) && !has(GroupKey::Scope) && !has(GroupKey::Op);
+        if is_of_lines { GroupKey::Frame } else { GroupKey::Category }
+    }
 }
 
 #[cfg(test)]

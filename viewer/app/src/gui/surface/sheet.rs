@@ -186,7 +186,7 @@ impl Sheet {
         let colouring = Colouring::build(recording, device, ColourBy::default(), selection.metric, &look.matches);
         let asked = legend::Asked::new(recording, selection, position, &Arc::new(colouring));
         legend::legend_ui(ui, &asked.entries(), usize::MAX);
-        legend::lines_ui(ui, &recording.trace, &recording.devices[device], &whole.summary, position);
+        legend::lines_ui(ui, &recording.trace, &recording.devices[device], &whole.summary, position, |_| false);
         ui.add_space(2.0);
         whole.chart_ui(ui);
     }
@@ -213,7 +213,8 @@ impl Sheet {
         let at_peak = legend::Asked::new(&self.recording, &self.selection, position, &picture.colouring);
         legend::legend_ui(ui, &at_peak.entries(), usize::MAX);
         let index = &self.recording.devices[self.selection.device];
-        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position);
+        let is_apart = |totals| self.timeline.is_apart(&self.selection, totals);
+        legend::lines_ui(ui, &self.recording.trace, index, &index.summary, position, is_apart);
         ui.add_space(2.0);
     }
 }

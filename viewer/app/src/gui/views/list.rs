@@ -1,5 +1,7 @@
 //! The list of the views at the side of the timeline and below it.
 
+use eframe::egui::Ui;
+
 use crate::command::Command;
 use crate::gui::views::block::BlockPanel;
 use crate::gui::views::events::EventsView;
@@ -10,6 +12,7 @@ use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::statistics::StatisticsView;
 use crate::gui::views::view::RecordingView;
 use crate::gui::views::whatif::WhatIfView;
+use crate::gui::widgets::choice::tabs_ui;
 use crate::gui::widgets::query::computed;
 
 /// Declares the views of each pane of the window: a variant, the field with the view, its name, and the command that shows
@@ -45,6 +48,11 @@ macro_rules! views {
                 /// The view with this display name, in any case.
                 pub fn named(name: &str) -> Option<Self> {
                     Self::ALL.iter().copied().find(|view| view.name().eq_ignore_ascii_case(name))
+                }
+
+                /// Shows the names of all, with that of the open one emphasized. Returns the one that was clicked.
+                pub(crate) fn names_ui(ui: &mut Ui, open: Option<Self>) -> Option<Self> {
+                    tabs_ui(ui, Self::ALL, open, Self::name, |view| view.command().tooltip())
                 }
 
                 /// Its state.

@@ -19,17 +19,24 @@ pub struct Heading {
     swatch: Option<fn(&str) -> Option<Color32>>,
     /// Whether a text that does not fit is truncated at the start instead of the end.
     keeps_end: bool,
+    /// Whether differences have bars.
+    has_bars: bool,
 }
 
 impl Heading {
     /// A column of `unit`; a width of 0 takes the remaining width.
     pub const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
-        Self { name, tooltip, width, unit, swatch: None, keeps_end: false }
+        Self { name, tooltip, width, unit, swatch: None, keeps_end: false, has_bars: false }
     }
 
     /// Gives the texts of the column colours.
     pub const fn coloured(self, swatch: fn(&str) -> Option<Color32>) -> Self {
         Self { swatch: Some(swatch), ..self }
+    }
+
+    /// Shows differences as bars too, where there is room.
+    pub(crate) const fn with_bars(self) -> Self {
+        Self { has_bars: true, ..self }
     }
 
     /// Keeps the ends of texts, such as module paths.
@@ -62,6 +69,16 @@ pub struct Sheet {
     pub measure: Option<usize>,
     /// Sentences above the rows.
     pub lead: Vec<String>,
+    /// The largest difference, which has the longest bar.
+    largest: u128,
+}
+
+/// A difference other than none.
+fn difference(value: &Value) -> Option<i128> {
+    match value {
+        Value::Difference(bytes) => Some(*bytes).filter(|bytes| *bytes != 0),
+        _ => None,
+    }
 }
 
 /// What a row does not have.
@@ -74,8 +91,10 @@ impl Sheet {
         columns: impl IntoIterator<Item = Heading>,
         lines: impl IntoIterator<Item = Line>,
     ) -> Self {
-        let (columns, lines) = (columns.into_iter().collect(), lines.into_iter().collect());
-        Self { name, columns, lines, ..Self::default() }
+        let (columns, lines): (_, Vec<Line>) = (columns.into_iter().collect(), lines.into_iter().collect());
+        let differences = lines.iter().flat_map(|line| &line.values).filter_map(difference);
+        let largest = differences.map(i128::unsigned_abs).max().unwrap_or(0).max(1);
+        Self { name, columns, lines, largest, ..Self::default() }
     }
 
     /// A sheet of plain rows.
@@ -116,15 +135,18 @@ impl Sheet {
     /// The rows, as a table shows them.
     pub fn rows(&self) -> Rows<'_> {
         let column = |(at, heading): (usize, &Heading)| {
-            let Heading { name, tooltip, width, unit, swatch, keeps_end } = *heading;
+            let Heading { name, tooltip, width, unit, swatch, keeps_end, has_bars } = *heading;
+            let share = move |row: usize| Some((difference(self.value(row, at))? as f64 / self.largest as f64) as f32);
             let look = move |row: usize, cell: Cell| Cell {
                 swatch: swatch.and_then(|swatch| swatch(&cell.text)),
                 keeps_end,
+                diverging: share(row).filter(|_| has_bars),
                 is_faint: matches!(self.value(row, at), Value::Nothing | Value::Difference(0)),
                 text: self.text(row, at),
                 ..cell
             };
-            Column::new(unit, (name, width), tooltip, move |row| self.value(row, at).clone()).look(look)
+            let column = Column::new(unit, (name, width), tooltip, move |row| self.value(row, at).clone()).look(look);
+            if has_bars { column.with_bars() } else { column }
         };
         let columns = self.columns.iter().enumerate().map(column);
         Rows { sums: self.sums, ..Rows::new(self.lines.len(), columns) }

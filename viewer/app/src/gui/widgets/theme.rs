@@ -28,6 +28,8 @@ pub(crate) const X_LABEL_HALF: f64 = 26.0;
 pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
 /// Width of a figure beside the bar of a cell.
 pub const FIGURE_WIDTH: f32 = 48.0;
+/// Width of a column of differences without bars, in points.
+pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
 /// Height of a row in tables, in points.
 pub(crate) const ROW_HEIGHT: f32 = 19.0;
 /// Height of the name of the horizontal axis below the ticks, in points.
@@ -88,6 +90,8 @@ pub(crate) const NARROW_WINDOW: f32 = 1240.0;
 pub(crate) const SCROLL_WIDTH: f32 = 11.0;
 /// Least width of a table's column that takes the remaining width, in points.
 pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
+/// The most that it takes beside a column with bars.
+pub(crate) const MAX_OPEN_COLUMN: f32 = 420.0;
 /// Least width of the row names of statistics, in points.
 pub(crate) const MIN_FIRST_COLUMN: f32 = 140.0;
 /// Height of a row of the address map, in points.
@@ -146,7 +150,7 @@ pub(crate) const MIN_BAR: f32 = 3.0;
 pub(crate) const FLAME_ROW: f32 = 18.0;
 /// Least width of a label, in points; in less room it is left out.
 pub(crate) const MIN_LABEL: f32 = 22.0;
-/// Most entries of a legend; all smaller ones share one.
+/// Most entries of a legend; smaller ones share one.
 pub(crate) const MAX_ENTRIES: usize = 8;
 /// Distance of notices from the lower edge, in points: above the status bar.
 pub(crate) const NOTICES_ABOVE: f32 = 40.0;
@@ -314,7 +318,7 @@ impl Shades {
                 mark: Color32::from_rgb(0x6f, 0xe0, 0xff),
                 step_border: Color32::from_rgb(0x6b, 0x74, 0x80),
                 warning: Color32::from_rgb(0xff, 0xb8, 0x4d),
-                bar: Color32::from_rgb(0x33, 0x3a, 0x45),
+                bar: Color32::from_rgb(0x3d, 0x47, 0x56),
                 chosen: Color32::from_rgb(0x2c, 0x4a, 0x6e),
                 window: Color32::from_rgba_unmultiplied_const(0xff, 0xff, 0xff, 34),
                 curve: Color32::from_rgb(0x9a, 0xa2, 0xad),
@@ -347,7 +351,7 @@ impl Shades {
                 mark: Color32::from_rgb(0x00, 0x62, 0x9b),
                 step_border: Color32::from_rgb(0x8a, 0x94, 0xa0),
                 warning: Color32::from_rgb(0x9a, 0x58, 0x00),
-                bar: Color32::from_rgb(0xdd, 0xe4, 0xec),
+                bar: Color32::from_rgb(0xc2, 0xcd, 0xda),
                 chosen: Color32::from_rgb(0xc3, 0xda, 0xf5),
                 window: Color32::from_rgba_unmultiplied_const(0x10, 0x20, 0x40, 30),
                 curve: Color32::from_rgb(0x5c, 0x66, 0x72),
@@ -447,6 +451,7 @@ pub fn install(ctx: &egui::Context, has_contrast: bool) {
             style.visuals.extreme_bg_color = shades.canvas;
             style.visuals.warn_fg_color = shades.warning;
             style.visuals.weak_text_color = Some(shades.faint);
+            style.visuals.hyperlink_color = shades.lines[3];
             if has_contrast {
                 style.visuals.panel_fill = shades.canvas;
                 style.visuals.window_fill = shades.canvas;
@@ -462,15 +467,6 @@ pub fn install(ctx: &egui::Context, has_contrast: bool) {
 /// The placeholder of an empty field: an example, fainter than typed text and in italics.
 pub fn placeholder(ui: &egui::Ui, text: &str) -> egui::RichText {
     egui::RichText::new(text).italics().color(Shades::in_ui(ui).faint.gamma_multiply(0.75))
-}
-
-/// The cross of a failed request, `half` points to each side of `center`.
-pub fn cross(painter: &egui::Painter, center: egui::Pos2, half: f32, shades: &Shades) {
-    for stroke in [Stroke::new(4.5, shades.canvas), Stroke::new(2.5, shades.warning)] {
-        for slant in [egui::vec2(half, half), egui::vec2(half, -half)] {
-            painter.line_segment([center - slant, center + slant], stroke);
-        }
-    }
 }
 
 /// A square of the legend's colour.

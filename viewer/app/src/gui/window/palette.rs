@@ -3,6 +3,7 @@
 use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
 
 use crate::command::Command;
+use crate::figures::moment::count_of;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
 use crate::gui::window::step_field::step_number;
@@ -34,7 +35,8 @@ impl Palette {
     pub(crate) fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
         let step = step_of(&self.text);
         let named = if step.is_some() { vec![Command::GoToStep] } else { Command::search(&self.text) };
-        let found: Vec<Command> = named.into_iter().filter(|command| is_usable(*command)).collect();
+        let (found, unusable): (Vec<Command>, Vec<Command>) =
+            named.into_iter().partition(|command| is_usable(*command));
         let chosen_as = |command: Command| step.map_or(Choice::Run(command), Choice::Step);
         self.chosen = self.chosen.min(found.len().saturating_sub(1));
         let mut choice = Choice::None;
@@ -70,7 +72,7 @@ impl Palette {
                     }
                 }
                 if found.is_empty() {
-                    ui.label(RichText::new("No command matches.").weak());
+                    ui.add(Label::new(RichText::new(none_found(&unusable)).weak()).wrap());
                 }
             });
             // Below the list, where it covers no command.
@@ -84,6 +86,14 @@ impl Palette {
         });
         if modal.should_close() && matches!(choice, Choice::None) { Choice::Closed } else { choice }
     }
+}
+
+/// Why the list is empty, if only `unusable` commands match.
+fn none_found(unusable: &[Command]) -> String {
+    let Some(first) = unusable.first() else { return "No command matches.".to_owned() };
+    let others = unusable.len() - 1;
+    let others = if others > 0 { format!(" and {}", count_of(others as u64, "other")) } else { String::new() };
+    format!("{}{others}: not available now. Most commands need an open recording.", first.name())
 }
 
 /// The number in words that name a step: `step 1200`.

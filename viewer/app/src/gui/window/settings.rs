@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use highwater_analysis::{GroupKey, TreeKey};
+use highwater_analysis::TreeKey;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -66,12 +66,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Shows a recording that was not opened before by what tells most about it: by line of code if that is all that it
-    /// has, as PyTorch's snapshots, else by category; and at its peak, since no block of it is pinned.
+    /// Shows a recording that was not opened before by what tells most about it, and at its peak, since no block of it is
+    /// pinned.
     pub fn start_with(&mut self, recording: &Recording) {
-        let has = |key| recording.absent.reason(key).is_none();
-        let is_of_lines = has(GroupKey::Frame) && !has(GroupKey::Scope) && !has(GroupKey::Op);
-        let key = if is_of_lines { GroupKey::Frame } else { GroupKey::Category };
+        let key = recording.absent.leading_key();
         self.colour_by = ColourBy(key);
         (self.choices.first, self.choices.second, self.side) = (TreeKey::By(key), None, Side::Moment);
     }
@@ -166,6 +164,8 @@ impl<'de> Deserialize<'de> for Settings {
 #[cfg(test)]
 mod tests {
     use highwater_snapshots::text::trace_from_text;
+
+    use highwater_analysis::GroupKey;
 
     use super::*;
 

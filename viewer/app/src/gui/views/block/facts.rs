@@ -8,7 +8,7 @@ use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{BlockId, EventId, StackId, Trace};
+use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace};
 
 use crate::gui::colouring::short_line;
 use crate::gui::legend::share;
@@ -50,7 +50,9 @@ impl Facts {
         let forward = trace.tables.op(block.op).map_or(StackId::NONE, |op| op.stack);
         let mut stacks = vec![("Allocated by", block.stack)];
         if forward.is_some() && forward != block.stack {
-            stacks.push(("Forward operation called by", forward));
+            // Of a gradient, the operation was called in forward; other blocks are allocated by the operation itself.
+            let is_later = trace.birth_stage(&block).is_some_and(|stage| stage.phase == Phase::Backward);
+            stacks.push((if is_later { "Forward operation called by" } else { "Operation called by" }, forward));
         }
         stacks.push(("Freed by", free_stack.unwrap_or(StackId::NONE)));
         let mut rows = rows(trace, id, &block, was_waiting);

@@ -67,7 +67,8 @@ pub struct DiffChoices {
 }
 
 impl DiffChoices {
-    /// The default: the peaks of two recordings by category; for one recording, the ends of its last two whole steps.
+    /// The default: the peaks of two recordings by what tells most about both; for one recording, the ends of its last
+    /// two whole steps. If the peaks of `metric` are alike but not those of reserved memory, these by pool.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || {
@@ -75,14 +76,11 @@ impl DiffChoices {
             last.ok().flatten().unwrap_or([DiffAt::Peak, DiffAt::End])
         };
         let at = if is_one { of_one() } else { [DiffAt::Peak; 2] };
-        Self {
-            metric,
-            at,
-            keys: vec![GroupKey::Category],
-            align: Align::default(),
-            hides_internals: true,
-            look: DiffLook::default(),
-        }
+        let [a, b] = recordings.map(|recording| recording.absent.leading_key());
+        let key = if a == b { a } else { GroupKey::Category };
+        let is_of_reserved = !is_one && !differs(recordings, metric) && differs(recordings, Metric::Reserved);
+        let (metric, key) = if is_of_reserved { (Metric::Reserved, GroupKey::Pool) } else { (metric, key) };
+        Self { metric, at, keys: vec![key], align: Align::default(), hides_internals: true, look: DiffLook::default() }
     }
 
     /// The same moments, `by` steps later where they refer to steps.
@@ -92,5 +90,40 @@ impl DiffChoices {
                 *step = step.saturating_add_signed(by);
             }
         }
+    }
+}
+
+/// Whether the peaks of the main devices differ by a hundredth or more.
+fn differs(recordings: [&Recording; 2], metric: Metric) -> bool {
+    let peak = |recording: &Recording| {
+        let main = recording.trace.main_device();
+        let index = recording.devices.iter().find(|index| index.device == main);
+        index.map_or(0, |index| index.peak(&recording.trace, metric).bytes)
+    };
+    let [a, b] = recordings.map(peak);
+    a.abs_diff(b) > a.max(b) / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn two_recordings_that_differ_only_in_reserved_memory_are_compared_by_it() {
+        let recording = |text: &str| Recording::new("test", None, trace_from_text(text).unwrap());
+        let small = recording("segment_alloc 0x10000000 4194304 large\nalloc a 2097152 large");
+        let large = recording("segment_alloc 0x10000000 8388608 large\nalloc a 2097152 large");
+        let of = |a: &Recording, b: &Recording, metric| {
+            let choices = DiffChoices::usual([a, b], metric);
+            (choices.metric, choices.keys)
+        };
+        let same = recording("segment_alloc 0x10000000 4194304 large\nalloc a 2097152 large");
+        assert_eq!(of(&small, &large, Metric::Requested), (Metric::Reserved, vec![GroupKey::Pool]));
+        assert_eq!(of(&small, &same, Metric::Requested), (Metric::Requested, vec![GroupKey::Category]));
+        let more = recording("segment_alloc 0x10000000 8388608 large\nalloc a 4194304 large < f (m.py:1)");
+        assert_eq!(of(&small, &more, Metric::Requested).0, Metric::Requested);
+        assert_eq!(of(&more, &more, Metric::Requested).1, [GroupKey::Frame]);
     }
 }

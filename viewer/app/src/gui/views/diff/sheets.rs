@@ -19,7 +19,7 @@ const fn number(name: &'static str, tooltip: &'static str) -> Heading {
 }
 
 const fn difference(tooltip: &'static str) -> Heading {
-    Heading::new(Unit::Difference, "B − A", tooltip, 96.0)
+    Heading::new(Unit::Difference, "B − A", tooltip, theme::DIFFERENCE_WIDTH).with_bars()
 }
 
 /// How a row changed from A to B.

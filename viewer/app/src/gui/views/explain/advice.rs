@@ -41,6 +41,16 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     })
 }
 
+/// How much the advice lowers the peak, and to what; if unknown, faint, the size of the blocks.
+fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
+    let Some(without) = &advice.without else {
+        return (RichText::new(format_bytes(advice.bytes)).weak(), "blocks affected".to_owned());
+    };
+    let what = if without.is_state { "without it" } else { "peak without it" };
+    let saved = format_bytes(peak.saturating_sub(without.bytes));
+    (RichText::new(format!("−{saved}")).strong(), format!("{} {what}", format_bytes(without.bytes)))
+}
+
 /// The saving large, then what to do.
 fn card_ui(
     ui: &mut Ui,
@@ -50,16 +60,9 @@ fn card_ui(
     (filter, can_click): (&Filter, bool),
 ) -> Option<Action> {
     ui.set_width(ui.available_width());
-    let (figure, caption) = match &advice.without {
-        Some(without) => {
-            let what = if without.is_state { "without it" } else { "peak without it" };
-            let saved = format_bytes(peak.saturating_sub(without.bytes));
-            (format!("−{saved}"), format!("{} {what}", format_bytes(without.bytes)))
-        }
-        None => (format_bytes(advice.bytes), "blocks affected".to_owned()),
-    };
+    let (figure, caption) = figure(advice, peak);
     ui.horizontal(|ui| {
-        ui.label(RichText::new(figure).strong().size(18.0));
+        ui.label(figure.size(18.0));
         ui.label(RichText::new(caption).weak());
     });
     ui.add(Label::new(&advice.text).wrap());
@@ -85,7 +88,10 @@ pub(super) fn advice_ui(
             ui.allocate_ui(vec2(FIGURE_WIDTH, 0.0), |ui| {
                 ui.vertical(|ui| {
                     ui.set_width(FIGURE_WIDTH);
-                    figure_ui(ui, one);
+                    ui.spacing_mut().item_spacing.y = 0.0;
+                    let (figure, caption) = figure(one, explained.explanation.peak.bytes);
+                    ui.label(figure);
+                    ui.add(Label::new(RichText::new(caption).weak().size(11.0)).wrap());
                 });
             });
             ui.vertical(|ui| {
@@ -99,18 +105,6 @@ pub(super) fn advice_ui(
         ui.add_space(4.0);
     }
     action
-}
-
-/// The peak without the blocks; if unknown, the size of the blocks.
-fn figure_ui(ui: &mut Ui, advice: &Advice) {
-    ui.spacing_mut().item_spacing.y = 0.0;
-    let (bytes, what) = match &advice.without {
-        Some(without) if without.is_state => (without.bytes, "without it"),
-        Some(without) => (without.bytes, "peak without it"),
-        None => (advice.bytes, "blocks affected"),
-    };
-    ui.label(RichText::new(format_bytes(bytes)).strong());
-    ui.label(RichText::new(what).weak().size(11.0));
 }
 
 fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> Option<Action> {
@@ -168,7 +162,7 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
     }
     let columns = [
         Column::text(
-            ("Without", 0.0),
+            ("Without, one after another", 0.0),
             "Parts removed one after another, each time the one that lowers the remaining peak most.",
             name,
         )

@@ -218,7 +218,7 @@ pub(super) fn hints_ui(ui: &mut Ui) {
     ui.spacing_mut().item_spacing.y = 4.0;
     let hints = [
         "Each band is one block, from its allocation to its free.",
-        "Move the pointer over the timeline to see what is using memory at that moment. Click a band to pin its block.",
+        "The pointer shows the block and the totals under it. A click pins the block, and lists what is using memory then.",
         "The wheel zooms, dragging moves, a double click shows the block's lifetime.",
         "P zooms to the peak, F shows everything, F1 finds any command.",
     ];

@@ -15,7 +15,7 @@ use eframe::egui::{self, RichText, Ui};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
-use crate::answers::plan::{Reach, RerunOf, Setup, Trial, name};
+use crate::answers::plan::{Reach, RerunOf, Setup, name};
 use crate::figures::moment::count_of;
 use crate::figures::planned::{self, Budget};
 use crate::files::discard::discard;
@@ -213,7 +213,7 @@ impl PlanView {
             if is_former {
                 ui.multiply_opacity(FORMER_OPACITY);
             }
-            headline_ui(ui, context, &chosen.trial);
+            headline_ui(ui, chosen.trial.requested, search.as_is.requested);
             answer_ui(ui, &text, if fits == Some(true) { shades.strong } else { shades.warning });
         });
         if is_chosen {
@@ -332,17 +332,16 @@ impl PlanView {
     }
 }
 
-/// Shows the peak with the changes large, and beside it how much less that is than recorded.
-fn headline_ui(ui: &mut Ui, context: &ViewContext<'_>, trial: &Trial) {
-    let index = &context.recording.devices[context.selection.device];
-    let recorded = index.peak(&context.recording.trace, Metric::Requested).bytes;
+/// Shows the peak with the changes large, and beside it how much less that is than before. If the recording ends out of
+/// memory, both contain the request that failed.
+fn headline_ui(ui: &mut Ui, peak: u64, before: u64) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new(format_bytes(trial.requested)).size(20.0).strong());
-        let (less, more) = (recorded.saturating_sub(trial.requested), trial.requested.saturating_sub(recorded));
+        ui.label(RichText::new(format_bytes(peak)).size(20.0).strong());
+        let (less, more) = (before.saturating_sub(peak), peak.saturating_sub(before));
         let beside = match (less, more) {
-            (0, 0) => "at the peak, as recorded".to_owned(),
-            (0, more) => format!("at the peak, {} more than recorded", format_bytes(more)),
-            (less, _) => format!("at the peak, {} ({}) less than recorded", format_bytes(less), share(less, recorded)),
+            (0, 0) => "at the peak, as before".to_owned(),
+            (0, more) => format!("at the peak, {} more than before", format_bytes(more)),
+            (less, _) => format!("at the peak, {} ({}) less than before", format_bytes(less), share(less, before)),
         };
         ui.weak(beside);
     });

@@ -12,6 +12,7 @@ use highwater_snapshots::units::format_bytes;
 
 use self::cells::{Cell, Known, cells};
 use crate::answers::outliers::Standing;
+use crate::gui::views::timeline::paint_cross;
 use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme::{self, Shades};
 
@@ -204,7 +205,7 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
     if cell.failed > 0 {
         // Beside the curve, or on the bar below the outlier's mark.
         let at = if has_curve { plot.right_top() + vec2(-6.0, 6.0) } else { plot.center() };
-        theme::cross(&painter, at, 4.0, &shades);
+        paint_cross(&painter, at, 4.0, &shades);
     }
     if is_front {
         let width = if has_focus { 2.0 } else { 1.0 };

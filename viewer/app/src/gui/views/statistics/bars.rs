@@ -1,6 +1,6 @@
 //! One column of a sheet as a bar chart; labels without room are left out, and hovering shows exact values.
 
-use eframe::egui::{FontId, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use eframe::egui::{FontId, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
 use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::theme::{self, Shades};
@@ -74,7 +74,8 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
         let is_under_bar = left + galley.size().x / 2.0 - middle <= MAX_MOVED.max(place.bar());
         if is_under_bar && left >= free_from && left + galley.size().x <= plot.right() {
             free_from = left + galley.size().x + LABEL_GAP;
-            ui.painter().galley(pos2(left, plot.bottom() + 1.0), galley, shades.faint);
+            ui.painter().vline(middle, plot.bottom()..=plot.bottom() + TICK, Stroke::new(1.0, shades.faint));
+            ui.painter().galley(pos2(left, plot.bottom() + TICK), galley, shades.faint);
         }
     }
     let is_clicked = response.clicked();
@@ -86,6 +87,8 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
 
 /// How far a label at the left edge may be from the middle of its bar, in points.
 const MAX_MOVED: f32 = 20.0;
+/// Length of the line from a bar to its label, in points.
+const TICK: f32 = 3.0;
 /// Least distance between two labels, in points.
 const LABEL_GAP: f32 = 8.0;
 

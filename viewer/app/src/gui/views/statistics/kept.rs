@@ -1,19 +1,20 @@
 //! The blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use eframe::egui::Color32;
 use highwater_analysis::condition;
 use highwater_analysis::frames::stack_lines;
-use highwater_analysis::growth::{Leaks, StepWindow};
+use highwater_analysis::growth::{GrowthQuery, Leaks, StepRange, StepWindow, growth};
 use highwater_analysis::lifetime::Lifetime;
 use highwater_analysis::live_groups::LiveGroups;
-use highwater_analysis::{GroupKey, LiveIndex, Matches, Metric};
+use highwater_analysis::{Filter, GroupKey, LiveIndex, Matches, Metric, Source};
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{BlockId, Category, StackId, Trace};
+use highwater_snapshots::{BlockId, Category, DeviceId, StackId, Trace};
 
 use super::sheets::{bytes, count, words};
-use crate::figures::leaks::leak_texts;
+use crate::figures::leaks::{leak_texts, reserved_growth};
 use crate::gui::views::sheet::{Heading, Line, Sheet};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
@@ -55,6 +56,18 @@ pub(super) fn kept(
     };
     let lines = rows.into_iter().map(|row| row.line(key));
     Sheet::new("Kept", columns(key), lines).with_bars(1).with_lead(lead)
+}
+
+/// By how much reserved memory grows from step to step while live memory does not, as a sentence.
+pub(super) fn reserved(source: &Source<'_>, device: DeviceId) -> Option<String> {
+    let filter = Filter::default();
+    let query = |metric| GrowthQuery { metric, keys: &[GroupKey::Pool], top: 0, filter: &filter };
+    let queries = [Metric::Requested, Metric::Reserved].map(query);
+    // A recording in memory is read without errors.
+    let found = growth(source, &[device], StepRange::default(), &queries, &mut |_| ControlFlow::Continue(())).ok()?;
+    let mut found = found.into_iter().flatten();
+    let (live, reserved) = (found.next()?.ok()?, found.next()?.ok()?);
+    reserved_growth(&live, &reserved).map(|grows| format!("Reserved memory {grows}."))
 }
 
 /// The grouping key: the source line if stacks are recorded, else the module, else the category. One key alone, so that

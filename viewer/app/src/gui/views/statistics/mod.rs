@@ -43,7 +43,10 @@ impl Counted {
         let window = StepWindow::of(&recording.source, index.device, StepRange::default()).ok()?.ok();
         let (matches, window) = (&*key.matches, window.as_ref());
         let statistics = Statistics::of(trace, &StatisticsQuery { peak, live: &index.live, matches, window });
-        let kept = kept::kept(trace, &recording.absent, (&index.live, window), key.metric, matches);
+        let mut kept = kept::kept(trace, &recording.absent, (&index.live, window), key.metric, matches);
+        // A verdict on blocks does not cover segments.
+        let reserved = kept::reserved(&recording.source, index.device).filter(|_| matches.is_all());
+        kept.lead.splice(0..0, reserved);
         let sheets = vec![
             sheets::steps(&statistics),
             kept,

@@ -194,8 +194,8 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     add("driver", "Segments freed", count(allocator.segment_frees));
     add("driver", "Page mappings", count(allocator.maps));
     add("driver", "Page unmappings", count(allocator.unmaps));
-    add("driver", "Bytes allocated", exact(allocator.obtained_bytes));
-    add("driver", "Bytes freed", exact(allocator.returned_bytes));
+    add("driver", "Bytes of segments allocated", exact(allocator.obtained_bytes));
+    add("driver", "Bytes of segments freed", exact(allocator.returned_bytes));
     add("driver", "Segments allocated right after a release", count(allocator.obtained_after_release));
     add("driver", "Failed requests", count(allocator.ooms));
     let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);

@@ -15,34 +15,27 @@ pub(super) struct Tick {
     pub label: String,
 }
 
-/// The smallest step between labels, in their unit: three decimals keep neighbours distinct.
-const MIN_STEP: f64 = 0.002;
-
 /// Most ticks of an axis, as a guard against a step that is far too small.
 const MOST: usize = 1000;
 
-/// Ticks of a byte axis over `range`, at least `step` bytes apart: a power of two, so that labels stay round.
-pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
-    let step = (step.max(1.0).log2().ceil()).exp2();
-    ticks(range, step, |value| byte_label(value, range.end, step))
-}
+/// The units of bytes, from the largest.
+const UNITS: [(&str, f64); 4] =
+    [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
 
-/// A number of bytes in the unit of the axis's upper end, as [`format_bytes`](highwater_snapshots::units::format_bytes)
-/// prints it, with the decimals that `step` needs; in a smaller unit if `step` needs more than three.
-fn byte_label(bytes: f64, top: f64, step: f64) -> String {
-    const UNITS: [(&str, f64); 4] =
-        [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
-    let unit = UNITS.into_iter().find(|(_, unit)| top >= *unit && step / unit >= MIN_STEP);
+/// Ticks of a byte axis over `range`, at least `step` bytes apart: at whole and half units, or at powers of two of the
+/// next smaller unit where a range has too few of those.
+pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
+    let step = step.max(1.0).log2().ceil().exp2();
+    let has_halves = |unit: f64| step >= unit / 2.0 || range.end - range.start >= 1.5 * unit;
+    let unit = UNITS.into_iter().find(|(_, unit)| range.end >= *unit && has_halves(*unit));
     let Some((name, unit)) = unit else {
-        return format!("{} B", format_count(bytes as u64));
+        return ticks(range, step, |bytes| format!("{} B", format_count(bytes as u64)));
     };
-    let decimals = match step / unit {
-        1.0.. => return format!("{} {name}", format_count((bytes / unit) as u64)),
-        0.5.. => 1,
-        0.25.. => 2,
-        _ => 3,
-    };
-    format!("{:.decimals$} {name}", bytes / unit)
+    let step = step.max(unit / 2.0);
+    ticks(range, step, |bytes| match step < unit {
+        true => format!("{:.1} {name}", bytes / unit),
+        false => format!("{} {name}", format_count((bytes / unit) as u64)),
+    })
 }
 
 /// Where an event stands on the axis beyond its number: moment 0 is the state before event 0, so the state after event
@@ -103,7 +96,12 @@ mod tests {
         assert_eq!(labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)), ["0.0 GiB", "0.5 GiB", "1.0 GiB"]);
         assert_eq!(
             labels(&byte_ticks(&(0.9 * gib..1.0 * gib), 0.02 * gib)),
-            ["0.906 GiB", "0.938 GiB", "0.969 GiB", "1.000 GiB"]
+            ["928 MiB", "960 MiB", "992 MiB", "1,024 MiB"]
+        );
+        assert_eq!(
+            labels(&byte_ticks(&(0.0..2.2 * gib), 0.1 * gib)),
+            ["0.0 GiB", "0.5 GiB", "1.0 GiB", "1.5 GiB", "2.0 GiB"],
+            "never eighths"
         );
         assert_eq!(labels(&byte_ticks(&(0.0..0.3 * gib), 0.1 * gib)), ["0 MiB", "128 MiB", "256 MiB"]);
         let deep = 4.0 * gib..4.0 * gib + 1500.0;

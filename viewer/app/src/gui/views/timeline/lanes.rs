@@ -72,7 +72,7 @@ pub(super) fn paint(
         paint_steps(&next("step"), &recording.steps);
     }
     if has_phases(recording) {
-        paint_phases(&next("phase"));
+        paint_phases(&next(if recording.trace.phases_are_guessed() { "phase (guess)" } else { "phase" }));
     }
     let regions = &recording.regions;
     for (row, cells) in regions.rows.iter().enumerate() {

@@ -59,6 +59,13 @@ impl Timeline {
         lines
     }
 
+    /// Whether the lines of two totals lie apart somewhere in the picture.
+    pub(crate) fn is_apart(&self, selection: &Selection, [one, other]: [Metric; 2]) -> bool {
+        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return false };
+        let scale = self.points_per_byte(selection);
+        shown.picture.totals.iter().any(|totals| totals.get(one).abs_diff(totals.get(other)) as f64 * scale > APART)
+    }
+
     /// Points per byte on the screen.
     fn points_per_byte(&self, selection: &Selection) -> f64 {
         let height = self.frame.as_ref().map_or(400.0, |frame| frame.rect.height());

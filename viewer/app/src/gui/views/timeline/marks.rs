@@ -8,7 +8,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::frame::PlotFrame;
 use super::labels::Labels;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::when;
 use crate::selection::Axis;
 
@@ -217,7 +217,7 @@ pub(crate) fn paint_ooms(
         });
         let place = labels.claim(frame.rect, beside);
         let center = pos2(x, asked.or(place.map(|place| place.top() + 8.0)).unwrap_or(foot));
-        theme::cross(&painter, center, 5.0, shades);
+        paint_cross(&painter, center, 5.0, shades);
         labels.add(Rect::from_center_size(center, egui::Vec2::splat(12.0)));
         if let Some(place) = place {
             painter.rect_filled(place, 2.0, shades.canvas);
@@ -248,6 +248,15 @@ pub(super) fn paint_ruler(
     let label = Rect::from_min_size(pos2(left, top.min(frame.rect.bottom() - size.y)), size);
     painter.rect_filled(label, 4.0, shades.peak);
     painter.galley(label.min + vec2(6.0, 3.0), galley, shades.on_peak);
+}
+
+/// Paints the cross of a failed request, `half` points to each side of `center`.
+pub(crate) fn paint_cross(painter: &Painter, center: Pos2, half: f32, shades: &Shades) {
+    for stroke in [Stroke::new(4.5, shades.canvas), Stroke::new(2.5, shades.warning)] {
+        for slant in [vec2(half, half), vec2(half, -half)] {
+            painter.line_segment([center - slant, center + slant], stroke);
+        }
+    }
 }
 
 /// Paints the moment under the pointer: a line from top to bottom and the total on it.

@@ -22,7 +22,9 @@ use highwater_snapshots::{BlockId, EventId};
 
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
-pub(crate) use marks::{FailedMark, paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak, paint_tagged};
+pub(crate) use marks::{
+    FailedMark, paint_axis_name, paint_capacity, paint_cross, paint_note, paint_ooms, paint_peak, paint_tagged,
+};
 pub use picture::{Picture, Stacking};
 pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;

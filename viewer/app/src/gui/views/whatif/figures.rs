@@ -81,10 +81,11 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
-    // In little space, only the figures to compare stay.
+    // In little space, only the figures to compare stay, and how a replay ends if one ends early.
     let shown: &[usize] = match ui.available_width() {
         ROOM_FOR_ALL.. => &[0, 1, 2, 3, 4, 5],
         ROOM_FOR_OUTCOME.. => &[0, 2, 4, 5],
+        _ if rows.iter().any(|row| row.end != rows[0].end || row.figures.failure.is_some()) => &[0, 2, 5],
         _ => &[0, 2, 4],
     };
     let figures = |row: usize| figures_of(rows[row].figures);

@@ -219,8 +219,8 @@ impl WhatIfView {
             Ok(replayed) => match replayed.other() {
                 Some(other) => self.changed_ui(ui, context, (&replayed, &other)),
                 None => {
-                    let text = RichText::new(predicted::unchanged(&replayed.prediction)).size(15.0).strong();
-                    ui.add(Label::new(text).wrap());
+                    answer_ui(ui, &predicted::what_helps(&replayed.prediction), Shades::in_ui(ui).strong);
+                    ui.add(Label::new(RichText::new(predicted::unchanged(&replayed.prediction)).weak()).wrap());
                     None
                 }
             },

@@ -15,6 +15,8 @@ pub struct Cell {
     pub share: Option<f32>,
     /// The colour of the bar; `None` for the usual one.
     pub bar: Option<Color32>,
+    /// The length of a bar that goes left or right from the middle of the room before the figure, from -1 to 1.
+    pub diverging: Option<f32>,
     /// Whether it is shown faint.
     pub is_faint: bool,
     /// Whether it is shown as a link.
@@ -35,6 +37,8 @@ pub struct Column<'a> {
     pub unit: Unit,
     /// Whether rows can be sorted by it.
     pub is_sortable: bool,
+    /// Whether it has bars, which take the room that texts do not need.
+    pub(super) has_bars: bool,
     value: Box<dyn Fn(usize) -> Value + 'a>,
     order: Option<Box<dyn Fn(usize) -> Value + 'a>>,
     look: Option<Box<dyn Fn(usize, Cell) -> Cell + 'a>>,
@@ -50,7 +54,8 @@ impl<'a> Column<'a> {
         value: impl Fn(usize) -> V + 'a,
     ) -> Self {
         let value = Box::new(move |row| value(row).into());
-        Self { name, tooltip, width, unit, is_sortable: true, value, order: None, look: None, tip: None }
+        let (is_sortable, has_bars) = (true, false);
+        Self { name, tooltip, width, unit, is_sortable, has_bars, value, order: None, look: None, tip: None }
     }
 
     /// Sizes in bytes.
@@ -88,6 +93,11 @@ impl<'a> Column<'a> {
     /// The same, by which rows cannot be sorted.
     pub fn fixed(self) -> Self {
         Self { is_sortable: false, ..self }
+    }
+
+    /// The same, with bars in the room that texts do not need.
+    pub fn with_bars(self) -> Self {
+        Self { has_bars: true, ..self }
     }
 
     /// The same, which orders rows by `value` instead of what it shows.

@@ -149,11 +149,15 @@ fn shown_ui(
 fn widths(columns: &[Column<'_>], room: f32) -> Vec<f32> {
     let fixed: f32 = columns.iter().map(|column| column.width).sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;
-    let share = ((room - fixed) / open).max(theme::MIN_OPEN_COLUMN);
+    let has_bars = columns.iter().any(|column| column.has_bars);
+    let most = if has_bars { theme::MAX_OPEN_COLUMN } else { f32::INFINITY };
+    let share = ((room - fixed) / open).clamp(theme::MIN_OPEN_COLUMN, most);
+    let for_bars = (room - fixed - share * open).max(0.0);
     let mut edges = vec![0.0];
     let mut edge = 0.0;
     for column in columns {
         edge += if column.width == 0.0 { share } else { column.width };
+        edge += if column.has_bars { for_bars } else { 0.0 };
         edges.push(edge);
     }
     edges

@@ -4,6 +4,8 @@ use eframe::egui::{
     self, Align2, FontId, Id, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
 };
 
+use highwater_analysis::diff::Change;
+
 use super::{Cell, Column, TableState, Touched, keys};
 use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::theme::{self, Shades};
@@ -174,6 +176,20 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
         painter.rect_filled(bar, 2.0, cell.bar.unwrap_or(shades.bar));
     }
     let middle = whole.center().y;
+    if let Some(share) = cell.diverging.filter(|_| whole.width() > 2.0 * theme::DIFFERENCE_WIDTH) {
+        let room = whole.with_max_x(whole.right() - theme::DIFFERENCE_WIDTH).shrink2(vec2(4.0, 3.0));
+        let (from, to) = (room.center().x, room.center().x + room.width() / 2.0 * share.clamp(-1.0, 1.0));
+        // The lighter of each pair in dark windows.
+        let change = match (share > 0.0, ui.visuals().dark_mode) {
+            (true, true) => Change::Grown,
+            (true, false) => Change::OnlyInB,
+            (false, true) => Change::Shrunk,
+            (false, false) => Change::OnlyInA,
+        };
+        let bar = Rect::from_x_y_ranges(from.min(to)..=from.max(to).max(from.min(to) + 1.0), room.y_range());
+        painter.rect_filled(bar, 1.0, theme::change(change));
+        painter.vline(from, whole.y_range(), Stroke::new(1.0, shades.grid));
+    }
     let mut left = whole.left() + 6.0;
     if let Some(colour) = cell.swatch {
         let field = vec2(theme::SWATCH, theme::SWATCH);
