@@ -107,6 +107,19 @@ impl TraceBuilder {
         builder
     }
 
+    /// A builder with the same header, devices, tables and problems, and nothing else.
+    pub(crate) fn without_events(&self) -> Self {
+        let Trace { header, devices, tables, problems, .. } = &self.trace;
+        let (header, devices) = (header.clone(), devices.clone());
+        let (tables, problems) = (tables.clone(), problems.clone());
+        Self { trace: Trace { header, devices, tables, problems, ..Trace::default() }, ..Self::default() }
+    }
+
+    /// The origin of the recording.
+    pub(crate) fn header(&self) -> &Header {
+        &self.trace.header
+    }
+
     /// Sets the origin of the recording.
     pub fn set_header(&mut self, header: Header) {
         self.trace.header = header;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::builder::{StartingBlock, StartingState};
+use crate::builder::{StartingBlock, StartingState, TraceBuilder};
 use crate::category::Category;
 use crate::event::{BlockKey, Event, Range, What};
 use crate::ids::DeviceId;
@@ -11,6 +11,7 @@ pub use crate::live_blocks::LiveBlock;
 use crate::live_blocks::LiveBlocks;
 use crate::metric::Totals;
 use crate::stage::{Outside, Stage};
+use crate::trace::{DeviceStart, Start};
 use crate::transition::{Contradictions, Named, Transition, transition};
 use hashbrown::HashMap;
 
@@ -270,6 +271,41 @@ impl LiveState {
         // As in a replay: a recording may release what it does not know.
         self.totals.reserved = self.totals.reserved.saturating_sub(bytes);
     }
+}
+
+/// Begins a trace that is a window of a longer recording with what is live then on each of the devices `known`, and
+/// completes `start` with their totals. Returns the keys of the blocks, in their order.
+pub(crate) fn begin_window<'a>(
+    builder: &mut TraceBuilder,
+    states: impl Iterator<Item = (DeviceId, &'a LiveState)>,
+    known: &[DeviceId],
+    mut start: Start,
+) -> Vec<BlockKey> {
+    let (mut keys, mut births): (Vec<BlockKey>, Vec<Option<Outside>>) = Default::default();
+    // Steps and marks carry a device that may have no memory.
+    for (device, live) in states.filter(|(device, _)| known.contains(device)) {
+        let blocks = live.blocks();
+        births.extend(blocks.iter().map(|block| block.birth));
+        keys.extend(blocks.iter().map(|block| block.block.alloc.block));
+        let state = StartingState {
+            device,
+            segments: live.segments(),
+            mappings: live.mappings(),
+            blocks: blocks.iter().map(|block| block.block).collect(),
+        };
+        builder.set_starting_state(&state);
+        let totals = live.totals();
+        // A hostile file may claim anything; no sum of sizes overflows below this.
+        let reserved = totals.reserved.min(1 << 61);
+        start.devices.push(DeviceStart { device, device_used: totals.device_used, reserved });
+    }
+    for &device in known {
+        if start.devices.iter().all(|with_memory| with_memory.device != device) {
+            start.devices.push(DeviceStart { device, ..DeviceStart::default() });
+        }
+    }
+    builder.set_start(start, births);
+    keys
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ pub fn with_part(path: &Path, part: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns the recording that `file` is one of several files of.
-fn recording_of(file: &Path) -> Option<PathBuf> {
+/// Returns the recording that `file` is one of several files of; `None` if its name has no number.
+pub fn recording_of(file: &Path) -> Option<PathBuf> {
     let name = Path::new(file.file_stem()?);
     let stem = Path::new(name.file_stem()?);
     let path = file.with_file_name(match file.extension() {

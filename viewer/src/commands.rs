@@ -27,6 +27,7 @@ pub mod plan;
 pub mod render;
 pub mod check;
 pub mod serve;
+pub mod top;
 pub mod completions;
 pub mod open;
 pub mod mcp;
@@ -138,6 +139,11 @@ commands! {
     Render(Box<render::RenderArguments>) => render::run,
     /// Serve the app and recordings to a browser on this or another computer
     Serve(serve::ServeArguments) => serve::run,
+    /// Show in the terminal how memory grows while a program runs: totals, peak, categories, modules, steps, ranks
+    ///
+    /// A recording is followed while it is written, also all of a folder with one for each rank, or those that a process
+    /// writes. If standard output is not a terminal, it is printed once as text.
+    Top(top::TopArguments) => top::run,
     /// Answer the questions of an assistant about recordings, by the Model Context Protocol
     ///
     /// The assistant starts it, and asks with one JSON-RPC message a line on standard input. It answers from the files that

@@ -9,10 +9,11 @@ use super::walk::WalkItem;
 use crate::builder::{StartingState, TraceBuilder};
 use crate::error::Problem;
 use crate::event::Event;
-use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
+use crate::ids::{DeviceId, FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use crate::live_bytes::LiveBytes;
+use crate::live_state::{LiveState, begin_window};
 use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
-use crate::trace::{Trace, Trust};
+use crate::trace::{DeviceUse, Header, Start, Trace, Trust};
 use crate::yielding::yield_if_due;
 
 /// The most problems noted one by one; the rest are counted.
@@ -45,6 +46,17 @@ pub(super) struct Assembler {
     problems: u64,
     /// For each run of events, the number of events after it, and the bytes live during it; `None` if not requested.
     measured: Option<Vec<(u64, LiveBytes)>>,
+    /// What was read and is not kept; `None` if all is.
+    passing: Option<Box<Passed>>,
+}
+
+/// What is live before a recording's first event, and events, as they are read by who keeps none of them.
+#[derive(Clone, Debug, Default)]
+pub struct Passed {
+    /// What is live before the first event.
+    pub starting: Vec<StartingState>,
+    /// Events, in order.
+    pub events: Vec<Event>,
 }
 
 /// Number of events that share one entry of the live bytes.
@@ -54,6 +66,37 @@ impl Assembler {
     /// An assembler with room for `events` events.
     pub(super) fn with_capacity(events: usize) -> Self {
         Self { builder: TraceBuilder::with_capacity(events), ..Self::default() }
+    }
+
+    /// An assembler that keeps no events.
+    pub(super) fn passing() -> Self {
+        Self { passing: Some(Box::default()), ..Self::default() }
+    }
+
+    /// What was read since this was last asked, of an assembler that keeps no events.
+    pub(super) fn take_passed(&mut self) -> Passed {
+        self.passing.as_deref_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Where the recording comes from.
+    pub(super) fn header(&self) -> &Header {
+        self.builder.header()
+    }
+
+    /// A recording of the same devices and tables without events, in which `live` is on each device at `start`. Costs
+    /// what is live, and the tables without the operations.
+    pub(super) fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
+        let trust = self.trust();
+        let ops = std::mem::take(&mut self.builder.tables().ops);
+        let mut builder = self.builder.without_events();
+        let known: Vec<DeviceId> = uses.iter().map(|one| one.device).collect();
+        begin_window(&mut builder, live.iter().copied(), &known, start);
+        *builder.trust() = trust;
+        let mut trace = builder.finish();
+        trace.device_uses = uses.to_vec();
+        name_operations(&mut trace, &ops);
+        self.builder.tables().ops = ops;
+        trace
     }
 
     /// How many events were taken.
@@ -209,6 +252,7 @@ impl Assembler {
                     self.note(Problem::at(offset, what));
                 }
             }
+            Part::Annotations(_) | Part::Attributes(_) if self.passing.is_some() => {}
             Part::Annotations(rows) => {
                 let missing = self.missing_rows(header, self.owners.annotation_rows())?;
                 self.owners.take_annotations(offset, header, rows);
@@ -297,6 +341,10 @@ impl Assembler {
         if self.next_event > 0 {
             return Err("a starting state comes after events".to_owned());
         }
+        if let Some(passed) = &mut self.passing {
+            passed.starting.push(state.clone());
+            return Ok(());
+        }
         self.spend(state.segments.len() + state.mappings.len() + state.blocks.len())?;
         let before = self.builder.row_counts();
         self.builder.set_starting_state(state);
@@ -308,6 +356,12 @@ impl Assembler {
         if header.first < self.next_event {
             let (first, next) = (header.first, self.next_event);
             return Err(format!("its first event is number {first}, but number {next} comes next"));
+        }
+        if let Some(passed) = &mut self.passing {
+            passed.events.extend_from_slice(events);
+            self.reach_event(header.first);
+            self.next_event = header.first.saturating_add(u64::from(header.count));
+            return Ok(());
         }
         self.spend(events.len())?;
         self.reach_event(header.first);
@@ -359,16 +413,31 @@ impl Assembler {
         if let Some(more) = self.problems.checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
             self.builder.add_problem(Problem::new(format!("{more} more problems like these")));
         }
-        let unfinished = self.end.is_none();
-        let recorded_end = self.end.unwrap_or_default();
-        let trust = self.builder.trust();
-        *trust = Trust {
-            events_lost: recorded_end.events_lost.saturating_add(self.events_lost),
-            unfinished: recorded_end.unfinished || unfinished,
-            ..recorded_end
-        };
+        *self.builder.trust() = self.trust();
         self.builder.finish()
     }
+
+    /// What limits the accuracy, as far as the file says and shows it.
+    fn trust(&self) -> Trust {
+        let recorded_end = self.end.clone().unwrap_or_default();
+        Trust {
+            events_lost: recorded_end.events_lost.saturating_add(self.events_lost),
+            unfinished: recorded_end.unfinished || self.end.is_none(),
+            ..recorded_end
+        }
+    }
+}
+
+/// Gives a trace those of `ops` that its blocks name.
+fn name_operations(trace: &mut Trace, ops: &[Op]) {
+    let mut ids: Vec<OpId> = trace.blocks.op.iter().copied().filter(|id| id.is_some()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.retain(|id| (id.0 as usize) < ops.len());
+    let find = |id: &mut OpId| *id = ids.binary_search(id).map_or(OpId::NONE, OpId::from_index);
+    trace.blocks.op.iter_mut().for_each(find);
+    trace.tables.ops = ids.iter().map(|id| ops[id.0 as usize]).collect();
+    trace.start.ops = ids;
 }
 
 fn frame(row: &FrameRow) -> Frame {

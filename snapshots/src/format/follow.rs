@@ -1,12 +1,16 @@
 //! Reads a recording while it is still being written.
 
+pub use super::assemble::Passed;
+
 use super::assemble::Assembler;
 use super::part::Part;
 use super::section::Unpacker;
 use super::sniff::{PREAMBLE_BYTES, check_preamble};
 use super::walk::{WalkItem, Walker};
 use crate::error::Result;
-use crate::trace::Trace;
+use crate::ids::DeviceId;
+use crate::live_state::LiveState;
+use crate::trace::{DeviceUse, Header, Start, Trace};
 
 /// Reads a growing file incrementally, and returns the trace so far. Does no file access: the caller reads from offset
 /// [`bytes_fed`](Self::bytes_fed), and feeds what is new.
@@ -23,6 +27,27 @@ impl Follower {
     /// A follower that has seen nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A follower that has seen nothing, and keeps no events: who feeds it takes them with [`take_passed`](Self::take_passed).
+    pub fn passing() -> Self {
+        Self { assembler: Assembler::passing(), ..Self::default() }
+    }
+
+    /// What the bytes fed since the last call had before the first event and as events, of a follower that keeps none.
+    pub fn take_passed(&mut self) -> Passed {
+        self.assembler.take_passed()
+    }
+
+    /// Where the recording comes from, as far as it was read.
+    pub fn header(&self) -> &Header {
+        self.assembler.header()
+    }
+
+    /// The recording at a moment, as a window without events that begins at `start`, in which `live` is on each device;
+    /// `uses` are the devices. Costs what is live, and the tables without the operations.
+    pub fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
+        self.assembler.window(live, start, uses)
     }
 
     /// Takes the next bytes of the file and returns how many events they completed. Fails if the file begins as no

@@ -54,7 +54,7 @@ mod events_tests;
 pub use amend::{Amendment, amend_file};
 pub use checkpoint::Checkpoint;
 pub use columns::Column;
-pub use follow::Follower;
+pub use follow::{Follower, Passed};
 pub use foreign::{Foreign, SNAPSHOT};
 pub use index::{Index, IndexRow, TAIL_BYTES, TAIL_MARKER};
 pub use kind::SectionKind;

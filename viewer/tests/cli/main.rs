@@ -31,6 +31,8 @@ mod render;
 #[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]
+mod top;
+#[cfg(feature = "engine")]
 mod oom;
 #[cfg(feature = "engine")]
 mod whatif;

@@ -107,6 +107,10 @@ fn the_files_of_a_rotation_are_opened_by_their_folder_their_pattern_or_the_path_
         assert!(whole.status.success(), "{question}: {}", stderr(&whole));
         assert_eq!(stdout(&parts), stdout(&whole), "{question}");
     }
+    #[cfg(feature = "engine")]
+    for rotation in ["run", "run/run.snap"] {
+        crate::top::assert_rotation_is_whole(folder.path(), rotation, "run.snap");
+    }
     for file in &files[..8] {
         std::fs::remove_file(file).unwrap();
     }

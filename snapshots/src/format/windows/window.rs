@@ -6,14 +6,15 @@ use std::ops::{ControlFlow, Range};
 use hashbrown::HashMap;
 
 use super::Windows;
-use crate::builder::{StartingState, TraceBuilder};
+use crate::builder::TraceBuilder;
 use crate::error::Result;
 use crate::event::{BlockKey, Event, What};
 use crate::format::parallel;
 use crate::format::summary::{EndedBlock, Summarizer};
 use crate::ids::{BlockId, DeviceId};
+use crate::live_state::begin_window;
 use crate::stage::{Outside, Stage};
-use crate::trace::{DeviceStart, Start, Trace};
+use crate::trace::{Start, Trace};
 
 /// Events that room is made for in advance, at most: a hostile file may claim to have any number.
 const MAX_ROOM: u64 = 1 << 21;
@@ -224,36 +225,11 @@ impl Window {
         base.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = base.tables.clone();
         base.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
-        let mut births: Vec<Option<Outside>> = Vec::new();
-        let mut devices = Vec::new();
-        let known = windows.device_ids();
-        // Steps and marks carry a device that may have no memory.
-        for (device, live) in summarizer.states().filter(|(device, _)| known.contains(device)) {
-            let blocks = live.blocks();
-            births.extend(blocks.iter().map(|block| block.birth));
-            self.keys.extend(blocks.iter().map(|block| block.block.alloc.block));
-            let state = StartingState {
-                device,
-                segments: live.segments(),
-                mappings: live.mappings(),
-                blocks: blocks.iter().map(|block| block.block).collect(),
-            };
-            builder.set_starting_state(&state);
-            let totals = live.totals();
-            // A hostile file may claim anything; no sum of sizes overflows below this.
-            let reserved = totals.reserved.min(1 << 61);
-            devices.push(DeviceStart { device, device_used: totals.device_used, reserved });
-        }
-        for device in known {
-            if devices.iter().all(|start: &DeviceStart| start.device != device) {
-                devices.push(DeviceStart { device, ..DeviceStart::default() });
-            }
-        }
-        let has_stages = windows.has_stages();
         let stage = summarizer.stage();
         let all_events = Some(windows.files.count);
-        let start = Start { events: range.start, all_events, stage, has_stages, devices, ..Start::default() };
-        builder.set_start(start, births);
+        let has_stages = windows.has_stages();
+        let start = Start { events: range.start, all_events, stage, has_stages, ..Start::default() };
+        self.keys = begin_window(&mut builder, summarizer.states(), &windows.device_ids(), start);
         self.builder = Some(builder);
     }
 

@@ -62,6 +62,11 @@ impl Inputs {
         &self.name
     }
 
+    /// Returns the files, each with its name.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.files.iter().map(|file| (file.path.as_path(), file.name.as_str()))
+    }
+
     /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()

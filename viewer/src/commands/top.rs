@@ -1,0 +1,146 @@
+//! `highwater top`: shows in a terminal how memory grows while a program writes its recording.
+
+pub mod curve;
+pub mod running;
+pub mod watched;
+pub mod target;
+pub mod answer;
+pub mod keys;
+pub mod draw;
+mod report;
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use highwater_analysis::{GroupKey, Metric};
+use ratatui::crossterm::event;
+
+use self::answer::{Choice, Computed};
+use self::keys::{Act, act};
+use self::target::Target;
+use self::watched::Watched;
+use crate::output::outcome::{Failure, Status};
+use crate::output::page::Page;
+
+/// `highwater top`.
+#[derive(Clone, Debug, Args)]
+pub struct TopArguments {
+    /// A recording, a folder with one for each rank, or the number of a process that writes recordings
+    #[arg(value_name = "FILE|FOLDER|PID")]
+    pub target: PathBuf,
+    /// The total that is shown first
+    #[arg(long, default_value = "requested", value_parser = crate::args::values::metric_parser())]
+    pub metric: Metric,
+    /// The key of the groups that are shown first
+    #[arg(long, value_name = "KEY", default_value = "scope", value_parser = key)]
+    pub by: GroupKey,
+}
+
+/// The time between two refreshes.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// The time between two looks for further files.
+const LIST: Duration = Duration::from_secs(2);
+
+/// The time for reading between two refreshes, of all recordings together: keys are waited for in between.
+const READING: Duration = Duration::from_millis(200);
+
+/// Reads a key of groups.
+fn key(text: &str) -> Result<GroupKey, String> {
+    match GroupKey::parse_list(text)?.as_slice() {
+        [key] => Ok(*key),
+        _ => Err("expected one key".to_owned()),
+    }
+}
+
+/// Shows the recordings until the user quits; without a terminal, prints them once.
+pub fn run(arguments: &TopArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let target = Target::of(&arguments.target)?;
+    let choice = Choice { metric: arguments.metric, key: arguments.by, row: 0, device: 0 };
+    let mut view = View { target, watched: Vec::new(), computed: Computed::default(), choice, listed: None };
+    view.list()?;
+    if !io::stdout().is_terminal() {
+        while view.look(READING) {}
+        return report::print(&mut view, page);
+    }
+    let stop = stop_requested()?;
+    let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
+    let shown = show(&mut view, terminal, &stop);
+    ratatui::try_restore()?;
+    shown.map(|()| Status::Fine)
+}
+
+/// The recordings, and what is shown of them.
+#[derive(Debug)]
+struct View {
+    target: Target,
+    watched: Vec<Watched>,
+    computed: Computed,
+    choice: Choice,
+    /// When further files were last looked for.
+    listed: Option<Instant>,
+}
+
+impl View {
+    /// Looks for further recordings.
+    fn list(&mut self) -> Result<(), Failure> {
+        self.listed = Some(Instant::now());
+        for (path, name) in self.target.recordings()? {
+            if self.watched.iter().all(|one| one.path() != path) {
+                self.watched.push(Watched::new(&path, &name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is new, for about the time of `most`; returns whether there is more.
+    fn look(&mut self, most: Duration) -> bool {
+        if !matches!(self.target, Target::File(_)) && self.listed.is_none_or(|at| at.elapsed() >= LIST) {
+            // A folder or a process that is gone leaves what was read.
+            drop(self.list());
+        }
+        let each = most / u32::try_from(self.watched.len().max(1)).unwrap_or(1);
+        self.watched.iter_mut().fold(false, |more, one| one.look(each) | more)
+    }
+}
+
+/// Draws the view again and again until a key or a signal ends it.
+fn show(view: &mut View, mut terminal: ratatui::DefaultTerminal, stop: &AtomicBool) -> Result<(), Failure> {
+    let mut drawn = None;
+    while !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let has_more = view.look(READING);
+        let now = view.watched.iter().map(Watched::version).collect::<Vec<_>>();
+        if drawn.as_ref() != Some(&now) {
+            let answer = view.computed.answer(&mut view.watched, view.choice);
+            terminal.draw(|frame| draw::draw(&answer, frame))?;
+            drawn = Some(now);
+        }
+        // While a long recording is read for the first time, the picture follows at once.
+        let wait = if has_more { Duration::ZERO } else { REFRESH.saturating_sub(begun.elapsed()) };
+        if event::poll(wait)? {
+            // Another choice, or another size of the terminal.
+            drawn = None;
+            match act(&event::read()?, view.choice, view.watched.len()) {
+                Some(Act::Quit) => break,
+                Some(Act::Show(choice)) => view.choice = choice,
+                None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What signals that end the program set instead, so that the terminal is restored.
+fn stop_requested() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    #[cfg(unix)]
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}

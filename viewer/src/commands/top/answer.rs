@@ -1,0 +1,301 @@
+//! What is shown: computed from the recordings, and not changed afterwards.
+
+use std::collections::HashMap;
+
+use highwater_analysis::frames::short_stack;
+use highwater_analysis::peak::Query;
+use highwater_analysis::{Breakdown, Capacity, Filter, GroupKey, Metric, Moment, Peak, Siblings, Source, Totals};
+use highwater_snapshots::DeviceId;
+use highwater_snapshots::Result;
+use highwater_snapshots::stage::Stage;
+
+use super::curve::Curve;
+use super::running::{PeakMoment, StepTotals};
+use super::watched::{State, Watched};
+
+/// What the user has chosen to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The total.
+    pub metric: Metric,
+    /// The key of the groups.
+    pub key: GroupKey,
+    /// The row of the recording.
+    pub row: usize,
+    /// How often another device was asked for.
+    pub device: usize,
+}
+
+/// All that is shown at once.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What the user has chosen.
+    pub choice: Choice,
+    /// A line for each recording.
+    pub recordings: Vec<RecordingLine>,
+    /// The chosen recording; `None` without one.
+    pub detail: Option<Detail>,
+}
+
+/// A recording in the list.
+#[derive(Clone, Debug)]
+pub struct RecordingLine {
+    /// Its name.
+    pub name: String,
+    /// The rank of its process.
+    pub rank: Option<u32>,
+    /// Whether more is expected.
+    pub state: State,
+    /// The chosen total now.
+    pub now: u64,
+    /// Its peak.
+    pub peak: PeakMoment,
+    /// Step and phase now.
+    pub stage: Stage,
+    /// The chosen total over time.
+    pub curve: Curve,
+}
+
+/// The chosen recording.
+#[derive(Clone, Debug)]
+pub struct Detail {
+    /// Its name.
+    pub name: String,
+    /// The recorded program; empty if unknown.
+    pub program: String,
+    /// The device, and how many there are.
+    pub device: DeviceId,
+    /// The devices with memory.
+    pub device_count: usize,
+    /// The device's name; empty if unknown.
+    pub device_name: String,
+    /// The memory of the device, if it was recorded.
+    pub capacity: Option<u64>,
+    /// Whether more is expected.
+    pub state: State,
+    /// The number of events.
+    pub events: u64,
+    /// Step and phase now.
+    pub stage: Stage,
+    /// Whether there are steps or phases.
+    pub has_stages: bool,
+    /// The time from the first event to the last.
+    pub duration_ns: u64,
+    /// The totals now.
+    pub totals: Totals,
+    /// Their peaks, in the order of [`Metric::ALL`].
+    pub peaks: [PeakMoment; Metric::ALL.len()],
+    /// Whether the memory in use on the device was sampled.
+    pub is_sampled: bool,
+    /// The totals over time.
+    pub curve: Curve,
+    /// The groups by category, and by the chosen key.
+    pub groups: [Groups; 2],
+    /// The last steps, in order.
+    pub steps: Vec<StepTotals>,
+    /// What limits the accuracy or has happened to the file, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What memory is used for, at the peak and now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// The groups, largest at the peak first.
+    pub rows: Vec<GroupRow>,
+    /// Whether the groups at the peak are known: not where the file with it is gone.
+    pub has_peak: bool,
+}
+
+/// A group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupRow {
+    /// Its value of the key.
+    pub label: String,
+    /// Its bytes at the peak.
+    pub peak: u64,
+    /// Its bytes now.
+    pub now: u64,
+}
+
+impl Groups {
+    fn of(peak: Option<Breakdown>, now: Breakdown) -> Self {
+        let has_peak = peak.is_some();
+        let mut rows: Vec<GroupRow> = Vec::new();
+        let mut row_of: HashMap<String, usize> = HashMap::new();
+        for mut group in peak.unwrap_or_default().groups {
+            let label = first(&mut group.key);
+            let row = *row_of.entry(label.clone()).or_insert(rows.len());
+            if row == rows.len() {
+                rows.push(GroupRow { label, ..GroupRow::default() });
+            }
+            row_of.extend(group.members.iter_mut().map(|member| (first(member), row)));
+            rows[row].peak += group.bytes;
+        }
+        for mut group in now.groups {
+            let label = first(&mut group.key);
+            let row = *row_of.entry(label.clone()).or_insert(rows.len());
+            if row == rows.len() {
+                rows.push(GroupRow { label, ..GroupRow::default() });
+            }
+            rows[row].now += group.bytes;
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse((row.peak, row.now)));
+        Self { rows, has_peak }
+    }
+
+    /// At most `most` rows, of which the last stands for the others if there are more.
+    pub fn at_most(&self, most: usize) -> Vec<GroupRow> {
+        if self.rows.len() <= most {
+            return self.rows.clone();
+        }
+        let (listed, rest) = self.rows.split_at(most.saturating_sub(1));
+        let sum = |of: fn(&GroupRow) -> u64| rest.iter().map(of).fold(0, u64::saturating_add);
+        let label = format!("{} more", rest.len());
+        let others = GroupRow { label, peak: sum(|row| row.peak), now: sum(|row| row.now) };
+        listed.iter().cloned().chain((most > 0).then_some(others)).collect()
+    }
+}
+
+fn first(key: &mut Vec<String>) -> String {
+    if key.is_empty() { String::new() } else { key.swap_remove(0) }
+}
+
+/// What decides about the detail: the choice, how often the recording was read anew, its events, whether it is complete,
+/// and what happened to it.
+type DetailOf = (Choice, u64, u64, bool, Option<String>);
+
+/// The row of a recording, how often it was read anew, a device, and the number of events before its peak.
+type PeakOf = (usize, u64, DeviceId, u64);
+
+/// What was computed for the last answer, which is often the same for the next.
+#[derive(Debug, Default)]
+pub struct Computed {
+    detail: Option<(DetailOf, Detail)>,
+    peak: Option<(PeakOf, Option<Source<'static>>)>,
+}
+
+impl Computed {
+    /// Answers from the recordings.
+    pub fn answer(&mut self, watched: &mut [Watched], choice: Choice) -> Answer {
+        let recordings = watched.iter().map(|one| line(one, choice.metric)).collect();
+        let detail = watched.get_mut(choice.row).map(|one| {
+            let (is_complete, note) = (*one.state() == State::Complete, one.note().map(str::to_owned));
+            let of = (choice, one.restarts(), one.running().events(), is_complete, note);
+            if let Some((_, detail)) = self.detail.as_ref().filter(|(known, _)| *known == of) {
+                return Detail { state: one.state().clone(), ..detail.clone() };
+            }
+            let detail = self.detail(one, choice);
+            self.detail = Some((of, detail.clone()));
+            detail
+        });
+        Answer { choice, recordings, detail }
+    }
+
+    fn detail(&mut self, watched: &mut Watched, choice: Choice) -> Detail {
+        let trace = watched.now();
+        let devices: Vec<DeviceId> = watched.running().uses().iter().map(|one| one.device).collect();
+        let main = devices.iter().position(|device| *device == trace.main_device()).unwrap_or(0);
+        let device = devices.get((main + choice.device) % devices.len().max(1)).copied().unwrap_or_default();
+        let (name, state) = (watched.name().to_owned(), watched.state().clone());
+        let mut notes: Vec<String> = watched.note().into_iter().map(str::to_owned).collect();
+        if let State::Failed(why) = &state {
+            notes.push(why.clone());
+        }
+        // An unfinished recording is no problem here.
+        let problems = trace.problems.iter().map(ToString::to_string);
+        notes.extend(problems);
+        notes.extend(trace.trust_sentences().into_iter().filter(|_| !trace.trust.unfinished));
+        let (program, capacity) =
+            (trace.header.program.clone(), Capacity::recorded(&trace, device).map(|known| known.bytes));
+        let device_name = trace.device_facts(device).map_or_else(String::new, |facts| facts.name.clone());
+        let of_device = watched.running().device(device).cloned().unwrap_or_default();
+        let groups = self.groups(watched, trace, device, choice, &mut notes);
+        let running = watched.running();
+        Detail {
+            name,
+            program,
+            device,
+            device_count: devices.len(),
+            device_name,
+            capacity,
+            state,
+            events: running.events(),
+            stage: running.stage(),
+            has_stages: running.has_stages(),
+            duration_ns: running.duration_ns(),
+            totals: *of_device.totals(),
+            peaks: *of_device.peaks(),
+            is_sampled: of_device.is_sampled(),
+            curve: of_device.curve().clone(),
+            groups,
+            steps: of_device.steps().copied().collect(),
+            notes,
+        }
+    }
+
+    fn groups(
+        &mut self,
+        watched: &mut Watched,
+        now: highwater_snapshots::Trace,
+        device: DeviceId,
+        choice: Choice,
+        notes: &mut Vec<String>,
+    ) -> [Groups; 2] {
+        let position = watched.running().device(device).map_or(0, |of| of.peak(choice.metric).position);
+        let peak_of = (choice.row, watched.restarts(), device, position);
+        if self.peak.as_ref().is_none_or(|(known, _)| *known != peak_of) {
+            self.peak = Some((peak_of, watched.at_peak(device, position)));
+        }
+        let at_peak = self.peak.as_ref().and_then(|(_, source)| source.as_ref());
+        let now = Source::in_memory(now);
+        let by = |key: GroupKey| -> Result<Groups> {
+            let peak =
+                at_peak.map(|source| broken_down(source, device, choice.metric, key, Siblings::Merged)).transpose()?;
+            Ok(Groups::of(peak, broken_down(&now, device, choice.metric, key, Siblings::Each)?))
+        };
+        let mut or_note = |groups: Result<Groups>| {
+            groups.unwrap_or_else(|why| {
+                notes.push(why.to_string());
+                Groups::default()
+            })
+        };
+        [or_note(by(GroupKey::Category)), or_note(by(choice.key))]
+    }
+}
+
+/// The groups of a recording without events.
+fn broken_down(
+    source: &Source<'_>,
+    device: DeviceId,
+    metric: Metric,
+    key: GroupKey,
+    siblings: Siblings,
+) -> Result<Breakdown> {
+    let window = source.window_at(None)?;
+    let index = window.index(device);
+    let moment = Moment::at(&window.trace, &index.series, metric, None);
+    let query = Query { keys: &[key], top: usize::MAX, filter: &Filter::default(), siblings };
+    let mut found = Peak::at(&window.trace, &index.live, &index.series, moment, &query).breakdown;
+    if key == GroupKey::Stack {
+        let named = found.groups.iter_mut().filter(|group| group.stack.is_some());
+        named.for_each(|group| group.key = vec![short_stack(&window.trace.tables, group.stack).join(" < ")]);
+    }
+    Ok(found)
+}
+
+fn line(watched: &Watched, metric: Metric) -> RecordingLine {
+    let running = watched.running();
+    let uses = running.uses();
+    // As the default device of commands, but for host memory, which is not known without the facts.
+    let main = uses.iter().max_by_key(|one| (one.has_memory, one.ran_out, one.peak, std::cmp::Reverse(one.device)));
+    let device = main.and_then(|main| running.device(main.device));
+    RecordingLine {
+        name: watched.name().to_owned(),
+        rank: watched.rank(),
+        state: watched.state().clone(),
+        now: device.map_or(0, |device| device.totals().get(metric)),
+        peak: device.map(|device| device.peak(metric)).unwrap_or_default(),
+        stage: running.stage(),
+        curve: device.map(|device| device.curve().clone()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,321 @@
+//! A recording as it is read event by event: the totals, peaks and steps of each device. Events are not kept, except the
+//! last ones, from which what was live at a new peak is found.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use highwater_analysis::{Metric, Totals};
+use highwater_snapshots::DeviceId;
+use highwater_snapshots::event::{Event, EventKind, What};
+use highwater_snapshots::format::Passed;
+use highwater_snapshots::live_state::LiveState;
+use highwater_snapshots::stage::Stage;
+use highwater_snapshots::trace::DeviceUse;
+
+use super::curve::Curve;
+
+/// Events that are kept at least before the state is copied again.
+const SPAN_EVENTS: usize = 1 << 16;
+
+/// Events that are kept for each live block before the state, which has all blocks, is copied again.
+const EVENTS_A_BLOCK: usize = 4;
+
+/// Steps of which the totals are kept.
+const MAX_STEPS: usize = 64;
+
+/// Devices have ordinals below this, as in a trace.
+const MAX_DEVICES: u16 = 256;
+
+/// The moment at which a total is largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeakMoment {
+    /// The total in bytes.
+    pub bytes: u64,
+    /// The number of events before the moment.
+    pub position: u64,
+    /// Its step and phase.
+    pub stage: Stage,
+    /// Whether a later moment of the same size would not be taken instead, as
+    /// [`Moment::peak`](highwater_analysis::Moment::peak) does after the first step.
+    is_final: bool,
+}
+
+/// The totals of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepTotals {
+    /// Its number.
+    pub step: u32,
+    /// The largest totals.
+    pub peak: Totals,
+    /// The totals after its last event so far.
+    pub end: Totals,
+    /// Its first and its last time, in nanoseconds.
+    pub times_ns: (u64, u64),
+}
+
+/// A device.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    live: LiveState,
+    peaks: [PeakMoment; Metric::ALL.len()],
+    curve: Curve,
+    steps: VecDeque<StepTotals>,
+    first_step: Option<u32>,
+    has_memory: bool,
+    ran_out: bool,
+    is_sampled: bool,
+}
+
+impl Device {
+    /// The totals now.
+    pub fn totals(&self) -> &Totals {
+        self.live.totals()
+    }
+
+    /// What is live now.
+    pub fn live(&self) -> &LiveState {
+        &self.live
+    }
+
+    /// The moment at which `metric` is largest.
+    pub fn peak(&self, metric: Metric) -> PeakMoment {
+        self.peaks[metric as usize]
+    }
+
+    /// The moments at which the totals are largest, in the order of [`Metric::ALL`].
+    pub fn peaks(&self) -> &[PeakMoment; Metric::ALL.len()] {
+        &self.peaks
+    }
+
+    /// The totals over time.
+    pub fn curve(&self) -> &Curve {
+        &self.curve
+    }
+
+    /// The last steps, in order.
+    pub fn steps(&self) -> impl DoubleEndedIterator<Item = &StepTotals> {
+        self.steps.iter()
+    }
+
+    /// Whether the memory in use on the device was sampled.
+    pub fn is_sampled(&self) -> bool {
+        self.is_sampled
+    }
+
+    /// Takes the totals after an event into account, before which they were `before`.
+    fn reach(&mut self, before: &Totals, position: u64, stage: &Stage) {
+        let totals = *self.live.totals();
+        for (peak, metric) in self.peaks.iter_mut().zip(Metric::ALL) {
+            let (bytes, was) = (totals.get(metric), before.get(metric));
+            let is_repeated = || !peak.is_final && bytes == peak.bytes && was < bytes && stage.step != self.first_step;
+            if bytes > peak.bytes {
+                let is_final = stage.step.is_none() || stage.step != self.first_step;
+                *peak = PeakMoment { bytes, position, stage: *stage, is_final };
+            } else if is_repeated() {
+                peak.is_final = true;
+                if stage.phase == peak.stage.phase {
+                    (peak.position, peak.stage) = (position, *stage);
+                }
+            }
+        }
+    }
+
+    /// Takes note that the step that was running is over, and that step `next` begins.
+    fn begin_step(&mut self, ended: Option<u32>, next: Option<u32>, time_ns: u64) {
+        let totals = *self.live.totals();
+        if ended.is_some() && ended == self.first_step {
+            // A total that only stays as high into the next step is not reached there.
+            let stays = |(peak, metric): (&mut PeakMoment, Metric)| peak.is_final |= totals.get(metric) == peak.bytes;
+            self.peaks.iter_mut().zip(Metric::ALL).for_each(stays);
+        }
+        if let Some(step) = next {
+            self.steps.push_back(StepTotals { step, peak: totals, end: totals, times_ns: (time_ns, time_ns) });
+            if self.steps.len() > MAX_STEPS {
+                self.steps.pop_front();
+            }
+        }
+    }
+}
+
+/// The last events, and what was live before them.
+#[derive(Clone, Debug, Default)]
+struct Span {
+    /// The number of events before them.
+    first: u64,
+    stage: Stage,
+    live: BTreeMap<DeviceId, LiveState>,
+    events: Vec<Event>,
+}
+
+/// What was live on a device at a moment.
+#[derive(Clone, Debug)]
+pub struct LiveThen {
+    /// What was live.
+    pub live: LiveState,
+    /// The step and phase of the moment.
+    pub stage: Stage,
+}
+
+/// A recording so far.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    devices: BTreeMap<DeviceId, Device>,
+    events: u64,
+    stage: Stage,
+    has_stages: bool,
+    times_ns: Option<(u64, u64)>,
+    span: Span,
+    /// What was live at the peaks that lie before the span, by device and position.
+    at_peaks: BTreeMap<(DeviceId, u64), Arc<LiveThen>>,
+}
+
+impl Running {
+    /// The number of events.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Step and phase now.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Whether there are steps or phases.
+    pub fn has_stages(&self) -> bool {
+        self.has_stages
+    }
+
+    /// The time from the first event to the last, in nanoseconds; 0 without times.
+    pub fn duration_ns(&self) -> u64 {
+        self.times_ns.map_or(0, |(first, last)| last - first)
+    }
+
+    /// A device.
+    pub fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.get(&id)
+    }
+
+    /// The live state of every device.
+    pub fn live(&self) -> Vec<(DeviceId, &LiveState)> {
+        self.devices.iter().map(|(id, device)| (*id, &device.live)).collect()
+    }
+
+    /// The devices, as far as it decides which of them is shown.
+    pub fn uses(&self) -> Vec<DeviceUse> {
+        let of = |(id, device): (&DeviceId, &Device)| DeviceUse {
+            device: *id,
+            has_memory: device.has_memory,
+            ran_out: device.ran_out,
+            peak: device.peak(Metric::Requested).bytes,
+        };
+        self.devices.iter().filter(|(_, device)| device.has_memory || device.is_sampled).map(of).collect()
+    }
+
+    /// What was live at the peaks of all devices and totals, by device and position. What is not known, as it was read
+    /// from an earlier file, is left out.
+    pub fn at_peaks(&self) -> BTreeMap<(DeviceId, u64), Arc<LiveThen>> {
+        let mut found = BTreeMap::new();
+        for (&id, device) in &self.devices {
+            for position in device.peaks.iter().map(|peak| peak.position) {
+                if !found.contains_key(&(id, position))
+                    && let Some(then) = self.live_at(id, position)
+                {
+                    found.insert((id, position), then);
+                }
+            }
+        }
+        found
+    }
+
+    /// What was live on a device after `position` events, if that is a peak.
+    pub fn live_at(&self, device: DeviceId, position: u64) -> Option<Arc<LiveThen>> {
+        if let Some(then) = self.at_peaks.get(&(device, position)) {
+            return Some(Arc::clone(then));
+        }
+        let count = usize::try_from(position.checked_sub(self.span.first)?).ok()?;
+        let mut stage = self.span.stage;
+        let mut live = self.span.live.get(&device).cloned().unwrap_or_default();
+        for (event, number) in self.span.events.get(..count)?.iter().zip(self.span.first..) {
+            stage = stage.after(&event.what, number);
+            if event.device == device {
+                live.apply(event, live.transition(&event.what), number, &stage);
+            }
+        }
+        Some(Arc::new(LiveThen { live, stage }))
+    }
+
+    /// Continues with another file of the same recording, which has tables of its own: what is live is in it again.
+    pub fn begin_file(&mut self) {
+        self.devices.values_mut().for_each(|device| device.live = LiveState::default());
+        self.at_peaks.clear();
+        // Nothing before the file can be found in its tables.
+        self.begin_span();
+    }
+
+    /// Takes what was read.
+    pub fn take(&mut self, passed: &Passed) {
+        for state in passed.starting.iter().filter(|state| state.device.0 < MAX_DEVICES) {
+            let device = self.devices.entry(state.device).or_default();
+            let before = *device.totals();
+            device.live.begin(state);
+            device.has_memory |= !state.is_empty();
+            device.reach(&before, self.events, &self.stage);
+            device.curve.add(self.times_ns.map_or(self.events, |(_, last)| last), &device.live.totals().clone());
+            self.span.live.insert(state.device, device.live.clone());
+        }
+        for event in passed.events.iter().filter(|event| event.device.0 < MAX_DEVICES) {
+            self.take_event(event);
+        }
+    }
+
+    fn take_event(&mut self, event: &Event) {
+        let number = self.events;
+        let kind = event.what.kind();
+        if event.time_ns > 0 || self.times_ns.is_some() {
+            let (first, last) = self.times_ns.unwrap_or((event.time_ns, event.time_ns));
+            self.times_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
+        }
+        if matches!(kind, EventKind::Step | EventKind::Phase) {
+            self.has_stages = true;
+            let stage = self.stage.after(&event.what, number);
+            if stage.step != self.stage.step {
+                let devices = self.devices.values_mut();
+                devices.for_each(|device| device.begin_step(self.stage.step, stage.step, event.time_ns));
+            }
+            self.stage = stage;
+        }
+        let device = self.devices.entry(event.device).or_default();
+        let before = *device.totals();
+        device.live.apply(event, device.live.transition(&event.what), number, &self.stage);
+        device.has_memory |=
+            matches!(event.what, What::Alloc(_) | What::SegmentAlloc(_) | What::SegmentMap(_) | What::Oom(_));
+        device.ran_out |= kind == EventKind::Oom;
+        device.is_sampled |= kind == EventKind::DeviceUsed;
+        if kind.is_activity() && device.first_step.is_none() {
+            device.first_step = self.stage.step;
+        }
+        device.reach(&before, number + 1, &self.stage);
+        let totals = *device.totals();
+        let at = self.times_ns.map_or(number, |(_, last)| last);
+        device.curve.add(at, &totals);
+        if let Some(step) = device.steps.back_mut().filter(|step| Some(step.step) == self.stage.step) {
+            (step.peak, step.end) = (step.peak.max(&totals), totals);
+            step.times_ns.1 = step.times_ns.1.max(event.time_ns);
+        }
+        self.span.events.push(*event);
+        self.events += 1;
+        if self.span.events.len() >= SPAN_EVENTS
+            && self.span.events.len()
+                >= EVENTS_A_BLOCK * self.devices.values().map(|of| of.live.block_count()).sum::<usize>()
+        {
+            self.at_peaks = self.at_peaks();
+            self.begin_span();
+        }
+    }
+
+    /// Copies what is live now, and forgets the events that led to it.
+    fn begin_span(&mut self) {
+        let live = self.devices.iter().map(|(id, device)| (*id, device.live.clone())).collect();
+        self.span = Span { first: self.events, stage: self.stage, live, events: Vec::new() };
+    }
+}

@@ -1,0 +1,133 @@
+//! What is to be watched: a file, the recordings of a folder, or those that a process writes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use highwater_app::files::fleet::Inputs;
+use highwater_snapshots::format::Windows;
+use highwater_snapshots::rotation::{RotatedFiles, recording_of};
+
+use crate::output::outcome::Failure;
+
+/// What is to be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file, or the files of a rotation.
+    File(PathBuf),
+    /// The recordings in a folder, one for each rank or process.
+    Folder(PathBuf),
+    /// The recordings that a process and its children write.
+    Process(u32),
+}
+
+impl Target {
+    /// Finds out what `given` names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such file, folder or process, or if the process writes no recording.
+    pub fn of(given: &Path) -> Result<Self, Failure> {
+        if Windows::find_rotated(given).is_some() || given.is_file() {
+            return Ok(Self::File(given.to_owned()));
+        }
+        if given.is_dir() {
+            return Ok(Self::Folder(given.to_owned()));
+        }
+        let Some(process) = given.to_str().and_then(|text| text.parse().ok()) else {
+            let text =
+                "no such file, folder or process; name a recording, a folder of recordings, or a process by its number";
+            return Err(Failure::Usage(format!("cannot watch {}: {text}", given.display())));
+        };
+        if recordings_of(process)?.is_empty() {
+            return Err(Failure::Usage(format!(
+                "process {process} writes no recording; `highwater attach {process}` records a running PyTorch program, \
+                 and `highwater run -- PROGRAM` one from its start"
+            )));
+        }
+        Ok(Self::Process(process))
+    }
+
+    /// The recordings now, each with its name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder or the process cannot be read.
+    pub fn recordings(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
+        Ok(match self {
+            Self::File(path) => vec![(path.clone(), name_of(path))],
+            Self::Folder(folder) => {
+                let inputs = Inputs::of_folder(folder)
+                    .map_err(|why| Failure::Usage(format!("cannot list {}: {why}", folder.display())))?;
+                let mut found: Vec<(PathBuf, String)> = Vec::new();
+                for (path, name) in inputs.files().filter(|(path, _)| is_recording(path)) {
+                    let rotated = recording_of(path).filter(|all| RotatedFiles::find(all).is_some());
+                    let (path, name) = match rotated {
+                        Some(all) => (all.clone(), name_beside(name, &all)),
+                        None => (path.to_owned(), name.to_owned()),
+                    };
+                    if found.iter().all(|(known, _)| *known != path) {
+                        found.push((path, name));
+                    }
+                }
+                found
+            }
+            Self::Process(process) => {
+                let paths = recordings_of(*process)?;
+                let whole =
+                    |path: PathBuf| recording_of(&path).filter(|all| RotatedFiles::find(all).is_some()).unwrap_or(path);
+                let paths: BTreeSet<PathBuf> = paths.into_iter().map(whole).collect();
+                paths.into_iter().map(|path| (path.clone(), name_of(&path))).collect()
+            }
+        })
+    }
+}
+
+/// Whether a file of a folder is taken as a recording, by its ending.
+fn is_recording(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    ["snap", "pickle", "pkl", "gz"].contains(&ending)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The name of a recording in the folder that `name` is in.
+fn name_beside(name: &str, recording: &Path) -> String {
+    let folder = name.rfind('/').map_or("", |end| &name[..=end]);
+    format!("{folder}{}", name_of(recording))
+}
+
+/// The `.snap` files that a process, or one that it started, has open.
+#[cfg(target_os = "linux")]
+fn recordings_of(process: u32) -> Result<BTreeSet<PathBuf>, Failure> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![process];
+    while let Some(one) = next.pop() {
+        let folder = PathBuf::from(format!("/proc/{one}"));
+        let opened = match std::fs::read_dir(folder.join("fd")) {
+            Ok(opened) => opened,
+            // Children come and go.
+            Err(_) if one != process => continue,
+            Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(Failure::Usage(format!(
+                    "cannot look into process {process}: it belongs to another user; name the file that it writes"
+                )));
+            }
+            Err(_) => return Err(Failure::Usage(format!("there is no process {process}, nor a file of that name"))),
+        };
+        let links = opened.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        found.extend(links.filter(|path| path.extension().is_some_and(|ending| ending == "snap") && path.is_file()));
+        let threads = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
+        let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+        children.for_each(|text| next.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok())));
+    }
+    Ok(found)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn recordings_of(process: u32) -> Result<BTreeSet<PathBuf>, Failure> {
+    Err(Failure::Usage(format!(
+        "cannot look into process {process}: this system does not list its files; name the file that it writes"
+    )))
+}

@@ -1,0 +1,354 @@
+//! A recording that is watched: its file, or the files of a rotation one after another, of which only what is new is read.
+
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use highwater_analysis::Source;
+use highwater_pytorch::open::FileKind;
+use highwater_snapshots::DeviceId;
+use highwater_snapshots::format::{Follower, MAGIC, write_trace};
+use highwater_snapshots::live_state::LiveState;
+use highwater_snapshots::rotation::RotatedFiles;
+use highwater_snapshots::stage::Stage;
+use highwater_snapshots::trace::{Header, Start, Trace};
+
+use super::running::Running;
+use crate::args::CategoryChoice;
+use crate::input::categories::reader;
+
+/// Bytes that are read at a time: what is compressed in them becomes events.
+const PORTION: usize = 1 << 18;
+
+/// First bytes of the file by which it is known again.
+const START: usize = 4096;
+
+/// The time after which a file that does not grow is called idle.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Whether more is expected of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has no events yet.
+    Waiting,
+    /// Its program writes it.
+    Growing,
+    /// Its program has finished it, or it is a snapshot.
+    Complete,
+    /// Nothing was written for some time, although it is not finished.
+    Idle(Duration),
+    /// It cannot be read: why, in a sentence.
+    Failed(String),
+}
+
+/// The file that is being read.
+#[derive(Debug)]
+struct Reading {
+    file: File,
+    path: PathBuf,
+    start: Vec<u8>,
+}
+
+/// A recording that is watched.
+#[derive(Debug)]
+pub struct Watched {
+    path: PathBuf,
+    name: String,
+    reading: Option<Reading>,
+    follower: Follower,
+    running: Running,
+    /// The run of the program that wrote what was read: when it began, its process and its machine.
+    run: Option<(u64, u32, String)>,
+    /// What was live at the peaks of earlier files of a rotation.
+    earlier: BTreeMap<(DeviceId, u64), Source<'static>>,
+    /// The number of the file of a rotation.
+    part: Option<u32>,
+    state: State,
+    /// How often it was read from the start again.
+    restarts: u64,
+    /// Why nothing more is read now, in a sentence; what was read stays.
+    trouble: Option<String>,
+    /// What happened to the file, in a sentence.
+    note: Option<String>,
+}
+
+impl Watched {
+    /// Watches the file at `path`, or the rotation that it names.
+    pub fn new(path: &Path, name: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            name: name.to_owned(),
+            reading: None,
+            follower: Follower::passing(),
+            running: Running::default(),
+            run: None,
+            earlier: BTreeMap::new(),
+            part: None,
+            state: State::Waiting,
+            restarts: 0,
+            trouble: None,
+            note: None,
+        }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name in a list.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A number that changes when what was read is not part of the recording any more.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    /// What changes whenever something else is to be shown.
+    pub fn version(&self) -> (u64, u64, State, Option<String>) {
+        (self.restarts, self.running.events(), self.state.clone(), self.note().map(str::to_owned))
+    }
+
+    /// Whether more is expected.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What happened to the file, if it is not what it was.
+    pub fn note(&self) -> Option<&str> {
+        self.trouble.as_deref().or(self.note.as_deref())
+    }
+
+    /// The recording so far.
+    pub fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// The rank of its process.
+    pub fn rank(&self) -> Option<u32> {
+        self.follower.header().rank
+    }
+
+    /// The recording now, without its events.
+    pub fn now(&mut self) -> Trace {
+        let running = &self.running;
+        window(&mut self.follower, running, &running.live(), running.events(), running.stage())
+    }
+
+    /// The recording at a peak of `device`, without its events; `None` if it is no longer known.
+    pub fn at_peak(&mut self, device: DeviceId, position: u64) -> Option<Source<'static>> {
+        if let Some(source) = self.earlier.get(&(device, position)) {
+            return Some(source.clone());
+        }
+        let then = self.running.live_at(device, position)?;
+        let live = [(device, &then.live)];
+        Some(Source::in_memory(window(&mut self.follower, &self.running, &live, position, then.stage)))
+    }
+
+    /// Reads what is new, for about the time of `most`. Returns whether there is more.
+    pub fn look(&mut self, most: Duration) -> bool {
+        let begun = Instant::now();
+        self.trouble = None;
+        loop {
+            match self.read_portion() {
+                Ok(true) if begun.elapsed() < most => {}
+                Ok(has_more) => return has_more,
+                Err(why) => {
+                    self.fail(why);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Notes why nothing more is read; what was read stays.
+    fn fail(&mut self, why: String) {
+        if self.running.events() > 0 {
+            self.trouble = Some(why);
+        } else {
+            self.state = State::Failed(why);
+        }
+    }
+
+    /// Reads a portion. Returns whether there may be more at once; the error is a sentence.
+    fn read_portion(&mut self) -> Result<bool, String> {
+        if self.reading.is_none() {
+            return self.open();
+        }
+        let Some(reading) = &mut self.reading else { return Ok(false) };
+        let fed = self.follower.bytes_fed();
+        let facts = reading.file.metadata().map_err(|why| format!("cannot read the file's size: {why}"))?;
+        let Ok(now) = std::fs::metadata(&reading.path) else {
+            if self.part.is_some() && self.next_part().is_some() {
+                return self.open_next();
+            }
+            return Err("the file is missing: it was moved or deleted; this is what was read of it".to_owned());
+        };
+        if !is_same_file(&facts, &now) || facts.len() < fed {
+            self.restart("another recording has replaced the one before");
+            return Ok(true);
+        }
+        if facts.len() == fed {
+            self.note_age(&facts);
+            return if self.part.is_some() && self.next_part().is_some() { self.open_next() } else { Ok(false) };
+        }
+        let unreadable = |why: std::io::Error| format!("cannot read the file: {why}");
+        let mut start = vec![0; reading.start.len()];
+        reading.file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+        if reading.file.read_exact(&mut start).is_err() || start != reading.start {
+            self.restart("the file was overwritten with another recording");
+            return Ok(true);
+        }
+        let mut portion = Vec::new();
+        reading.file.seek(SeekFrom::Start(fed)).map_err(unreadable)?;
+        (&reading.file).take(PORTION as u64).read_to_end(&mut portion).map_err(unreadable)?;
+        let room = START - reading.start.len();
+        reading.start.extend_from_slice(&portion[..room.min(portion.len())]);
+        self.feed(&portion)?;
+        Ok(true)
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.follower.feed(bytes).map_err(|why| why.to_string())?;
+        let passed = self.follower.take_passed();
+        let Header { started_unix_us, pid, host, .. } = self.follower.header();
+        if *started_unix_us > 0
+            && self.run.as_ref().is_none_or(|run| (run.0, run.1, &run.2) != (*started_unix_us, *pid, host))
+        {
+            if self.run.is_some() {
+                // The files before are of an earlier run.
+                (self.running, self.earlier) = Default::default();
+            }
+            self.run = Some((*started_unix_us, *pid, host.clone()));
+        }
+        self.running.take(&passed);
+        self.state = match self.running.events() {
+            _ if self.follower.is_finished() => State::Complete,
+            0 => State::Waiting,
+            _ => State::Growing,
+        };
+        Ok(())
+    }
+
+    fn note_age(&mut self, facts: &Metadata) {
+        let age = facts.modified().ok().and_then(|time| time.elapsed().ok()).unwrap_or_default();
+        match self.state {
+            State::Growing | State::Idle(_) if age >= IDLE => {
+                self.state = State::Idle(Duration::from_secs(age.as_secs()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens the file, or the first one of a rotation.
+    fn open(&mut self) -> Result<bool, String> {
+        if matches!(self.state, State::Complete | State::Failed(_)) && !is_snap_or_empty(&self.path) {
+            return Ok(false);
+        }
+        let rotated = RotatedFiles::find(&self.path).and_then(|rotated| rotated.files.into_iter().next());
+        let path = match rotated {
+            Some((number, path)) => {
+                self.part = Some(number);
+                path
+            }
+            None => self.path.clone(),
+        };
+        if !is_snap_or_empty(&path) {
+            return self.read_whole(&path).map(|()| false);
+        }
+        self.begin(path).map(|()| true)
+    }
+
+    fn begin(&mut self, path: PathBuf) -> Result<(), String> {
+        let file = File::open(&path).map_err(|why| format!("cannot open the file: {why}"))?;
+        self.reading = Some(Reading { file, path, start: Vec::new() });
+        Ok(())
+    }
+
+    /// Reads a file that does not grow, such as a PyTorch snapshot.
+    fn read_whole(&mut self, path: &Path) -> Result<(), String> {
+        let choice = CategoryChoice::default();
+        let read = reader(&choice).map_err(|why| why.to_string())?;
+        let opened = read(path).map_err(|why| why.to_string())?;
+        let is_snap = opened.format.kind == FileKind::Snap;
+        let unfinished = opened.trace.trust.unfinished && is_snap;
+        let bytes = write_trace(Vec::new(), &opened.trace).map_err(|why| why.to_string())?;
+        drop(opened);
+        for portion in bytes.chunks(PORTION) {
+            self.feed(portion)?;
+        }
+        if !unfinished {
+            self.state = State::Complete;
+        }
+        Ok(())
+    }
+
+    /// The next file of the rotation, if there is one.
+    fn next_part(&self) -> Option<(u32, PathBuf)> {
+        let part = self.part?;
+        let files = RotatedFiles::find(&self.path)?.files;
+        files.into_iter().find(|(number, _)| *number > part)
+    }
+
+    fn open_next(&mut self) -> Result<bool, String> {
+        let Some((number, path)) = self.next_part() else { return Ok(false) };
+        let follower = &mut self.follower;
+        // The peaks refer to the tables of the file that is left.
+        for ((device, position), then) in self.running.at_peaks() {
+            let live = [(device, &then.live)];
+            let trace = window(follower, &self.running, &live, position, then.stage);
+            self.earlier.entry((device, position)).or_insert_with(|| Source::in_memory(trace));
+        }
+        let is_peak = |(device, position): &(DeviceId, u64)| {
+            let device = self.running.device(*device);
+            device.is_some_and(|device| device.peaks().iter().any(|peak| peak.position == *position))
+        };
+        self.earlier.retain(|key, _| is_peak(key));
+        self.running.begin_file();
+        *follower = Follower::passing();
+        self.part = Some(number);
+        self.begin(path).map(|()| true)
+    }
+
+    /// Reads from the start.
+    fn restart(&mut self, why: &str) {
+        let fresh = Self::new(&self.path, &self.name);
+        *self = Self { note: Some(format!("{why}: this is the new one")), restarts: self.restarts + 1, ..fresh };
+    }
+}
+
+/// The recording at a moment, without its events.
+fn window(
+    follower: &mut Follower,
+    running: &Running,
+    live: &[(DeviceId, &LiveState)],
+    events: u64,
+    stage: Stage,
+) -> Trace {
+    let (all_events, has_stages) = (Some(running.events()), running.has_stages());
+    follower.window(live, Start { events, all_events, stage, has_stages, ..Start::default() }, &running.uses())
+}
+
+/// Whether a file is a `.snap`, or may become one.
+fn is_snap_or_empty(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
+    read.is_err() || MAGIC.starts_with(&start) || start == MAGIC
+}
+
+/// Whether both describe the same file, as reported by the system.
+#[cfg(unix)]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether both describe the same file, as reported by the system.
+#[cfg(not(unix))]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    one.created().ok() == other.created().ok()
+}
