@@ -122,7 +122,10 @@ fn show(view: &mut View, mut terminal: ratatui::DefaultTerminal, stop: &AtomicBo
         }
         // While a long recording is read for the first time, the picture follows at once.
         let wait = if has_more { Duration::ZERO } else { REFRESH.saturating_sub(begun.elapsed()) };
-        if event::poll(wait)? {
+        if is_hung_up(wait)? {
+            break;
+        }
+        if event::poll(Duration::ZERO)? {
             // Another choice, or another size of the terminal.
             drawn = None;
             match act(&event::read()?, view.choice, view.watched.len()) {
@@ -135,11 +138,38 @@ fn show(view: &mut View, mut terminal: ratatui::DefaultTerminal, stop: &AtomicBo
     Ok(())
 }
 
-/// What signals that end the program set instead, so that the terminal is restored.
+/// Waits for a key, for at most `most`. Returns whether the terminal is gone: then reading keys would never end.
+#[cfg(unix)]
+fn is_hung_up(most: Duration) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let stdin = io::stdin();
+    // Otherwise keys are read from the controlling terminal, whose end is a signal.
+    if !stdin.is_terminal() {
+        return Ok(event::poll(most).is_err());
+    }
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+    match poll(&mut polled, Some(&most)) {
+        // A signal, which may be another size of the terminal.
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(why) => Err(why.into()),
+        Ok(_) => Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)),
+    }
+}
+
+/// Waits for a key, for at most `most`.
+#[cfg(not(unix))]
+fn is_hung_up(most: Duration) -> io::Result<bool> {
+    event::poll(most).map(|_| false)
+}
+
+/// What signals that end the program set instead, so that the terminal is restored. Without a terminal, nothing is to be
+/// restored.
 fn stop_requested() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
