@@ -1,7 +1,8 @@
 """A thread that looks for something to do, and has the program's main thread do it.
 
 What a recording changes in a program belongs to that thread, as its tags and the handlers of signals. The main thread
-does what it is asked as soon as it runs Python again; where it waits in C for long, the thread that looks does it.
+does what it is asked as soon as it runs Python again; where it waits in C for long, the thread that looks does it. One
+thing is done at a time, whichever thread does it.
 """
 
 import collections
@@ -15,6 +16,8 @@ _PATIENCE_S = 2
 _POLL_S = 0.05
 
 _queue = collections.deque()
+# Of whoever does something.
+_turn = threading.Lock()
 
 
 class Watch:
@@ -33,9 +36,11 @@ class Watch:
 
     def stop(self):
         """Ends the thread, after what it may be doing."""
+        # In a process that was forked off there is no such thread, which may have been using the event.
+        if self._process != os.getpid():
+            return
         self._ends.set()
-        # In a process that was forked off there is no such thread.
-        if self._thread is not threading.current_thread() and self._process == os.getpid():
+        if self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self):
@@ -46,14 +51,19 @@ class Watch:
 
     def _call(self, work):
         _queue.append(work)
-        ctypes.pythonapi.Py_AddPendingCall(ctypes.pythonapi.PyObject_IsTrue, ctypes.py_object(_queued))
+        _ask_main_thread()
         deadline = time.monotonic() + _PATIENCE_S
         while not work.is_done.wait(_POLL_S):
             if self._ends.is_set():
                 work.drop()
                 return
-            if time.monotonic() > deadline:
-                work.run()
+            if time.monotonic() > deadline and work.run() and _queue:
+                # It may have been asked meanwhile, and left it.
+                _ask_main_thread()
+
+
+def _ask_main_thread():
+    ctypes.pythonapi.Py_AddPendingCall(ctypes.pythonapi.PyObject_IsTrue, ctypes.py_object(_queued))
 
 
 class _Work:
@@ -64,6 +74,16 @@ class _Work:
         self.is_done = threading.Event()
 
     def run(self):
+        """Calls it, if nobody has; returns False while another one runs."""
+        if not _turn.acquire(blocking=False):
+            return False
+        try:
+            self._run()
+        finally:
+            _turn.release()
+        return True
+
+    def _run(self):
         try:
             function = self._functions.pop()
         except IndexError:
@@ -72,19 +92,32 @@ class _Work:
             function()
         finally:
             self.is_done.set()
+            while _queue and _queue[0].is_done.is_set():
+                _queue.popleft()
 
     def drop(self):
         self._functions.clear()
+        self.is_done.set()
 
 
 class _Queued:
     """What Python's `PyObject_IsTrue` calls: unlike a callback, it passes exceptions of signals' handlers to the program."""
 
     def __bool__(self):
-        while _queue:
-            _queue.popleft().run()
+        # What is asked for later has the main thread called again.
+        for work in list(_queue):
+            if not work.run():
+                break
         return False
+
+
+def _forget_in_child():
+    global _turn
+    _turn = threading.Lock()
+    _queue.clear()
 
 
 # Kept, as the main thread may call it at any time.
 _queued = _Queued()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

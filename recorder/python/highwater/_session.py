@@ -186,6 +186,9 @@ class Session:
         if not self.is_recording() or self._is_writing or self.parts:
             return False
         self.dump_quietly("rotation")
+        if not self.is_recording():
+            # It was ended meanwhile.
+            return False
         self._early_tensors.clear()
         self._history.restart()
         return True

@@ -4,6 +4,7 @@ import atexit
 import os
 import signal
 import sys
+import threading
 
 from ._main_thread import Watch
 
@@ -26,13 +27,14 @@ class Switch:
         self._arrivals = self._seen = 0
         self._is_on = self._was_on = False
         self._former = None
-        # Handlers belong to the main thread.
         self._must_install = file is None
         self._watch = Watch(self._look, _LOOK_EVERY_S)
 
     def start(self):
         """Begins to look."""
         atexit.register(self.stop)
+        if self._must_install:
+            self._install()
         self._watch.start()
 
     def stop(self):
@@ -54,6 +56,10 @@ class Switch:
         return self._begin if self._is_on else self._end
 
     def _install(self):
+        # Handlers belong to the main thread: it is asked again.
+        self._must_install = threading.current_thread() is not threading.main_thread()
+        if self._must_install:
+            return
         try:
             self._former = signal.signal(self._signal, self._note)
         except (OSError, ValueError) as error:

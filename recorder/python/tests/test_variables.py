@@ -131,7 +131,7 @@ def until(condition):
     assert condition()
 
 
-def test_a_file_and_a_signal_start_and_stop_recordings_on_the_main_thread(tmp_path):
+def test_a_file_and_a_signal_start_and_stop_recordings_on_the_main_thread(tmp_path, monkeypatch):
     log, file = [], tmp_path / "record.me"
     switch = Switch(lambda number: Recording(number, log), file=str(file), number=signal.SIGUSR2)
     switch.start()
@@ -150,7 +150,11 @@ def test_a_file_and_a_signal_start_and_stop_recordings_on_the_main_thread(tmp_pa
         signal.signal(signal.SIGUSR1, lambda number, frame: own.append(number))
         former = signal.getsignal(signal.SIGUSR1)
         switch = Switch(lambda number: Recording(number, log), number=signal.SIGUSR1)
-        switch.start()
+        # CUDA may start on another thread while the main thread waits in C.
+        monkeypatch.setattr("highwater._main_thread._PATIENCE_S", 0)
+        threading.Thread(target=switch.start).start()
+        time.sleep(0.5)
+        monkeypatch.undo()
         until(lambda: signal.getsignal(signal.SIGUSR1) is not former)
         for count in (1, 2):
             os.kill(os.getpid(), signal.SIGUSR1)
@@ -184,6 +188,28 @@ def test_the_main_thread_does_what_a_watch_finds_and_gets_its_exceptions(monkeyp
     lock.acquire(timeout=0.5)
     watch.stop()
     assert done.is_set() and ran == ["highwater"]
+
+
+def test_one_thing_is_done_at_a_time_where_it_takes_long(monkeypatch):
+    monkeypatch.setattr("highwater._main_thread._PATIENCE_S", 0)
+    log = []
+
+    def watch(name):
+        def do():
+            log.append(name)
+            time.sleep(0.3)
+            log.append(name)
+
+        work = [do]
+        return Watch(lambda: work.pop() if work else None, 0.01)
+
+    watches = [watch(name) for name in "abc"]
+    for one in watches:
+        one.start()
+    until(lambda: len(log) == 6)
+    for one in watches:
+        one.stop()
+    assert log[::2] == log[1::2] and sorted(log[::2]) == ["a", "b", "c"]
 
 
 class Engine:
