@@ -6,6 +6,8 @@ import types
 
 import torch
 
+from ._rotation import ring_events
+
 _is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)
 # What the functions of `torch.cuda.memory` call, which the program may have imported by name.
 _RECORDERS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
@@ -14,7 +16,7 @@ _COUNTED = ("alloc", "free_requested")
 
 
 class _Position:
-    """The last events and PyTorch's counters of events at one moment, by device."""
+    """The last events and PyTorch's counters at one moment, by device."""
 
     def __init__(self, last_events=(), counts=()):
         self.last_events, self.counts = last_events, counts
@@ -72,8 +74,8 @@ class History:
         self._began = _Position([], counts)
 
     def events(self):
-        """Returns the number of events of each device since the recording or `restart`."""
-        return [max(now - before, 0) for now, before in zip(_counts(), self._began.counts)]
+        """Returns the number of events that each device's ring got since the recording or `restart`."""
+        return [max(now - before, 0) for (_, now), (_, before) in zip(_counts(), self._began.counts)]
 
     def settings(self):
         """Returns the settings with which the recorder was started; none if the program started it."""
@@ -98,7 +100,7 @@ class History:
         recorded = [sum(event["action"] in _COUNTED for event in trace) for trace in traces]
         # The program may have reset the counters.
         rows = zip(counts, since.counts, recorded)
-        return taken, [max(now - before - known, 0) for now, before, known in rows]
+        return taken, [max(now - before - known, 0) for (now, _), (before, _), known in rows]
 
     def close(self):
         """Leaves the recorder to the program."""
@@ -173,9 +175,10 @@ def allocations():
 
 
 def _counts():
-    """Returns the number of allocations and frees of each device since the program began."""
-    counters = [torch._C._cuda_memoryStats(device)["allocation"]["all"] for device in range(torch.cuda.device_count())]
-    return [counter["allocated"] + counter["freed"] for counter in counters]
+    """Returns two numbers of each device since the program began: of allocations and frees, and of the ring's events."""
+    counters = [torch._C._cuda_memoryStats(device) for device in range(torch.cuda.device_count())]
+    blocks = [counter["allocation"]["all"] for counter in counters]
+    return [(block["allocated"] + block["freed"], ring_events(counter)) for block, counter in zip(blocks, counters)]
 
 
 def _is_same(event, other):

@@ -8,7 +8,7 @@ import time
 from . import _files
 
 # Bytes of an event in a file, until one has been written.
-_EVENT_BYTES = 30
+_EVENT_BYTES = 20
 # A file begins when the ring is as full as this.
 _FULL = 0.8
 
@@ -69,6 +69,16 @@ class Rotation:
             with contextlib.suppress(OSError):
                 total += os.path.getsize(path)
         return total
+
+
+def ring_events(stats):
+    """Returns the number of events that PyTorch's ring has got, from PyTorch's counters of a device."""
+    blocks, segments = stats["allocation"]["all"], stats["segment"]["all"]
+    # Calls of the driver, which map parts of expandable segments too; older versions count segments alone.
+    begun = max(segments["allocated"], stats.get("num_device_alloc", 0))
+    ended = max(segments["freed"], stats.get("num_device_free", 0))
+    # A free is requested, and then completed.
+    return blocks["allocated"] + 2 * blocks["freed"] + begun + ended
 
 
 def numbered(path, number):

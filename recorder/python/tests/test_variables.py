@@ -13,7 +13,7 @@ import pytest
 from highwater import _launched, _variables
 from highwater._main_thread import Watch
 from highwater._marked import MarkedSteps
-from highwater._rotation import Rotation
+from highwater._rotation import Rotation, ring_events
 from highwater._switch import Switch
 
 
@@ -98,7 +98,7 @@ def test_files_of_a_rotation_are_numbered_on_and_the_oldest_recordings_go(tmp_pa
     names = ["other.0001.snap", "run.0003.snap", "run.0005.snap", "run.0006.snap"]
     assert sorted(os.listdir(tmp_path)) == names
     rotation = Rotation(10**6, file_bytes=10_000)
-    assert not rotation.is_full([300]) and rotation.is_full([400])
+    assert not rotation.is_full([400]) and rotation.is_full([600])
     rotation.note(path)
     assert not rotation.is_full([9_000]), "as small as events turn out to be"
     now = time.monotonic()
@@ -107,6 +107,16 @@ def test_files_of_a_rotation_are_numbered_on_and_the_oldest_recordings_go(tmp_pa
     assert not late.is_full([1])
     monkeypatch.setattr(time, "monotonic", lambda: now + 122)
     assert late.is_full([1]) and not late.is_full([0]), "nothing has happened"
+
+
+def test_the_ring_has_two_events_of_a_free_and_those_of_segments():
+    stats = {name: {"all": {"allocated": 0, "freed": 0}} for name in ("allocation", "segment")}
+    assert ring_events(stats) == 0
+    stats["allocation"]["all"] = {"allocated": 300, "freed": 299}
+    stats["segment"]["all"] = {"allocated": 17, "freed": 15}
+    assert ring_events(stats) == 300 + 2 * 299 + 17 + 15
+    # Expandable segments grow in parts.
+    assert ring_events({**stats, "num_device_alloc": 18, "num_device_free": 5}) == 300 + 2 * 299 + 18 + 15
 
 
 class Recording:
