@@ -26,6 +26,7 @@ class Rotation:
         self._began_s = time.monotonic()
         self._events = 0
         self._files = self._named = None
+        self._last = 0
 
     def is_full(self, events):
         """Whether the file is full that has these numbers of events, one for each device."""
@@ -39,15 +40,20 @@ class Rotation:
     def begin(self):
         """Begins another file."""
         self._began_s = time.monotonic()
+        self._named = None
 
     def name(self, path):
-        """Returns the path of the next file: `run.0001.snap`."""
+        """Returns the path of the file until `begin`: `run.0001.snap`."""
+        if self._named is not None:
+            # Written already, before a signal that the program has handled.
+            return self._named
         if self._files is None:
             self._files = _earlier(path)
-        number = max((number for number, _ in self._files), default=0) + 1
-        while os.path.lexists(numbered(path, number)):
-            number += 1
-        self._named = numbered(path, number)
+            self._last = max((number for number, _ in self._files), default=0)
+        self._last += 1
+        while os.path.lexists(numbered(path, self._last)):
+            self._last += 1
+        self._named = numbered(path, self._last)
         return self._named
 
     def note(self, path):
@@ -55,10 +61,12 @@ class Rotation:
         with contextlib.suppress(OSError):
             if self._events:
                 self._event_bytes = max(os.path.getsize(path) / self._events, 1)
-        if path != self._named:
+        # Where it cannot be converted, it is a pickle of the same name.
+        if self._named is None or _files.split(path)[0] != _files.split(self._named)[0]:
             # Of a failed request.
             return
-        self._files.append((_number(path), path))
+        if path not in (known for _, known in self._files):
+            self._files.append((self._last, path))
         while self._disk_bytes is not None and len(self._files) > 1 and self._total() > self._disk_bytes:
             with contextlib.suppress(OSError):
                 os.remove(self._files.pop(0)[1])

@@ -95,12 +95,23 @@ def test_files_of_a_rotation_are_numbered_on_and_the_oldest_recordings_go(tmp_pa
         with open(path, "wb") as file:
             file.write(magic + bytes(100))
         rotation.note(path)
+        assert rotation.name(str(tmp_path / "run.snap")) == path, "until another file begins"
+        rotation.note(path)
+        rotation.begin()
     names = ["other.0001.snap", "run.0003.snap", "run.0005.snap", "run.0006.snap"]
     assert sorted(os.listdir(tmp_path)) == names
     rotation = Rotation(10**6, file_bytes=10_000)
     assert not rotation.is_full([400]) and rotation.is_full([600])
     rotation.note(path)
     assert not rotation.is_full([9_000]), "as small as events turn out to be"
+    # What cannot be converted stays a pickle, which the next does not replace.
+    rotation = Rotation(1000, every_s=60, disk_bytes=1)
+    for number in (7, 8):
+        assert rotation.name(str(tmp_path / "run.snap")) == str(tmp_path / f"run.{number:04}.snap")
+        (tmp_path / f"run.{number:04}.pickle").write_bytes(bytes(100))
+        rotation.note(str(tmp_path / f"run.{number:04}.pickle"))
+        rotation.begin()
+    assert sorted(os.listdir(tmp_path)) == ["other.0001.snap", "run.0003.snap", "run.0008.pickle"]
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
     late = Rotation(1000, every_s=60)
