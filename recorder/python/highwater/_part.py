@@ -11,10 +11,10 @@ class Part:
     """The recording of the whole program, from now until `end`, with its settings and its numbers of steps."""
 
     def __init__(self, whole, path, models, options, on_path):
-        self._whole, self._path, self._options, self._note_written = whole, path, options, on_path
+        self._whole, self._path, self._options, self._on_path = whole, path, options, on_path
         self._has_dumped_oom = False
-        # Whether the whole has ended before this part, and has written it.
-        self.is_written = False
+        # Whether the whole has ended before this part, and has written it; where it was written last.
+        self.is_written, self._written = False, None
         # Wrappers such as a compiled module may have no other owner.
         self._models = models
         whole.module_names().give(models)
@@ -29,6 +29,7 @@ class Part:
         is_oom = error is not None and issubclass(error, torch.cuda.OutOfMemoryError)
         if not is_active or self.is_written or (is_oom and self._has_dumped_oom):
             return
+        self.is_written = True
         with contextlib.suppress(*(() if error is None else (Warning,))):
             if not self._whole.is_recording():
                 warn("the recording of the whole program has other steps: this one has the last state alone")
@@ -47,9 +48,17 @@ class Part:
 
     def dump(self, path):
         """Writes what was recorded so far to `path`, by default the part's; returns the path of the file."""
+        if not self._whole.is_active() and self._written:
+            warn(f"the recording of the whole program has ended, and with it this one: {self._written} has it")
+            return self._written
         if not self._whole.is_active():
             raise RuntimeError("no recording is active in this process: its parent records")
         return self._whole.write("dump", path or self._path, self)
+
+    def note_written(self, path):
+        """Notes a file."""
+        self._written = path
+        self._on_path(path)
 
     def step(self):
         """Ends a step."""

@@ -111,6 +111,9 @@ class Session:
                 # Where warnings are errors, none replaces the program's own error.
                 with contextlib.suppress(*(() if error is None else (Warning,))):
                     self.dump_quietly("end" if error is None else "exception")
+            for part in [*self.parts]:
+                # The program ends it later, when nothing is recorded.
+                part.end(error, gives_hints)
             if error is None:
                 for hint in self._tracker.hints() if gives_hints else ():
                     warn(hint)
@@ -331,14 +334,15 @@ class Session:
             is_asked = reason != "oom" and ("{rank}" in path or ranked == path)
             how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"], "is_asked": is_asked}
             snapshot = self._snapshot(reason, part and part.since)
-            return _files.write(snapshot, ranked, (part or self)._note_written, **how)
+            return _files.write(snapshot, ranked, (part or self).note_written, **how)
         finally:
             self._is_writing = False
             if was_collecting:
                 gc.enable()
             self._termination.deliver()
 
-    def _note_written(self, path):
+    def note_written(self, path):
+        """Notes a file."""
         self._has_written = True
         self._on_path(path)
 
@@ -366,7 +370,8 @@ class Session:
         is_for_oom = (self._options["of_program"] or {}).get("is_for_oom")
         for part in [*([] if is_for_oom else [None]), *self.parts]:
             if part is not None:
-                part.is_written = True
+                # After a signal, the program may go on.
+                part.is_written = reason == "end"
             self.dump_quietly(reason, part)
 
     def _write_before_exit(self):

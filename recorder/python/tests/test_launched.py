@@ -231,7 +231,7 @@ def test_a_variable_keeps_what_failed_requests_need_and_nothing_else(launch, by_
 
 
 SERVER = """
-import os, signal, time, torch
+import highwater, os, signal, time, torch
 class Engine:
     def __init__(self):
         self.model, self.kept = torch.nn.Linear(64, 64).cuda(), []
@@ -255,7 +255,12 @@ for recording in 1, 2:
     until(lambda: recording == 2 or os.path.exists("run.0001.0001.snap"))
     engine.step()
     switch(False)
-print("as before", Engine.step is step)
+switch(True)
+with highwater.record_memory_history("mine.snap") as run:
+    engine.step()
+    switch(False)
+    engine.step()
+print("as before", Engine.step is step, os.path.basename(run.path))
 """
 
 
@@ -263,10 +268,13 @@ def test_a_signal_makes_recordings_of_a_server_whose_steps_are_calls_and_whose_f
     launch, by_environment
 ):
     done = by_environment(SERVER, record="run.snap", signal="USR1", step_at="Engine.step", every="2s")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "as before True\n", "")
-    assert launch.files() == ["run.0001.0001.snap", "run.0001.0002.snap", "run.0002.0001.snap"]
-    infos = [launch.answer("info", name)["devices"][0] for name in launch.files()]
+    assert (done.returncode, done.stdout, done.stderr) == (0, "as before True mine.snap\n", "")
+    files = ["run.0001.0001.snap", "run.0001.0002.snap", "run.0002.0001.snap"]
+    assert launch.files() == ["mine.snap", *files, "run.0003.0001.snap"]
+    infos = [launch.answer("info", name)["devices"][0] for name in files]
     assert [info["steps"] for info in infos] == [3, 1, 4]
+    # One of the program's own ends with the whole.
+    assert launch.answer("info", "mine.snap")["devices"][0]["allocs"] == 3
     assert infos[1]["baseline_bytes"] == infos[0]["baseline_bytes"] + (3 << 20)
     groups = launch.answer("peak", "run.0001.0002.snap", "--where", "size>=1MiB", "--by", "frame")["groups"]
     assert [(group["blocks"], "train.py:9 step" in group["key"]) for group in groups] == [(4, True), (1, False)], groups
