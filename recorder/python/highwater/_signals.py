@@ -11,7 +11,7 @@ class Termination:
     def __init__(self, write):
         self._write = write
         self._handler = self._former = None
-        self._is_due = False
+        self._is_due = self._is_passed_on = False
 
     def start(self):
         """Takes over the signal, if Python handles it and this is the main thread."""
@@ -33,12 +33,19 @@ class Termination:
 
     def deliver(self):
         """Handles a signal that arrived while the recording was being written."""
-        if self._is_due:
-            self._is_due = False
+        if not self._is_due:
+            return
+        self._is_due = False
+        if threading.current_thread() is threading.main_thread():
             self._go_on(signal.SIGTERM, None)
+        else:
+            # Handlers belong to the main thread, which gets it again.
+            self._is_passed_on = True
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _handle(self, number, frame):
-        if self._write():
+        is_passed_on, self._is_passed_on = self._is_passed_on, False
+        if is_passed_on or self._write():
             self._go_on(number, frame)
         else:
             self._is_due = True

@@ -5,11 +5,13 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import highwater
 from highwater import _files
+from highwater._signals import Termination
 
 PRECIOUS = b"the user's own"
 
@@ -243,6 +245,31 @@ def test_sigterm_while_the_recording_is_written_waits_for_it(torch, tmp_path):
     assert done.returncode == -signal.SIGTERM, done.stderr
     with open(tmp_path / "step.pickle", "rb") as file:
         assert pickle.load(file)["highwater_run"]["reason"] == "end"
+
+
+def test_sigterm_while_another_thread_writes_the_recording_is_the_main_threads_afterwards(monkeypatch):
+    before, writing, handled, written = signal.getsignal(signal.SIGTERM), [True], [], []
+
+    def write():
+        written.append(not writing)
+        return not writing
+
+    try:
+        signal.signal(signal.SIGTERM, lambda number, frame: handled.append(threading.current_thread().name))
+        termination = Termination(write)
+        termination.start()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (handled, written) == ([], [False])
+        writing.clear()
+        thread = threading.Thread(target=termination.deliver)
+        thread.start()
+        thread.join()
+        assert (handled, written) == (["MainThread"], [False])
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (handled, written) == (["MainThread"] * 2, [False, True]), "a further one writes again"
+        termination.stop()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_the_programs_handler_of_sigterm_is_back_after_a_recording(torch, tmp_path):
