@@ -38,8 +38,8 @@ class MarkedSteps(Steps):
         self._module, self._path = _NAME.fullmatch(name).groups()
         self._name, self.on_step = name, None
         self._is_found = self._is_called = False
-        # The modules that have been looked through.
-        self._seen = set()
+        # The modules that have been looked through, and those of them that were still being imported.
+        self._seen, self._unfinished = set(), set()
         self._undo = []
 
     def begins_with(self, phase, has_gradients=True):
@@ -61,10 +61,11 @@ class MarkedSteps(Steps):
     def find(self):
         """Wraps the function, if it exists by now."""
         # The program's script may define it at any time.
-        new = {"__main__"}
+        new = {"__main__"} | self._unfinished
         if len(sys.modules) != len(self._seen):
             new |= sys.modules.keys() - self._seen
             self._seen = set(sys.modules)
+        self._unfinished = {name for name in new if _is_being_imported(sys.modules.get(name))}
         for name in [self._module] if self._module else new:
             # A module may be anything.
             with contextlib.suppress(Exception):
@@ -130,6 +131,13 @@ class MarkedSteps(Steps):
         if self._is_called:
             self.on_step()
         self._is_called = True
+
+
+def _is_being_imported(module):
+    # A module may be anything.
+    with contextlib.suppress(Exception):
+        return bool(vars(module)["__spec__"]._initializing)
+    return False
 
 
 def _is_running(code):

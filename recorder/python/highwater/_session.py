@@ -91,10 +91,12 @@ class Session:
                 _attach_observer()
             self._termination.start()
             self._begin_step(0)
+            if self._marked is not None:
+                # Other threads find the function as soon as the tracker starts.
+                self._marked.on_step = lambda: self._tracker.step(is_of_part=True)
             if kind is not None:
                 self._tracker.start()
             if self._marked is not None:
-                self._marked.on_step = lambda: self._tracker.step(is_of_part=True)
                 self._marked.find()
         except BaseException:
             self._close()

@@ -1,6 +1,7 @@
 """Variables of the environment, the files of a rotation, switches, and steps at the calls of a function, without PyTorch."""
 
 import asyncio
+import importlib
 import inspect
 import os
 import signal
@@ -292,4 +293,22 @@ def test_a_function_may_be_defined_late_and_be_running_already():
         assert ended == [1], "the first call was found from within"
     finally:
         del sys.modules["late_module"]
+        steps.undo()
+
+
+def test_a_function_is_found_in_a_module_whose_import_starts_the_recording(tmp_path, monkeypatch):
+    source = "import sys\nsys.steps.find()\nclass Started:\n    def step(self): pass\n"
+    (tmp_path / "starting_module.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    steps, ended = MarkedSteps("Started.step"), []
+    steps.on_step = lambda: ended.append(1)
+    monkeypatch.setattr(sys, "steps", steps, raising=False)
+    try:
+        started = importlib.import_module("starting_module").Started()
+        steps.begins_with("forward")
+        started.step()
+        started.step()
+        assert ended == [1]
+    finally:
+        sys.modules.pop("starting_module", None)
         steps.undo()
