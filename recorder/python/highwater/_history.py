@@ -175,7 +175,7 @@ def allocations():
 
 
 def _counts():
-    """Returns two numbers of each device since the program began: of allocations and frees, and of the ring's events."""
+    """Returns of each device how many allocations and frees, and how many events of the ring, there were so far."""
     counters = [torch._C._cuda_memoryStats(device) for device in range(torch.cuda.device_count())]
     blocks = [counter["allocation"]["all"] for counter in counters]
     return [(block["allocated"] + block["freed"], ring_events(counter)) for block, counter in zip(blocks, counters)]
