@@ -30,6 +30,14 @@ fn steps(text: &str) -> Result<Range<u32>, String> {
     parse_range(text).ok_or_else(|| "expected the first step and the one after the last, as 10..13".to_owned())
 }
 
+fn function(text: &str) -> Result<String, String> {
+    let is_part_of_name = |c: char| c.is_alphanumeric() || "_.:<>".contains(c);
+    let is_name = !text.is_empty() && text.chars().all(is_part_of_name);
+    is_name
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected a function, as Engine.step or module:Engine.step".to_owned())
+}
+
 /// `highwater run`.
 #[derive(Clone, Debug, Args)]
 pub struct ProgramArguments {
@@ -52,7 +60,7 @@ pub struct ProgramArguments {
     /// Count each call of this function of a PyTorch program as a step: Engine.step, or package.module:Engine.step
     ///
     /// For servers and loops without an optimizer, which have no steps otherwise.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = function)]
     pub step_at: Option<String>,
     /// Record what PyTorch programs allocate from the CUDA driver too, to FILE.driver.snap
     #[arg(long)]

@@ -52,6 +52,9 @@ const READING: Duration = Duration::from_millis(200);
 /// Reads a key of groups.
 fn key(text: &str) -> Result<GroupKey, String> {
     match GroupKey::parse_list(text)?.as_slice() {
+        [GroupKey::Lifetime] => {
+            Err("how long blocks live is known at the end: use highwater peak --by lifetime".into())
+        }
         [key] => Ok(*key),
         _ => Err("expected one key".to_owned()),
     }
@@ -125,11 +128,12 @@ fn show(view: &mut View, mut terminal: ratatui::DefaultTerminal, stop: &AtomicBo
         if is_hung_up(wait)? {
             break;
         }
-        if event::poll(Duration::ZERO)? {
+        // Keys that came together are read together.
+        while event::poll(Duration::ZERO)? {
             // Another choice, or another size of the terminal.
             drawn = None;
             match act(&event::read()?, view.choice, view.watched.len()) {
-                Some(Act::Quit) => break,
+                Some(Act::Quit) => return Ok(()),
                 Some(Act::Show(choice)) => view.choice = choice,
                 None => {}
             }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use eframe::egui::{Event, Key, Modifiers, Role};
 use egui_kittest::Harness;
@@ -130,13 +131,17 @@ fn item(command: Command) -> String {
 
 /// Opens the menu of `command`. Returns whether the command is enabled there.
 fn open_menu(harness: &mut Harness<'_, App>, command: Command) -> bool {
+    /// The menu in which the last command was found: most often that of the next one too.
+    static LAST: AtomicUsize = AtomicUsize::new(0);
     let name = item(command);
-    for menu in MENUS {
-        harness.get_by_role_and_label(Role::Button, menu).click();
+    let last = LAST.load(Ordering::Relaxed);
+    for row in (last..MENUS.len()).chain(0..last) {
+        harness.get_by_role_and_label(Role::Button, MENUS[row]).click();
         harness.run_steps(3);
         let found = harness.query_all_by_role_and_label(Role::Button, &name);
         let can_choose: Vec<bool> = found.map(|item| !item.accesskit_node().is_disabled()).collect();
         if let [can_choose] = can_choose[..] {
+            LAST.store(row, Ordering::Relaxed);
             return can_choose;
         }
         assert!(can_choose.is_empty(), "'{}' is there once", command.name());

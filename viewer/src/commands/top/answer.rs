@@ -8,6 +8,7 @@ use highwater_analysis::{Breakdown, Capacity, Filter, GroupKey, Metric, Moment, 
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::Result;
 use highwater_snapshots::stage::Stage;
+use highwater_snapshots::trace::Trust;
 
 use super::curve::Curve;
 use super::running::{PeakMoment, StepTotals};
@@ -160,12 +161,16 @@ fn first(key: &mut Vec<String>) -> String {
     if key.is_empty() { String::new() } else { key.swap_remove(0) }
 }
 
+/// Shown for recordings of PyTorch, whose steps and phases are annotations of the whole recording.
+const NO_STAGES: &str = "steps and phases of PyTorch programs are not read here: see highwater phases";
+
 /// What decides about the detail: the choice, how often the recording was read anew, its events, whether it is complete,
 /// and what happened to it.
 type DetailOf = (Choice, u64, u64, bool, Option<String>);
 
-/// The row of a recording, how often it was read anew, a device, and the number of events before its peak.
-type PeakOf = (usize, u64, DeviceId, u64);
+/// The row of a recording, how often it was read anew, a device, the number of events before its peak, and whether the
+/// recording is complete: then its stacks have lines.
+type PeakOf = (usize, u64, DeviceId, u64, bool);
 
 /// What was computed for the last answer, which is often the same for the next.
 #[derive(Debug, Default)]
@@ -201,10 +206,14 @@ impl Computed {
         if let State::Failed(why) = &state {
             notes.push(why.clone());
         }
+        notes.extend(trace.header.notes().map(str::to_owned));
+        notes.extend(trace.problems.iter().map(ToString::to_string));
         // An unfinished recording is no problem here.
-        let problems = trace.problems.iter().map(ToString::to_string);
-        notes.extend(problems);
-        notes.extend(trace.trust_sentences().into_iter().filter(|_| !trace.trust.unfinished));
+        let trust = Trust { unfinished: false, ..trace.trust.clone() };
+        notes.extend(trust.limits().into_iter().chain(trace.routine_sentences()));
+        if trace.header.recorder == "PyTorch" && !watched.running().has_stages() {
+            notes.push(NO_STAGES.to_owned());
+        }
         let (program, capacity) =
             (trace.header.program.clone(), Capacity::recorded(&trace, device).map(|known| known.bytes));
         let device_name = trace.device_facts(device).map_or_else(String::new, |facts| facts.name.clone());
@@ -242,7 +251,8 @@ impl Computed {
         notes: &mut Vec<String>,
     ) -> [Groups; 2] {
         let position = watched.running().device(device).map_or(0, |of| of.peak(choice.metric).position);
-        let peak_of = (choice.row, watched.restarts(), device, position);
+        let is_complete = *watched.state() == State::Complete;
+        let peak_of = (choice.row, watched.restarts(), device, position, is_complete);
         if self.peak.as_ref().is_none_or(|(known, _)| *known != peak_of) {
             self.peak = Some((peak_of, watched.at_peak(device, position)));
         }

@@ -16,6 +16,11 @@ pub struct Curve {
 }
 
 impl Curve {
+    /// Sets the totals before the first moment.
+    pub fn begin(&mut self, totals: &Totals) {
+        self.last = *totals;
+    }
+
     /// Adds the totals from moment `at` on.
     pub fn add(&mut self, at: u64, totals: &Totals) {
         let since = at.saturating_sub(*self.first.get_or_insert(at));
@@ -37,8 +42,9 @@ impl Curve {
         let part = |at: usize| {
             let first = (at * count / width.max(1)).min(count.saturating_sub(1));
             let end = ((at + 1) * count / width.max(1)).clamp(first + 1, count.max(first + 1));
-            self.columns.get(first..end).unwrap_or_default().iter().map(|totals| totals.get(metric)).max().unwrap_or(0)
+            self.columns.get(first..end).unwrap_or_default().iter().map(|totals| totals.get(metric)).max()
         };
+        let part = |at: usize| part(at).unwrap_or(self.last.get(metric));
         (0..width).map(part).collect()
     }
 }
@@ -60,7 +66,7 @@ mod tests {
         assert!(curve.columns.len() <= MAX_COLUMNS && curve.columns.len() > MAX_COLUMNS / 4, "{}", curve.columns.len());
         let samples = curve.sampled(Metric::Requested, 60);
         assert_eq!((samples.len(), samples.iter().max()), (60, Some(&900)));
-        assert_eq!(samples.iter().position(|bytes| *bytes == 900), Some(19), "a third of the way");
+        assert_eq!(samples.iter().position(|bytes| *bytes == 900), Some(20), "a third of the way");
         assert_eq!(samples[59], 99);
     }
 
@@ -73,5 +79,11 @@ mod tests {
         assert_eq!(samples[..9], [5; 9]);
         assert_eq!(samples[9], 7);
         assert_eq!(Curve::default().sampled(Metric::Requested, 2), [0, 0]);
+        let mut late = Curve::default();
+        late.begin(&requested(3));
+        assert_eq!(late.sampled(Metric::Requested, 2), [3, 3], "a state without events");
+        (0..10).for_each(|at| late.add(1 << 60 | at << 50, &requested(at)));
+        let samples = late.sampled(Metric::Requested, 10);
+        assert_eq!((samples[0], samples[9]), (3, 9), "time begins with the first event");
     }
 }

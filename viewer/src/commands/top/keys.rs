@@ -30,12 +30,17 @@ pub fn act(event: &Event, choice: Choice, rows: usize) -> Option<Act> {
         KeyCode::Char('c' | 'd') if is_control => Some(Act::Quit),
         KeyCode::Char('q') | KeyCode::Esc => Some(Act::Quit),
         KeyCode::Char('m') => Some(Act::Show(Choice { metric: next(&Metric::ALL, choice.metric), ..choice })),
-        KeyCode::Char('g') => Some(Act::Show(Choice { key: next(GroupKey::ALL, choice.key), ..choice })),
+        KeyCode::Char('g') => Some(Act::Show(Choice { key: next(&groupings(), choice.key), ..choice })),
         KeyCode::Char('d') => Some(Act::Show(Choice { device: choice.device + 1, ..choice })),
         KeyCode::Down | KeyCode::Right | KeyCode::Tab | KeyCode::Char('j') => moved(1),
         KeyCode::Up | KeyCode::Left | KeyCode::BackTab | KeyCode::Char('k') => moved(rows.max(1) - 1),
         _ => None,
     }
+}
+
+/// The keys of groups: how long a block lives is not known before its end.
+pub fn groupings() -> Vec<GroupKey> {
+    GroupKey::ALL.iter().copied().filter(|key| *key != GroupKey::Lifetime).collect()
 }
 
 /// The one after `now`, or the first.
@@ -73,7 +78,7 @@ mod tests {
     fn all_totals_and_all_groupings_come_in_turn() {
         let mut choice = CHOICE;
         let mut seen = Vec::new();
-        for _ in 0..GroupKey::ALL.len() * Metric::ALL.len() {
+        for _ in 0..groupings().len() * Metric::ALL.len() {
             for key in ['g', 'm'] {
                 let Some(Act::Show(next)) = pressed(KeyCode::Char(key), KeyModifiers::NONE, choice, 1) else {
                     panic!()
@@ -84,6 +89,7 @@ mod tests {
         }
         assert_eq!(choice, CHOICE);
         assert!(Metric::ALL.iter().all(|metric| seen.iter().any(|(other, _)| other == metric)));
-        assert!(GroupKey::ALL.iter().all(|key| seen.iter().any(|(_, other)| other == key)));
+        assert!(groupings().iter().all(|key| seen.iter().any(|(_, other)| other == key)));
+        assert!(!groupings().contains(&GroupKey::Lifetime));
     }
 }

@@ -260,8 +260,14 @@ impl Running {
             device.live.begin(state);
             device.has_memory |= !state.is_empty();
             device.reach(&before, self.events, &self.stage);
-            device.curve.add(self.times_ns.map_or(self.events, |(_, last)| last), &device.live.totals().clone());
-            self.span.live.insert(state.device, device.live.clone());
+            let totals = *device.live.totals();
+            match self.times_ns {
+                Some((_, last)) => device.curve.add(last, &totals),
+                None => device.curve.begin(&totals),
+            }
+        }
+        if !passed.starting.is_empty() {
+            self.span.live = self.devices.iter().map(|(id, device)| (*id, device.live.clone())).collect();
         }
         for event in passed.events.iter().filter(|event| event.device.0 < MAX_DEVICES) {
             self.take_event(event);

@@ -60,7 +60,9 @@ impl Target {
                     .map_err(|why| Failure::Usage(format!("cannot list {}: {why}", folder.display())))?;
                 let mut found: Vec<(PathBuf, String)> = Vec::new();
                 for (path, name) in inputs.files().filter(|(path, _)| is_recording(path)) {
-                    let rotated = recording_of(path).filter(|all| RotatedFiles::find(all).is_some());
+                    // The files of a rotation are listed once.
+                    let is_found = |all: &PathBuf| found.iter().any(|(known, _)| known == all);
+                    let rotated = recording_of(path).filter(|all| is_found(all) || RotatedFiles::find(all).is_some());
                     let (path, name) = match rotated {
                         Some(all) => (all.clone(), name_beside(name, &all)),
                         None => (path.to_owned(), name.to_owned()),

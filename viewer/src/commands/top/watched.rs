@@ -194,7 +194,9 @@ impl Watched {
         }
         if facts.len() == fed {
             self.note_age(&facts);
-            return if self.part.is_some() && self.next_part().is_some() { self.open_next() } else { Ok(false) };
+            // While its program writes a file, there is no later one.
+            let may_have_next = self.part.is_some() && self.state != State::Growing;
+            return if may_have_next && self.next_part().is_some() { self.open_next() } else { Ok(false) };
         }
         let unreadable = |why: std::io::Error| format!("cannot read the file: {why}");
         let mut start = vec![0; reading.start.len()];
@@ -222,6 +224,7 @@ impl Watched {
             if self.run.is_some() {
                 // The files before are of an earlier run.
                 (self.running, self.earlier) = Default::default();
+                self.restarts += 1;
             }
             self.run = Some((*started_unix_us, *pid, host.clone()));
         }
