@@ -27,7 +27,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/analysis", lines: 23_200, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 10_700, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
-    Budget { folder: "viewer", lines: 19_650, homonyms: 3 },
+    Budget { folder: "viewer", lines: 19_700, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 37_650, homonyms: 13 },
 ];
 
