@@ -49,6 +49,9 @@ const LIST: Duration = Duration::from_secs(2);
 /// The time for reading between two refreshes, of all recordings together: keys are waited for in between.
 const READING: Duration = Duration::from_millis(200);
 
+/// The exit status where the terminal is gone: as of a program that SIGHUP ends.
+const HUNG_UP: i32 = 129;
+
 /// Reads a key of groups.
 fn key(text: &str) -> Result<GroupKey, String> {
     match GroupKey::parse_list(text)?.as_slice() {
@@ -126,7 +129,8 @@ fn show(view: &mut View, mut terminal: ratatui::DefaultTerminal, stop: &AtomicBo
         // While a long recording is read for the first time, the picture follows at once.
         let wait = if has_more { Duration::ZERO } else { REFRESH.saturating_sub(begun.elapsed()) };
         if is_hung_up(wait)? {
-            break;
+            // Nothing can be restored or printed any more.
+            std::process::exit(HUNG_UP);
         }
         // Keys that came together are read together.
         while event::poll(Duration::ZERO)? {
