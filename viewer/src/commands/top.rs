@@ -10,6 +10,7 @@ pub mod draw;
 mod report;
 
 use std::io::{self, IsTerminal as _};
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,9 +50,6 @@ const LIST: Duration = Duration::from_secs(2);
 /// The time for reading between two refreshes, of all recordings together: keys are waited for in between.
 const READING: Duration = Duration::from_millis(200);
 
-/// The exit status where the terminal is gone: as of a program that SIGHUP ends.
-const HUNG_UP: i32 = 129;
-
 /// Reads a key of groups.
 fn key(text: &str) -> Result<GroupKey, String> {
     match GroupKey::parse_list(text)?.as_slice() {
@@ -74,10 +72,15 @@ pub fn run(arguments: &TopArguments, page: &mut Page<'_>) -> Result<Status, Fail
         return report::print(&mut view, page);
     }
     let stop = stop_requested()?;
-    let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
-    let shown = show(&mut view, terminal, &stop);
+    let mut terminal = ManuallyDrop::new(ratatui::try_init().inspect_err(|_| ratatui::restore())?);
+    let shown = show(&mut view, &mut terminal, &stop);
+    // A terminal that is gone cannot be restored.
+    if matches!(shown, Ok(false)) {
+        return Ok(Status::Fine);
+    }
+    drop(ManuallyDrop::into_inner(terminal));
     ratatui::try_restore()?;
-    shown.map(|()| Status::Fine)
+    shown.map(|_| Status::Fine)
 }
 
 /// The recordings, and what is shown of them.
@@ -114,8 +117,8 @@ impl View {
     }
 }
 
-/// Draws the view again and again until a key or a signal ends it.
-fn show(view: &mut View, mut terminal: ratatui::DefaultTerminal, stop: &AtomicBool) -> Result<(), Failure> {
+/// Draws the view again and again until a key or a signal ends it. Returns whether the terminal is still there.
+fn show(view: &mut View, terminal: &mut ratatui::DefaultTerminal, stop: &AtomicBool) -> Result<bool, Failure> {
     let mut drawn = None;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
@@ -129,21 +132,20 @@ fn show(view: &mut View, mut terminal: ratatui::DefaultTerminal, stop: &AtomicBo
         // While a long recording is read for the first time, the picture follows at once.
         let wait = if has_more { Duration::ZERO } else { REFRESH.saturating_sub(begun.elapsed()) };
         if is_hung_up(wait)? {
-            // Nothing can be restored or printed any more.
-            std::process::exit(HUNG_UP);
+            return Ok(false);
         }
         // Keys that came together are read together.
         while event::poll(Duration::ZERO)? {
             // Another choice, or another size of the terminal.
             drawn = None;
             match act(&event::read()?, view.choice, view.watched.len()) {
-                Some(Act::Quit) => return Ok(()),
+                Some(Act::Quit) => return Ok(true),
                 Some(Act::Show(choice)) => view.choice = choice,
                 None => {}
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Waits for a key, for at most `most`. Returns whether the terminal is gone: then reading keys would never end.
