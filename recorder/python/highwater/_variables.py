@@ -116,6 +116,6 @@ _VARIABLES = {
     "ROTATE": ("sizes", _sizes, "the size of a file, and of all, as 1GiB,16GiB"),
     "EVERY": ("every_s", _duration, "a time from a second on, as 10min"),
 }
-# Those that are no options of `record_memory_history`, and need a recording to a file.
+# Variables that need a recording to a file, and have no counterpart among the options of `record_memory_history`.
 _OTHERS = ("SWITCH", "SIGNAL", "ROTATE", "EVERY")
 OF_FILES = tuple(f"HIGHWATER_{name}" for name in _OTHERS)

@@ -3,9 +3,9 @@
 pub mod curve;
 pub mod running;
 pub mod watched;
-pub mod target;
+mod target;
 pub mod answer;
-pub mod keys;
+mod keys;
 pub mod draw;
 mod report;
 

@@ -7,7 +7,7 @@ use super::answer::Choice;
 
 /// What is to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub(super) enum Act {
     /// The view ends.
     Quit,
     /// Something else is shown.
@@ -15,11 +15,11 @@ pub enum Act {
 }
 
 /// The keys, for the last line.
-pub const HELP: [(&str, &str); 5] =
+pub(super) const HELP: [(&str, &str); 5] =
     [("q", "quit"), ("m", "total"), ("g", "grouping"), ("d", "device"), ("↑↓ Tab", "recording")];
 
 /// Returns what `event` asks for, while `choice` is shown and there are `rows` recordings.
-pub fn act(event: &Event, choice: Choice, rows: usize) -> Option<Act> {
+pub(super) fn act(event: &Event, choice: Choice, rows: usize) -> Option<Act> {
     let Event::Key(key) = event else { return None };
     if key.kind == KeyEventKind::Release {
         return None;
@@ -39,7 +39,7 @@ pub fn act(event: &Event, choice: Choice, rows: usize) -> Option<Act> {
 }
 
 /// The keys of groups: how long a block lives is not known before its end.
-pub fn groupings() -> Vec<GroupKey> {
+pub(super) fn groupings() -> Vec<GroupKey> {
     GroupKey::ALL.iter().copied().filter(|key| *key != GroupKey::Lifetime).collect()
 }
 

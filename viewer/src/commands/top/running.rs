@@ -244,7 +244,7 @@ impl Running {
         Some(Arc::new(LiveThen { live, stage }))
     }
 
-    /// Continues with another file of the same recording, which has tables of its own: what is live is in it again.
+    /// Continues with the next file of the same recording. It has its own tables, and begins with the blocks that are live.
     pub fn begin_file(&mut self) {
         self.devices.values_mut().for_each(|device| device.live = LiveState::default());
         self.at_peaks.clear();

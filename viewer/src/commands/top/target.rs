@@ -11,7 +11,7 @@ use crate::output::outcome::Failure;
 
 /// What is to be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// A file, or the files of a rotation.
     File(PathBuf),
     /// The recordings in a folder, one for each rank or process.
@@ -26,7 +26,7 @@ impl Target {
     /// # Errors
     ///
     /// Fails if there is no such file, folder or process, or if the process writes no recording.
-    pub fn of(given: &Path) -> Result<Self, Failure> {
+    pub(super) fn of(given: &Path) -> Result<Self, Failure> {
         if Windows::find_rotated(given).is_some() || given.is_file() {
             return Ok(Self::File(given.to_owned()));
         }
@@ -52,7 +52,7 @@ impl Target {
     /// # Errors
     ///
     /// Fails if the folder or the process cannot be read.
-    pub fn recordings(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
+    pub(super) fn recordings(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
         Ok(match self {
             Self::File(path) => vec![(path.clone(), name_of(path))],
             Self::Folder(folder) => {

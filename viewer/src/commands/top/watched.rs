@@ -1,4 +1,4 @@
-//! A recording that is watched: its file, or the files of a rotation one after another, of which only what is new is read.
+//! A recording that is watched: a file, or the files of a rotation in order. Each look reads only what is new.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -103,7 +103,7 @@ impl Watched {
         &self.name
     }
 
-    /// A number that changes when what was read is not part of the recording any more.
+    /// How often the recording was read from its start again, because its file was replaced.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }
