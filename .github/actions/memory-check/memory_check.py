@@ -1,0 +1,282 @@
+"""The steps of the action: install, baseline, check, report. Needs Python 3.9 and its standard library.
+
+Inputs arrive in environment variables, and no text of a pull request reaches a shell. Only `baseline` and `report` get
+the token; `check`, which runs the code of the pull request, does not. A folder connects the steps.
+"""
+
+import argparse
+import glob
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.parse
+import zipfile
+
+import report as reports
+from github import Api, Event, Problem, advice, annotate, write_line
+
+# Options of `highwater check` that the action gives.
+_OWN_OPTIONS = "--baseline --max-growth --json --csv --markdown --picture --github".split()
+
+
+def option(name):
+    return os.environ.get(f"INPUT_{name.upper()}", "").strip()
+
+
+def folder(*names):
+    """A path in the folder that connects the steps."""
+    name = option("name")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
+        raise Problem(f"invalid name {name!r}: expected letters, digits, '.', '_' and '-'")
+    return os.path.join(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir(), f"memory-check-{name}", *names)
+
+
+def save(name, value):
+    with open(folder(f"{name}.json"), "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def load(name):
+    with open(folder(f"{name}.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def highwater(*arguments):
+    return subprocess.run(["highwater", *arguments], capture_output=True, text=True, encoding="utf-8")
+
+
+# The program.
+
+
+def install():
+    """Installs the program, unless it is there: a version of the index, a wheel, or a program by its path."""
+    wanted = option("version")
+    if not wanted and shutil.which("highwater"):
+        return
+    is_file = os.path.isfile(wanted)
+    if is_file and not wanted.endswith(".whl"):
+        write_line("GITHUB_PATH", os.path.dirname(os.path.abspath(wanted)))
+        return
+    if not is_file and not re.fullmatch(r"[0-9A-Za-z.+!]*", wanted):
+        raise Problem(f"invalid version {wanted!r}: expected a version such as 0.1.0, or the path of a file")
+    package = os.path.abspath(wanted) if is_file else f"highwater=={wanted}" if wanted else "highwater"
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "--disable-pip-version-check", package])
+    if done.returncode:
+        raise Problem(f"cannot install {package}: see pip's messages; actions/setup-python gives a Python that can")
+
+
+# The baseline.
+
+
+def baseline():
+    """Fetches the recordings to compare with: files of the repository, or those of the last run on the branch."""
+    shutil.rmtree(folder(), ignore_errors=True)
+    os.makedirs(folder("baseline"))
+    event, given = Event(), option("baseline")
+    described = None
+    if given:
+        files = recordings_in(given)
+        if not files:
+            raise Problem(f"no baseline: {given} is neither a recording nor a folder of recordings")
+        for file in files:
+            shutil.copy(file, folder("baseline"))
+        described = reports.code(given)
+    elif event.repository:
+        try:
+            described = download_baseline(event)
+        except (urllib.error.URLError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise Problem(f"the baseline cannot be downloaded: {error}{advice(error, 'actions: read')}") from None
+    save("baseline", described)
+    print(f"baseline: {described or 'none'}")
+
+
+def download_baseline(event):
+    """Takes the newest artifact of the branch, or else of the default branch; returns what it is, or None."""
+    api, name = Api(event.repository), urllib.parse.quote(f"{option('name')}-baseline")
+    # A fork may have a branch of the same name; what it uploads is no baseline.
+    artifacts = [
+        artifact
+        for artifact in api.rows(f"actions/artifacts?name={name}", "artifacts")
+        if not artifact["expired"] and is_own(artifact.get("workflow_run") or {})
+    ]
+    for branch in dict.fromkeys([event.branch, event.default_branch]):
+        own = [artifact for artifact in artifacts if artifact["workflow_run"]["head_branch"] == branch]
+        if own:
+            newest = max(own, key=lambda artifact: (artifact["created_at"], artifact["id"]))
+            extract(api.download(f"actions/artifacts/{int(newest['id'])}/zip"))
+            return f"{reports.code(branch)} at {reports.code(newest['workflow_run'].get('head_sha', '')[:10])}"
+    return None
+
+
+def is_own(run):
+    return run.get("repository_id") is not None and run.get("repository_id") == run.get("head_repository_id")
+
+
+def extract(archive):
+    with zipfile.ZipFile(io.BytesIO(archive)) as archive:
+        for entry in archive.infolist():
+            if re.fullmatch(r"[^/\\:]+\.snap", entry.filename):
+                with archive.open(entry) as source, open(folder("baseline", entry.filename), "wb") as copy:
+                    shutil.copyfileobj(source, copy)
+
+
+# The check.
+
+
+def check():
+    """Makes the recordings, compares each with its baseline, and keeps the results for the report."""
+    event = Event()
+    for name in ("recordings", "results"):
+        os.makedirs(folder(name))
+    problem = make_recordings()
+    options = check_options()
+    names = sorted(os.listdir(folder("recordings")))
+    rows = [compare(name, options, event) for name in names]
+    for name in names:
+        shutil.copy(folder("recordings", name), folder("results"))
+    if len(rows) == 1 and rows[0]["baseline"]:
+        page = folder(f"{option('name')}-comparison.html")
+        if highwater("convert", rows[0]["baseline"], folder("recordings", names[0]), page).returncode == 0:
+            write_line("GITHUB_OUTPUT", f"page={page}")
+    save("run", {"rows": rows, "problem": problem, "baseline": load("baseline")})
+    write_line("GITHUB_OUTPUT", f"results={folder('results')}")
+    # What a branch records is the next baseline, whether or not it keeps the limits.
+    if event.is_of_branch and rows and not problem:
+        write_line("GITHUB_OUTPUT", f"recordings={folder('recordings')}")
+
+
+def make_recordings():
+    """Runs the command or the tests, and copies what they recorded; returns what went wrong, or None."""
+    command, tests, pattern = option("run"), option("pytest"), option("recording")
+    if command and tests:
+        raise Problem("the inputs run and pytest exclude each other")
+    before = {file: os.stat(file).st_mtime_ns for file in recordings_in(pattern)} if command else {}
+    status = 0
+    if tests:
+        # In the working folder: tests are named by their path from there.
+        pattern = tempfile.mkdtemp(prefix="highwater-", dir=".")
+        given = [f"--highwater-baseline={pattern}", f"--highwater-dir={pattern}"]
+        status = subprocess.run([sys.executable, "-m", "pytest", *shlex.split(tests), *given]).returncode
+    elif command:
+        # The command is the workflow's own, as that of any step.
+        status = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command]).returncode
+    # An older file is not what the command recorded.
+    files = [file for file in recordings_in(pattern) if before.get(file) != os.stat(file).st_mtime_ns]
+    for file in files:
+        copy = folder("recordings", re.sub(r"[^A-Za-z0-9._+=@ -]", "-", os.path.basename(file)).lstrip(".- "))
+        if os.path.exists(copy):
+            raise Problem(f"two recordings are called {os.path.basename(copy)}: baselines are found by name")
+        shutil.copy(file, copy)
+    if tests:
+        shutil.rmtree(pattern)
+    if status:
+        return f"{'pytest' if tests else 'the command'} failed with exit status {status}"
+    if not files:
+        return "no test with a memory limit was run" if tests else f"{reports.code(pattern)} was not recorded"
+    return None
+
+
+def recordings_in(path):
+    """The recordings that a path, a folder or a pattern names, sorted."""
+    if os.path.isdir(path):
+        path = os.path.join(glob.escape(path), "*.snap")
+    return sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+
+
+def check_options():
+    options = shlex.split(option("options"))
+    for word in options:
+        if word.split("=")[0] in _OWN_OPTIONS:
+            raise Problem(f"{word.split('=')[0]} is not for the input options: the action gives it")
+    return options
+
+
+def compare(name, options, event):
+    """Checks one recording; returns its row of the report."""
+    file, base = folder("recordings", name), baseline_of(name)
+    stem = folder("results", name[: -len(".snap")] if name.endswith(".snap") else name)
+    row = {"name": name, "baseline": base, "passed": True, "error": None, "broken": [], "report": None}
+    row["phases"], row["baseline_phases"] = phases_of(file, options), phases_of(base, options) if base else {}
+    limits = [*options]
+    # A branch has what was merged into it: its growth is shown, and is no failure.
+    if base and event.is_change and option("max_growth"):
+        limits += ["--max-growth", option("max_growth")]
+    if not any(word.startswith(("--max", "--budgets")) for word in limits):
+        sides, view = ([base, file], ["--view", "diff"]) if base else ([file], [])
+        highwater("render", *sides, *view, "--out", stem + ".png")
+        return row
+    words = ["check", file, *limits, *(["--baseline", base] if base else [])]
+    done = highwater(*words, "--json", "--markdown", stem + ".md", "--picture", stem + ".png")
+    if done.returncode not in (0, 1) or not done.stdout:
+        row["passed"], row["error"] = False, done.stderr.strip()[-2000:] or f"exit status {done.returncode}"
+        return row
+    figures = json.loads(done.stdout)
+    # The recording of a test that allocates nothing has no events, which leaves limits unconfirmed.
+    is_whole = option("pytest") and figures["undecided"] and not figures["broken"] and not figures["oom"]
+    row["passed"], row["report"] = figures["passed"] or bool(is_whole), stem + ".md"
+    row["broken"] = [[rule["rule"], rule["subject"], rule["culprit"]] for rule in figures["broken"]]
+    return row
+
+
+def baseline_of(name):
+    """The baseline of the same name, or the only one if there is one recording on each side."""
+    names = os.listdir(folder("baseline"))
+    if name not in names and len(names) == 1 and len(os.listdir(folder("recordings"))) == 1:
+        name = names[0]
+    return folder("baseline", name) if name in names else None
+
+
+def phases_of(file, options):
+    """The peak of each phase in bytes, of the total and the device that are checked; empty if there are none."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    for name in ("--metric", "--device"):
+        parser.add_argument(name)
+    given = vars(parser.parse_known_args(options)[0])
+    done = highwater("phases", file, *(f"--{name}={value}" for name, value in given.items() if value), "--json")
+    peaks = {}
+    for row in json.loads(done.stdout)["rows"] if done.returncode == 0 else []:
+        phase = row["phase"] or "other"
+        peaks[phase] = max(peaks.get(phase, 0), row["peak_bytes"])
+    return peaks
+
+
+# The report.
+
+
+def report():
+    """Writes the summary and the comment, and fails if a limit is exceeded."""
+    event, run = Event(), load("run")
+    failed = [row for row in run["rows"] if not row["passed"]]
+    for row in failed:
+        if row["error"]:
+            annotate("error", f"{row['name']}: {row['error']}")
+        for rule, what, culprit in row["broken"]:
+            annotate("error", f"{row['name']}: {rule} exceeded: {what}" + (f": {culprit}" if culprit else ""))
+    if run["problem"]:
+        annotate("error", run["problem"])
+    links = {"Comparison in the app": option("page_url"), "Recordings and pictures": option("results_url")}
+    server, number = (os.environ.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "RUN_ID"))
+    links["Log"] = f"{server}/{event.repository}/actions/runs/{number}"
+    text = reports.text(event, run, links)
+    write_line("GITHUB_STEP_SUMMARY", text)
+    is_passed = not failed and not run["problem"]
+    write_line("GITHUB_OUTPUT", f"passed={'true' if is_passed else 'false'}")
+    if event.pull_request and option("comment") != "false":
+        reports.comment(event, option("name"), text)
+    print(text.split("\n")[0].lstrip("# "))
+    sys.exit(0 if is_passed else 1)
+
+
+if __name__ == "__main__":
+    try:
+        {"install": install, "baseline": baseline, "check": check, "report": report}[sys.argv[1]]()
+    except Problem as why:
+        annotate("error", str(why))
+        sys.exit(2)
