@@ -1,0 +1,208 @@
+"""What a release is made of: names, addresses and checksums in `.github/packaging`, and the rules of the workflows."""
+
+import glob
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+PACKAGING = os.path.join(".github", "packaging")
+PLACEHOLDERS = r"OWNER|@VERSION@|@SHA256"
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def version():
+    return re.search(r'\[workspace\.package\]\nversion = "(.+?)"', read("Cargo.toml"))[1]
+
+
+def archives():
+    """The archives that release.yml makes."""
+    targets = re.findall(r"\{ runner: .*?, target: ([\w-]+)", read(".github", "workflows", "release.yml"))
+    assert len(targets) == 7
+    return {f"highwater-{target}.tar.gz" for target in targets}
+
+
+def program(folder):
+    """A program for the archives, which prints its name."""
+    path = os.path.join(folder, "highwater")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\necho highwater of the archive\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+@pytest.fixture
+def release(tmp_path):
+    """Runs release.py in a copy of the files that it changes: `release(command, *arguments)`."""
+    names = [
+        "Cargo.toml",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "recorder/python/pyproject.toml",
+        "recorder/python/README.md",
+    ]
+    for name in [*names, *glob.glob(os.path.join(PACKAGING, "*"), root_dir=ROOT)]:
+        os.makedirs(tmp_path / "copy" / os.path.dirname(name), exist_ok=True)
+        shutil.copy(os.path.join(ROOT, name), tmp_path / "copy" / name)
+
+    def release(*words):
+        command = [sys.executable, os.path.join(tmp_path, "copy", PACKAGING, "release.py"), *words]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    release.copy = tmp_path / "copy"
+    return release
+
+
+@pytest.fixture
+def dist(tmp_path, release):
+    """The files of a release, whose archives have a small program."""
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    executable = program(tmp_path)
+    for name in archives():
+        with tarfile.open(folder / name, "w:gz") as archive:
+            # As `tar -C release .` names them.
+            archive.add(executable, "./highwater")
+    (folder / f"highwater-{version()}.tar.gz").write_bytes(b"the sources")
+    done = release("files", "acme/highwater", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_archive_that_is_downloaded_is_one_that_a_release_has():
+    made, named = archives(), set()
+    for name in ("install.sh", "install.ps1", "highwater.rb", "Dockerfile"):
+        found = set(re.findall(r"highwater-[a-z0-9_]+-[\w-]+\.tar\.gz", read(PACKAGING, name)))
+        assert found and found <= made, name
+        named |= found
+    assert named == made
+    # cargo binstall.
+    metadata = read("viewer", "Cargo.toml").split("[package.metadata.binstall]\n")[1].split("\n\n")[0]
+    url = re.search(r'pkg-url = "\{ repo \}/releases/download/v\{ version \}/(.*)"', metadata)[1]
+    assert {url.replace("{ name }", "highwater").replace("{ target }", name[10:-7]) for name in made} == made
+    assert 'bin-dir = "{ bin }{ binary-ext }"' in metadata and "repository.workspace = true" in read(
+        "viewer", "Cargo.toml"
+    )
+
+
+def test_the_version_stands_in_one_place():
+    manifests = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name != "target" and not name.startswith(".")]
+        manifests += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name == "Cargo.toml"]
+    # Packages of their own have no version of ours.
+    stated = {path for path in manifests if re.search(r'(?m)^version = "(?!0\.0\.0")', read(path))}
+    assert stated == {"Cargo.toml"}
+    assert 'dynamic = ["version"]' in read("recorder", "python", "pyproject.toml")
+    for name in os.listdir(os.path.join(ROOT, PACKAGING)):
+        assert version() not in read(PACKAGING, name), name
+    highwater = shutil.which("highwater")
+    if highwater is not None:
+        stated = subprocess.run([highwater, "--version"], capture_output=True, text=True, check=True).stdout
+        assert stated.split() == ["highwater", version()]
+
+
+def test_sources_get_the_address_of_their_repository(release):
+    done = release("sources", "acme/fork", "v9.9.9")
+    assert done.returncode == 1 and "the tag is v9.9.9" in done.stderr
+    done = release("sources", "acme/fork", f"v{version()}")
+    assert done.returncode == 0, done.stderr
+    python = release.copy / "recorder" / "python"
+    assert 'repository = "https://github.com/acme/fork"' in (release.copy / "Cargo.toml").read_text()
+    assert "OWNER" not in (python / "pyproject.toml").read_text()
+    assert (python / "LICENSE-MIT").read_text() == read("LICENSE-MIT")
+    readme = (python / "README.md").read_text()
+    assert f"(https://raw.githubusercontent.com/acme/fork/v{version()}/docs/images/" in readme
+    assert f"(https://github.com/acme/fork/blob/v{version()}/docs/pytorch.md)" in readme and "../" not in readme
+    for link in re.findall(r"\]\(\.\./\.\./([^)#]+)", read("recorder", "python", "README.md")):
+        assert os.path.exists(os.path.join(ROOT, link)), link
+
+
+def test_files_of_a_release_have_addresses_and_checksums(release, dist):
+    names = set(os.listdir(dist))
+    assert names - archives() == {
+        f"highwater-{version()}.tar.gz",
+        "highwater-installer.sh",
+        "highwater-installer.ps1",
+        "highwater.rb",
+        "recipe.yaml",
+        "SHA256SUMS",
+    }
+    for name in names - archives() - {f"highwater-{version()}.tar.gz", "SHA256SUMS"}:
+        text = (dist / name).read_text()
+        assert not re.search(PLACEHOLDERS, text), name
+        assert f"{version()}" in text and re.search(r"\b[0-9a-f]{64}\b", text), name
+    lines = [line.split("  ") for line in (dist / "SHA256SUMS").read_text().splitlines()]
+    assert {name for _, name in lines} == names - {"SHA256SUMS"}
+    assert all(hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest for digest, name in lines)
+    (dist / "highwater-aarch64-apple-darwin.tar.gz").unlink()
+    done = release("files", "acme/highwater", str(dist))
+    assert done.returncode == 1 and "highwater-aarch64-apple-darwin.tar.gz" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt" or not (shutil.which("curl") or shutil.which("wget")), reason="needs curl or wget")
+def test_the_installer_verifies_what_it_downloads(dist, tmp_path):
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=dist))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    folder = tmp_path / "a folder"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+    environment.update(
+        HIGHWATER_DOWNLOAD_URL=f"http://127.0.0.1:{server.server_port}", HIGHWATER_INSTALL_DIR=str(folder)
+    )
+
+    def install(text):
+        return subprocess.run(["sh"], input=text, env=environment, capture_output=True, text=True)
+
+    try:
+        script = (dist / "highwater-installer.sh").read_text()
+        done = install(script)
+        assert done.returncode == 0 and f"installed {folder}/highwater" in done.stdout, done.stderr
+        assert "is not on PATH" in done.stdout and os.listdir(folder) == ["highwater"]
+        output = subprocess.run([folder / "highwater"], capture_output=True, text=True).stdout
+        assert output == "highwater of the archive\n"
+        # A script that was cut off does nothing.
+        (folder / "highwater").write_text("the former program")
+        assert install(script[: script.rindex("main")]).stdout == ""
+        for name in archives():
+            with open(dist / name, "ab") as archive:
+                archive.write(b"more")
+        done = install(script)
+        assert done.returncode == 1 and "it is damaged or was replaced" in done.stderr
+        for name in archives():
+            (dist / name).unlink()
+        done = install(script)
+        assert done.returncode == 1 and "cannot download http" in done.stderr
+        assert (folder / "highwater").read_text() == "the former program"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_workflows_pin_actions_and_give_each_job_what_it_needs():
+    workflows = glob.glob(os.path.join(ROOT, ".github", "workflows", "*.yml"))
+    actions = glob.glob(os.path.join(ROOT, ".github", "actions", "*", "action.yml"))
+    assert len(workflows) >= 2 and actions
+    for path in [*workflows, *actions]:
+        for used in re.findall(r"uses: (.*)", read(path)):
+            assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v[\d.]+", used), f"{path}: {used}"
+    jobs = re.split(r"(?m)^  (?=[\w-]+:$)", read(".github", "workflows", "release.yml").split("\njobs:\n")[1])
+    assert [job.split(":")[0] for job in jobs if "id-token: write" in job] == ["attest", "pypi"]
+    assert [job.split(":")[0] for job in jobs if "contents: write" in job] == ["publish"]
+    assert all(re.search(r"(?m)^    permissions:", job) for job in jobs if job)
