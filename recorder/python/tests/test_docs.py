@@ -1,4 +1,7 @@
-"""Runs every command of the documentation, and the Python code of the pages for users of PyTorch."""
+"""Runs every command of the documentation, and the Python code of the pages for users of PyTorch.
+
+The pages of `docs/tasks` show output: the lines below a `$ command`, of which each must be in what the command prints.
+"""
 
 import os
 import re
@@ -17,6 +20,8 @@ CODE_PAGES = ("README.md", "docs/pytorch.md")
 PAGES = (*CODE_PAGES, "docs/plan.md", "docs/simulate.md")
 ALL_PAGES = {f"docs/{name}" for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
 OTHER_PAGES = sorted(ALL_PAGES - {*PAGES})
+TASKS = os.path.join(ROOT, "docs", "tasks")
+TASK_PAGES = sorted(f"docs/tasks/{name}" for name in os.listdir(TASKS) if name.endswith(".md"))
 
 # Commands that are not run here, by how they begin, and why.
 ELSEWHERE = {
@@ -85,6 +90,30 @@ def commands(page):
     return [line.strip() for line in [*lines, *quoted]]
 
 
+def outputs(page):
+    """The lines that a page shows below each of its `$ command` lines."""
+    found = {}
+    for block in blocks(page, ""):
+        for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = text.splitlines()
+            found[command] = lines
+    return found
+
+
+def plain(text):
+    """A line of output without the width of its columns and bars, and without the folder of a file."""
+    return re.sub(r"[█▉▊▋▌▍▎▏\s]+", " ", text.replace(os.getcwd() + "/", "")).strip()
+
+
+def missing_lines(shown, printed):
+    """The lines of a page that a command does not print, in this order; `…` stands for what the page leaves out."""
+    printed = iter([plain(line) for line in printed.splitlines()])
+    for line in filter(None, map(plain, shown)):
+        start = line.removesuffix("…").strip()
+        if not any(other == line or line != start and other.startswith(start) for other in printed):
+            yield line
+
+
 @pytest.fixture
 def recordings(torch, tmp_path, monkeypatch):
     """A folder with the files that the pages name."""
@@ -133,9 +162,29 @@ def models(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run_commands(pages):
-    """Runs the commands of pages, each once, and returns how many it ran."""
+@pytest.fixture
+def programs(torch, tmp_path, monkeypatch, page):
+    """A folder with the programs of the task pages, a recording, and a snapshot of PyTorch if the page needs one."""
+    for name in os.listdir(os.path.join(TASKS, "programs")):
+        shutil.copy(os.path.join(TASKS, "programs", name), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    snapshot = (
+        "import sys, torch, train; sys.argv += ['--blocks', '4']; history = torch.cuda.memory._record_memory_history; "
+        "history(stacks='python'); train.main(); torch.cuda.memory._dump_snapshot('snapshot.pickle')"
+    )
+    if "snapshot.pickle" in "".join(outputs(page)):
+        subprocess.run([sys.executable, "-W", "ignore", "-c", snapshot], check=True)
+    subprocess.run([highwater._binary.path(), "record", "mlp", "--out", "step.snap"], check=True, capture_output=True)
+    # `highwater simulate` brings its own library.
+    for name in os.environ:
+        if name.startswith(("LD_", "CUBLAS", "HIGHWATER_SIMULATE")):
+            monkeypatch.delenv(name)
+
+
+def run_commands(pages, has_outputs=False):
+    """Runs the commands of pages, each once, and returns how many it ran. With outputs, compares what they print."""
     ran = 0
+    shown = {line: lines for page in pages for line, lines in outputs(page).items()} if has_outputs else {}
     for line in {line: None for page in pages for line in commands(page)}:
         if any(line.startswith(known) for known in ELSEWHERE):
             continue
@@ -153,7 +202,10 @@ def run_commands(pages):
         is_without_page = "no app for browsers" in done.stderr and not has_page()
         assert done.returncode in (0, 1) or is_without_page, f"{line}\n{done.stderr}"
         assert all(option in done.stdout for option in options or []), line
+        missing = [*missing_lines(shown.pop(line, []), done.stdout)]
+        assert not missing, f"{line} does not print, in this order:\n" + "\n".join(missing) + f"\nbut:\n{done.stdout}"
         ran += 1
+    assert not shown, f"output of commands that were not run: {[*shown]}"
     return ran
 
 
@@ -165,13 +217,25 @@ def test_every_command_of_the_other_pages_runs(models):
     assert run_commands(OTHER_PAGES) > 40
 
 
+@pytest.mark.parametrize("page", TASK_PAGES)
+def test_every_command_of_a_task_page_prints_what_the_page_shows(programs, page):
+    assert run_commands([page], has_outputs=True) > 1
+
+
+def test_a_line_that_is_not_printed_is_found():
+    printed = "a  1 GiB  ███▏  5\n\nb  2 GiB  █    6\ntotal: 3 GiB, two groups\n"
+    assert [*missing_lines(["a 1 GiB ██ 5", "…", "total: …"], printed)] == []
+    assert [*missing_lines(["b  2 GiB  █  6", "a  1 GiB  █  5"], printed)] == ["a 1 GiB 5"]
+    assert [*missing_lines(["total: 3 GiB"], printed)] == ["total: 3 GiB"]
+
+
 def test_every_line_of_python_in_the_pages_runs(torch, recordings, capsys):
     from types import SimpleNamespace
 
     model = torch.nn.Linear(8, 8).cuda()
     trainer = SimpleNamespace(fit=lambda: model(torch.zeros(4, 8, device="cuda")))
     names = {"torch": torch, "batches": [1], "train_step": lambda batch: trainer.fit(), "trainer": trainer}
-    for page in CODE_PAGES:
+    for page in (*CODE_PAGES, *TASK_PAGES):
         for text in blocks(page, "python"):
             text = text if has_page() else text.replace("snapshot.serve().url", "")
             code = compile(text, page, "exec")
