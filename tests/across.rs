@@ -7,6 +7,7 @@ mod gpu_scripts;
 mod idle;
 mod layering;
 mod budgets;
+mod module_order;
 mod plan;
 mod pytorch_bytes;
 mod reasons;

@@ -6,10 +6,10 @@ use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trace;
 
-use crate::diff::Asked;
 use crate::metric::Metric;
-use crate::peak::Moment;
-use crate::source::{DeviceIndex, Source, Watch};
+use crate::question::diff::Asked;
+use crate::question::peak::Moment;
+use crate::question::source::{DeviceIndex, Source, Watch};
 
 /// Watches nothing.
 pub(crate) fn watch() -> Watch<'static> {

@@ -4,58 +4,24 @@
 //! [`transition`](highwater_snapshots::transition); everything else is a fold over its effects ([`replay`]).
 
 pub use highwater_snapshots::metric;
-pub mod replay;
-pub mod series;
-pub mod capacity;
-mod ends;
-pub mod live;
-pub mod bands;
-pub mod owners;
-mod leading;
-pub mod frames;
-pub mod fused_form;
-pub mod lifetime;
-mod origin;
-pub mod device_spans;
-pub mod addresses;
-pub mod pools;
-pub mod together;
-pub mod beside;
-mod dimension;
-mod alike;
-pub mod filter;
-pub mod condition;
-pub mod matches;
-pub mod vocabulary;
-pub mod complete;
-pub mod counterfactual;
-mod key_encoder;
-pub mod block_values;
-pub mod siblings;
-pub mod breakdown;
-pub mod live_groups;
-pub mod peak;
-pub mod phases;
-pub mod final_oom;
-pub mod source;
-pub mod doubt;
-pub mod summary;
-pub mod extremes;
-pub mod between;
-pub mod growth;
-pub mod tree;
-pub mod folded;
-pub mod statistics;
-pub mod verify;
-pub mod excerpt;
-pub mod last_uses;
-pub mod recompute;
-pub mod plan;
-pub mod guess;
-pub mod explain;
-pub mod diff;
-pub mod budget;
-pub mod join;
+mod index;
+mod stacks;
+mod grouping;
+mod rewrite;
+mod question;
+
+pub use grouping::{
+    block_values, breakdown, complete, condition, filter, lifetime, live_groups, matches, siblings, vocabulary,
+};
+pub use index::{
+    addresses, bands, beside, capacity, counterfactual, device_spans, extremes, final_oom, last_uses, live, pools,
+    replay, series, together,
+};
+pub use question::{
+    between, budget, diff, doubt, explain, folded, growth, peak, phases, source, statistics, summary, tree, verify,
+};
+pub use rewrite::{excerpt, guess, join, plan, recompute};
+pub use stacks::{frames, fused_form, owners};
 
 pub use addresses::{AddressIndex, AddressMap, FailedRequest};
 pub use beside::Beside;
@@ -65,21 +31,21 @@ pub use breakdown::{Breakdown, Group};
 pub use capacity::Capacity;
 pub use complete::{Completion, complete};
 pub use diff::Diff;
-pub use dimension::{GroupKey, NO_LABEL};
 pub use doubt::Doubt;
 pub use explain::Explanation;
 pub use filter::Filter;
+pub use grouping::dimension::{GroupKey, NO_LABEL};
+pub use grouping::origin::Origin;
 pub use last_uses::LastUses;
-pub use leading::unmatched_skips;
 pub use lifetime::Lifetime;
 pub use live::LiveIndex;
 pub use matches::Matches;
 pub use metric::{Metric, Totals};
-pub use origin::Origin;
 pub use peak::{Moment, Peak};
 pub use series::Series;
 pub use siblings::Siblings;
 pub use source::Source;
+pub use stacks::leading::unmatched_skips;
 pub use statistics::Statistics;
 pub use together::Together;
 pub use tree::{Tree, TreeKey, TreeQuery};

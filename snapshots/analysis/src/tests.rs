@@ -7,7 +7,7 @@ use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, StackId, Trace, TraceBuilder};
 
 use crate::fixture::watch;
-use crate::phases::phases_of;
+use crate::question::phases::phases_of;
 use peak::Query;
 use summary::summarize;
 

@@ -33,8 +33,9 @@ mod events_encode;
 mod events_decode;
 mod foreign;
 mod sniff;
-mod summary;
 mod step_activity;
+mod summary;
+mod step_rows;
 mod checkpoint;
 mod writer;
 mod whole;
@@ -65,7 +66,8 @@ pub use section::{
     MAX_RAW_BYTES, Section, SectionHeader,
 };
 pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap};
-pub use step_activity::{ActiveSteps, StepActivity, count_steps};
+pub use step_activity::{ActiveSteps, StepActivity};
+pub use step_rows::count_steps;
 pub use summary::{DeviceSummary, EndedBlock, Extreme, STRIDE, Summarizer, Summary};
 pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{WalkItem, Walker};

@@ -328,14 +328,9 @@ impl Summarizer {
         self.stage
     }
 
-    /// The largest number of a step so far.
-    pub fn largest_step(&self) -> Option<u32> {
-        self.row.largest_step
-    }
-
-    /// The time of the last events.
-    pub fn time_ns(&self) -> u64 {
-        self.row.times_ns.1
+    /// The row in progress, which has the time of the last events and the largest number of a step so far.
+    pub(super) fn row(&self) -> &Summary {
+        &self.row
     }
 
     /// The live state of every device, by ordinal.

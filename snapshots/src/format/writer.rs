@@ -12,7 +12,7 @@ use super::index::{IndexRow, tail_bytes};
 use super::kind::SectionKind;
 use super::section::{CHUNK_EVENTS, Label, MAX_RAW_BYTES, Packer, SectionHeader};
 use super::sniff::preamble;
-use super::step_activity::StepActivityRow;
+use super::step_rows::StepActivityRow;
 use super::summary::Summarizer;
 use super::tables_codec::{EndFacts, FrameRow, ScopeRow, StackRow, Symbols, put_row};
 use crate::builder::StartingState;

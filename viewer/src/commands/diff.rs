@@ -12,7 +12,7 @@ use clap::Args;
 use highwater_analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, MatchKind, PhasePair, Setting, UnmatchedBlocks,
 };
-use highwater_analysis::phases::{PhaseRow, stages, steps_of};
+use highwater_analysis::phases::{PhaseRow, steps_of};
 use highwater_analysis::{Diff, GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_app::report::{Column, Facts, Table, Value};
@@ -447,7 +447,7 @@ impl Report for DiffReport<'_> {
 
 /// Returns the error if the recording of `side` does not have the step of `at`.
 pub fn missing_step(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
-    let rows = input.ask(|source, watch| stages(source, device, Metric::Requested, watch))?;
+    let rows = input.ask(|source, watch| source.stages(device, Metric::Requested, watch))?;
     let steps = steps_of(&rows);
     let have = match (steps.first(), steps.last()) {
         (Some(first), Some(last)) if first != last => format!("it has steps {first} to {last}"),

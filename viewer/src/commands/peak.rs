@@ -9,7 +9,7 @@ use clap::Args;
 use highwater_analysis::breakdown::Breakdown;
 use highwater_analysis::growth::Leaks;
 use highwater_analysis::peak::Query;
-use highwater_analysis::phases::{phases, reached_elsewhere, stages};
+use highwater_analysis::phases::{phases, reached_elsewhere};
 use highwater_analysis::{Filter, Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
 use highwater_app::figures::leaks::leak_lines;
 use highwater_app::figures::moment::{elsewhere_text, how_much_and_when, moment_facts, peak_name, when};
@@ -174,14 +174,14 @@ impl<'a> PeakReport<'a> {
             let rows = std::thread::scope(|threads| {
                 // Of a recording in memory, both go through all events.
                 threads.spawn(|| source.index(device));
-                if is_read { stages(source, device, metric, watch) } else { Ok(Vec::new()) }
+                if is_read { source.stages(device, metric, watch) } else { Ok(Vec::new()) }
             })?;
             let leaks = Leaks::of_recording(source, device, Metric::Requested, &rows)?.filter(|_| is_read);
             let (moment, elsewhere) = match at {
                 Some(event) => (source.moment(device, metric, event)?, Vec::new()),
                 None => {
                     let peak = source.peak(device, metric)?;
-                    (peak, reached_elsewhere(&phases(source, device, metric, rows), &peak))
+                    (peak, reached_elsewhere(&phases(trace, device, metric, rows), &peak))
                 }
             };
             let window = source.window_at(moment.number())?;

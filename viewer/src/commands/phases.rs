@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use clap::Args;
-use highwater_analysis::phases::{PhaseRow, peak_of, phases, stages};
+use highwater_analysis::phases::{PhaseRow, peak_of, phases};
 use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
 use highwater_app::report::{Column, Fact, Facts, Table, Value, bar};
@@ -81,9 +81,9 @@ impl<'a> PhasesReport<'a> {
         input.check_metric(device, metric)?;
         check_filter(arguments)?;
         input.ask(|source, watch| {
-            let rows = stages(source, device, metric, watch)?;
+            let rows = source.stages(device, metric, watch)?;
             let peak = source.moment(device, metric, peak_of(&rows).map(|(event, _)| event))?;
-            Ok(Self { trace, arguments, device, rows: phases(source, device, metric, rows), peak })
+            Ok(Self { trace, arguments, device, rows: phases(trace, device, metric, rows), peak })
         })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use clap::Args;
 use highwater_analysis::Metric;
-use highwater_analysis::phases::{PhaseRow, phases, stages};
+use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
 use highwater_app::figures::moment::count_of;
@@ -215,8 +215,8 @@ impl<'a> Answer<'a> {
         let (summary, phases) = input.ask(|source, watch| {
             let steps = source.count_steps(&[device], &mut *watch)?;
             let summary = of_device(source, device, steps.first().copied().unwrap_or(0))?;
-            let rows = stages(source, device, Metric::Requested, watch)?;
-            Ok((summary, phases(source, device, Metric::Requested, rows)))
+            let rows = source.stages(device, Metric::Requested, watch)?;
+            Ok((summary, phases(source.facts(), device, Metric::Requested, rows)))
         })?;
         Ok(Self { name, file, report, input: input.clone(), summary, phases })
     }

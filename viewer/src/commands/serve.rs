@@ -2,8 +2,8 @@
 
 mod request;
 mod response;
-mod site;
 mod token;
+mod site;
 
 use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

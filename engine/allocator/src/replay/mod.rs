@@ -30,6 +30,7 @@ mod target;
 mod divergence;
 mod handles;
 mod start;
+mod recorded;
 mod pools;
 mod output;
 mod run;

@@ -10,7 +10,7 @@ use highwater_recorder::snapshots::{
 };
 
 use super::driver::Call;
-use super::run::{At, Request};
+use super::recorded::{At, Request};
 use super::start::{Private, Start};
 use super::{DeviceModel, Plan};
 use crate::{AllocConfig, Block};

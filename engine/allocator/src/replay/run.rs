@@ -3,16 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 
 use highwater_recorder::StreamId;
-use highwater_recorder::snapshots::event::{Alloc, What};
-use highwater_recorder::snapshots::transition::Transition;
-use highwater_recorder::snapshots::{OpId, ScopeId, StackId, Trace};
+use highwater_recorder::snapshots::Trace;
+use highwater_recorder::snapshots::event::Alloc;
 
 use super::driver::{Call, ReplayDriver};
 use super::handles::Handles;
 use super::output::{Output, PoolAndStream};
 use super::pools::{Planted, Pools};
-use super::start::{Private, Start};
-use super::{BlockOverride, DeviceModel, Difference, Divergence, FailedReplayRequest, Plan, Share};
+use super::recorded::{At, Freed, Pending, Request, UNKNOWN};
+use super::start::Start;
+use super::{DeviceModel, Difference, Divergence, FailedReplayRequest, Plan, Share};
 use crate::{Block, OomReport};
 
 /// The first stream number that a replay uses for its own streams: not the value of any pointer.
@@ -22,73 +22,9 @@ const MAX_QUEUES: usize = 64;
 /// The same for blocks of which it is not known yet when they are free: each needs a queue of its own.
 const MAX_SINGLE_QUEUES: usize = 1024;
 
-/// Where an event is in the recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct At {
-    /// The number of events before it, of those that are replayed.
-    pub(super) number: u64,
-    pub(super) time_ns: u64,
-    pub(super) stack: StackId,
-}
-
-/// An event as the recording has it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Recorded {
-    pub(super) at: At,
-    pub(super) what: What,
-    /// What it does in the recording.
-    pub(super) done: Transition,
-    /// The block in use whose free is missing, since this event allocates its key anew.
-    pub(super) former: Option<u64>,
-    /// Of a requested free, the number of the event that completes it, or [`UNKNOWN`].
-    pub(super) completion: u64,
-    /// The private pool of a block or segment.
-    pub(super) private: Private,
-    /// The change to the block that it allocates.
-    pub(super) change: BlockOverride,
-}
-
-/// The completion of a block of which it is not known yet when its free is requested.
-pub(super) const UNKNOWN: u64 = u64::MAX;
-
-/// A recorded call that is not yet assigned to a request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
-    pub(super) call: Call,
-    pub(super) event: At,
-    pub(super) private: Private,
-}
-
-impl Pending {
-    pub(super) fn obtains(&self) -> bool {
-        self.call.obtains()
-    }
-}
-
-/// The request that is being served.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) event: At,
-    pub(super) bytes: u64,
-    pub(super) stream: StreamId,
-    /// The number of its pool's allocator.
-    pub(super) pool: usize,
-    /// Where it comes from.
-    pub(super) origin: (OpId, ScopeId),
-}
-
-/// A block whose free was requested.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Freed {
-    pub(super) block: u64,
-    pub(super) requested: At,
-    /// The event that completes it, as in [`Recorded`].
-    pub(super) completion: u64,
-}
-
 /// The state of a running replay.
 pub(super) struct Run<'a> {
-    /// The tables and facts of the recording; events and their blocks are only taken from [`Recorded`].
+    /// The tables and facts of the recording; events and their blocks are only taken from [`Recorded`](super::recorded::Recorded).
     pub(super) trace: &'a Trace,
     pub(super) plan: &'a Plan<'a>,
     pub(super) driver: ReplayDriver,
@@ -337,7 +273,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn push_pending(&mut self, pending: Pending) {
-        self.pending_releases += usize::from(!pending.obtains());
+        self.pending_releases += usize::from(!pending.call.obtains());
         self.pending.push(pending);
     }
 

@@ -5,7 +5,8 @@ use highwater_recorder::StreamId;
 use super::Difference;
 use super::driver::{Call, Misfit};
 use super::output::PoolAndStream;
-use super::run::{At, Pending, Request, Run};
+use super::recorded::{At, Pending, Request};
+use super::run::Run;
 use crate::{AllocError, Block};
 
 impl Run<'_> {
@@ -34,7 +35,7 @@ impl Run<'_> {
         let has_stack = |pending: &Pending| pending.event.stack.is_some();
         let is_own = match self.plan.recorded_capacity {
             // The call stack is known and does not show the program emptying the cache.
-            _ if self.pending.iter().any(|pending| !pending.obtains() && has_stack(pending)) => true,
+            _ if self.pending.iter().any(|pending| !pending.call.obtains() && has_stack(pending)) => true,
             Some(capacity) => self.recorded_before_pending() > capacity,
             None => false,
         };
@@ -57,7 +58,7 @@ impl Run<'_> {
 
     /// The number of the first pending release.
     fn first_release(&self) -> Option<u64> {
-        self.pending.iter().find(|pending| !pending.obtains()).map(|pending| pending.event.number)
+        self.pending.iter().find(|pending| !pending.call.obtains()).map(|pending| pending.event.number)
     }
 
     fn could_serve(&self, request: &Request) -> bool {
@@ -71,7 +72,7 @@ impl Run<'_> {
 
     /// Releases the segments that the recording releases before it reserves any.
     fn release_as_recorded(&mut self, request: &Request) {
-        let count = self.pending.iter().take_while(|pending| !pending.obtains()).count();
+        let count = self.pending.iter().take_while(|pending| !pending.call.obtains()).count();
         let obtained = self.pending.split_off(count);
         let released = std::mem::take(&mut self.pending);
         self.pending_releases -= released.len();
@@ -96,7 +97,7 @@ impl Run<'_> {
         }
         let calls = std::mem::take(&mut self.pending);
         self.pending_releases = 0;
-        let (obtained, released): (Vec<Pending>, Vec<Pending>) = calls.into_iter().partition(Pending::obtains);
+        let (obtained, released): (Vec<Pending>, Vec<Pending>) = calls.into_iter().partition(|pending| pending.call.obtains());
         if self.follows() {
             self.driver.expect(released.iter().map(|pending| pending.call), false);
         }
@@ -180,7 +181,7 @@ impl Run<'_> {
         if self.first_release().is_some_and(|first| self.plan.cache_flushes.binary_search(&first).is_ok()) {
             return true;
         }
-        let releases = self.pending.iter().filter(|pending| !pending.obtains());
+        let releases = self.pending.iter().filter(|pending| !pending.call.obtains());
         let mut stacks: Vec<_> = releases.map(|pending| pending.event.stack).collect();
         stacks.dedup();
         stacks.into_iter().any(|stack| {

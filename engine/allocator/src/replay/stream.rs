@@ -11,7 +11,8 @@ use highwater_recorder::snapshots::{DeviceId, StartingState, Trace, TraceBuilder
 
 use super::output::Output;
 use super::pools::Planted;
-use super::run::{At, Outcome, Recorded, Run, UNKNOWN};
+use super::recorded::{At, Recorded, UNKNOWN};
+use super::run::{Outcome, Run};
 use super::start::Start;
 use super::{BlockOverride, Divergence, FailedReplayRequest, Plan};
 

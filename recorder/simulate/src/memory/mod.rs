@@ -7,9 +7,9 @@ use crate::abi::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 use crate::addresses::{self, Addresses, PAGE_BYTES};
 use crate::settings::{MAX_DEVICES, settings};
 
-mod blocks;
 mod pages;
 mod host;
+mod blocks;
 mod copies;
 
 /// The kind of a range. The numbers are those of `cudaMemoryType`.

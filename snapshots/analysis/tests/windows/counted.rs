@@ -1,6 +1,6 @@
 //! A recording of which only some blocks count has the same figures whether it is in memory or read in windows.
 
-use highwater_analysis::phases::{phases, stages};
+use highwater_analysis::phases::phases;
 use highwater_analysis::summary::summarize;
 use highwater_analysis::{Filter, Metric, Source};
 use highwater_snapshots::format::read_bytes;
@@ -30,7 +30,7 @@ fn blocks_that_count_in_memory_count_in_windows() {
             for device in whole.facts().device_ids() {
                 for metric in [Metric::Requested, Metric::Active, Metric::Reserved] {
                     let rows = |source: &Source<'_>| {
-                        phases(source, device, metric, stages(source, device, metric, watch()).unwrap())
+                        phases(source.facts(), device, metric, source.stages(device, metric, watch()).unwrap())
                     };
                     assert_eq!(rows(&windows), rows(&whole), "{text}, seed {seed}, {metric:?}");
                     let peaks = [&windows, &whole].map(|source| source.peak(device, metric).unwrap());

@@ -14,7 +14,7 @@ mod steps;
 use std::ops::ControlFlow;
 
 use highwater_analysis::peak::Query;
-use highwater_analysis::phases::{peak_of, phases, reached_elsewhere, stages};
+use highwater_analysis::phases::{peak_of, phases, reached_elsewhere};
 use highwater_analysis::replay::Replay;
 use highwater_analysis::summary::summarize;
 use highwater_analysis::{Filter, GroupKey, Lifetime, Metric, Origin, Peak, Siblings, Source, Totals};
@@ -161,8 +161,8 @@ fn read_in_parts_a_recording_has_the_phases_and_peaks_of_the_whole() {
         for device in whole.facts().device_ids() {
             for metric in Metric::ALL {
                 let [expected, found] = [&whole, &source].map(|source| {
-                    let rows = stages(source, device, metric, watch()).unwrap();
-                    let rows = phases(source, device, metric, rows);
+                    let rows = source.stages(device, metric, watch()).unwrap();
+                    let rows = phases(source.facts(), device, metric, rows);
                     let peak = source.peak(device, metric).unwrap();
                     let elsewhere = reached_elsewhere(&rows, &peak);
                     (rows, peak, elsewhere)
@@ -222,7 +222,7 @@ fn a_peak_that_repeats_is_reported_at_the_step_of_the_whole() {
         let source = Source::in_windows(windows).unwrap().in_windows_of(4);
         assert_eq!(summarize(&source, watch()).unwrap(), summarize(&whole, watch()).unwrap(), "{text}");
         for device in whole.facts().device_ids() {
-            let rows = stages(&source, device, Metric::Requested, watch()).unwrap();
+            let rows = source.stages(device, Metric::Requested, watch()).unwrap();
             let found = source.moment(device, Metric::Requested, peak_of(&rows).map(|(event, _)| event)).unwrap();
             let peak = whole.peak(device, Metric::Requested).unwrap();
             assert_eq!(found, peak, "{text}");

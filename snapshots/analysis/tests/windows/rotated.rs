@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_analysis::phases::{phases, stages};
+use highwater_analysis::phases::phases;
 use highwater_analysis::summary::summarize;
 use highwater_analysis::{Metric, Source};
 use highwater_snapshots::byte_source::ByteSource;
@@ -124,7 +124,9 @@ fn check(seed: u64, begins: &[usize], missing: usize) {
     assert_eq!(summarize(&source, watch()).unwrap(), expected);
     for device in whole.facts().device_ids() {
         for metric in Metric::ALL {
-            let rows = |source| phases(source, device, metric, stages(source, device, metric, watch()).unwrap());
+            let rows = |source: &Source<'_>| {
+                phases(source.facts(), device, metric, source.stages(device, metric, watch()).unwrap())
+            };
             assert!(rows(&source) == rows(&whole), "{metric} of {device:?}");
         }
     }

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::format::kind::SectionKind;
 use crate::format::section::{Label, Packer, Unpacker};
 use crate::format::sniff::{PREAMBLE_BYTES, preamble};
-use crate::format::step_activity::StepActivityRow;
+use crate::format::step_rows::StepActivityRow;
 use crate::format::summary::Summary;
 use crate::format::tables_codec::{EndFacts, put_row, rows_from_bytes};
 use crate::format::walk::{WalkItem, Walker};

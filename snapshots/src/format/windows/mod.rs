@@ -30,7 +30,7 @@ use crate::format::kind::SectionKind;
 use crate::format::parallel;
 use crate::format::reader::Progress;
 use crate::format::section::Unpacker;
-use crate::format::step_activity::StepActivityRow;
+use crate::format::step_rows::StepActivityRow;
 use crate::format::summary::{DeviceSummary, EndedBlock, Summarizer, Summary};
 use crate::format::tables_codec::rows_from_bytes;
 use crate::ids::{DeviceId, ScopeId};

@@ -5,6 +5,6 @@ pub mod moment;
 pub mod events;
 pub mod predicted;
 pub mod planned;
-pub mod ranks;
 pub mod leaks;
 pub mod requests;
+pub mod ranks;

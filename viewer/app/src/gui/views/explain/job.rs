@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_analysis::condition;
 use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::phases::{phases, reached_elsewhere, stages};
+use highwater_analysis::phases::{phases, reached_elsewhere};
 use highwater_analysis::source::{Source, Watch};
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment, Siblings};
 use highwater_snapshots::event::EventKind;
@@ -199,7 +199,7 @@ impl Explained {
         let row = |group: &ExplainedGroup| Row::of(source.facts(), group, &explanation.peak, &keys);
         let rows: Vec<Row> = groups.iter().map(row).collect();
         let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + explanation.rest_bytes;
-        let phases = phases(source, device, key.metric, stages(source, device, key.metric, watch)?);
+        let phases = phases(source.facts(), device, key.metric, source.stages(device, key.metric, watch)?);
         let elsewhere = elsewhere_text(&reached_elsewhere(&phases, &explanation.peak));
         let failed = source.count(device, EventKind::Oom);
         Ok(Self { keys: key.keys, explanation, composition, rows, bytes, elsewhere, failed })

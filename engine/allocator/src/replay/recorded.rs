@@ -1,0 +1,68 @@
+//! What a replay takes from the recording: events and calls, and the requests that come of them.
+
+use highwater_recorder::StreamId;
+use highwater_recorder::snapshots::event::What;
+use highwater_recorder::snapshots::transition::Transition;
+use highwater_recorder::snapshots::{OpId, ScopeId, StackId};
+
+use super::BlockOverride;
+use super::driver::Call;
+use super::start::Private;
+
+/// Where an event is in the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At {
+    /// The number of events before it, of those that are replayed.
+    pub(super) number: u64,
+    pub(super) time_ns: u64,
+    pub(super) stack: StackId,
+}
+
+/// An event as the recording has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recorded {
+    pub(super) at: At,
+    pub(super) what: What,
+    /// What it does in the recording.
+    pub(super) done: Transition,
+    /// The block in use whose free is missing, since this event allocates its key anew.
+    pub(super) former: Option<u64>,
+    /// Of a requested free, the number of the event that completes it, or [`UNKNOWN`].
+    pub(super) completion: u64,
+    /// The private pool of a block or segment.
+    pub(super) private: Private,
+    /// The change to the block that it allocates.
+    pub(super) change: BlockOverride,
+}
+
+/// The completion of a block of which it is not known yet when its free is requested.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
+/// A recorded call that is not yet assigned to a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) call: Call,
+    pub(super) event: At,
+    pub(super) private: Private,
+}
+
+/// The request that is being served.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) event: At,
+    pub(super) bytes: u64,
+    pub(super) stream: StreamId,
+    /// The number of its pool's allocator.
+    pub(super) pool: usize,
+    /// Where it comes from.
+    pub(super) origin: (OpId, ScopeId),
+}
+
+/// A block whose free was requested.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freed {
+    pub(super) block: u64,
+    pub(super) requested: At,
+    /// The event that completes it, as in [`Recorded`].
+    pub(super) completion: u64,
+}

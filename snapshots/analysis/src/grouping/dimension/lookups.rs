@@ -1,0 +1,32 @@
+//! What the values of blocks are looked up in; each part is built when a value first needs it.
+
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::trace::{Block, Trace};
+
+use crate::grouping::origin::Origins;
+use crate::index::pools::Pools;
+
+/// What the values of blocks are looked up in. Fastest in the order of blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookups<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(super) origins: Origins<'a>,
+    pools: Option<Pools>,
+}
+
+impl<'a> Lookups<'a> {
+    /// Prepares looking up values of blocks of `trace`.
+    pub(crate) fn new(trace: &'a Trace) -> Self {
+        Self { trace, origins: Origins::new(trace), pools: None }
+    }
+
+    /// The block `id`.
+    pub(super) fn block(&self, id: BlockId) -> Block {
+        self.trace.blocks.get(id)
+    }
+
+    /// The pools of all blocks.
+    pub(super) fn pools(&mut self) -> &Pools {
+        self.pools.get_or_insert_with(|| Pools::of(self.trace))
+    }
+}

@@ -1,0 +1,188 @@
+//! What blocks are grouped and selected by: a file for each key of `--by` and `--where`, which says all about it.
+//!
+//! [`GroupKey`] lists the keys of `--by`. Groups, trees, conditions and completions read a key's [`Dimension`], and
+//! distinguish only kinds of [`Values`].
+
+mod lookups;
+mod allocated;
+mod category;
+mod device;
+mod stack;
+mod frame;
+mod lifetime;
+mod op;
+mod phase;
+mod pool;
+mod scope;
+mod size;
+mod step;
+mod stream;
+mod group_key;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::natural;
+use highwater_snapshots::tables::Tables;
+
+use crate::index::beside::SegmentValues;
+
+pub use group_key::GroupKey;
+pub(crate) use lookups::Lookups;
+pub(crate) use scope::layer_pattern;
+pub(crate) use size::free_in;
+
+/// The values of a dimension: what their numbers are, what a condition takes, and how a tree shows them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Values {
+    /// Codes, for which conditions have the words of a list.
+    Words(fn() -> Vec<&'static str>),
+    /// Texts, by their rows in the table of strings.
+    Text,
+    /// Module paths, by their rows. A tree has a node for each part.
+    Path,
+    /// Whole call stacks, by their rows. A tree has a node for each line.
+    Stack,
+    /// The lines that represent call stacks, by the rows of the stacks. Conditions take any line of a stack.
+    Line,
+    /// Bytes; conditions take units.
+    Bytes,
+    /// Whole numbers.
+    Number,
+}
+
+impl Values {
+    /// Whether conditions compare them as numbers.
+    pub(crate) fn are_numbers(self) -> bool {
+        matches!(self, Self::Bytes | Self::Number)
+    }
+
+    /// The operator that completions write after the key.
+    pub(crate) fn usual_operator(self) -> &'static str {
+        match self {
+            Self::Path | Self::Stack | Self::Line => "~",
+            Self::Bytes => ">=",
+            Self::Words(_) | Self::Text | Self::Number => "=",
+        }
+    }
+
+    /// The place of a key in lists: texts, call stacks, bytes, numbers.
+    fn rank(self) -> u8 {
+        match self {
+            Self::Words(_) | Self::Text | Self::Path => 0,
+            Self::Stack | Self::Line => 1,
+            Self::Bytes => 2,
+            Self::Number => 3,
+        }
+    }
+}
+
+/// The label of a missing value.
+pub const NO_LABEL: &str = "(none)";
+
+/// What a block without a value has in lists of numbers.
+pub(crate) const NO_VALUE: u64 = u64::MAX;
+
+/// The values of blocks as numbers; `None` for blocks without one.
+#[derive(Clone, Copy)]
+pub(crate) struct Number {
+    /// The value of a block.
+    pub(crate) of: fn(&mut Lookups<'_>, BlockId) -> Option<u64>,
+    /// Appends the values of blocks, [`NO_VALUE`] for none: one call for many.
+    pub(crate) of_all: fn(&mut Lookups<'_>, &[BlockId], &mut Vec<u64>),
+}
+
+/// The [`Number`] with a function from [`Lookups`] and a block to its value.
+macro_rules! number {
+    ($of:expr) => {
+        $crate::grouping::dimension::Number {
+            of: $of,
+            of_all: |lookups, ids, numbers| {
+                let of: fn(
+                    &mut $crate::grouping::dimension::Lookups<'_>,
+                    highwater_snapshots::ids::BlockId,
+                ) -> Option<u64> = $of;
+                numbers.extend(ids.iter().map(|id| of(lookups, *id).unwrap_or($crate::grouping::dimension::NO_VALUE)));
+            },
+        }
+    };
+}
+use number;
+
+/// What is known of a key.
+pub(crate) struct Dimension {
+    /// The name in `--by` and `--where`.
+    pub(crate) name: &'static str,
+    /// What it is, with examples of values, for completions.
+    pub(crate) hint: &'static str,
+    pub(crate) values: Values,
+    pub(crate) number: Number,
+    /// The same of a segment, which has few of the values.
+    pub(crate) of_segment: fn(&SegmentValues) -> Option<u64>,
+    /// The text that conditions have for a number; empty for a row that does not exist.
+    pub(crate) word: fn(&Tables, u64) -> Cow<'_, str>,
+    /// The text for tables and legends, if it is another.
+    pub(crate) label: Option<fn(u64) -> String>,
+    /// Whether a condition takes a text that is none of its words, if they are not all.
+    pub(crate) is_other_word: Option<fn(&str) -> bool>,
+}
+
+impl Dimension {
+    /// A dimension of which nothing but its name and kind is known.
+    const fn new(name: &'static str, values: Values) -> Self {
+        Self {
+            name,
+            hint: "",
+            values,
+            number: number!(|_, _| None),
+            of_segment: |_| None,
+            word: |_, number| number.to_string().into(),
+            label: None,
+            is_other_word: None,
+        }
+    }
+
+    /// The order of values of equal bytes: texts in natural order.
+    pub(crate) fn compare(&self, tables: &Tables, a: u64, b: u64) -> Ordering {
+        match self.values {
+            Values::Text => natural::compare(&(self.word)(tables, a), &(self.word)(tables, b)),
+            _ => a.cmp(&b),
+        }
+    }
+
+    /// The text of a value for tables and legends.
+    pub(crate) fn label(&self, tables: &Tables, number: Option<u64>) -> String {
+        match (number, self.label) {
+            (None, _) => NO_LABEL.to_owned(),
+            (Some(number), Some(label)) => label(number),
+            (Some(number), None) => match (self.word)(tables, number) {
+                word if word.is_empty() => NO_LABEL.to_owned(),
+                word => word.into_owned(),
+            },
+        }
+    }
+}
+
+/// A name is of one dimension only.
+impl PartialEq for Dimension {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Dimension {}
+
+impl std::fmt::Debug for Dimension {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The keys of `--where`, in the order in which lists name them.
+pub(crate) fn conditions() -> Vec<&'static Dimension> {
+    let by = GroupKey::ALL.iter().map(|key| key.dimension());
+    let mut all: Vec<_> = by.chain([&allocated::ALLOCATED, &device::DEVICE]).collect();
+    all.sort_by_key(|dimension| dimension.values.rank());
+    all
+}

@@ -1,0 +1,469 @@
+//! Describes an out-of-memory: the sizes around it, the suspected cause, and the fewest live bytes to free.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::eviction_window::{EvictionWindow, eviction_window};
+use super::extents::{AddressIndex, PoolAndStream};
+use super::map::{AddressMap, Content, ReservedSegment};
+use super::release::{Release, release};
+use crate::index::capacity::{Capacity, is_limited, obtained};
+use crate::index::live::LiveIndex;
+use crate::index::series::Series;
+use crate::metric::Metric;
+use highwater_snapshots::alloc_rules::AllocRules;
+use highwater_snapshots::category::Pool;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, EventId, StreamId};
+use highwater_snapshots::trace::{Allocator, Trace};
+use highwater_snapshots::units::{format_bytes, format_bytes_apart};
+
+/// Number of free ranges to list.
+const SHOWN_HOLES: usize = 8;
+/// Number of events to search for the stream of the last allocation.
+const FAR_BACK: usize = 65_536;
+
+/// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes only; only a replay can prove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The device has too little memory for the live blocks.
+    Capacity,
+    /// Enough bytes are free for the request, but not in one range.
+    Fragmentation,
+    /// Freed blocks still wait for another stream.
+    Waiting,
+    /// Free ranges of another pool or another stream are large enough.
+    Elsewhere,
+    /// The driver had enough memory: a limit of the process or of the settings applied.
+    Limit,
+    /// A free range is large enough: the same request would probably succeed now.
+    Transient,
+    /// The settings round requests up too far.
+    Rounding,
+}
+
+impl Verdict {
+    /// A short description.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Fragmentation => "fragmentation",
+            Self::Waiting => "freed blocks that wait for another stream",
+            Self::Elsewhere => "free memory held by another pool or stream",
+            Self::Limit => "a memory limit below the device's capacity",
+            Self::Transient => "a transient failure (a retry would succeed)",
+            Self::Rounding => "rounding by roundup_power2_divisions",
+        }
+    }
+}
+
+/// Live blocks to free so that a request fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionSet<'a> {
+    /// Neighbouring blocks in one segment, whose range would become free.
+    Range(&'a EvictionWindow),
+    /// Blocks that keep whole segments or pages from being released to the driver.
+    Segments(&'a Release),
+}
+
+impl EvictionSet<'_> {
+    /// The live blocks, by address.
+    pub fn blocks(&self) -> &[BlockId] {
+        match self {
+            Self::Range(eviction_window) => &eviction_window.blocks,
+            Self::Segments(release) => &release.blocks,
+        }
+    }
+
+    /// Bytes of the live blocks.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Range(eviction_window) => eviction_window.bytes,
+            Self::Segments(release) => release.bytes,
+        }
+    }
+
+    /// Whether no other set of this kind has fewer bytes.
+    pub fn is_smallest(&self) -> bool {
+        match self {
+            Self::Range(_) => true,
+            Self::Segments(release) => release.is_smallest,
+        }
+    }
+
+    /// Describes what becomes free: `a range of 20 MiB at 0x0`, `3 segments with 60 MiB in all`.
+    pub fn freed(&self) -> String {
+        let count = |count: u64, noun: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {noun}")),
+            count => Some(format!("{count} {noun}s")),
+        };
+        match self {
+            Self::Range(eviction_window) => {
+                format!("a range of {} at {:#x}", format_bytes(eviction_window.free), eviction_window.address)
+            }
+            Self::Segments(release) => {
+                let parts: Vec<String> =
+                    [count(release.segments, "segment"), count(release.pages, "page")].into_iter().flatten().collect();
+                let in_all = if release.segments + release.pages == 1 { "of" } else { "with" };
+                let end = if release.segments + release.pages == 1 { "" } else { " in all" };
+                format!("{} {in_all} {}{end}", parts.join(" and "), format_bytes(release.returned))
+            }
+        }
+    }
+}
+
+/// A free range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Hole {
+    /// Address of its first byte.
+    pub address: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// The pool and stream it belongs to.
+    pub home: PoolAndStream,
+}
+
+/// An out-of-memory event and the sizes around it, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedRequest {
+    /// The event.
+    pub event: EventId,
+    /// Its time, in nanoseconds since the recording's origin.
+    pub time_ns: Option<u64>,
+    /// The operation that made the request; empty if unknown.
+    pub op: String,
+    /// The module that made the request; empty if unknown.
+    pub scope: String,
+    /// Requested size.
+    pub requested: u64,
+    /// Requested size after the allocator's rounding.
+    pub rounded: u64,
+    /// The pool that serves such requests.
+    pub pool: Pool,
+    /// The stream of the request. Where it is not recorded, it is guessed: the stream of the last allocation with the same
+    /// call stack, else of the last allocation before it. `None` if there was none.
+    pub stream: Option<StreamId>,
+    /// Whether the stream is a guess.
+    pub stream_is_guessed: bool,
+    /// Size that was requested from the driver.
+    pub from_driver: u64,
+    /// Free memory as reported by the driver.
+    pub device_free: u64,
+    /// The device's memory; `None` if unknown.
+    pub capacity: Option<u64>,
+    /// Memory used by others on the device or by the driver itself; `None` if the capacity is unknown.
+    pub outside: Option<u64>,
+    /// The most that was reserved, if a limit below the device's memory made the request fail: the limit is at least that.
+    pub limit: Option<u64>,
+    /// The allocator that the request was made of.
+    #[serde(skip)]
+    pub allocator: Allocator,
+    /// What the allocator had obtained from the device: what is reserved, or in blocks if it has no segments.
+    pub obtained: u64,
+    /// Reserved from the driver.
+    pub reserved: u64,
+    /// Allocated by live blocks.
+    pub allocated: u64,
+    /// In freed blocks that wait for a stream.
+    pub waiting: u64,
+    /// Free in segments of the request's pool and stream.
+    pub free_in_pool: u64,
+    /// Free in all other segments.
+    pub free_elsewhere: u64,
+    /// The pools and streams that have segments, in order.
+    pub homes: Vec<PoolAndStream>,
+    /// The largest free ranges of that pool, on any stream, largest first.
+    pub holes: Vec<Hole>,
+    /// The cause that the sizes suggest; not proven.
+    pub suspected: Verdict,
+    /// The reason for the suspicion: a clause without a full stop.
+    pub reason: String,
+    /// Other facts that may matter, a clause each.
+    pub notes: Vec<String>,
+    /// The fewest bytes of neighbouring live blocks to free so that the request fits into one segment of its pool;
+    /// `None` if no segment is large enough, or nothing needs to be freed.
+    pub eviction_window: Option<EvictionWindow>,
+    /// The fewest bytes of live blocks to free so that enough whole segments can be released to the driver for the
+    /// request; `None` if that is impossible, or nothing needs to be freed.
+    pub release: Option<Release>,
+}
+
+impl FailedRequest {
+    /// Describes the failed request `event`; `None` if it is not an out-of-memory on the device of `index`.
+    pub fn of(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, event: EventId) -> Option<Self> {
+        let row = event.index().filter(|row| *row < trace.events.len())?;
+        if trace.events.kind[row] != EventKind::Oom || trace.events.device[row] != index.device() {
+            return None;
+        }
+        let oom = *trace.ooms.get(trace.events.subject[row] as usize)?;
+        let facts = trace.device_facts(index.device());
+        let rules = AllocRules::of(facts);
+        let map = AddressMap::at(trace, index, live, series, row);
+        let allocator = trace.allocator(index.device());
+        let is_caching = allocator.has_settings();
+        let rounded = if is_caching { rules.round(oom.requested) } else { oom.requested };
+        let pool = rules.pool(rounded);
+        let stream = oom.stream.or_else(|| stream_before(trace, index, row));
+        let homes: BTreeSet<PoolAndStream> = map.segments.iter().map(|segment| segment.home).collect();
+        let mut holes: Vec<Hole> = holes(&map).filter(|hole| hole.home.pool == pool).collect();
+        holes.sort_by_key(|hole| (std::cmp::Reverse(hole.bytes), hole.address));
+        let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
+        let totals = map.totals;
+        let had = obtained(totals);
+        let outside = capacity.map(|all| all.saturating_sub(oom.device_free).saturating_sub(had));
+        let mut failed = Self {
+            event,
+            time_ns: trace.time_of(event),
+            op: trace.tables.op_name(oom.op).to_owned(),
+            scope: trace.tables.scope_path(oom.scope),
+            requested: oom.requested,
+            rounded,
+            pool,
+            stream,
+            stream_is_guessed: oom.stream.is_none(),
+            from_driver: if is_caching { rules.from_driver(rounded) } else { rounded },
+            device_free: oom.device_free,
+            capacity,
+            outside,
+            limit: is_limited(trace, index.device(), &oom).then(|| series.peak(trace, Metric::Reserved).0),
+            obtained: had,
+            allocator,
+            reserved: totals.reserved,
+            allocated: totals.allocated,
+            waiting: totals.active.saturating_sub(totals.allocated),
+            free_in_pool: 0,
+            free_elsewhere: 0,
+            homes: homes.into_iter().collect(),
+            holes,
+            suspected: Verdict::Capacity,
+            reason: String::new(),
+            notes: Vec::new(),
+            eviction_window: None,
+            release: None,
+        };
+        let own = map.segments.iter().filter(|segment| failed.is_home(&segment.home));
+        failed.free_in_pool = own.map(|segment| segment.usage.free).sum();
+        failed.free_elsewhere = map.usage.free - failed.free_in_pool;
+        (failed.suspected, failed.reason) = failed.suspect(&map, &rules);
+        failed.add_notes(&map);
+        failed.find_ways_out(trace, &map, &rules);
+        failed.holes.truncate(SHOWN_HOLES);
+        Some(failed)
+    }
+
+    /// The memory of the device: as recorded, or inferred from this failure, which shows no more than a limit allows.
+    pub fn device_memory(&self) -> Capacity {
+        match (self.capacity, self.limit) {
+            (Some(bytes), _) => Capacity { bytes, is_inferred: false },
+            (None, Some(bytes)) => Capacity { bytes, is_inferred: true },
+            (None, None) => Capacity::at_failure(self.obtained, self.device_free),
+        }
+    }
+
+    /// Bytes missing from the largest free range for the request.
+    pub fn lacking(&self) -> u64 {
+        self.rounded.saturating_sub(self.holes.first().map_or(0, |hole| hole.bytes))
+    }
+
+    /// The smaller of the two sets of live blocks to free; `None` if no set of blocks is enough.
+    pub fn way_out(&self) -> Option<EvictionSet<'_>> {
+        let range = self.eviction_window.as_ref().map(EvictionSet::Range);
+        let segments = self.release.as_ref().map(EvictionSet::Segments);
+        range.into_iter().chain(segments).min_by_key(EvictionSet::bytes)
+    }
+
+    /// Whether `home` can serve the request.
+    fn is_home(&self, home: &PoolAndStream) -> bool {
+        let is_stream = self.stream.is_none_or(|stream| home.stream == stream);
+        home.private.is_none() && home.pool == self.pool && is_stream
+    }
+
+    /// The cause that the sizes suggest, and the reason.
+    fn suspect(&self, map: &AddressMap, rules: &AllocRules) -> (Verdict, String) {
+        let needed = self.rounded;
+        let bytes = format_bytes;
+        let [from_driver, device_free] = format_bytes_apart([self.from_driver, self.device_free]);
+        let mut fitting = self.holes.iter().filter(|hole| hole.bytes >= needed);
+        let other = fitting.clone().next();
+        let own = fitting.find(|hole| self.is_home(&hole.home));
+        // The stream of the request may be a guess: if others have segments in the same pool, a hole may not serve it.
+        let others = self.homes.iter().any(|home| home.pool == self.pool && !self.is_home(home));
+        // Within a segment, waiting blocks and adjacent free ranges merge into one free range.
+        let homely = map.segments.iter().filter(|segment| self.is_home(&segment.home));
+        let after_waiting = homely.map(|segment| longest_idle(map, segment)).max().unwrap_or(0);
+        let in_pool = self.free_in_pool.saturating_add(self.device_free);
+        let idle = in_pool.saturating_add(self.free_elsewhere);
+        let largest_own = self.holes.iter().find(|hole| self.is_home(&hole.home)).map_or(0, |hole| hole.bytes);
+        if self.capacity.is_some_and(|all| needed > all) {
+            let why = format!("the request of {} alone is larger than the device", bytes(self.requested));
+            return (Verdict::Capacity, why);
+        }
+        if self.from_driver <= self.device_free {
+            let (had, cause) = match self.allocator {
+                Allocator::Caching => (
+                    "the driver had",
+                    "a limit such as per_process_memory_fraction, or memory that the driver cannot provide in one piece",
+                ),
+                Allocator::Driver => {
+                    ("the driver had", "memory that it cannot provide in one piece, or a limit of the process")
+                }
+                Allocator::Other => {
+                    ("the allocator had", "memory that it cannot provide in one piece, or a limit of its own")
+                }
+            };
+            let why =
+                format!("{had} {} free, and {} were needed: {cause}", device_free.clone(), bytes(self.from_driver));
+            return (Verdict::Limit, why);
+        }
+        if let Some(hole) = own {
+            let range = format!("a free range of {}", bytes(hole.bytes));
+            return if !rules.may_take(hole.bytes, needed) {
+                let why = format!("{range} is large enough, but max_split_size keeps such ranges for larger requests");
+                (Verdict::Fragmentation, why)
+            } else if others && self.stream_is_guessed {
+                let why = format!(
+                    "{range} of the {} is large enough, so the request probably came from another stream or pool, which is \
+                     not recorded",
+                    hole.home.text()
+                );
+                (Verdict::Elsewhere, why)
+            } else {
+                let why = format!(
+                    "{range} at {:#x} is large enough: PyTorch does not search its cache again after waiting for streams",
+                    hole.address
+                );
+                (Verdict::Transient, why)
+            };
+        }
+        if let Some(hole) = other {
+            let why = format!(
+                "a free range of {} is large enough, but belongs to the {}",
+                bytes(hole.bytes),
+                hole.home.text()
+            );
+            return (Verdict::Elsewhere, why);
+        }
+        if after_waiting >= needed {
+            let why = format!(
+                "{} wait for another stream; once they are free, a range of {} is large enough",
+                bytes(self.waiting),
+                bytes(after_waiting)
+            );
+            return (Verdict::Waiting, why);
+        }
+        if in_pool >= needed && self.free_in_pool > 0 {
+            let why = format!(
+                "{} are free in the {} pool, but in ranges of at most {}, and the device has {} free of the {from_driver} needed",
+                bytes(self.free_in_pool),
+                self.pool,
+                bytes(largest_own),
+                device_free.clone()
+            );
+            return (Verdict::Fragmentation, why);
+        }
+        // What is free elsewhere would not make room for the segment either.
+        if in_pool >= needed && self.device_free.saturating_add(self.free_elsewhere) < self.from_driver {
+            let why = format!(
+                "none is free in the {} pool, and a segment for the request takes {from_driver}, of which the device has {} \
+                 free",
+                self.pool, device_free
+            );
+            return (Verdict::Capacity, why);
+        }
+        if idle >= needed {
+            let why = format!(
+                "{} are free in segments of other pools or streams, which cannot serve it; its own pool has {} free",
+                bytes(self.free_elsewhere),
+                bytes(self.free_in_pool)
+            );
+            return (Verdict::Elsewhere, why);
+        }
+        let free = match self.allocator {
+            Allocator::Caching => {
+                format!(
+                    "{} are free in segments and {} on the device",
+                    bytes(idle - self.device_free),
+                    device_free.clone()
+                )
+            }
+            Allocator::Driver | Allocator::Other => format!("{} are free", device_free.clone()),
+        };
+        if idle.saturating_add(self.waiting) >= needed {
+            let why =
+                format!("{free}; with the {} waiting for another stream, that would be enough", bytes(self.waiting));
+            return (Verdict::Waiting, why);
+        }
+        (Verdict::Capacity, format!("only {free}, for a request of {}", bytes(needed)))
+    }
+
+    /// Adds facts that may matter, whatever the cause.
+    fn add_notes(&mut self, map: &AddressMap) {
+        let bytes = format_bytes;
+        if let (Some(outside), Some(capacity)) = (self.outside, self.capacity)
+            && outside >= self.rounded
+        {
+            let note =
+                format!("{} of the device's {} are in use outside this allocator", bytes(outside), bytes(capacity));
+            self.notes.push(note);
+        }
+        let (live, waiting) = map.stray_bytes();
+        if live + waiting > 0 {
+            let note = format!("{} of blocks are outside all recorded segments", bytes(live + waiting));
+            self.notes.extend((self.allocator != Allocator::Other).then_some(note));
+        }
+    }
+
+    /// Finds the live blocks to free, in both ways.
+    fn find_ways_out(&mut self, trace: &Trace, map: &AddressMap, rules: &AllocRules) {
+        if matches!(self.suspected, Verdict::Limit | Verdict::Transient) {
+            return;
+        }
+        let tail =
+            if rules.is_expandable { self.device_free / rules.page(self.pool) * rules.page(self.pool) } else { 0 };
+        let own = map.segments.iter().filter(|segment| self.is_home(&segment.home));
+        self.eviction_window = eviction_window(map, own, self.rounded, tail);
+        if self.eviction_window.as_ref().is_some_and(|found| found.blocks.is_empty()) {
+            self.eviction_window = None;
+            return;
+        }
+        if self.capacity.is_none_or(|all| self.rounded <= all) {
+            let short = self.from_driver.saturating_sub(self.device_free);
+            self.release = release(trace, map, rules, short).filter(|found| !found.blocks.is_empty());
+        }
+    }
+}
+
+/// All holes of a map.
+pub fn holes(map: &AddressMap) -> impl Iterator<Item = Hole> {
+    map.segments.iter().flat_map(|segment| {
+        let free = map.pieces_of(segment).iter().filter(|piece| piece.content == Content::Hole);
+        free.map(|piece| Hole { address: piece.addresses.start, bytes: piece.bytes(), home: segment.home })
+    })
+}
+
+/// The longest run of holes and waiting blocks.
+fn longest_idle(map: &AddressMap, segment: &ReservedSegment) -> u64 {
+    let (mut longest, mut run) = (0_u64, 0_u64);
+    for piece in map.pieces_of(segment) {
+        run = match piece.content {
+            Content::Hole | Content::Waiting(_) => run + piece.bytes(),
+            _ => 0,
+        };
+        longest = longest.max(run);
+    }
+    longest
+}
+
+/// The stream that probably made the request at event `row`: that of the last allocation on the device with the same
+/// call stack, else of the last allocation of all.
+fn stream_before(trace: &Trace, index: &AddressIndex, row: usize) -> Option<StreamId> {
+    let events = &trace.events;
+    let is_alloc = |row: &usize| events.kind[*row] == EventKind::Alloc && events.device[*row] == index.device();
+    let stream = |row: usize| trace.blocks.stream.get(BlockId(events.subject[row]).index()?).copied();
+    let mut before = (row.saturating_sub(FAR_BACK)..row).rev().filter(is_alloc);
+    let alike = before.clone().find(|at| events.stack[row].is_some() && events.stack[*at] == events.stack[row]);
+    alike.or_else(|| before.next()).and_then(stream)
+}

@@ -1,0 +1,174 @@
+//! The steps and phases of one device.
+//!
+//! Steps are marked for the whole program. With several devices, some train, load or evaluate while others wait. A step
+//! in which a device waits is not counted as its step, or every leak would seem to pause there.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use highwater_snapshots::Phase;
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::trace::{Span, Trace};
+
+/// Whether a device, and whether any other, allocates or frees memory in some events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Activity {
+    own: bool,
+    other: bool,
+}
+
+impl Activity {
+    /// The activity in both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { own: self.own | other.own, other: self.other | other.other }
+    }
+
+    /// Whether the device works.
+    pub(crate) fn is_own(self) -> bool {
+        self.own
+    }
+
+    /// Whether the device, or no device at all, works.
+    pub(crate) fn is_of_device(self) -> bool {
+        self.own || !self.other
+    }
+}
+
+/// The activity in each step.
+pub(crate) struct StepActivity(HashMap<u32, Activity>);
+
+impl StepActivity {
+    /// Adds up the activity of spans by their steps.
+    pub(crate) fn of(spans: impl Iterator<Item = (Option<u32>, Activity)>) -> Self {
+        let mut steps: HashMap<u32, Activity> = HashMap::new();
+        for (step, activity) in spans.filter_map(|(step, activity)| Some((step?, activity))) {
+            let known = steps.entry(step).or_default();
+            *known = known.and(activity);
+        }
+        Self(steps)
+    }
+
+    /// Whether no device works in the step.
+    pub(crate) fn is_idle(&self, step: u32) -> bool {
+        self.0.get(&step).is_none_or(|activity| !activity.own && !activity.other)
+    }
+
+    /// The number of steps of the device.
+    pub(crate) fn count_of_device(&self) -> u64 {
+        self.0.values().filter(|activity| activity.is_of_device()).count() as u64
+    }
+
+    /// Whether the step is one of the device; what is outside all steps is.
+    pub(crate) fn is_of_device(&self, step: Option<u32>) -> bool {
+        step.and_then(|step| self.0.get(&step)).is_none_or(|activity| activity.is_of_device())
+    }
+}
+
+/// The spans of `trace` in order, without the steps in which other devices have events and `device` has none. Spans
+/// outside all steps are kept.
+pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
+    let spans = trace.spans.rows();
+    let steps = StepActivity::of(spans.iter().map(|span| (span.step, activity_in(trace, device, span))));
+    spans.iter().filter(|span| steps.is_of_device(span.step)).copied().collect()
+}
+
+/// A run of events of one step and phase, or a part of such a run, and who works in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ActiveSpan {
+    /// The step; none outside all steps.
+    pub step: Option<u32>,
+    /// The phase.
+    pub phase: Phase,
+    /// Its events.
+    pub events: Range<u64>,
+    /// Who works in it.
+    pub activity: Activity,
+}
+
+/// The spans of `trace` in order, also those of other devices, their events numbered over the whole recording.
+pub(crate) fn active_spans(trace: &Trace, device: DeviceId) -> Vec<ActiveSpan> {
+    let span = |span: &Span| ActiveSpan {
+        step: span.step,
+        phase: span.phase,
+        events: trace.number(span.first)..trace.number(span.end),
+        activity: activity_in(trace, device, span),
+    };
+    trace.spans.rows().iter().map(span).collect()
+}
+
+/// Adds the spans of the window that follows.
+pub(crate) fn append_spans(spans: &mut Vec<ActiveSpan>, more: Vec<ActiveSpan>) {
+    for next in more {
+        match spans.last_mut().filter(|last| (last.step, last.phase) == (next.step, next.phase)) {
+            Some(last) => {
+                last.events.end = next.events.end;
+                last.activity = last.activity.and(next.activity);
+            }
+            None => spans.push(next),
+        }
+    }
+}
+
+/// The step numbers of a device, each once, in order of appearance.
+pub(crate) fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
+    let mut seen = std::collections::HashSet::new();
+    let steps = device_spans(trace, device).into_iter().filter_map(|span| span.step);
+    steps.filter(|step| seen.insert(*step)).collect()
+}
+
+/// Stops at the first event of `device`.
+pub(crate) fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activity {
+    let mut activity = Activity::default();
+    let events = span.first.0 as usize..span.end.0 as usize;
+    for (kind, at) in trace.events.kind[events.clone()].iter().zip(&trace.events.device[events]) {
+        if !kind.is_activity() {
+            continue;
+        }
+        if *at == device {
+            activity.own = true;
+            return activity;
+        }
+        activity.other = true;
+    }
+    activity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_step_in_which_only_other_devices_work_is_not_a_devices_step() {
+        let text = "
+            alloc w 1
+            alloc v 1 device=1
+            step 0
+            phase forward
+            alloc a 1
+            phase optimizer
+            alloc b 1 device=1
+            step 1
+            phase forward
+            alloc c 1
+            step 2
+            phase forward
+            step 3
+            phase forward
+            alloc d 1 device=1
+        ";
+        let trace = trace_from_text(text).unwrap();
+        let steps = |device| device_steps(&trace, DeviceId(device));
+        assert_eq!(steps(0), [0, 1, 2]);
+        assert_eq!(steps(1), [0, 2, 3], "a step without events of any device belongs to all");
+        let spans = device_spans(&trace, DeviceId(1));
+        assert_eq!((spans[0].step, spans[0].first.0), (None, 0));
+        assert!(spans.iter().all(|span| span.step != Some(1)));
+    }
+
+    #[test]
+    fn with_one_device_every_step_is_its_step() {
+        let trace = trace_from_text("step 0\nalloc a 1\nstep 1\nstep 2\nfree a\n").unwrap();
+        assert_eq!(device_spans(&trace, DeviceId(0)), trace.spans.rows());
+    }
+}

@@ -1,0 +1,58 @@
+//! Finds the last use of each block, as far as a recording shows it.
+//!
+//! Needs a recording with uses of blocks. A block that is freed in the recording is idle from its last use on, or from
+//! its allocation if it has none. A block that is kept to the end, or to the failed request with which the recording
+//! ends, might have been used later: it counts only if a whole step passes after its last use, another step begins, and
+//! it is used in neither.
+
+use crate::index::device_spans::device_steps;
+use highwater_snapshots::Category;
+use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+
+use super::final_oom::final_oom;
+
+/// The last uses of the blocks of one device.
+#[derive(Clone, Copy, Debug)]
+pub struct LastUses<'a> {
+    trace: &'a Trace,
+    device: DeviceId,
+    /// Kept blocks count if they are not used from here on: the first event of the last step that is followed by
+    /// another.
+    kept_until: Option<EventId>,
+    /// The failed request with which the recording ends: its exception frees blocks that would have been used.
+    failed: Option<EventId>,
+}
+
+impl<'a> LastUses<'a> {
+    /// Prepares the last uses on `device`; `None` if no use on it is recorded.
+    pub fn of(trace: &'a Trace, device: DeviceId) -> Option<Self> {
+        let mut used = trace.blocks.last_use.iter().zip(&trace.blocks.device);
+        if !trace.records_uses() || !used.any(|(event, of)| event.is_some() && *of == device) {
+            return None;
+        }
+        let steps = device_steps(trace, device);
+        let whole = steps.len().checked_sub(2).and_then(|row| trace.spans.step_range(steps[row]));
+        Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)), failed: final_oom(trace) })
+    }
+
+    /// The event after which a block is idle: no event for a baseline block that is never used; `None` if it is not
+    /// known to be idle.
+    pub fn end(&self, row: usize) -> Option<EventId> {
+        let blocks = &self.trace.blocks;
+        let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);
+        // Kernels use a workspace without naming it.
+        let is_known = last_use.is_some() || blocks.category[row] != Category::Workspace;
+        if blocks.device[row] != self.device || !is_known {
+            return None;
+        }
+        let end = if last_use.is_some() { last_use } else { alloc };
+        let is_over = || match (self.kept_until, end.index()) {
+            (Some(until), Some(end)) => end < until.0 as usize,
+            (until, _) => until.is_some(),
+        };
+        let freed = blocks.free_requested[row];
+        let is_freed = freed.is_some() && self.failed.is_none_or(|failed| freed < failed);
+        (is_freed || is_over()).then_some(end)
+    }
+}

@@ -1,0 +1,96 @@
+//! The largest total of each category, over a recording in memory or part by part.
+
+use highwater_snapshots::Category;
+use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::trace::Trace;
+
+use crate::index::device_spans::{ActiveSpan, StepActivity};
+use crate::index::replay::{Effect, baseline_effects, effects};
+use crate::metric::Metric;
+use crate::question::between::bytes_of;
+
+/// One value for each category.
+type ByCategory<T> = [T; Category::ALL.len()];
+
+/// The largest total of a category, and the number of the first event that reaches it; `None` for the state before the
+/// first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Largest {
+    pub(super) bytes: u64,
+    pub(super) event: Option<u64>,
+    /// The first event after the first step that reaches the same value.
+    pub(super) again: Option<u64>,
+}
+
+/// The largest totals of all categories so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LargestByCategory {
+    categories: ByCategory<Largest>,
+    /// Whether any event, or the state before the first, was counted.
+    is_begun: bool,
+}
+
+impl LargestByCategory {
+    /// The largest totals of `device` in `trace`, a recording whose first step ends at event `after_first_step`, or a
+    /// part of it.
+    pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, after_first_step: u64) -> Self {
+        let mut live: ByCategory<u64> = Default::default();
+        let take = |live: &mut ByCategory<u64>, effect: Effect| {
+            let (row, begins) = effect.of_block(metric)?;
+            let category = trace.blocks.category[row] as usize;
+            let bytes = bytes_of(trace, metric, BlockId(row as u32));
+            live[category] = if begins { live[category] + bytes } else { live[category] - bytes };
+            begins.then_some(category)
+        };
+        // A baseline block that waits for a stream is added and removed before the first event.
+        baseline_effects(trace, device, |effect| {
+            take(&mut live, effect);
+        });
+        let mut categories = live.map(|bytes| Largest { bytes, event: None, again: None });
+        for index in 0..trace.events.len() {
+            if trace.events.device[index] != device {
+                continue;
+            }
+            let mut grown = None;
+            effects(trace, index, |effect| grown = take(&mut live, effect).or(grown));
+            let Some((live, largest)) = grown.map(|category| (live[category], &mut categories[category])) else {
+                continue;
+            };
+            let number = trace.start.events + index as u64;
+            if live > largest.bytes {
+                *largest = Largest { bytes: live, event: Some(number), again: None };
+            } else if live == largest.bytes && largest.again.is_none() && number >= after_first_step {
+                largest.again = Some(number);
+            }
+        }
+        Self { categories, is_begun: true }
+    }
+
+    /// Adds the part that follows, of a recording whose first step ends at event `after_first_step`.
+    pub(super) fn append(&mut self, part: &Self, after_first_step: u64) {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.categories = part.categories;
+            return;
+        }
+        for (all, part) in self.categories.iter_mut().zip(&part.categories) {
+            if part.bytes > all.bytes {
+                *all = *part;
+            } else if part.bytes == all.bytes && all.again.is_none() {
+                all.again = part.event.filter(|event| *event >= after_first_step).or(part.again);
+            }
+        }
+    }
+
+    pub(super) fn get(&self, category: Category) -> Largest {
+        self.categories[category as usize]
+    }
+}
+
+/// The first step of a device, and the number of the event after it, which is the largest number without steps; `spans`
+/// are all of a recording.
+pub(super) fn first_step(spans: &[ActiveSpan]) -> (Option<u32>, u64) {
+    let steps = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
+    let first = spans.iter().filter_map(|span| span.step).find(|step| steps.is_of_device(Some(*step)));
+    let last = first.and_then(|step| spans.iter().rev().find(|span| span.step == Some(step)));
+    (first, last.map_or(u64::MAX, |span| span.events.end))
+}

@@ -1,0 +1,100 @@
+//! The individual blocks that only one side of a comparison has.
+
+use std::collections::HashMap;
+
+use super::key_aligner::KeyAligner;
+use super::{Asked, DiffQuery, blocks_at};
+use crate::grouping::dimension::GroupKey;
+use crate::grouping::key_encoder::KeyEncoder;
+use crate::question::between::bytes_of;
+use crate::question::peak::Moment;
+use highwater_snapshots::ids::{BlockId, EventId};
+
+/// The keys that two blocks must share to match, besides their bytes.
+const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
+
+/// A block without a match on the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoneBlock {
+    /// 0 for A, 1 for B.
+    pub side: usize,
+    /// The block, in that side's recording.
+    pub block: BlockId,
+    /// Its bytes in the compared metric.
+    pub bytes: u64,
+    /// The category.
+    pub category: String,
+    /// The operation that allocated it; `(none)` if unknown.
+    pub op: String,
+    /// The module that allocated it; `(none)` if unknown.
+    pub scope: String,
+    /// The program line that allocated it; `(none)` if unknown.
+    pub frame: String,
+    /// The event that allocated it; `None` if allocated before the recording.
+    pub made: Option<EventId>,
+}
+
+/// The blocks that only one side has. Blocks of the two sides that match in category, operation, module, call stack and
+/// size are left out in pairs. B's bytes minus A's are the part of the difference between the moments that is in
+/// blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnmatchedBlocks {
+    /// The listed blocks, largest first.
+    pub blocks: Vec<LoneBlock>,
+    /// Number of blocks on each side, listed or not.
+    pub counts: [u64; 2],
+    /// Bytes of these blocks on each side.
+    pub bytes: [u64; 2],
+}
+
+impl UnmatchedBlocks {
+    /// Compares the blocks at two moments of the same metric that pass the query's filter, and lists the `top` largest.
+    pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &DiffQuery<'_>, top: usize) -> Self {
+        let metric = moments[0].metric;
+        let found = [0, 1].map(|side| blocks_at(sides[side], &moments[side], query.filter).blocks);
+        let mut combine = KeyAligner::of(sides.map(|asked| asked.trace), [&found[0], &found[1]], &SAME_BY);
+        let mut alike: HashMap<Vec<u64>, [Vec<BlockId>; 2]> = HashMap::new();
+        let mut code = Vec::with_capacity(SAME_BY.len() + 1);
+        for side in [0, 1] {
+            for &id in &found[side] {
+                combine.code(side, id, &mut code);
+                code.push(bytes_of(sides[side].trace, metric, id));
+                match alike.get_mut(&code) {
+                    Some(rows) => rows[side].push(id),
+                    None => alike.entry(code.clone()).or_default()[side].push(id),
+                }
+            }
+        }
+        let mut lone: Vec<(u64, usize, BlockId)> = Vec::new();
+        let mut all = Self::default();
+        for (code, rows) in &alike {
+            let bytes = code.last().copied().unwrap_or(0);
+            let pairs = rows[0].len().min(rows[1].len());
+            for (side, rows) in rows.iter().enumerate() {
+                let left = &rows[pairs..];
+                all.counts[side] += left.len() as u64;
+                all.bytes[side] += bytes * left.len() as u64;
+                lone.extend(left.iter().map(|id| (bytes, side, *id)));
+            }
+        }
+        lone.sort_unstable_by_key(|(bytes, side, id)| (std::cmp::Reverse(*bytes), *side, *id));
+        lone.truncate(top);
+        let mut coders = sides.map(|asked| KeyEncoder::new(asked.trace));
+        all.blocks = lone
+            .into_iter()
+            .map(|(bytes, side, id)| {
+                let block = sides[side].trace.blocks.get(id);
+                let coder = &mut coders[side];
+                let mut label = |key: GroupKey| {
+                    let code = coder.code(id, key);
+                    coder.label(key, code)
+                };
+                let made = block.alloc.is_some().then_some(block.alloc);
+                let (category, op) = (label(GroupKey::Category), label(GroupKey::Op));
+                let (scope, frame) = (label(GroupKey::Scope), label(GroupKey::Frame));
+                LoneBlock { side, block: id, bytes, category, op, scope, frame, made }
+            })
+            .collect();
+        all
+    }
+}

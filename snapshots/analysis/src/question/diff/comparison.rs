@@ -1,0 +1,64 @@
+//! A full comparison of two recordings: settings, totals, phases, groups.
+
+use super::{Asked, Diff, DiffQuery, PhasePair, Setting, phase_pairs, settings};
+use crate::metric::Metric;
+use crate::question::peak::Moment;
+use crate::question::phases::phases;
+use crate::question::source::{Source, Watch};
+use highwater_snapshots::Result;
+
+/// A comparison of two recordings, or of two moments of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The settings of both recordings, including equal ones.
+    pub settings: Vec<Setting>,
+    /// The peaks of A and B in bytes, for each total that one of them has.
+    pub totals: Vec<(Metric, [u64; 2])>,
+    /// The phases of both side by side; empty if both are the same recording.
+    pub phases: Vec<PhasePair>,
+    /// The differences by group.
+    pub diff: Diff,
+}
+
+impl Comparison {
+    /// Compares two moments of the same metric, each of its recording. The filter only affects the groups: settings,
+    /// totals and phases cover the whole recordings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::each_window`].
+    pub fn of(
+        sources: [&Source<'_>; 2],
+        moments: [Moment; 2],
+        query: &DiffQuery<'_>,
+        watch: Watch<'_>,
+    ) -> Result<Self> {
+        let [a, b] = sources;
+        let [device_a, device_b] = moments.map(|moment| moment.device);
+        let metric = moments[0].metric;
+        let mut phases = Vec::new();
+        if !std::ptr::eq(a, b) {
+            let rows_a = a.stages(device_a, metric, &mut *watch)?;
+            let rows_a = self::phases(a.facts(), device_a, metric, rows_a);
+            let rows_b = b.stages(device_b, metric, watch)?;
+            phases = phase_pairs(&rows_a, &self::phases(b.facts(), device_b, metric, rows_b));
+        }
+        let mut totals = Vec::new();
+        for metric in Metric::ALL {
+            let bytes = [a.peak(device_a, metric)?.bytes, b.peak(device_b, metric)?.bytes];
+            totals.extend((bytes != [0, 0]).then_some((metric, bytes)));
+        }
+        let windows = [a.window_at(moments[0].number())?, b.window_at(moments[1].number())?];
+        let indexes = [windows[0].index(device_a), windows[1].index(device_b)];
+        let asked = [0, 1].map(|side| {
+            let (window, index) = (&windows[side], &indexes[side]);
+            Asked { trace: &window.trace, series: &index.series, live: &index.live }
+        });
+        Ok(Self {
+            settings: settings([(a.facts(), device_a), (b.facts(), device_b)]),
+            totals,
+            phases,
+            diff: Diff::of(asked, moments, query),
+        })
+    }
+}

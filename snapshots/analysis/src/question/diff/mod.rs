@@ -1,0 +1,371 @@
+//! Compares two moments, of two recordings or of one; the differences of the groups add up to the difference of the
+//! totals.
+
+mod function;
+mod paths;
+mod pairs;
+mod key_aligner;
+mod settings;
+mod steps;
+mod blocks;
+mod comparison;
+mod tree;
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use highwater_snapshots::Result;
+use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
+use highwater_snapshots::trace::Trace;
+
+use super::between::bytes_of;
+use super::growth::StepWindow;
+use super::peak::Moment;
+use super::source::Source;
+use crate::grouping::dimension::GroupKey;
+use crate::grouping::filter::Filter;
+use crate::grouping::siblings::{Merged, Siblings, merge, module_at};
+use crate::index::beside::{Beside, non_block_bytes};
+use crate::index::live::LiveIndex;
+use crate::index::series::Series;
+use crate::metric::Metric;
+
+pub use blocks::{LoneBlock, UnmatchedBlocks};
+pub use comparison::Comparison;
+pub use settings::{Setting, settings};
+pub use steps::PhasePair;
+use steps::phase_pairs;
+pub use tree::{DiffNode, DiffTree, StackText};
+
+use key_aligner::KeyAligner;
+
+/// A recording with the indexes for queries about one of its devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// The totals of the device.
+    pub series: &'a Series,
+    /// The live blocks of the device.
+    pub live: &'a LiveIndex,
+}
+
+/// How two moments are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct DiffQuery<'a> {
+    /// The keys to group by.
+    pub keys: &'a [GroupKey],
+    /// Number of groups to list.
+    pub top: usize,
+    /// The blocks to compare, on both sides.
+    pub filter: &'a Filter,
+    /// Whether equal modules are one group.
+    pub siblings: Siblings,
+}
+
+/// How the two sides of a group were matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MatchKind {
+    /// All key values are equal.
+    #[default]
+    Equal,
+    /// The same functions call each other, from other lines or files.
+    Moved,
+    /// Functions were inserted, removed or renamed.
+    Alike,
+}
+
+impl MatchKind {
+    /// A short name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Moved => "lines moved",
+            Self::Alike => "calls changed",
+        }
+    }
+}
+
+/// The change of a group from A to B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Only A has it.
+    OnlyInA,
+    /// Only B has it.
+    OnlyInB,
+    /// B has more bytes.
+    Grown,
+    /// B has fewer bytes.
+    Shrunk,
+    /// Both have the same bytes.
+    Same,
+}
+
+impl Change {
+    /// Every change, from less to more.
+    pub const ALL: [Self; 5] = [Self::OnlyInA, Self::Shrunk, Self::Same, Self::Grown, Self::OnlyInB];
+
+    /// The change of a group with these bytes and blocks in A and B.
+    pub fn of(bytes: [u64; 2], blocks: [u64; 2]) -> Self {
+        let [is_in_a, is_in_b] = [0, 1].map(|side| bytes[side] > 0 || blocks[side] > 0);
+        match (is_in_a, is_in_b, bytes[1].cmp(&bytes[0])) {
+            (true, false, _) => Self::OnlyInA,
+            (false, true, _) => Self::OnlyInB,
+            (_, _, Ordering::Less) => Self::Shrunk,
+            (_, _, Ordering::Greater) => Self::Grown,
+            (_, _, Ordering::Equal) => Self::Same,
+        }
+    }
+
+    /// The name for tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OnlyInA => "only in A",
+            Self::OnlyInB => "only in B",
+            Self::Grown => "grown",
+            Self::Shrunk => "shrunk",
+            Self::Same => "same",
+        }
+    }
+}
+
+/// Blocks that share the values of all keys, on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffGroup {
+    /// The key values in B, or in A if B has none.
+    pub key: Vec<String>,
+    /// The key values in A, if they differ: lines that moved, functions that were renamed.
+    pub former_key: Option<Vec<String>>,
+    /// The call stacks in A and B, one of several if the keys do not distinguish them; [`StackId::NONE`] for a side
+    /// without blocks.
+    pub stacks: [StackId; 2],
+    /// Bytes in A.
+    pub a_bytes: u64,
+    /// Bytes in B.
+    pub b_bytes: u64,
+    /// Number of blocks in A.
+    pub a_blocks: u64,
+    /// Number of blocks in B.
+    pub b_blocks: u64,
+    /// How the two sides were matched.
+    pub match_kind: MatchKind,
+    /// The key values of each of the equal modules that are one group; empty if it is of one.
+    pub members: Vec<Vec<String>>,
+}
+
+impl DiffGroup {
+    /// B's bytes minus A's.
+    pub fn delta(&self) -> i128 {
+        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+    }
+
+    /// The change from A to B.
+    pub fn change(&self) -> Change {
+        Change::of([self.a_bytes, self.b_bytes], [self.a_blocks, self.b_blocks])
+    }
+}
+
+/// The difference between two moments. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diff {
+    /// The moment of A.
+    pub a: Moment,
+    /// The moment of B.
+    pub b: Moment,
+    /// A's bytes in blocks that pass the filter; all bytes without a filter.
+    pub a_bytes: u64,
+    /// B's bytes, likewise.
+    pub b_bytes: u64,
+    /// The groups with the largest difference, in either direction.
+    pub groups: Vec<DiffGroup>,
+    /// Bytes of A and B in groups that are not listed.
+    pub rest_bytes: [u64; 2],
+    /// Number of groups that are not listed.
+    pub rest_groups: u64,
+}
+
+impl Diff {
+    /// B's bytes minus A's in blocks that pass the filter: the sum of all differences.
+    pub fn delta(&self) -> i128 {
+        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+    }
+
+    /// Compares moment `a` of one recording with moment `b` of the other, or of the same one; both must have the same
+    /// metric.
+    pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
+        let [first, second] = sides;
+        let (of_a, of_b) = rayon::join(|| blocks_at(first, &a, query.filter), || blocks_at(second, &b, query.filter));
+        let mut combine = KeyAligner::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
+        let mut sums: HashMap<Vec<u64>, Sums> = HashMap::new();
+        let mut code = Vec::with_capacity(query.keys.len());
+        for (side, (asked, found)) in [(first, &of_a), (second, &of_b)].into_iter().enumerate() {
+            for &id in &found.blocks {
+                combine.code(side, id, &mut code);
+                let block = (bytes_of(asked.trace, a.metric, id), asked.trace.blocks.stack[id.0 as usize]);
+                match sums.get_mut(&code) {
+                    Some(sum) => sum.add(side, block),
+                    None => sums.entry(code.clone()).or_default().add(side, block),
+                }
+            }
+        }
+        for (side, found) in [&of_a, &of_b].into_iter().enumerate() {
+            for &(beside, bytes) in &found.beside {
+                combine.code_beside(side, beside, &mut code);
+                sums.entry(code.clone()).or_default().bytes[side] += bytes;
+            }
+        }
+        let group = |(code, sum): (Vec<u64>, Sums)| {
+            let (key, former_key, match_kind) = combine.names(&code, sum.blocks);
+            let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
+            DiffGroup {
+                key,
+                former_key,
+                stacks: sum.stacks.map(Option::unwrap_or_default),
+                a_bytes,
+                b_bytes,
+                a_blocks,
+                b_blocks,
+                match_kind,
+                members: Vec::new(),
+            }
+        };
+        let mut groups: Vec<DiffGroup> = sums.into_iter().map(group).collect();
+        let by_difference = |x: &DiffGroup, y: &DiffGroup| {
+            let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.a_bytes.max(group.b_bytes));
+            rank(y).cmp(&rank(x)).then_with(|| x.key.cmp(&y.key))
+        };
+        groups.sort_by(by_difference);
+        if let Some(at) = module_at(query.keys).filter(|_| query.siblings == Siblings::Merged) {
+            groups = merged(&groups, at);
+            groups.sort_by(by_difference);
+        }
+        let all = |of: fn(&DiffGroup) -> u64| groups.iter().map(of).sum();
+        let (a_bytes, b_bytes) = (all(|group| group.a_bytes), all(|group| group.b_bytes));
+        let mut diff = Self { a, b, a_bytes, b_bytes, groups, rest_bytes: [0, 0], rest_groups: 0 };
+        diff.list(query.top);
+        diff
+    }
+
+    /// Lists only the first `top` groups; adds the others to the rest.
+    pub fn list(&mut self, top: usize) {
+        let rest = self.groups.split_off(top.min(self.groups.len()));
+        let rest_of = |of: fn(&DiffGroup) -> u64| -> u64 { rest.iter().map(of).sum() };
+        self.rest_bytes[0] += rest_of(|group| group.a_bytes);
+        self.rest_bytes[1] += rest_of(|group| group.b_bytes);
+        self.rest_groups += rest.len() as u64;
+    }
+}
+
+/// Merges `groups` that are equal but for a number in their module paths, which are at `at` of their keys.
+fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
+    let rows = groups.iter().map(|group| {
+        let mut others = group.key.clone();
+        let path = others.swap_remove(at);
+        let bytes = [group.a_bytes, group.b_bytes, group.a_blocks, group.b_blocks];
+        (path, (others, group.former_key.clone(), bytes, group.match_kind))
+    });
+    let group = |Merged { path, rows }: Merged| {
+        let count = rows.len() as u64;
+        let mut group = groups[rows[0]].clone();
+        if count > 1 {
+            group.key[at] = path;
+            group.members = rows.iter().map(|row| groups[*row].key.clone()).collect();
+        }
+        for sum in [&mut group.a_bytes, &mut group.b_bytes, &mut group.a_blocks, &mut group.b_blocks] {
+            *sum *= count;
+        }
+        group
+    };
+    merge(rows).into_iter().map(group).collect()
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    bytes: [u64; 2],
+    blocks: [u64; 2],
+    /// The stacks of the first block.
+    stacks: [Option<StackId>; 2],
+}
+
+impl Sums {
+    fn add(&mut self, side: usize, (bytes, stack): (u64, StackId)) {
+        self.stacks[side].get_or_insert(stack);
+        self.bytes[side] += bytes;
+        self.blocks[side] += 1;
+    }
+}
+
+/// The memory of one side at its moment.
+struct Found {
+    blocks: Vec<BlockId>,
+    /// Bytes that belong to no block.
+    beside: Vec<(Beside, u64)>,
+}
+
+fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
+    let Asked { trace, series, live } = asked;
+    let mut blocks = live.before_position(trace, moment.metric, moment.position());
+    if !filter.is_empty() {
+        let mut matcher = filter.on(trace);
+        blocks.retain(|&id| matcher.matches(id));
+        return Found { blocks, beside: Vec::new() };
+    }
+    let (is_split, beside) = non_block_bytes(trace, (series, live), moment.metric, moment.position());
+    if !is_split {
+        blocks.clear();
+    }
+    Found { blocks, beside }
+}
+
+/// A moment to compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiffAt {
+    /// The peak of the recording.
+    #[default]
+    Peak,
+    /// The end of the recording.
+    End,
+    /// The peak within a step.
+    Step(u32),
+    /// The end of a step.
+    StepEnd(u32),
+}
+
+impl DiffAt {
+    /// The ends of a device's last two whole steps, which show what survives a step; `None` if it has fewer than two.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn last_steps(source: &Source<'_>, device: DeviceId) -> Result<Option<[Self; 2]>> {
+        Ok(StepWindow::last_two(source, device)?.map(|steps| steps.map(Self::StepEnd)))
+    }
+
+    /// Finds the moment in a recording; `None` if the recording has no such step.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn find(self, source: &Source<'_>, device: DeviceId, metric: Metric) -> Result<Option<Moment>> {
+        let at = |event: Option<u64>| source.moment(device, metric, event).map(Some);
+        match self {
+            Self::Peak => source.peak(device, metric).map(Some),
+            Self::End => at(source.events().next_back()),
+            Self::Step(step) | Self::StepEnd(step) => {
+                let Some(events) = source.step_range(step)? else { return Ok(None) };
+                if matches!(self, Self::StepEnd(_)) {
+                    return at(events.end.checked_sub(1));
+                }
+                // A step that only frees has its maximum before its first event.
+                let start = source.moment(device, metric, events.start.checked_sub(1))?;
+                let largest = source.largest(device, metric, events)?.filter(|(bytes, _)| *bytes >= start.bytes);
+                largest.map_or(Ok(Some(start)), |(_, event)| at(Some(event)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! The moments of a part of a recording at which a total can be largest once the blocks of some causes are left out.
+//!
+//! At each moment, every cause has some bytes. Whatever causes are left out, the sum of the others is largest at a moment
+//! that no other one exceeds or equals in every cause. Training repeats itself, so few moments are left: those are kept.
+
+use hashbrown::HashMap;
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::trace::Trace;
+
+use crate::index::counterfactual::NO_GROUP;
+use crate::index::replay::{Effect, baseline_effects, effects};
+use crate::metric::Metric;
+use crate::question::explain::CategoryAndPhase;
+
+/// Bytes by cause at the moments that are left.
+#[derive(Clone, Debug)]
+pub(super) struct Frontier {
+    /// The causes that may be left out; one column each, after that of all others.
+    causes: Vec<CategoryAndPhase>,
+    /// The moments, one after another.
+    rows: Vec<u64>,
+}
+
+impl Frontier {
+    /// The frontier of `metric` on `device` over all moments of `trace`; `causes` has the number of the cause of each
+    /// block. `None` if too many moments are left.
+    pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, causes: &[u32]) -> Option<Self> {
+        let mut is_there = [false; CategoryAndPhase::COUNT];
+        for cause in causes.iter().filter(|cause| **cause != NO_GROUP) {
+            is_there[*cause as usize] = true;
+        }
+        let found: Vec<CategoryAndPhase> =
+            CategoryAndPhase::all().filter(|cause| is_there[cause.number()] && cause.is_dispensable()).collect();
+        let mut column_of = [0; CategoryAndPhase::COUNT];
+        found.iter().enumerate().for_each(|(column, cause)| column_of[cause.number()] = column + 1);
+        let column_of: Vec<usize> =
+            causes.iter().map(|cause| column_of.get(*cause as usize).copied().unwrap_or(0)).collect();
+
+        let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+        let mut moments = Moments::new(found.len() + 1);
+        let change = |moments: &mut Moments, effect: Effect| {
+            if let Some((row, begins)) = effect.of_block(metric) {
+                moments.change(column_of[row], sizes[row], begins);
+            }
+        };
+        baseline_effects(trace, device, |effect| change(&mut moments, effect));
+        for index in (0..trace.events.len()).filter(|index| trace.events.device[*index] == device) {
+            // One event may begin a block and end others: only the state after it counts.
+            let mut ends = false;
+            effects(trace, index, |effect| ends |= effect.of_block(metric).is_some_and(|(_, begins)| !begins));
+            if ends {
+                moments.before_end();
+                if moments.are_many {
+                    return None;
+                }
+            }
+            effects(trace, index, |effect| change(&mut moments, effect));
+        }
+        moments.before_end();
+        moments.reduce();
+        (!moments.are_many).then_some(Self { causes: found, rows: moments.rows })
+    }
+
+    /// The largest total without the blocks of `gone`.
+    pub(super) fn largest_without(&self, gone: &[CategoryAndPhase]) -> u64 {
+        let is_left: Vec<bool> =
+            std::iter::once(true).chain(self.causes.iter().map(|cause| !gone.contains(cause))).collect();
+        let sum = |row: &[u64]| row.iter().zip(&is_left).filter(|(_, is_left)| **is_left).map(|(bytes, _)| bytes).sum();
+        self.rows.chunks_exact(is_left.len()).map(sum).max().unwrap_or(0)
+    }
+}
+
+/// Moments are compared with each other when there are this many.
+const MAX_ROWS: usize = 1 << 14;
+/// A part of which more moments are left is read again for each question.
+const MAX_LEFT: usize = 1 << 11;
+
+/// Collects moments while a recording is gone through.
+struct Moments {
+    now: Vec<u64>,
+    /// A number that depends on all of `now`.
+    hash: u64,
+    has_grown: bool,
+    rows: Vec<u64>,
+    /// The row of each hash.
+    seen: HashMap<u64, usize>,
+    /// Whether more moments are left than is worth comparing.
+    are_many: bool,
+}
+
+/// The weight of a column in the hash: odd, and with few bits in common with others.
+fn weight(column: usize) -> u64 {
+    (column as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+impl Moments {
+    fn new(width: usize) -> Self {
+        Self { now: vec![0; width], hash: 0, has_grown: true, rows: Vec::new(), seen: HashMap::new(), are_many: false }
+    }
+
+    fn change(&mut self, column: usize, bytes: u64, grows: bool) {
+        let change = bytes.wrapping_mul(weight(column));
+        if grows {
+            self.now[column] += bytes;
+            self.hash = self.hash.wrapping_add(change);
+            self.has_grown = true;
+        } else {
+            self.now[column] -= bytes;
+            self.hash = self.hash.wrapping_sub(change);
+        }
+    }
+
+    /// Takes the present moment, before a block ends: one after which another block begins is exceeded by the next.
+    fn before_end(&mut self) {
+        if !std::mem::take(&mut self.has_grown) {
+            return;
+        }
+        let width = self.now.len();
+        let row = self.rows.len() / width;
+        let known = *self.seen.entry(self.hash).or_insert(row);
+        if known < row && self.rows[known * width..(known + 1) * width] == self.now[..] {
+            return;
+        }
+        self.rows.extend_from_slice(&self.now);
+        if row >= MAX_ROWS {
+            self.reduce();
+        }
+    }
+
+    /// Keeps the moments that no other one exceeds or equals in every column.
+    fn reduce(&mut self) {
+        let width = self.now.len();
+        let mut rows: Vec<&[u64]> = self.rows.chunks_exact(width).collect();
+        // A moment can only be exceeded by one of a larger sum.
+        rows.sort_by_cached_key(|row| std::cmp::Reverse(row.iter().map(|bytes| u128::from(*bytes)).sum::<u128>()));
+        let mut kept: Vec<&[u64]> = Vec::new();
+        for row in rows {
+            let is_exceeded = |by: &&[u64]| by.iter().zip(row).all(|(by, own)| by >= own);
+            if !kept.iter().any(is_exceeded) {
+                kept.push(row);
+            }
+            if kept.len() > MAX_LEFT {
+                self.are_many = true;
+                break;
+            }
+        }
+        let kept = kept.concat();
+        self.rows = kept;
+        self.seen.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::counterfactual::{Grouped, peaks_without};
+    use crate::question::explain::cause::causes;
+    use highwater_snapshots::ids::BlockId;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn without_any_causes_it_has_the_peak_of_the_definition() {
+        let mut text = String::from("baseline w 1000/1024 parameter\n");
+        for step in 0..3_u32 {
+            text += &format!("step {step}\nphase forward\nalloc a{step} 700 activation\nalloc t{step} 300 temporary\n");
+            text += &format!(
+                "free t{step}\nphase backward\nalloc u{step} 100 temporary\nalloc g{step} {} gradient\n",
+                500 + step
+            );
+            text += &format!(
+                "free u{step}\nfree a{step}\nphase optimizer\nalloc o{step} 600 temporary\nfree o{step}\nfree g{step}\n"
+            );
+        }
+        let trace = trace_from_text(&text).unwrap();
+        let device = DeviceId(0);
+        let group_of = causes(&trace, device);
+        let frontier = Frontier::of(&trace, device, Metric::Requested, &group_of).expect("few moments are left");
+        let found: Vec<CategoryAndPhase> =
+            CategoryAndPhase::all().filter(|cause| group_of.contains(&(cause.number() as u32))).collect();
+        let dispensable: Vec<CategoryAndPhase> = found.into_iter().filter(|cause| cause.is_dispensable()).collect();
+        assert_eq!((dispensable.len(), frontier.rows.len() / 6), (5, 3), "steps that repeat add no moments");
+        for set in 0_u32..1 << dispensable.len() {
+            let gone: Vec<CategoryAndPhase> = dispensable
+                .iter()
+                .enumerate()
+                .filter(|(row, _)| set >> row & 1 == 1)
+                .map(|(_, cause)| *cause)
+                .collect();
+            let is_gone = |id: BlockId| gone.iter().any(|cause| cause.number() as u32 == group_of[id.0 as usize]);
+            let none = Grouped { group_of: Vec::new(), groups: 1 };
+            let expected = peaks_without(&trace, device, Metric::Requested, &[&none], is_gone)[0][0].bytes;
+            assert_eq!(frontier.largest_without(&gone), expected, "without {gone:?}");
+        }
+    }
+
+    #[test]
+    fn moments_none_of_which_exceeds_another_are_too_many() {
+        let falls: String = (0..3000).map(|n| format!("alloc a{n} 1 activation\n")).collect();
+        let rises = (0..3000).map(|n| format!("alloc g{n} 1 gradient\nfree a{n}\n"));
+        let trace = trace_from_text(&(falls + &rises.collect::<String>())).unwrap();
+        let group_of = causes(&trace, DeviceId(0));
+        assert!(Frontier::of(&trace, DeviceId(0), Metric::Requested, &group_of).is_none());
+    }
+}

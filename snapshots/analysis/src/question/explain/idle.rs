@@ -1,0 +1,110 @@
+//! Finds blocks that are live at a peak but not used again, and the peak if every block were freed after its last use.
+//!
+//! Needs a recording with uses of blocks: see [`LastUses`].
+
+use highwater_snapshots::Category;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::format_bytes;
+
+use crate::grouping::breakdown::{Breakdown, Grouping};
+use crate::grouping::dimension::GroupKey;
+use crate::grouping::siblings::Siblings;
+use crate::index::counterfactual::Counterfactual;
+use crate::index::last_uses::LastUses;
+use crate::index::replay::{Effect, baseline_effects, effects};
+use crate::index::series::Series;
+use crate::metric::Metric;
+use crate::question::peak::Moment;
+
+/// Number of categories that are listed individually.
+const TOLD: usize = 3;
+
+/// Blocks that are live at a peak and not used after it. Sizes in bytes of the peak's metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// The blocks, in block order.
+    pub blocks: Vec<BlockId>,
+    /// Their bytes by category, with every category.
+    pub by_category: Breakdown,
+    /// Their bytes by category and module.
+    pub breakdown: Breakdown,
+    /// The peak if every block of the recording, live at this peak or not, were freed right after its last use, without
+    /// waiting for a stream.
+    pub without: Moment,
+}
+
+impl Idle {
+    /// The idle blocks among `at_peak`, with the `top` largest groups. `None` if the recording has no uses on the
+    /// device.
+    pub(super) fn of(trace: &Trace, series: &Series, peak: &Moment, at_peak: &[BlockId], top: usize) -> Option<Self> {
+        let uses = LastUses::of(trace, series.device())?;
+        let position = peak.position();
+        let is_idle = |id: BlockId| {
+            let row = id.0 as usize;
+            let is_live = trace.blocks.free_requested[row].index().is_none_or(|event| event >= position);
+            is_live && uses.end(row).is_some_and(|end| end.index().is_none_or(|event| event < position))
+        };
+        let blocks: Vec<BlockId> = at_peak.iter().copied().filter(|id| is_idle(*id)).collect();
+        let sums = |keys: &[GroupKey], top: usize| {
+            Breakdown::of(trace, peak.metric, &blocks, &Grouping { keys, beside: &[], top, siblings: Siblings::Each })
+        };
+        let by_category = sums(&[GroupKey::Category], Category::ALL.len());
+        let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);
+        let shortened = shortened_peak(trace, series.device(), &uses, peak.metric);
+        let without = Moment::of(trace, series.device(), peak.metric, shortened.bytes, shortened.event);
+        Some(Self { by_category, breakdown, without, blocks })
+    }
+
+    /// The bytes of the blocks.
+    pub fn bytes(&self) -> u64 {
+        self.breakdown.total
+    }
+
+    /// The largest categories and the sum of the others: `gradient 1 GiB, temporary 3 MiB`.
+    pub fn categories(&self) -> String {
+        let groups = &self.by_category.groups;
+        let listed =
+            groups.iter().take(TOLD).map(|group| format!("{} {}", group.key.join(""), format_bytes(group.bytes)));
+        let left: u64 = groups.iter().skip(TOLD).map(|group| group.bytes).sum();
+        let left = (left > 0).then(|| format!("others {}", format_bytes(left)));
+        listed.chain(left).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The largest total if blocks ended as in `uses`.
+fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Counterfactual {
+    let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+    let ends_at_request = metric != Metric::Active;
+    let mut total = 0_u64;
+    let take = |total: &mut u64, effect: Effect| match effect {
+        // Blocks that are never used would not be allocated.
+        Effect::Allocated(row) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => {
+            *total += sizes[row];
+        }
+        Effect::FreeRequested(row) if ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        Effect::FreeCompleted(row) if !ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        _ => {}
+    };
+    baseline_effects(trace, device, |effect| take(&mut total, effect));
+    let mut most = Counterfactual { bytes: total, event: None };
+    for index in 0..trace.events.len() {
+        if trace.events.device[index] != device {
+            continue;
+        }
+        effects(trace, index, |effect| take(&mut total, effect));
+        let block = BlockId(trace.events.subject[index]);
+        if trace.events.kind[index] == EventKind::Used
+            && let Some(row) = block.index()
+            && trace.blocks.last_use[row] == EventId(index as u32)
+            && uses.end(row).is_some()
+        {
+            total -= sizes[row];
+        }
+        if total > most.bytes {
+            most = Counterfactual { bytes: total, event: Some(EventId(index as u32)) };
+        }
+    }
+    most
+}

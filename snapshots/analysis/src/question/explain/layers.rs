@@ -1,0 +1,35 @@
+//! Splits the totals into layers, from requested bytes to device used.
+
+use serde::Serialize;
+
+use crate::index::capacity::obtained;
+use crate::metric::Totals;
+
+/// The totals at a moment as a sum: the requested bytes, and what each outer layer adds. All in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Layers {
+    /// Requested for live blocks.
+    pub requested: u64,
+    /// Added by rounding; the sum is `allocated`.
+    pub rounding: u64,
+    /// Freed blocks that wait for another stream; the sum is `active`.
+    pub waiting: u64,
+    /// Free in segments; the sum is `reserved`.
+    pub free_in_segments: u64,
+    /// In use on the device outside the allocator; the sum is `device_used`. `None` if the driver was not sampled.
+    pub outside: Option<u64>,
+}
+
+impl Layers {
+    /// Splits `totals`. `None` if they contradict each other: if segments are missing from the recording, less is
+    /// reserved than active.
+    pub fn of(totals: &Totals) -> Option<Self> {
+        Some(Self {
+            requested: totals.requested,
+            rounding: totals.allocated.checked_sub(totals.requested)?,
+            waiting: totals.active.checked_sub(totals.allocated)?,
+            free_in_segments: totals.reserved.checked_sub(totals.active)?,
+            outside: totals.device_used.checked_sub(obtained(*totals)).filter(|_| totals.device_used > 0),
+        })
+    }
+}

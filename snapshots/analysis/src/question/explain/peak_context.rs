@@ -1,0 +1,120 @@
+//! The input that all advice is derived from, and phrases that advice has in common.
+
+use super::cause::CategoryAndPhase;
+use super::findings::{Findings, is_much};
+use super::idle::Idle;
+use super::reach::Reach;
+use crate::grouping::dimension::GroupKey;
+use crate::grouping::live_groups::LiveGroups;
+use crate::index::beside::Beside;
+use crate::index::together::Together;
+use crate::metric::Totals;
+use crate::question::between::bytes_of;
+use crate::question::peak::Moment;
+use highwater_snapshots::Phase;
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::format_bytes;
+
+/// Number of lines of code to name.
+pub(super) const TOP_LINES: usize = 3;
+
+/// The input for advice.
+pub(super) struct PeakContext<'a> {
+    /// The recording, or a window of it that has the peak.
+    pub(super) trace: &'a Trace,
+    /// The peak, whose event is one of the trace.
+    pub(super) peak: &'a Moment,
+    pub(super) totals: &'a Totals,
+    pub(super) at_peak: &'a [BlockId],
+    /// What belongs to no block.
+    pub(super) beside: &'a [(Beside, u64)],
+    /// Which pools are in use at the same time, if private ones have much free memory.
+    pub(super) pools: Option<&'a Together>,
+    pub(super) idle: Option<&'a Idle>,
+    /// Figures over the whole recording.
+    pub(super) findings: &'a Findings,
+    /// Whether the recording ends with a failed request, on any device.
+    pub(super) has_failed: bool,
+    /// The number of that request, if it is one of this device.
+    pub(super) failed_here: Option<u64>,
+}
+
+impl PeakContext<'_> {
+    pub(super) fn is_much(&self, bytes: u64, percent: u64) -> bool {
+        is_much(bytes, self.peak.bytes, percent)
+    }
+
+    pub(super) fn share(&self, bytes: u64) -> String {
+        share(bytes, self.peak.bytes)
+    }
+
+    /// The blocks at the peak for which `is_one` is true, and their bytes.
+    pub(super) fn pick(&self, is_one: impl Fn(BlockId) -> bool) -> (Vec<BlockId>, u64) {
+        let picked: Vec<BlockId> = self.at_peak.iter().copied().filter(|id| is_one(*id)).collect();
+        let bytes = picked.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
+        (picked, bytes)
+    }
+
+    pub(super) fn of_cause(&self, cause: CategoryAndPhase) -> (Vec<BlockId>, u64) {
+        self.pick(|id| CategoryAndPhase::of(self.trace, &self.trace.blocks.get(id)) == cause)
+    }
+
+    /// The peak without the blocks of a cause, live at the peak or not.
+    pub(super) fn without(&self, cause: CategoryAndPhase) -> Moment {
+        *self.findings.of_causes.without(&cause.key())
+    }
+
+    /// Describes how many `blocks` are live at once, with the operation that allocated most of their bytes, or else the
+    /// line.
+    pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
+        let number = blocks.len();
+        let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
+        for (key, how) in [(GroupKey::Op, "by"), (GroupKey::Frame, "at")] {
+            let holders = LiveGroups::of(self.trace, blocks, &[key], 2);
+            let named = holders.groups.iter().find(|group| group.key != ["(none)"]);
+            if let Some(group) = named {
+                let key = group.key.join(" ");
+                let bytes = group.blocks.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
+                return match group.blocks.len() {
+                    all if all == number && all > 1 => format!("{count}, all from {key}"),
+                    all if all == number => format!("{count}, from {key}"),
+                    _ => format!("{count}, {} of them {how} {key}", format_bytes(bytes)),
+                };
+            }
+        }
+        count
+    }
+
+    /// A phrase for the peak, of which `without` is left, limited to the recorded part.
+    pub(super) fn the_peak(&self, without: &Moment) -> String {
+        if self.peak.is_state {
+            return "the state".to_owned();
+        }
+        Reach::of(self.failed_here, [self.peak.number(), without.number()]).the_peak("")
+    }
+
+    /// Whether the recording ends with a failed request on this device, after the peak.
+    pub(super) fn fails_after_peak(&self) -> bool {
+        Reach::of(self.failed_here, [self.peak.number()]) == Reach::UpToFailure
+    }
+
+    /// Describes the peak that is left, and its phase if that is different.
+    pub(super) fn peak_without(&self, without: &Moment) -> String {
+        let saved = self.peak.bytes - without.bytes;
+        let moved = match (without.event, without.phase) {
+            _ if without.is_state => String::new(),
+            (None, _) => "; the new peak is before the first event".to_owned(),
+            (_, phase) if phase == self.peak.phase => String::new(),
+            (_, Phase::Other) => "; the new peak is outside all phases".to_owned(),
+            (_, phase) => format!("; the new peak is in {phase}"),
+        };
+        let (peak, left) = (self.the_peak(without), format_bytes(without.bytes));
+        format!("without them {peak} is {left}, {} less{moved}", format_bytes(saved))
+    }
+}
+
+/// Formats a share in percent.
+pub(super) fn share(part: u64, whole: u64) -> String {
+    format!("{:.0}%", part as f64 * 100.0 / whole.max(1) as f64)
+}

@@ -1,0 +1,279 @@
+//! What an explanation asks of all events of a recording.
+
+use std::ops::Range;
+
+use hashbrown::HashMap;
+
+use super::cause::{CategoryAndPhase, causes, sums_by_cause};
+use super::frontier::Frontier;
+use super::in_backward::{accumulates_gradients, is_step_in_backward, kept_gradients};
+use super::segment_churn::SegmentChurn;
+use super::selection::{PeaksWithout, Selection};
+use crate::grouping::key_encoder::Code;
+use crate::index::counterfactual::{Counterfactual, Grouped, peaks_without};
+use crate::index::device_spans::{ActiveSpan, active_spans, append_spans};
+use crate::index::together::Together;
+use crate::metric::{Metric, Totals};
+use crate::question::growth::Leaks;
+use crate::question::peak::Moment;
+use crate::question::source::{Source, Watch};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Phase, Result};
+
+/// A peak, and the bytes by cause there.
+pub(crate) struct PeakByCause {
+    /// The peak.
+    pub peak: Moment,
+    /// The bytes of each cause, by number.
+    pub bytes: Vec<u64>,
+}
+
+/// All of a recording, on one device.
+pub(crate) struct Recorded<'a, 'w> {
+    source: &'a Source<'a>,
+    device: DeviceId,
+    metric: Metric,
+    watch: Watch<'w>,
+    /// The failed request with which the recording ends, and its device.
+    failed: Option<(u64, DeviceId)>,
+    /// The steps and phases, once all windows were read.
+    spans: Vec<ActiveSpan>,
+    /// The number of gradients that backward allocates and that outlive it, once all windows were read.
+    kept_gradients: u64,
+    /// The events of each window, and its moments that matter; `None` if these are too many.
+    frontiers: Vec<(Range<u64>, Option<Frontier>)>,
+}
+
+/// The figures of one part of the recording.
+struct PartFound {
+    events: Range<u64>,
+    /// The largest total.
+    peak: Moment,
+    /// By selection: the largest total without each group.
+    without: Vec<HashMap<Vec<Code>, Moment>>,
+    /// The moments that matter without some causes, if they are a selection, and not too many.
+    frontier: Option<Option<Frontier>>,
+    spans: Vec<ActiveSpan>,
+    kept_gradients: u64,
+}
+
+impl PartFound {
+    fn of(trace: &Trace, device: DeviceId, metric: Metric, selections: &[Selection<'_>]) -> Self {
+        let grouped: Vec<(Grouped, Vec<Vec<Code>>)> =
+            selections.iter().map(|selection| selection.group(trace, device)).collect();
+        let none = Grouped { group_of: Vec::new(), groups: 1 };
+        let columns: Vec<&Grouped> = grouped.iter().map(|(grouped, _)| grouped).chain([&none]).collect();
+        let is_by_cause = |(selection, _): &(&Selection<'_>, _)| matches!(selection, Selection::Causes);
+        let by_cause = selections.iter().zip(&grouped).find(is_by_cause).map(|(_, (grouped, _))| &grouped.group_of);
+        let (mut found, (frontier, (spans, kept_gradients))) = rayon::join(
+            || peaks_without(trace, device, metric, &columns, |_| false),
+            || {
+                rayon::join(
+                    || by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
+                    || (active_spans(trace, device), kept_gradients(trace, device)),
+                )
+            },
+        );
+        let of_none = found.pop().and_then(|none| none.first().copied()).unwrap_or_default();
+        let moment = |absence: &Counterfactual| Moment::of(trace, device, metric, absence.bytes, absence.event);
+        let peaks = |((_, codes), found): (&(Grouped, Vec<Vec<Code>>), Vec<Counterfactual>)| {
+            codes.iter().cloned().zip(found.iter().map(moment)).collect()
+        };
+        let start = trace.start.events;
+        Self {
+            events: start..start + trace.events.len() as u64,
+            peak: moment(&of_none),
+            without: grouped.iter().zip(found).map(peaks).collect(),
+            frontier,
+            spans,
+            kept_gradients,
+        }
+    }
+}
+
+/// The largest totals of all parts so far.
+#[derive(Default)]
+struct Merged {
+    without: Vec<HashMap<Vec<Code>, Moment>>,
+    peak: Option<Moment>,
+}
+
+impl Merged {
+    /// Adds the part that follows. A group that a part does not have leaves its whole total.
+    fn take(&mut self, part: &PartFound) {
+        self.without.resize_with(part.without.len(), HashMap::new);
+        for (all, found) in self.without.iter_mut().zip(&part.without) {
+            for (key, best) in all.iter_mut() {
+                let next = found.get(key).unwrap_or(&part.peak);
+                if next.bytes > best.bytes {
+                    *best = *next;
+                }
+            }
+            for (key, next) in found {
+                let earlier = self.peak.filter(|earlier| earlier.bytes >= next.bytes);
+                all.entry_ref(key.as_slice()).or_insert_with(|| earlier.unwrap_or(*next));
+            }
+        }
+        if self.peak.is_none_or(|peak| part.peak.bytes > peak.bytes) {
+            self.peak = Some(part.peak);
+        }
+    }
+}
+
+impl<'a, 'w> Recorded<'a, 'w> {
+    /// # Errors
+    ///
+    /// Fails if a window cannot be read.
+    pub(super) fn new(source: &'a Source<'a>, device: DeviceId, metric: Metric, watch: Watch<'w>) -> Result<Self> {
+        let failed = source.final_oom()?;
+        let (spans, frontiers) = Default::default();
+        Ok(Self { source, device, metric, watch, failed, spans, kept_gradients: 0, frontiers })
+    }
+
+    /// The peak without each group of each selection.
+    pub(super) fn without(&mut self, selections: &[Selection<'_>]) -> Result<Vec<PeaksWithout>> {
+        let (device, metric) = (self.device, self.metric);
+        let mut merged = Merged::default();
+        let (spans, kept, frontiers) = (&mut self.spans, &mut self.kept_gradients, &mut self.frontiers);
+        let take = |part: PartFound| {
+            merged.take(&part);
+            if let Some(frontier) = part.frontier {
+                frontiers.push((part.events, frontier));
+                append_spans(spans, part.spans);
+                *kept += part.kept_gradients;
+            }
+        };
+        self.source.each_window(|trace| PartFound::of(trace, device, metric, selections), take, self.watch)?;
+        let none = Moment::of(self.source.facts(), device, metric, 0, None);
+        let peak = merged.peak.unwrap_or(none);
+        merged.without.resize_with(selections.len(), HashMap::new);
+        Ok(merged.without.into_iter().map(|found| PeaksWithout::new(found, peak)).collect())
+    }
+
+    /// The peak without all blocks of these causes, and those that `further` causes each leave then.
+    pub(super) fn without_causes(
+        &mut self,
+        gone: &[CategoryAndPhase],
+        further: &[CategoryAndPhase],
+    ) -> Result<(PeakByCause, Vec<u64>)> {
+        let (device, metric) = (self.device, self.metric);
+        // By window: the largest total without `gone`, and without each further cause as well.
+        let mut by_window: Vec<Largest> = Vec::with_capacity(self.frontiers.len());
+        for (events, frontier) in &self.frontiers {
+            by_window.push(match frontier {
+                Some(frontier) => {
+                    let with = |cause: &CategoryAndPhase| {
+                        gone.iter().chain([cause]).copied().collect::<Vec<CategoryAndPhase>>()
+                    };
+                    let further = further.iter().map(|cause| frontier.largest_without(&with(cause)));
+                    (frontier.largest_without(gone), further.collect())
+                }
+                None => {
+                    let trace = &self.source.window(events.clone())?.trace;
+                    let grouped = Grouped { group_of: causes(trace, device), groups: CategoryAndPhase::COUNT };
+                    let is_gone = |id: BlockId| is_of(gone, grouped.group_of[id.0 as usize]);
+                    let none = Grouped { group_of: Vec::new(), groups: 1 };
+                    let found = peaks_without(trace, device, metric, &[&grouped, &none], is_gone);
+                    let further = further.iter().map(|cause| found[0][cause.number()].bytes);
+                    (found[1][0].bytes, further.collect())
+                }
+            });
+        }
+        let largest = |of: &dyn Fn(&Largest) -> u64| by_window.iter().map(of).max().unwrap_or(0);
+        let left = (0..further.len()).map(|row| largest(&|window| window.1[row])).collect();
+        let most = largest(&|window| window.0);
+        let first = by_window.iter().position(|window| window.0 == most);
+        let events = first.map_or(0..0, |row| self.frontiers[row].0.clone());
+        let window = self.source.window(events)?;
+        let trace = &window.trace;
+        let group_of = causes(trace, device);
+        let is_gone = |id: BlockId| is_of(gone, group_of[id.0 as usize]);
+        let none = Grouped { group_of: Vec::new(), groups: 1 };
+        let found = peaks_without(trace, device, metric, &[&none], is_gone)[0][0];
+        let peak = Moment::of(trace, device, metric, found.bytes, found.event);
+        let at_peak = window.index(device).live.before_position(trace, metric, peak.position());
+        Ok((PeakByCause { bytes: sums_by_cause(trace, metric, &at_peak), peak }, left))
+    }
+
+    /// Whether a phase occurs; asked after [`Self::without`].
+    pub(super) fn has_phase(&self, phase: Phase) -> bool {
+        self.spans.iter().any(|span| span.phase == phase)
+    }
+
+    /// Whether the optimizer could update each parameter in backward, and does not; asked after [`Self::without`].
+    pub(super) fn could_step_in_backward(&self) -> bool {
+        let spans = || self.spans.iter().map(|span| (span.step, span.phase));
+        self.has_phase(Phase::Optimizer)
+            && !is_step_in_backward(spans(), self.kept_gradients)
+            && !accumulates_gradients(spans())
+    }
+
+    /// The totals at the peak of active memory.
+    pub(super) fn at_active_peak(&self) -> Result<Totals> {
+        let peak = self.source.peak(self.device, Metric::Active)?;
+        Ok(self.source.window_at(peak.number())?.totals(self.device))
+    }
+
+    /// The failed request with which the recording ends: the number of its event, and its device.
+    pub(super) fn final_oom(&self) -> Option<(u64, DeviceId)> {
+        self.failed
+    }
+
+    /// The number of failed requests on the device.
+    pub(super) fn failed_requests(&self) -> u64 {
+        self.source.count(self.device, EventKind::Oom)
+    }
+
+    /// The events of the optimizer phase that is cut short by the failed request or the end of the recording; asked after
+    /// [`Self::without`].
+    pub(super) fn unfinished_optimizer(&self) -> Result<Option<Range<u64>>> {
+        let last = || self.source.events().next_back().filter(|_| self.source.facts().trust.unfinished);
+        let Some(event) = self.failed.map(|(event, _)| event).or_else(last) else { return Ok(None) };
+        let window = self.source.window_at(Some(event))?;
+        let stage = window.last().and_then(|event| window.trace.stage_at(event));
+        Ok(stage.filter(|stage| stage.phase == Phase::Optimizer).map(|stage| {
+            let later = self.spans.iter().find(|span| span.events.contains(&event));
+            stage.since..later.map_or(event + 1, |span| span.events.end)
+        }))
+    }
+
+    /// The leaks over the steps by which growth is measured, if any of them is whole; asked after [`Self::without`].
+    pub(super) fn leaks(&self) -> Result<Option<Leaks>> {
+        Leaks::of_spans(self.source, self.device, self.metric, &self.spans)
+    }
+
+    /// What the device allocates from the driver and frees to it.
+    pub(super) fn churn(&mut self) -> Result<SegmentChurn> {
+        let freed = [EventKind::SegmentFree, EventKind::SegmentUnmap];
+        if freed.into_iter().all(|kind| self.source.count(self.device, kind) == 0) {
+            return Ok(SegmentChurn::default());
+        }
+        let (device, mut churn) = (self.device, SegmentChurn::default());
+        let take = |part: SegmentChurn| churn = std::mem::take(&mut churn).followed_by(part);
+        self.source.each_window(|trace| SegmentChurn::of(trace, device), take, self.watch)?;
+        Ok(churn)
+    }
+
+    /// Which pools are in use at the same time.
+    pub(super) fn pools(&mut self) -> Result<Together> {
+        let (device, mut together) = (self.device, Together::default());
+        let take = |part: Together| together.append(part);
+        self.source.each_window(|trace| Together::of_pools(trace, device), take, self.watch)?;
+        Ok(together)
+    }
+
+    /// The recording.
+    pub(super) fn source(&self) -> &'a Source<'a> {
+        self.source
+    }
+}
+
+/// The largest total of a window without some causes, and without each further cause as well.
+type Largest = (u64, Vec<u64>);
+
+/// Whether a block whose cause has this number is of one of `causes`.
+fn is_of(causes: &[CategoryAndPhase], number: u32) -> bool {
+    causes.iter().any(|cause| cause.number() as u32 == number)
+}

@@ -1,0 +1,56 @@
+//! Remedies for a peak, and advice with their effect.
+
+use crate::question::peak::Moment;
+
+/// A way to lower a peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Remedy {
+    /// Use an optimizer without intermediate results for all parameters at once.
+    FusedOptimizer,
+    /// Run the optimizer step in backward.
+    StepInBackward,
+    /// Recompute activations in backward.
+    Checkpoint,
+    /// Reduce activations; used if no modules are named.
+    FewerActivations,
+    /// Use a smaller optimizer state, or shard it.
+    SmallerState,
+    /// Free blocks after their last use.
+    FreeAfterLastUse,
+    /// Reduce temporaries that are live at once.
+    FewerTemporaries,
+    /// Use expandable segments.
+    ExpandableSegments,
+    /// Let captured graphs share a private pool.
+    SharePools,
+    /// Avoid blocks that wait for another stream.
+    StreamWaits,
+    /// Reduce memory used outside the allocator.
+    OutsideAllocator,
+    /// Start recording earlier.
+    EarlierRecording,
+    /// Fix lines of the program that leak memory in every step.
+    FixLeak,
+    /// Reduce buffers.
+    SmallerBuffers,
+    /// Keep segments for reuse instead of freeing them to the driver.
+    KeepSegments,
+}
+
+/// A piece of advice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// The remedy.
+    pub remedy: Remedy,
+    /// The bytes at the peak that it concerns.
+    pub bytes: u64,
+    /// The peak without all of these blocks. `None` if the remedy does not remove them all, or concerns no blocks.
+    pub without: Option<Moment>,
+    /// Allocator settings to test with a replay; `None` if the remedy is not a setting.
+    pub settings: Option<&'static str>,
+    /// The `--where` condition for the blocks; `None` if it concerns no blocks, or no short condition selects exactly
+    /// these.
+    pub condition: Option<String>,
+    /// The advice as text.
+    pub text: String,
+}

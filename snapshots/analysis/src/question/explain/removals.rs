@@ -1,0 +1,51 @@
+//! Removes parts of a peak, one after another.
+
+use super::cause::CategoryAndPhase;
+use super::recorded::Recorded;
+use super::selection::PeaksWithout;
+use crate::question::peak::Moment;
+use highwater_snapshots::Result;
+
+/// A removal that saves less than one part in this many of the peak is left out.
+const MIN_SHARE: u64 = 100;
+/// Maximum number of removals; after more, little of the program is left.
+const MAX_REMOVALS: usize = 4;
+
+/// One further part of the peak that is removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The part.
+    pub cause: CategoryAndPhase,
+    /// Its bytes at the peak left by the previous removals.
+    pub bytes_at_peak: u64,
+    /// The remaining peak.
+    pub left: Moment,
+}
+
+/// The parts to remove, each the one that saves most of the peak left by the previous ones. `at_peak` has the bytes by
+/// cause at `peak`, and `found` the peaks without single causes.
+pub(super) fn removals(
+    recorded: &mut Recorded<'_, '_>,
+    peak: &Moment,
+    at_peak: Vec<u64>,
+    found: &PeaksWithout,
+) -> Result<Vec<Removal>> {
+    let dispensable: Vec<CategoryAndPhase> = CategoryAndPhase::all().filter(|cause| cause.is_dispensable()).collect();
+    let (mut removals, mut gone): (Vec<Removal>, Vec<CategoryAndPhase>) = (Vec::new(), Vec::new());
+    let (mut left, mut bytes_at_left) = (*peak, at_peak);
+    let mut found: Vec<u64> = dispensable.iter().map(|cause| found.without(&cause.key()).bytes).collect();
+    while removals.len() < MAX_REMOVALS {
+        let is_left = |cause: &CategoryAndPhase| bytes_at_left[cause.number()] > 0 && !gone.contains(cause);
+        let choices = dispensable.iter().zip(&found).filter(|(cause, _)| is_left(cause));
+        let Some((&cause, &bytes)) = choices.min_by_key(|(_, bytes)| **bytes) else { break };
+        if left.bytes - bytes < peak.bytes / MIN_SHARE {
+            break;
+        }
+        let bytes_at_peak = bytes_at_left[cause.number()];
+        gone.push(cause);
+        let (next, further) = recorded.without_causes(&gone, &dispensable)?;
+        (left, bytes_at_left, found) = (next.peak, next.bytes, further);
+        removals.push(Removal { cause, bytes_at_peak, left });
+    }
+    Ok(removals)
+}

@@ -1,0 +1,122 @@
+//! Counts the segments that a device frees to the driver and allocates from it again.
+
+use std::collections::HashMap;
+
+use crate::stacks::frames::user_line;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{DeviceId, StackId};
+use highwater_snapshots::trace::Trace;
+
+/// Minimum number of segments that are allocated again before advice is worth it.
+const MIN_AGAIN: u64 = 20;
+
+/// What a device allocates from the driver and frees to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SegmentChurn {
+    /// Events of the device.
+    pub(super) events: u64,
+    /// Segments, or mappings of expandable segments, that were allocated before the first was freed.
+    pub(super) first: Obtained,
+    /// Those that were allocated later.
+    pub(super) again: Obtained,
+    pub(super) freed: u64,
+    /// Of these, those that a request freed before it allocated a segment, by its call stack.
+    pub(super) freed_by_requests: u64,
+    /// Whether call stacks of frees are recorded.
+    pub(super) has_stacks: bool,
+    /// The number of frees by source line.
+    pub(super) freed_at: HashMap<String, u64>,
+}
+
+/// Segments allocated from the driver.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Obtained {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+    /// Their number by source line.
+    pub(super) at: HashMap<String, u64>,
+}
+
+impl Obtained {
+    fn plus(mut self, other: Self) -> Self {
+        (self.count, self.bytes) = (self.count + other.count, self.bytes + other.bytes);
+        self.at = joined(self.at, other.at);
+        self
+    }
+}
+
+fn joined(mut one: HashMap<String, u64>, other: HashMap<String, u64>) -> HashMap<String, u64> {
+    other.into_iter().for_each(|(line, count)| *one.entry(line).or_default() += count);
+    one
+}
+
+impl SegmentChurn {
+    /// Counts the events of `device` in `trace`.
+    pub(crate) fn of(trace: &Trace, device: DeviceId) -> Self {
+        let mut churn = Self::default();
+        let mut lines: HashMap<StackId, Option<String>> = HashMap::new();
+        let mut line = |row: usize| {
+            let stack = trace.events.stack[row];
+            let text = || user_line(&trace.tables, stack).map(|line| trace.tables.line_text(&line));
+            lines.entry(stack).or_insert_with(text).clone()
+        };
+        // The stacks of segments that were freed since the last event of another kind.
+        let mut freed: Vec<StackId> = Vec::new();
+        for row in (0..trace.events.len()).filter(|row| trace.events.device[*row] == device) {
+            churn.events += 1;
+            let stack = trace.events.stack[row];
+            let counted = match trace.events.kind[row] {
+                EventKind::SegmentAlloc | EventKind::SegmentMap => {
+                    // A request frees cached segments where memory is short, and repeats its allocation.
+                    churn.freed_by_requests += freed.drain(..).filter(|of| of.is_some() && *of == stack).count() as u64;
+                    let obtained = if churn.freed == 0 { &mut churn.first } else { &mut churn.again };
+                    obtained.count += 1;
+                    obtained.bytes += trace.segments.range[trace.events.subject[row] as usize].bytes;
+                    &mut obtained.at
+                }
+                EventKind::SegmentFree | EventKind::SegmentUnmap => {
+                    churn.freed += 1;
+                    churn.has_stacks |= stack.is_some();
+                    freed.push(stack);
+                    &mut churn.freed_at
+                }
+                _ => {
+                    freed.clear();
+                    continue;
+                }
+            };
+            if let Some(line) = line(row) {
+                *counted.entry(line).or_default() += 1;
+            }
+        }
+        churn
+    }
+
+    /// The sum of these and of those of later events.
+    pub(crate) fn followed_by(self, later: Self) -> Self {
+        let (first, again) = match self.freed {
+            0 => (self.first.plus(later.first), self.again.plus(later.again)),
+            _ => (self.first, self.again.plus(later.first).plus(later.again)),
+        };
+        let freed_at = joined(self.freed_at, later.freed_at);
+        Self {
+            events: self.events + later.events,
+            first,
+            again,
+            freed: self.freed + later.freed,
+            freed_by_requests: self.freed_by_requests + later.freed_by_requests,
+            has_stacks: self.has_stacks || later.has_stacks,
+            freed_at,
+        }
+    }
+
+    /// Whether many segments are allocated again: at least half as many as were freed.
+    pub(super) fn is_much(&self) -> bool {
+        self.again.count >= MIN_AGAIN && self.freed >= MIN_AGAIN && self.again.count * 2 >= self.freed
+    }
+
+    /// Whether requests freed most of the segments, not the program.
+    pub(super) fn is_by_requests(&self) -> bool {
+        self.freed_by_requests * 2 > self.freed
+    }
+}

@@ -1,0 +1,244 @@
+//! What a device does in a recording: its steps, and the memory at their ends, from which growth is measured.
+
+use std::collections::BTreeSet;
+use std::ops::{ControlFlow, Range};
+
+use highwater_snapshots::Result;
+use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::trace::Trace;
+
+use super::ends::Ends;
+use super::reserved::{Layout, SegmentHistory, streams_in};
+use super::steps::Steps;
+use super::window::{StepRange, StepWindow};
+use super::{Change, Growth, GrowthQuery, Measured, NoWindow};
+use crate::grouping::matches::Matches;
+use crate::index::device_spans::{ActiveSpan, active_spans, append_spans};
+use crate::index::replay::{baseline_effects, effects};
+use crate::metric::Metric;
+use crate::question::between::{Balance, Sum, bytes_of};
+use crate::question::source::{Source, Watch, Window};
+
+/// Events that are read at once.
+const EVENTS: u64 = 1 << 20;
+
+/// What was found on each device.
+pub type OfDevices = Vec<Result<Growth, NoWindow>>;
+
+/// Measures the growth of each of `devices` over the requested steps, or over the whole recording if it has no steps
+/// and none are requested. Returns the answers to each of `queries`, for which the recording is read once.
+///
+/// # Errors
+///
+/// As [`Source::each_window`].
+///
+/// # Panics
+///
+/// If a metric is `device_used`, which consists neither of blocks nor of segments.
+pub fn growth(
+    source: &Source<'_>,
+    devices: &[DeviceId],
+    range: StepRange,
+    queries: &[GrowthQuery<'_>],
+    watch: Watch<'_>,
+) -> Result<Vec<OfDevices>> {
+    assert!(queries.iter().all(|query| query.metric != Metric::DeviceUsed), "only blocks and segments grow");
+    let asked: Vec<(&GrowthQuery<'_>, DeviceId)> =
+        queries.iter().flat_map(|query| devices.iter().map(move |device| (query, *device))).collect();
+    let mut whole: Vec<History> = asked.iter().map(|_| History::default()).collect();
+    let map = |trace: &Trace| {
+        let matches: Vec<Matches> = queries.iter().map(|query| Matches::of(trace, query.filter)).collect();
+        let history = |(row, (query, device)): (usize, &(&GrowthQuery<'_>, DeviceId))| {
+            History::of(trace, *device, query.metric, &matches[row / devices.len()])
+        };
+        asked.iter().enumerate().map(history).collect::<Vec<_>>()
+    };
+    let take = |part: Vec<History>| whole.iter_mut().zip(part).for_each(|(whole, part)| whole.append(part));
+    source.each_window(map, take, watch)?;
+    let of_device = |((query, device), history): (&(&GrowthQuery<'_>, DeviceId), History)| {
+        let window = StepWindow::among_any(Steps::of(source, *device, &history.spans)?, range);
+        window.map_or_else(|no| Ok(Err(no)), |window| history.growth(source, *device, window, query).map(Ok))
+    };
+    let mut found = asked.iter().zip(whole).map(of_device).collect::<Result<OfDevices>>()?.into_iter();
+    Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
+}
+
+/// What a device does in a recording, or in a part of one.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// The steps and phases.
+    pub(crate) spans: Vec<ActiveSpan>,
+    /// The states at the bounds of spans and parts, in order.
+    states: Vec<State>,
+    /// The segments, if reserved memory is measured.
+    segments: SegmentHistory,
+}
+
+/// The counted blocks at a moment.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// The number of events so far.
+    events: u64,
+    /// The bytes that are live.
+    live_bytes: u64,
+    /// All that was allocated so far.
+    born: Sum,
+}
+
+impl History {
+    /// What `device` does in a window, of which `metric` is measured: blocks that pass a filter, or for reserved memory,
+    /// segments.
+    pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, matches: &Matches) -> Self {
+        let spans = active_spans(trace, device);
+        if metric == Metric::Reserved {
+            return Self { spans, states: Vec::new(), segments: SegmentHistory::of(trace, device) };
+        }
+        let start = trace.start.events;
+        let mut bounds: Vec<u64> = spans.iter().flat_map(|span| [span.events.start, span.events.end]).collect();
+        bounds.extend([start, start + trace.events.len() as u64]);
+        bounds.sort_unstable();
+        bounds.dedup();
+        let size = |row: usize| {
+            let id = BlockId(row as u32);
+            matches.contains(id).then(|| bytes_of(trace, metric, id))
+        };
+        let mut now = State { events: start, live_bytes: 0, born: Sum::default() };
+        baseline_effects(trace, device, |effect| match effect.of_block(metric) {
+            Some((row, true)) => now.live_bytes += size(row).unwrap_or(0),
+            Some((row, false)) => now.live_bytes -= size(row).unwrap_or(0),
+            None => {}
+        });
+        let mut states = Vec::with_capacity(bounds.len());
+        for bound in bounds {
+            for index in (now.events - start) as usize..(bound - start) as usize {
+                if trace.events.device[index] != device {
+                    continue;
+                }
+                effects(trace, index, |effect| {
+                    let Some((row, begins)) = effect.of_block(metric) else { return };
+                    let Some(bytes) = size(row) else { return };
+                    if begins {
+                        now.live_bytes += bytes;
+                        now.born.add(bytes);
+                    } else {
+                        now.live_bytes -= bytes;
+                    }
+                });
+            }
+            now.events = bound;
+            states.push(now);
+        }
+        Self { spans, states, segments: SegmentHistory::default() }
+    }
+
+    /// Adds the part that follows.
+    pub(crate) fn append(&mut self, part: Self) {
+        append_spans(&mut self.spans, part.spans);
+        self.segments.append(part.segments);
+        let born = self.states.last().map_or(Sum::default(), |last| last.born);
+        let is_first = self.states.is_empty();
+        // A part begins with the state in which the one before it ends.
+        let states = part.states.into_iter().skip(usize::from(!is_first));
+        self.states.extend(states.map(|state| State { born: born.plus(state.born), ..state }));
+    }
+
+    /// The state once `events` events have happened, which is a bound of spans.
+    fn state(&self, events: u64) -> State {
+        let after = self.states.partition_point(|state| state.events <= events);
+        let none = State { events, live_bytes: 0, born: Sum::default() };
+        after.checked_sub(1).map_or(none, |row| self.states[row])
+    }
+
+    /// Measures the growth over `window`. The history must be of the blocks that pass the filter.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window cannot be read.
+    pub(crate) fn growth(
+        &self,
+        source: &Source<'_>,
+        device: DeviceId,
+        window: StepWindow,
+        query: &GrowthQuery<'_>,
+    ) -> Result<Growth> {
+        let metric = query.metric;
+        let (events, last) = (window.events(), window.last_events());
+        let at = |number: u64| source.moment(device, metric, number.checked_sub(1));
+        let start_of_last = at(last.start)?;
+        let largest = source.largest(device, metric, last.clone())?;
+        let largest = largest.filter(|(bytes, _)| *bytes >= start_of_last.bytes);
+        let last_peak = largest.map(|(_, event)| source.moment(device, metric, Some(event))).transpose()?;
+        let measured =
+            Measured { start: at(events.start)?, end: at(events.end)?, last_peak: last_peak.unwrap_or(start_of_last) };
+        if metric == Metric::Reserved {
+            let recent = streams(source, device, window.recent_events())?;
+            let [start, end] = [events.start, events.end].map(|event| source.window(event..event));
+            let (start, end) = (start?, end?);
+            let (start, end) = (layout(&start, device), layout(&end, device));
+            return Ok(self.segments.growth(&window, measured, ([&start, &end], recent), query));
+        }
+        let Ends { before, freed, kept, after, born } = Ends::of(source, (device, metric), query.filter, &events)?;
+        let sum = |trace: &Trace, blocks: &[BlockId]| {
+            let bytes = blocks.iter().map(|id| bytes_of(trace, metric, *id)).sum();
+            Sum { bytes, blocks: blocks.len() as u64 }
+        };
+        let (survivors, allocated) = (sum(&after.trace, &born), self.born(&events));
+        let short_lived = Sum { bytes: allocated.bytes - survivors.bytes, blocks: allocated.blocks - survivors.blocks };
+        let (kept_sum, freed_sum) = (sum(&before.trace, &kept), sum(&before.trace, &freed));
+        let balance = Balance { kept: kept_sum, born: survivors, freed: freed_sum, short_lived };
+        let mut until = events.start;
+        let end_bytes = window.steps.iter().map(|(_, step)| {
+            until = until.max(step.end);
+            self.state(until).live_bytes
+        });
+        let change = Change {
+            survivors: (&after.trace, &born),
+            freed: (&before.trace, &freed),
+            balance,
+            end_bytes: end_bytes.collect(),
+            measured,
+        };
+        Ok(Growth::of_change(change, window, query))
+    }
+
+    /// All that was allocated by `events`.
+    fn born(&self, events: &Range<u64>) -> Sum {
+        let [before, after] = [events.start, events.end].map(|events| self.state(events).born);
+        Sum { bytes: after.bytes - before.bytes, blocks: after.blocks - before.blocks }
+    }
+}
+
+/// The state of `device` before the events of `window`.
+fn layout<'a>(window: &'a Window<'_>, device: DeviceId) -> Layout<'a> {
+    let index = window.index(device);
+    Layout::at(&window.trace, (&index.series, &index.live), window.events.start)
+}
+
+/// The streams on which `device` allocates in `events`.
+fn streams(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<BTreeSet<u64>> {
+    let mut streams = BTreeSet::new();
+    source.each_within(events, EVENTS, |window| {
+        streams.extend(streams_in(&window.trace, device, window.events.clone()));
+        ControlFlow::Continue(())
+    })?;
+    Ok(streams)
+}
+
+impl Growth {
+    /// Measures growth on `device` over `window`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// If the metric is neither a sum over blocks nor reserved memory.
+    pub fn of(source: &Source<'_>, device: DeviceId, window: StepWindow, query: &GrowthQuery<'_>) -> Result<Self> {
+        assert!(query.metric != Metric::DeviceUsed, "only blocks and segments grow");
+        let mut history = History::default();
+        let map = |trace: &Trace| History::of(trace, device, query.metric, &Matches::of(trace, query.filter));
+        source.each_window(map, |part| history.append(part), &mut |_| ControlFlow::Continue(()))?;
+        history.growth(source, device, window, query)
+    }
+}

@@ -1,0 +1,307 @@
+//! Finds the source lines that keep memory of every step, by call stack, whatever the category of the blocks.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::grouping::breakdown::{Breakdown, Grouping};
+use crate::grouping::filter::Filter;
+use crate::grouping::lifetime::{Lifetime, step_of};
+use crate::grouping::matches::Matches;
+use crate::grouping::siblings::Siblings;
+use crate::index::device_spans::ActiveSpan;
+use crate::index::live::LiveIndex;
+use crate::metric::Metric;
+use crate::question::between::{Question, Sum, blocks_between, bytes_of};
+use crate::question::peak::{Moment, Query};
+use crate::question::phases::StageRow;
+use crate::question::source::Source;
+use crate::stacks::frames::{leading_frame, stack_lines};
+use highwater_snapshots::Result;
+use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StringId};
+use highwater_snapshots::trace::Trace;
+
+use super::ends::Ends;
+use super::steps::Steps;
+use super::window::{StepRange, StepWindow};
+
+/// A line whose blocks survive from every step of a window of at least two steps, and outweigh those of it that are
+/// freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// The source line that represents the stacks, or if several alternate, the line that calls them; without stacks,
+    /// the module or the operation.
+    pub line: String,
+    /// The stack that keeps most; [`StackId::NONE`] if the blocks have no stacks.
+    pub stack: StackId,
+    /// Blocks allocated in the window and live at its end. Memory that the line replaces is not counted.
+    pub kept: Sum,
+    /// The number of steps that have blocks.
+    pub steps: usize,
+    /// Average bytes kept per step that has blocks, rounded up.
+    pub bytes_per_step: u64,
+}
+
+/// The leaks of a window of steps.
+#[derive(Clone, Debug, Default)]
+pub struct Leaks {
+    /// The lines, largest first.
+    pub lines: Vec<Leak>,
+    /// The blocks that these lines keep.
+    pub blocks: HashSet<BlockId>,
+    /// The origins of these blocks.
+    places: HashSet<Place>,
+}
+
+/// The origin of blocks: their stack, or without one their module and operation.
+type Place = (StackId, ScopeId, StringId);
+
+#[derive(Default)]
+struct Tally {
+    blocks: Vec<BlockId>,
+    kept: Sum,
+    freed_bytes: u64,
+    steps: HashSet<u32>,
+}
+
+impl Tally {
+    /// Whether more is kept than freed. Memory that each step replaces is kept as much as it is freed.
+    fn grows(&self) -> bool {
+        self.kept.bytes > self.freed_bytes
+    }
+
+    /// Whether every step has blocks that are kept.
+    fn leaks(&self, window: &StepWindow) -> bool {
+        window.is_every(&self.steps) && self.grows()
+    }
+}
+
+/// The sum of tallies, without their blocks.
+fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
+    let mut whole = Tally::default();
+    for tally in tallies {
+        whole.kept = whole.kept.plus(tally.kept);
+        whole.freed_bytes = whole.freed_bytes.saturating_add(tally.freed_bytes);
+        whole.steps.extend(&tally.steps);
+    }
+    whole
+}
+
+/// Whether tallies leak together: those that grow have blocks of every step, and outweigh what is freed of the others.
+fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &StepWindow) -> bool {
+    whole(tallies.clone().filter(|tally| tally.grows())).leaks(window) && whole(tallies).grows()
+}
+
+/// A line of user code in the stacks of several places.
+struct Caller {
+    line: String,
+    /// The number of such lines that call it.
+    depth: usize,
+    /// The places.
+    rows: Vec<usize>,
+}
+
+impl Leaks {
+    /// The leaks of `device` among the blocks that pass `filter`, over the steps of `window`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn of(
+        source: &Source<'_>,
+        (device, metric): (DeviceId, Metric),
+        window: &StepWindow,
+        filter: &Filter,
+    ) -> Result<Self> {
+        let Ends { before, freed, after, born, .. } = Ends::of(source, (device, metric), filter, &window.events())?;
+        Ok(Self::among(metric, window, [(&after.trace, &born), (&before.trace, &freed)]))
+    }
+
+    /// The leaks of the device of `live` among `matches`, in a trace that has all of the window.
+    pub fn in_trace(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
+        let position = |event: u64| event.saturating_sub(trace.start.events) as usize;
+        let events = position(window.events().start)..position(window.events().end);
+        let chosen = |question| {
+            let mut blocks = blocks_between(trace, live, metric, events.clone(), question);
+            blocks.retain(|id| matches.contains(*id));
+            blocks
+        };
+        Self::among(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
+    }
+
+    /// The leaks among the survivors of a window and the older blocks freed in it, each with a trace that has them: a
+    /// recording, or windows of it.
+    pub(crate) fn among(
+        metric: Metric,
+        window: &StepWindow,
+        [(trace, survivors), (trace_of_freed, freed)]: [(&Trace, &[BlockId]); 2],
+    ) -> Self {
+        if window.steps.len() < 2 {
+            return Self::default();
+        }
+        let numbers: HashSet<u32> = window.steps.iter().map(|(step, _)| *step).collect();
+        let mut by_place: HashMap<Place, Tally> = HashMap::new();
+        for &id in survivors {
+            let tally = by_place.entry(place(trace, id)).or_default();
+            tally.blocks.push(id);
+            tally.kept.add(bytes_of(trace, metric, id));
+            let step = step_of(trace, &trace.blocks.get(id));
+            tally.steps.extend(step.filter(|step| numbers.contains(step)));
+        }
+        for &id in freed {
+            if let Some(tally) = by_place.get_mut(&place(trace_of_freed, id)) {
+                tally.freed_bytes = tally.freed_bytes.saturating_add(bytes_of(trace_of_freed, metric, id));
+            }
+        }
+        // Several stacks of one line are one leak, even if they alternate.
+        let mut by_line: HashMap<String, Vec<(Place, Tally)>> = HashMap::new();
+        for (place, tally) in by_place {
+            by_line.entry(name_of(trace, place)).or_default().push((place, tally));
+        }
+        let mut leaks = Self::default();
+        let mut others = Vec::new();
+        for (line, mut tallies) in by_line {
+            if tallies.iter().any(|(_, tally)| tally.leaks(window)) {
+                tallies.retain(|(_, tally)| tally.leaks(window));
+            } else if leak_together(tallies.iter().map(|(_, tally)| tally), window) {
+                tallies.retain(|(_, tally)| tally.grows());
+            } else {
+                others.extend(tallies);
+                continue;
+            }
+            leaks.push(line, &tallies);
+        }
+        leaks.push_callers(trace, window, others);
+        leaks.lines.sort_by(|a, b| b.kept.bytes.cmp(&a.kept.bytes).then_with(|| a.line.cmp(&b.line)));
+        leaks
+    }
+
+    /// Finds lines that alternate among `others`, none of which leaks alone, and adds the innermost line of user code
+    /// that calls them all.
+    fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
+        if !whole(others.iter().map(|(_, tally)| tally).filter(|tally| tally.grows())).leaks(window) {
+            return;
+        }
+        let mut callers: Vec<Caller> = Vec::new();
+        let mut numbers: HashMap<(Option<usize>, String), usize> = HashMap::new();
+        for (row, ((stack, ..), _)) in others.iter().enumerate() {
+            let lines = stack_lines(&trace.tables, *stack);
+            let mut above = None;
+            for line in lines.into_iter().rev().filter(|line| line.is_program) {
+                let depth = above.map_or(0, |above: usize| callers[above].depth + 1);
+                let number = *numbers.entry((above, line.text.clone())).or_insert(callers.len());
+                if number == callers.len() {
+                    callers.push(Caller { line: line.text, depth, rows: Vec::new() });
+                }
+                callers[number].rows.push(row);
+                above = Some(number);
+            }
+        }
+        callers.sort_by(|a, b| b.depth.cmp(&a.depth).then_with(|| a.line.cmp(&b.line)));
+        let mut others: Vec<Option<(Place, Tally)>> = others.into_iter().map(Some).collect();
+        for Caller { line, rows, .. } in callers {
+            let left = rows.iter().filter_map(|row| others[*row].as_ref().map(|(_, tally)| tally));
+            if leak_together(left, window) {
+                let tallies = rows.iter().filter_map(|row| others[*row].take());
+                let tallies: Vec<_> = tallies.filter(|(_, tally)| tally.grows()).collect();
+                self.push(line, &tallies);
+            }
+        }
+    }
+
+    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is whole.
+    /// `spans` are all of the recording.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub(crate) fn of_spans(
+        source: &Source<'_>,
+        device: DeviceId,
+        metric: Metric,
+        spans: &[ActiveSpan],
+    ) -> Result<Option<Self>> {
+        let window = StepWindow::among(Steps::of(source, device, spans)?, StepRange::default());
+        let window = window.ok().filter(StepWindow::is_whole);
+        window.map(|window| Self::of(source, (device, metric), &window, &Filter::default())).transpose()
+    }
+
+    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is whole.
+    /// `rows` are all of the recording.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn of_recording(
+        source: &Source<'_>,
+        device: DeviceId,
+        metric: Metric,
+        rows: &[StageRow],
+    ) -> Result<Option<Self>> {
+        let spans: Vec<ActiveSpan> = rows.iter().map(StageRow::span).collect();
+        Self::of_spans(source, device, metric, &spans)
+    }
+
+    /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, whether or
+    /// not that is one of the window.
+    pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
+        let outlives = |id| matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Steps | Lifetime::Kept);
+        self.has_origin_of(trace, id) && outlives(id)
+    }
+
+    fn has_origin_of(&self, trace: &Trace, id: BlockId) -> bool {
+        !self.lines.is_empty() && self.places.contains(&place(trace, id))
+    }
+
+    /// Breaks down by the keys of `query`, into all groups and single modules, what leaks from steps before `moment`.
+    pub fn breakdown(&self, trace: &Trace, live: &LiveIndex, moment: &Moment, query: &Query<'_>) -> Breakdown {
+        let blocks = live.before_position(trace, moment.metric, moment.position());
+        let mut leaking = self.kept_at(trace, &blocks, moment.step);
+        let mut filter = query.filter.on(trace);
+        leaking.retain(|&id| filter.matches(id));
+        let grouping = Grouping { keys: query.keys, beside: &[], top: usize::MAX, siblings: Siblings::Each };
+        Breakdown::of(trace, moment.metric, &leaking, &grouping)
+    }
+
+    /// The blocks among `blocks`, which are live in `step`, that leak from earlier steps. What is live in a later step
+    /// outlives its own, so that the answer needs no block's end.
+    pub fn kept_at(&self, trace: &Trace, blocks: &[BlockId], step: Option<u32>) -> Vec<BlockId> {
+        let is_from_before = |id: &BlockId| step_of(trace, &trace.blocks.get(*id)).is_some_and(|at| Some(at) != step);
+        let leaking = blocks.iter().copied().filter(|id| self.has_origin_of(trace, *id));
+        leaking.filter(is_from_before).collect()
+    }
+
+    fn push(&mut self, line: String, tallies: &[(Place, Tally)]) {
+        let mut kept = Sum::default();
+        let mut steps: HashSet<u32> = HashSet::new();
+        for (place, tally) in tallies {
+            self.places.insert(*place);
+            steps.extend(&tally.steps);
+            kept = kept.plus(tally.kept);
+            self.blocks.extend(&tally.blocks);
+        }
+        let largest = tallies.iter().max_by_key(|(place, tally)| (tally.kept.bytes, std::cmp::Reverse(place.0)));
+        let stack = largest.map_or(StackId::NONE, |((stack, ..), _)| *stack);
+        let bytes_per_step = kept.bytes.div_ceil(steps.len().max(1) as u64);
+        self.lines.push(Leak { line, stack, kept, steps: steps.len(), bytes_per_step });
+    }
+}
+
+fn place(trace: &Trace, id: BlockId) -> Place {
+    let block = trace.blocks.get(id);
+    match block.stack {
+        StackId::NONE => {
+            let op = trace.tables.op(block.op).map_or(StringId::NONE, |op| op.name);
+            (StackId::NONE, block.scope, op)
+        }
+        stack => (stack, ScopeId::NONE, StringId::NONE),
+    }
+}
+
+fn name_of(trace: &Trace, (stack, scope, op): Place) -> String {
+    let tables = &trace.tables;
+    match leading_frame(tables, stack) {
+        Some(frame) => frame.text(tables),
+        None if scope.is_some() => tables.scope_path(scope),
+        None if op.is_some() => tables.string(op).to_owned(),
+        None => "(no stack recorded)".to_owned(),
+    }
+}

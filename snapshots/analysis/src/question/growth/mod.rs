@@ -1,0 +1,373 @@
+//! Measures growth per step: blocks allocated in a window of steps and live at its end, against older blocks freed in
+//! it. Together they account for the change of the total, to the byte.
+
+mod steps;
+mod window;
+mod ends;
+mod leaks;
+mod reserved;
+mod history;
+
+use std::collections::HashMap;
+
+use highwater_snapshots::ids::{BlockId, StackId};
+use highwater_snapshots::trace::Trace;
+
+use super::between::{Balance, Sum, bytes_of};
+use super::peak::Moment;
+use crate::grouping::breakdown::{Breakdown, Group, Grouping};
+use crate::grouping::dimension::GroupKey;
+use crate::grouping::filter::Filter;
+use crate::grouping::key_encoder::{Code, KeyEncoder, stack_of};
+use crate::grouping::lifetime::step_of;
+use crate::grouping::siblings::Siblings;
+use crate::index::beside::SegmentValues;
+use crate::metric::Metric;
+
+pub(crate) use history::History;
+pub use history::{OfDevices, growth};
+pub use leaks::{Leak, Leaks};
+pub use reserved::{Kept, KeptBecause};
+pub(crate) use steps::Steps;
+pub use steps::{Cut, how_to_mark_steps};
+pub use window::{Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow};
+
+/// Maximum number of stacks of survivors to list.
+const STACKS: usize = 3;
+
+/// What growth to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct GrowthQuery<'a> {
+    /// The total to measure: one that is a sum over blocks, or reserved memory. Of that, segments stand for blocks, and
+    /// all are counted.
+    pub metric: Metric,
+    /// The keys to group by.
+    pub keys: &'a [GroupKey],
+    /// Number of groups to list.
+    pub top: usize,
+    /// The blocks to count.
+    pub filter: &'a Filter,
+}
+
+/// Blocks that share the values of all keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrownGroup {
+    /// The key values.
+    pub key: Vec<String>,
+    /// The call stack, if it is one of the keys.
+    pub stack: StackId,
+    /// Blocks allocated in the window and live at its end.
+    pub survivors: Sum,
+    /// Blocks live before the window and freed in it.
+    pub freed: Sum,
+    /// Number of steps that have survivors.
+    pub steps: usize,
+    /// The fewest bytes that survive from any step.
+    pub least_bytes: u64,
+    /// Whether it grows with every step: there are at least two steps, and each has survivors.
+    pub is_recurring: bool,
+}
+
+impl GrownGroup {
+    /// Its growth in bytes.
+    pub fn net(&self) -> i128 {
+        i128::from(self.survivors.bytes) - i128::from(self.freed.bytes)
+    }
+}
+
+/// One step of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepGrowth {
+    /// The step number; `None` for blocks allocated between the steps.
+    pub step: Option<u32>,
+    /// Bytes of the counted blocks live after the step.
+    pub end_bytes: u64,
+    /// Blocks allocated in the step and live at the window's end.
+    pub survivors: Sum,
+}
+
+/// Growth over a window of steps. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The steps over which growth is measured.
+    pub window: StepWindow,
+    /// The state before the first step of the window, counting all blocks.
+    pub start: Moment,
+    /// The state after the last step.
+    pub end: Moment,
+    /// The largest total in the last step.
+    pub last_peak: Moment,
+    /// The counted blocks by class: live at the start, minus freed, plus born, is live at the end.
+    pub balance: Balance,
+    /// The steps, followed by survivors allocated between them, if any.
+    pub steps: Vec<StepGrowth>,
+    /// The groups that grew most; those that grow with every step first.
+    pub groups: Vec<GrownGroup>,
+    /// Survivors of the groups that are not listed.
+    pub rest_survivors: Sum,
+    /// Freed blocks of the groups that are not listed.
+    pub rest_freed: Sum,
+    /// Number of groups that are not listed.
+    pub rest_groups: u64,
+    /// The source lines that keep memory of every step, by stack, independent of the keys.
+    pub leaks: Vec<Leak>,
+    /// Of reserved memory, the change by the reason why it is kept, largest first: together the growth.
+    pub causes: Vec<Kept>,
+    /// The blocks that these lines keep.
+    pub recurring: Sum,
+    /// The stacks that allocated most of these, or without leaks, of everything that grew.
+    pub stacks: Vec<Group>,
+}
+
+/// The moments between which growth is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// See [`Growth::start`].
+    pub start: Moment,
+    /// See [`Growth::end`].
+    pub end: Moment,
+    /// See [`Growth::last_peak`].
+    pub last_peak: Moment,
+}
+
+/// What a window of steps leaves and frees among the counted blocks of a device.
+pub(crate) struct Change<'a> {
+    /// The blocks allocated in the window and live at its end, and a trace that has them.
+    pub survivors: (&'a Trace, &'a [BlockId]),
+    /// The blocks live before the window and freed in it, and a trace that has them.
+    pub freed: (&'a Trace, &'a [BlockId]),
+    /// The blocks by class.
+    pub balance: Balance,
+    /// Bytes live in the blocks after each step of the window.
+    pub end_bytes: Vec<u64>,
+    /// The moments.
+    pub measured: Measured,
+}
+
+/// The sums of which growth consists.
+struct Found<'a> {
+    sums: Sums<'a>,
+    measured: Measured,
+    end_bytes: Vec<u64>,
+    balance: Balance,
+    leaks: Vec<Leak>,
+    causes: Vec<Kept>,
+    stacks: Vec<Group>,
+}
+
+impl Growth {
+    /// Measures the growth that a change is.
+    pub(crate) fn of_change(change: Change<'_>, window: StepWindow, query: &GrowthQuery<'_>) -> Self {
+        let metric = query.metric;
+        let ((trace, survivors), (trace_of_freed, freed)) = (change.survivors, change.freed);
+        let mut sums = Sums::new([trace, trace_of_freed], query.keys, window);
+        let mut number_of: HashMap<BlockId, usize> = HashMap::with_capacity(survivors.len());
+        for &id in survivors {
+            let code = query.keys.iter().map(|&key| sums.coder.code(id, key)).collect();
+            let step = step_of(trace, &trace.blocks.get(id));
+            number_of.insert(id, sums.add_survivor(code, step, bytes_of(trace, metric, id)));
+        }
+        for &id in freed {
+            let coder = sums.coder_of_freed.as_mut().unwrap_or(&mut sums.coder);
+            let code = query.keys.iter().map(|&key| coder.code(id, key)).collect();
+            sums.add_freed(code, bytes_of(trace_of_freed, metric, id));
+        }
+        let Leaks { lines: leaks, blocks: leaked, .. } =
+            Leaks::among(metric, &sums.window, [change.survivors, change.freed]);
+        let grew = |id: &BlockId| sums.rows[number_of[id]].grew();
+        let is_listed = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
+        let listed: Vec<BlockId> = survivors.iter().copied().filter(is_listed).collect();
+        let grouping = Grouping { keys: &[GroupKey::Stack], beside: &[], top: STACKS, siblings: Siblings::Each };
+        let stacks = Breakdown::of(trace, metric, &listed, &grouping).groups;
+        let Change { balance, end_bytes, measured, .. } = change;
+        let found = Found { sums, measured, end_bytes, balance, leaks, causes: Vec::new(), stacks };
+        Self::of_found(found, query.top)
+    }
+
+    fn of_found(found: Found<'_>, top: usize) -> Self {
+        let Found { sums, measured, end_bytes, balance, leaks, causes, mut stacks } = found;
+        let steps = sums.steps(end_bytes);
+        let mut numbers = sums.ranked();
+        let rest = numbers.split_off(top.min(numbers.len()));
+        let groups = numbers.into_iter().map(|number| sums.group(number)).collect();
+        let (rest_survivors, rest_freed) = (
+            total(rest.iter().map(|&row| sums.rows[row].survivors)),
+            total(rest.iter().map(|&row| sums.rows[row].freed)),
+        );
+        stacks.retain(|group| group.stack.is_some());
+        Self {
+            start: measured.start,
+            end: measured.end,
+            last_peak: measured.last_peak,
+            balance,
+            steps,
+            groups,
+            rest_survivors,
+            rest_freed,
+            rest_groups: rest.len() as u64,
+            recurring: total(leaks.iter().map(|leak| leak.kept)),
+            leaks,
+            causes,
+            stacks,
+            window: sums.window,
+        }
+    }
+
+    /// The growth of the counted blocks over the window, in bytes.
+    pub fn net(&self) -> i128 {
+        i128::from(self.balance.born.bytes) - i128::from(self.balance.freed.bytes)
+    }
+
+    /// Number of steps in the window.
+    pub fn step_count(&self) -> usize {
+        self.window.steps.len()
+    }
+
+    /// Average growth per step, rounded up; 0 if nothing grew.
+    pub fn bytes_per_step(&self) -> u64 {
+        let steps = self.step_count().max(1) as u128;
+        u64::try_from(u128::try_from(self.net()).unwrap_or(0).div_ceil(steps)).unwrap_or(u64::MAX)
+    }
+
+    /// Number of further steps after which a step's peak exceeds `capacity` bytes, if each grows by the window's
+    /// average. An extrapolation; `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
+    pub fn steps_until(&self, capacity: u64) -> Option<u64> {
+        let net = u128::try_from(self.net()).ok().filter(|net| *net > 0 && capacity > 0)?;
+        let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
+        // A single step may contain one-time allocations.
+        if self.step_count() < 2 {
+            return None;
+        }
+        u64::try_from(left * self.step_count() as u128 / net + 1).ok()
+    }
+}
+
+fn total(sums: impl Iterator<Item = Sum>) -> Sum {
+    sums.fold(Sum::default(), |all, sum| Sum { bytes: all.bytes + sum.bytes, blocks: all.blocks + sum.blocks })
+}
+
+/// Sums by group and by step.
+struct Sums<'a> {
+    keys: &'a [GroupKey],
+    window: StepWindow,
+    coder: KeyEncoder<'a>,
+    /// The coder of the freed blocks, if these are of another trace.
+    coder_of_freed: Option<KeyEncoder<'a>>,
+    row_of_step: HashMap<u32, usize>,
+    numbers: HashMap<Vec<Code>, usize>,
+    rows: Vec<Row>,
+    /// By row of the window's steps; the last row is for blocks allocated between them.
+    by_step: Vec<Sum>,
+}
+
+#[derive(Default)]
+struct Row {
+    code: Vec<Code>,
+    survivors: Sum,
+    freed: Sum,
+    /// Survivors' bytes by row of the window's steps.
+    by_step: HashMap<usize, u64>,
+}
+
+impl Row {
+    fn grew(&self) -> bool {
+        self.survivors.bytes > self.freed.bytes
+    }
+}
+
+impl<'a> Sums<'a> {
+    /// Prepares sums of survivors and of freed blocks, each of its trace.
+    fn new([trace, of_freed]: [&'a Trace; 2], keys: &'a [GroupKey], window: StepWindow) -> Self {
+        Self {
+            keys,
+            coder: KeyEncoder::new(trace),
+            coder_of_freed: (!std::ptr::eq(trace, of_freed)).then(|| KeyEncoder::new(of_freed)),
+            row_of_step: window.steps.iter().enumerate().map(|(row, (step, _))| (*step, row)).collect(),
+            numbers: HashMap::new(),
+            rows: Vec::new(),
+            by_step: vec![Sum::default(); window.steps.len() + 1],
+            window,
+        }
+    }
+
+    fn number(&mut self, code: Vec<Code>) -> usize {
+        if let Some(&number) = self.numbers.get(&code) {
+            return number;
+        }
+        self.numbers.insert(code.clone(), self.rows.len());
+        self.rows.push(Row { code, ..Row::default() });
+        self.rows.len() - 1
+    }
+
+    fn code_of_segment(&mut self, values: &SegmentValues) -> Vec<Code> {
+        self.keys.iter().map(|&key| self.coder.code_of_segment(values, key)).collect()
+    }
+
+    /// Adds what was allocated in `step`, and returns the number of its group.
+    fn add_survivor(&mut self, code: Vec<Code>, step: Option<u32>, bytes: u64) -> usize {
+        let number = self.number(code);
+        let step = step.and_then(|step| self.row_of_step.get(&step).copied());
+        let row = &mut self.rows[number];
+        row.survivors.add(bytes);
+        if let Some(step) = step {
+            *row.by_step.entry(step).or_default() += bytes;
+        }
+        self.by_step[step.unwrap_or(self.window.steps.len())].add(bytes);
+        number
+    }
+
+    fn add_freed(&mut self, code: Vec<Code>, bytes: u64) {
+        let number = self.number(code);
+        self.rows[number].freed.add(bytes);
+    }
+
+    fn is_recurring(&self, row: &Row) -> bool {
+        self.window.steps.len() > 1 && row.by_step.len() == self.window.steps.len()
+    }
+
+    fn steps(&self, ends: Vec<u64>) -> Vec<StepGrowth> {
+        let last_end = ends.last().copied().unwrap_or(0);
+        let mut steps = Vec::with_capacity(self.by_step.len());
+        for (((step, _), end_bytes), survivors) in self.window.steps.iter().zip(ends).zip(&self.by_step) {
+            steps.push(StepGrowth { step: Some(*step), end_bytes, survivors: *survivors });
+        }
+        let between = self.by_step[self.window.steps.len()];
+        if between.blocks > 0 {
+            steps.push(StepGrowth { step: None, end_bytes: last_end, survivors: between });
+        }
+        steps
+    }
+
+    /// The numbers of all groups: those that grow with every step first, then by growth.
+    fn ranked(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        let net = |row: &Row| i128::from(row.survivors.bytes) - i128::from(row.freed.bytes);
+        let rank = |row: &Row| (self.is_recurring(row) && net(row) > 0, net(row), row.survivors.bytes);
+        order.sort_by(|&a, &b| {
+            let (a, b) = (&self.rows[a], &self.rows[b]);
+            rank(b).cmp(&rank(a)).then_with(|| a.code.cmp(&b.code))
+        });
+        order
+    }
+
+    fn group(&self, number: usize) -> GrownGroup {
+        let row = &self.rows[number];
+        let is_of_all_steps = row.by_step.len() == self.window.steps.len();
+        let least = row.by_step.values().min().copied().filter(|_| is_of_all_steps);
+        GrownGroup {
+            // Names are built only for listed groups: a recording may have a million stacks.
+            key: self.keys.iter().zip(&row.code).map(|(&key, &code)| self.coder.label(key, code)).collect(),
+            stack: stack_of(self.keys, &row.code),
+            survivors: row.survivors,
+            freed: row.freed,
+            steps: row.by_step.len(),
+            least_bytes: least.unwrap_or(0),
+            is_recurring: self.is_recurring(row),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod reserved_tests;

@@ -1,0 +1,16 @@
+//! Questions about a recording of any length, each a value per window and a merge in order.
+
+pub mod peak;
+pub mod phases;
+pub mod source;
+pub mod doubt;
+pub mod summary;
+pub mod between;
+pub mod growth;
+pub mod tree;
+pub mod folded;
+pub mod statistics;
+pub mod verify;
+pub mod explain;
+pub mod diff;
+pub mod budget;

@@ -1,0 +1,165 @@
+//! Moments of a recording, such as a total's peak, and what is using memory at them.
+
+use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{BlockId, Phase};
+
+use crate::grouping::breakdown::{Breakdown, Grouping};
+use crate::grouping::dimension::GroupKey;
+use crate::grouping::filter::Filter;
+use crate::grouping::siblings::Siblings;
+use crate::index::beside::non_block_bytes;
+use crate::index::device_spans::device_steps;
+use crate::index::live::LiveIndex;
+use crate::index::series::Series;
+use crate::metric::Metric;
+
+/// A moment of a recording: the state right after an event, or before the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The device.
+    pub device: DeviceId,
+    /// The total.
+    pub metric: Metric,
+    /// Its value in bytes.
+    pub bytes: u64,
+    /// The event, in the trace or the window that has it; `None` for the moment before the first event.
+    pub event: Option<EventId>,
+    /// The number of events of the recording before the first that `event` may name.
+    pub events_before: u64,
+    /// The event's time, in nanoseconds since the recording's origin.
+    pub time_ns: Option<u64>,
+    /// The step of the moment.
+    pub step: Option<u32>,
+    /// The phase of the moment.
+    pub phase: Phase,
+    /// Whether the recording has steps or phases. Without any, the phase is always setup and carries no information.
+    pub has_phase: bool,
+    /// Whether the recording has no events, only this state.
+    pub is_state: bool,
+}
+
+/// Two moments are the same if they are at the same event of the recording, whichever windows have it.
+impl PartialEq for Moment {
+    fn eq(&self, other: &Self) -> bool {
+        let total = |moment: &Self| (moment.device, moment.metric, moment.bytes, moment.is_state);
+        let when = |moment: &Self| (moment.number(), moment.time_ns, moment.step, moment.phase, moment.has_phase);
+        total(self) == total(other) && when(self) == when(other)
+    }
+}
+
+impl Eq for Moment {}
+
+impl Moment {
+    /// The moment right after `event`, or before the first event.
+    pub fn at(trace: &Trace, series: &Series, metric: Metric, event: Option<EventId>) -> Self {
+        let totals = event.map_or_else(|| series.baseline(), |id| series.after(trace, id));
+        Self::of(trace, series.device(), metric, totals.get(metric), event)
+    }
+
+    /// The moment right after `event`, or before the first event, with these bytes.
+    pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, bytes: u64, event: Option<EventId>) -> Self {
+        let span = event.and_then(|id| trace.spans.at(id));
+        Self {
+            device,
+            metric,
+            bytes,
+            event,
+            events_before: trace.start.events,
+            time_ns: event.and_then(|id| trace.time_of(id)),
+            step: span.and_then(|span| span.step),
+            phase: span.map_or(Phase::Setup, |span| span.phase),
+            has_phase: !trace.spans.is_all_setup(),
+            is_state: trace.is_state(),
+        }
+    }
+
+    /// The phase of the moment; `None` if the recording has no phases.
+    pub fn known_phase(&self) -> Option<Phase> {
+        self.has_phase.then_some(self.phase)
+    }
+
+    /// The moment at which `metric` is largest: the first such moment, unless it is in the recording's first step and a
+    /// later step reaches exactly the same value in the same phase; then that later moment.
+    ///
+    /// The first step allocates state that later steps reuse, such as an optimizer's; if steps repeat exactly, a later
+    /// one is representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the others.
+    pub fn peak(trace: &Trace, series: &Series, metric: Metric) -> Self {
+        let (bytes, event) = series.peak(trace, metric);
+        let repeated = event.and_then(|event| Self::repeat_after_first_step(trace, series, metric, (bytes, event)));
+        Self::at(trace, series, metric, repeated.or(event))
+    }
+
+    fn repeat_after_first_step(
+        trace: &Trace,
+        series: &Series,
+        metric: Metric,
+        (bytes, event): (u64, EventId),
+    ) -> Option<EventId> {
+        let first = trace.spans.at(event)?;
+        let step = first.step.filter(|step| device_steps(trace, series.device()).first() == Some(step))?;
+        let after = trace.spans.step_range(step)?.end as usize;
+        let (again, event) = series.largest(trace, metric, after..trace.events.len())?;
+        // A total that only stays as high into the next step is not reached there.
+        let is_reached = series.before_position(trace, after).get(metric) < bytes;
+        let is_alike = trace.spans.at(event).is_some_and(|span| span.phase == first.phase);
+        (again == bytes && is_reached && is_alike).then_some(event)
+    }
+
+    /// The number of its event in the recording; `None` for the moment before the first event.
+    pub fn number(&self) -> Option<u64> {
+        self.event.map(|event| self.events_before + u64::from(event.0))
+    }
+
+    /// Number of events that have happened by then.
+    pub fn position(&self) -> usize {
+        self.event.map_or(0, |id| id.0 as usize + 1)
+    }
+}
+
+/// A moment and a breakdown of its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// The moment and its bytes.
+    pub moment: Moment,
+    /// The breakdown; its total is the moment's bytes, unless a filter leaves blocks out.
+    pub breakdown: Breakdown,
+}
+
+impl Peak {
+    /// Breaks down the memory at `moment` by `keys`, counting the blocks that pass `filter`.
+    ///
+    /// For `reserved` and `device_used`, which are not sums over blocks, the bytes outside blocks are in the groups of
+    /// the segments that they lie in, or in groups of their own, so that the groups still add up; a filter leaves them
+    /// out.
+    pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
+        let mut blocks: Vec<BlockId> = live.before_position(trace, moment.metric, moment.position());
+        if !query.filter.is_empty() {
+            let mut filter = query.filter.on(trace);
+            blocks.retain(|&id| filter.matches(id));
+        }
+        let mut beside = Vec::new();
+        if query.filter.is_empty() {
+            let (is_split, bytes) = non_block_bytes(trace, (series, live), moment.metric, moment.position());
+            beside = bytes;
+            if !is_split {
+                blocks.clear();
+            }
+        }
+        let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top, siblings: query.siblings };
+        Self { moment, breakdown: Breakdown::of(trace, moment.metric, &blocks, &grouping) }
+    }
+}
+
+/// How a moment is broken down.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// The keys to group by.
+    pub keys: &'a [GroupKey],
+    /// Number of groups to list.
+    pub top: usize,
+    /// The blocks to count.
+    pub filter: &'a Filter,
+    /// Whether equal modules are one group.
+    pub siblings: Siblings,
+}

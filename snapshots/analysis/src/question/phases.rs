@@ -1,0 +1,338 @@
+//! The effect of each step and phase on a total.
+
+use std::ops::Range;
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::stage::Stage;
+use highwater_snapshots::trace::{Annotation, Span, Trace};
+use highwater_snapshots::{Category, Phase};
+
+use super::peak::Moment;
+use crate::index::device_spans::{ActiveSpan, Activity, StepActivity, activity_in};
+use crate::index::replay::{Effect, Replay, baseline_effects, effects};
+use crate::metric::Metric;
+
+/// One phase of one step. Events are numbered over the whole recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseRow {
+    /// The step; `None` before the first.
+    pub step: Option<u32>,
+    /// The phase.
+    pub phase: Phase,
+    /// Its first event.
+    pub first: u64,
+    /// Its last event.
+    pub last: u64,
+    /// The total before the first event.
+    pub start_bytes: u64,
+    /// The largest total from start to end.
+    pub peak_bytes: u64,
+    /// The first event that reaches the peak; `None` if the start is never exceeded.
+    pub peak_event: Option<u64>,
+    /// The total after the last event.
+    pub end_bytes: u64,
+    /// Bytes by category at the peak: of blocks only, so less than the peak for `reserved` and `device_used`.
+    pub at_peak: CategoryBytes,
+}
+
+/// Bytes by category.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CategoryBytes([u64; Category::ALL.len()]);
+
+impl CategoryBytes {
+    /// The bytes of one category.
+    pub fn get(&self, category: Category) -> u64 {
+        self.0[category as usize]
+    }
+
+    /// The categories that have bytes, largest first.
+    pub fn ranked(&self) -> Vec<(Category, u64)> {
+        let rows = Category::ALL.iter().map(|&category| (category, self.get(category)));
+        let mut rows: Vec<(Category, u64)> = rows.filter(|(_, bytes)| *bytes > 0).collect();
+        rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        rows
+    }
+}
+
+/// A run of events of one step and phase, as one device sees it; or a part of such a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageRow {
+    /// Step and phase.
+    pub stage: Stage,
+    /// The numbers of its events in the recording.
+    pub events: Range<u64>,
+    /// Whether the device, and whether any other, allocates or frees memory in it.
+    activity: Activity,
+    /// Nothing happens to the memory of the device.
+    is_idle: bool,
+    /// The total before the first event.
+    pub start_bytes: u64,
+    /// The largest total from start to end.
+    pub peak_bytes: u64,
+    /// The number of the first event that reaches the peak; `None` if the start is never exceeded.
+    pub peak_event: Option<u64>,
+    /// The total after the last event.
+    pub end_bytes: u64,
+    /// Bytes by category at the peak.
+    at_peak: CategoryBytes,
+}
+
+/// The runs of events of one step and phase, in order, as `device` sees them.
+pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
+    let number = |event: EventId| trace.start.events + u64::from(event.0);
+    let mut replay = Replay::new(trace, device);
+    let mut live = LiveBytes::new(trace, device, metric);
+    let row = |span: &Span| {
+        let start_bytes = replay.totals().get(metric);
+        let mut row = StageRow {
+            stage: trace.stage_at(span.first).unwrap_or_default(),
+            events: number(span.first)..number(span.end),
+            activity: activity_in(trace, device, span),
+            is_idle: true,
+            start_bytes,
+            peak_bytes: start_bytes,
+            peak_event: None,
+            end_bytes: start_bytes,
+            at_peak: live.bytes,
+        };
+        while replay.position() < span.end.0 as usize {
+            let Some(id) = replay.step() else { break };
+            if !live.apply(trace, id) {
+                continue;
+            }
+            row.is_idle = false;
+            let bytes = replay.totals().get(metric);
+            if bytes > row.peak_bytes {
+                (row.peak_bytes, row.peak_event, row.at_peak) = (bytes, Some(number(id)), live.bytes);
+            }
+        }
+        row.end_bytes = replay.totals().get(metric);
+        row
+    };
+    trace.spans.rows().iter().map(row).collect()
+}
+
+/// Adds the rows of the events that follow those of `rows`.
+pub(crate) fn append_rows(rows: &mut Vec<StageRow>, more: Vec<StageRow>) {
+    for next in more {
+        match rows.last_mut().filter(|last| last.stage == next.stage) {
+            Some(last) => last.join(&next),
+            None => rows.push(next),
+        }
+    }
+}
+
+impl StageRow {
+    /// Adds the events of the same step and phase that follow.
+    fn join(&mut self, next: &Self) {
+        self.events.end = next.events.end;
+        self.activity = self.activity.and(next.activity);
+        self.is_idle &= next.is_idle;
+        if next.peak_bytes > self.peak_bytes {
+            (self.peak_bytes, self.peak_event, self.at_peak) = (next.peak_bytes, next.peak_event, next.at_peak);
+        }
+        self.end_bytes = next.end_bytes;
+    }
+
+    /// Its events, and who works in them.
+    pub(crate) fn span(&self) -> ActiveSpan {
+        let Self { stage, events, activity, .. } = self;
+        ActiveSpan { step: stage.step, phase: stage.phase, events: events.clone(), activity: *activity }
+    }
+
+    /// Whether memory stays as it is in a phase of training, and no other device works: that it needs no memory is a
+    /// result.
+    fn is_answer(&self) -> bool {
+        let is_training = !matches!(self.stage.phase, Phase::Setup | Phase::Other);
+        is_training && self.stage.step.is_some() && self.activity.is_of_device()
+    }
+}
+
+/// The numbers of a device's steps, each once, in order of appearance, from all `rows` of it.
+pub fn steps_of(rows: &[StageRow]) -> Vec<u32> {
+    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
+    let mut seen = std::collections::HashSet::new();
+    let of_device = rows.iter().filter_map(|row| row.stage.step).filter(|step| steps.is_of_device(Some(*step)));
+    of_device.filter(|step| seen.insert(*step)).collect()
+}
+
+/// The phases of a device of a trace.
+pub fn phases_of(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
+    phases(trace, device, metric, stage_rows(trace, device, metric))
+}
+
+/// The phases of `device`, in order, from all `rows` of it and the facts of its recording. Phases outside of steps are listed only if something is
+/// allocated or freed in them, and phases in which only other devices work are left out.
+pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRow>) -> Vec<PhaseRow> {
+    let mut rows = phase_rows(rows);
+    // Only recordings in memory have annotations.
+    for row in eventless(facts, device, metric) {
+        let is_known = |known: &PhaseRow| (known.step, known.phase) == (row.step, row.phase);
+        if row.step.is_some() && !rows.iter().any(is_known) {
+            // After other phases without events of the same position.
+            let is_before =
+                |known: &PhaseRow| known.first < row.first || (known.first == row.first && known.last < known.first);
+            let after = rows.partition_point(is_before);
+            rows.insert(after, row);
+        }
+    }
+    rows
+}
+
+/// The phases that ran between two events, as the annotations of a program say: an optimizer that needs no memory makes
+/// no event. Each has the total at that moment from start to end, and begins with the event after it.
+fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
+    let mut found: Vec<(usize, Phase, Option<u32>)> = Vec::new();
+    let zeroes_first = zeroes_first(trace);
+    for annotation in trace.annotations.iter().filter(|annotation| annotation.first == annotation.end) {
+        let phase = trace.phase_named(annotation.name).filter(|_| !annotation.is_guessed);
+        let position = (annotation.first.0 as usize).min(trace.events.len());
+        let step = |phase: Phase| step_between(trace, annotation, phase == Phase::ZeroGrad && zeroes_first);
+        found.extend(phase.map(|phase| (position, phase, step(phase))));
+    }
+    if found.is_empty() {
+        return Vec::new();
+    }
+    found.sort_unstable();
+    found.dedup();
+    let steps = StepActivity::of(trace.spans.rows().iter().map(|span| (span.step, activity_in(trace, device, span))));
+    let mut replay = Replay::new(trace, device);
+    let mut live = LiveBytes::new(trace, device, metric);
+    let row = |(position, phase, step): (usize, Phase, Option<u32>)| {
+        while replay.position() < position
+            && let Some(event) = replay.step()
+        {
+            live.apply(trace, event);
+        }
+        let last = EventId::from_index(position.checked_sub(1)?);
+        let bytes = replay.totals().get(metric);
+        steps.is_of_device(step).then_some(PhaseRow {
+            step,
+            phase,
+            first: trace.start.events + position as u64,
+            last: trace.number(last),
+            start_bytes: bytes,
+            peak_bytes: bytes,
+            peak_event: None,
+            end_bytes: bytes,
+            at_peak: live.bytes,
+        })
+    };
+    found.into_iter().filter_map(row).collect()
+}
+
+/// Whether each step of `trace` begins with zeroing the gradients: the first one did so before it ran forward.
+fn zeroes_first(trace: &Trace) -> bool {
+    let is_zero_grad = |annotation: &&Annotation| trace.phase_named(annotation.name) == Some(Phase::ZeroGrad);
+    let first = trace.annotations.iter().filter(is_zero_grad).map(|annotation| annotation.first).min();
+    let forward = trace.spans.rows().iter().find(|span| span.phase == Phase::Forward).map(|span| span.first);
+    first.zip(forward).is_some_and(|(first, forward)| first <= forward)
+}
+
+/// The step of an annotation that has no event: that of the events around it. Between two steps it is the former, unless
+/// the annotation `begins_step`, or lies in a range that begins with the later one.
+fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Option<u32> {
+    let step_at = |event: EventId| trace.spans.at(event).and_then(|span| span.step);
+    let before = annotation.first.0.checked_sub(1).and_then(|last| step_at(EventId(last)));
+    let after = step_at(annotation.first);
+    let is_around = |other: &Annotation| {
+        let is_range = other.first == annotation.first && other.end > other.first && !trace.is_tag(other.name);
+        let times = other.start_ns.zip(annotation.start_ns);
+        is_range && trace.phase_named(other.name).is_none() && times.is_some_and(|(start, own)| start <= own)
+    };
+    let is_later = || begins_step || trace.annotations.iter().any(is_around);
+    if after.is_some() && after != before && is_later() { after } else { before }
+}
+
+/// The phases among all rows of a recording that have events.
+fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
+    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
+    let is_phase = |row: &StageRow| steps.is_of_device(row.stage.step) && (!row.is_idle || row.is_answer());
+    let phase = |row: StageRow| PhaseRow {
+        step: row.stage.step,
+        phase: row.stage.phase,
+        first: row.events.start,
+        last: row.events.end - 1,
+        start_bytes: row.start_bytes,
+        peak_bytes: row.peak_bytes,
+        peak_event: row.peak_event,
+        end_bytes: row.end_bytes,
+        at_peak: row.at_peak,
+    };
+    rows.into_iter().filter(is_phase).map(phase).collect()
+}
+
+/// The event at which the total of `rows`, all of a recording, is largest, and the row of it, as
+/// [`Moment::peak`] chooses it. `None` if the total before the first event is never exceeded.
+pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
+    let most = rows.iter().map(|row| row.peak_bytes).max()?;
+    let first = rows.iter().find(|row| row.peak_bytes == most)?;
+    let event = first.peak_event?;
+    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
+    let first_step = rows.iter().filter_map(|row| row.stage.step).find(|step| steps.is_of_device(Some(*step)));
+    let repeated = first.stage.step.filter(|step| first_step == Some(*step)).and_then(|step| {
+        let last = rows.iter().rposition(|row| row.stage.step == Some(step))?;
+        let again = rows[last + 1..].iter().find(|row| row.peak_bytes == most)?;
+        let is_alike = rows[last].end_bytes < most && again.stage.phase == first.stage.phase;
+        Some((again.peak_event.filter(|_| is_alike)?, again))
+    });
+    Some(repeated.unwrap_or((event, first)))
+}
+
+/// The other phases that reach the same peak: the first moment of each, without its time. Steps that repeat exactly all
+/// have the same peak.
+pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
+    let others = phases.iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.number());
+    let moment = |row: &PhaseRow| {
+        let events_before = row.peak_event?;
+        let event = Some(EventId(0));
+        Some(Moment { event, events_before, time_ns: None, step: row.step, phase: row.phase, ..*peak })
+    };
+    others.filter_map(moment).collect()
+}
+
+/// Running sums of bytes by category.
+struct LiveBytes {
+    device: DeviceId,
+    metric: Metric,
+    bytes: CategoryBytes,
+}
+
+impl LiveBytes {
+    fn new(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
+        let mut live = Self { device, metric, bytes: CategoryBytes::default() };
+        baseline_effects(trace, device, |effect| live.take(trace, effect));
+        live
+    }
+
+    fn take(&mut self, trace: &Trace, effect: Effect) {
+        let ends_at_request = matches!(self.metric, Metric::Requested | Metric::Allocated);
+        let size = |row: usize| match self.metric {
+            Metric::Requested => trace.blocks.requested[row],
+            _ => trace.blocks.allocated[row],
+        };
+        let category = |row: usize| trace.blocks.category[row] as usize;
+        match effect {
+            Effect::Allocated(row) => self.bytes.0[category(row)] += size(row),
+            Effect::FreeRequested(row) if ends_at_request => self.bytes.0[category(row)] -= size(row),
+            Effect::FreeCompleted(row) if !ends_at_request => self.bytes.0[category(row)] -= size(row),
+            _ => {}
+        }
+    }
+
+    /// Applies event `id`; returns whether it affected memory of this device.
+    fn apply(&mut self, trace: &Trace, id: EventId) -> bool {
+        let index = id.0 as usize;
+        if trace.events.device[index] != self.device {
+            return false;
+        }
+        let mut has_effect = trace.events.kind[index] == EventKind::Oom;
+        effects(trace, index, |effect| {
+            // The driver's figure is read at the bounds of phases, even of phases that do nothing.
+            has_effect |= self.metric == Metric::DeviceUsed || !matches!(effect, Effect::Sampled(_));
+            self.take(trace, effect);
+        });
+        has_effect
+    }
+}

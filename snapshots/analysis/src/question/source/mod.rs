@@ -1,0 +1,492 @@
+//! A recording of any length: a sequence of windows of events, each of which is had as a trace. A recording in memory is
+//! one window; of a file that is too long for that, a few windows are in memory at a time. Nothing outside this module
+//! knows which of both a recording is.
+
+mod counts;
+mod failed_requests;
+mod peaks;
+mod steps;
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, OnceLock};
+
+use hashbrown::HashMap;
+use highwater_snapshots::format::{Windows, write_trace};
+use highwater_snapshots::ids::{DeviceId, EventId, ScopeId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Error, Result};
+use rayon::prelude::*;
+
+use crate::grouping::filter::Filter;
+use crate::grouping::matches::counting_only;
+use crate::index::addresses::AddressIndex;
+use crate::index::live::LiveIndex;
+use crate::index::series::Series;
+
+pub use counts::DeviceCounts;
+pub use steps::{FoundStep, SoughtStep};
+
+/// Events of a window that is read in a pass over a file, at most, and twice those of the shortest, where checkpoints
+/// allow it: as many as checkpoints usually are apart.
+const WINDOW_EVENTS: u64 = 1 << 21;
+
+/// Reports the number of events done so far, and can stop the work.
+pub type Watch<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
+
+/// A recording.
+#[derive(Clone, Debug)]
+pub struct Source<'s> {
+    kind: Kind<'s>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind<'s> {
+    InMemory(Arc<InMemory<'s>>),
+    File(Arc<File>),
+}
+
+/// A recording in memory.
+#[derive(Debug)]
+struct InMemory<'s> {
+    trace: TraceRef<'s>,
+    /// The indexes of its devices, built when they are first needed.
+    indexes: Vec<(DeviceId, OnceLock<Arc<DeviceIndex>>)>,
+}
+
+/// A trace that others may use too.
+#[derive(Clone, Debug)]
+pub enum TraceRef<'s> {
+    /// Shared.
+    Shared(Arc<Trace>),
+    /// Borrowed.
+    Borrowed(&'s Trace),
+}
+
+impl From<Trace> for TraceRef<'_> {
+    fn from(trace: Trace) -> Self {
+        Self::Shared(Arc::new(trace))
+    }
+}
+
+impl From<Arc<Trace>> for TraceRef<'_> {
+    fn from(trace: Arc<Trace>) -> Self {
+        Self::Shared(trace)
+    }
+}
+
+impl<'s> From<&'s Trace> for TraceRef<'s> {
+    fn from(trace: &'s Trace) -> Self {
+        Self::Borrowed(trace)
+    }
+}
+
+impl std::ops::Deref for TraceRef<'_> {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        match self {
+            Self::Shared(trace) => trace,
+            Self::Borrowed(trace) => trace,
+        }
+    }
+}
+
+/// A recording that is read in windows.
+#[derive(Clone, Debug)]
+struct File {
+    windows: Arc<Windows>,
+    /// A window without events, before the first.
+    facts: Arc<Trace>,
+    /// The events of a window in a pass, at most.
+    window_events: u64,
+    /// The blocks that count.
+    filter: Filter,
+}
+
+/// The indexes of a device over a trace.
+#[derive(Debug)]
+pub struct DeviceIndex {
+    /// Its totals.
+    pub series: Series,
+    /// Its live blocks.
+    pub live: LiveIndex,
+    addresses: OnceLock<AddressIndex>,
+}
+
+impl DeviceIndex {
+    /// Builds both, in parallel.
+    pub fn build(trace: &Trace, device: DeviceId) -> Self {
+        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+        Self { series, live, addresses: OnceLock::new() }
+    }
+
+    /// Its blocks and segments by address, in the trace of the index; built when first needed.
+    pub fn addresses(&self, trace: &Trace) -> &AddressIndex {
+        self.addresses.get_or_init(|| AddressIndex::build(trace, self.series.device()))
+    }
+}
+
+impl<'s> Source<'s> {
+    /// A recording in memory.
+    pub fn in_memory(trace: impl Into<TraceRef<'s>>) -> Self {
+        let trace = trace.into();
+        let indexes = trace.device_ids().into_iter().map(|device| (device, OnceLock::new())).collect();
+        Self { kind: Kind::InMemory(Arc::new(InMemory { trace, indexes })) }
+    }
+
+    /// A recording that is read in windows.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be read.
+    pub fn in_windows(windows: impl Into<Arc<Windows>>) -> Result<Self> {
+        let windows = windows.into();
+        let facts = Arc::new(windows.window(0..0)?);
+        let file = File { windows, facts, window_events: WINDOW_EVENTS, filter: Filter::default() };
+        Ok(Self { kind: Kind::File(Arc::new(file)) })
+    }
+
+    /// The same recording, of which a pass reads at most `events` events at a time.
+    #[must_use]
+    pub fn in_windows_of(self, events: u64) -> Self {
+        match self.kind {
+            Kind::InMemory(_) => self,
+            Kind::File(file) => {
+                let file = Arc::unwrap_or_clone(file);
+                Self { kind: Kind::File(Arc::new(File { window_events: events.max(1), ..file })) }
+            }
+        }
+    }
+
+    /// The same recording, of which only the blocks that pass `filter` count: the others have no bytes. Events keep their
+    /// numbers.
+    #[must_use]
+    pub fn counting(self, filter: &Filter) -> Self {
+        match self.kind {
+            _ if filter.is_empty() => self,
+            Kind::InMemory(memory) => Self::in_memory(counting_only(trace_of(memory), filter)),
+            Kind::File(file) => {
+                let facts = Arc::new(counting_only(Trace::clone(&file.facts), filter));
+                let file = File { facts, filter: filter.clone(), ..Arc::unwrap_or_clone(file) };
+                Self { kind: Kind::File(Arc::new(file)) }
+            }
+        }
+    }
+
+    /// Where the recording comes from, its devices, tables, limits and problems: what a trace has without its events. Of
+    /// the events themselves it may have all or none.
+    pub fn facts(&self) -> &Trace {
+        match &self.kind {
+            Kind::InMemory(memory) => &memory.trace,
+            Kind::File(file) => &file.facts,
+        }
+    }
+
+    /// The whole recording, if it is in memory: for what follows every event and cannot be merged.
+    pub fn whole(&self) -> Option<&Trace> {
+        match &self.kind {
+            Kind::InMemory(memory) => Some(&memory.trace),
+            Kind::File(_) => None,
+        }
+    }
+
+    /// The whole recording if it is in memory, which it need not be again, else itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns the recording if it is read in windows.
+    pub fn into_whole(self) -> std::result::Result<Trace, Self> {
+        match self.kind {
+            Kind::InMemory(memory) => Ok(trace_of(memory)),
+            Kind::File(_) => Err(self),
+        }
+    }
+
+    /// Writes all of it as one `.snap`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be read, if `out` cannot be written, or with [`Error::Cancelled`] if `watch` breaks.
+    pub fn write<W: Write + Send>(&self, out: W, watch: &mut (dyn FnMut(u64) -> ControlFlow<()> + Send)) -> Result<W> {
+        match &self.kind {
+            Kind::InMemory(memory) => write_trace(out, &memory.trace),
+            Kind::File(file) => file.windows.copy(out, &mut |now| watch(now.events)),
+        }
+    }
+
+    /// The whole recording to share, if it is in memory and not borrowed.
+    pub fn shared(&self) -> Option<Arc<Trace>> {
+        match &self.kind {
+            Kind::InMemory(memory) => match &memory.trace {
+                TraceRef::Shared(trace) => Some(Arc::clone(trace)),
+                TraceRef::Borrowed(_) => None,
+            },
+            Kind::File(_) => None,
+        }
+    }
+
+    /// How its events are read one after another, if it is not in memory.
+    pub fn windows(&self) -> Option<&Windows> {
+        match &self.kind {
+            Kind::InMemory(_) => None,
+            Kind::File(file) => Some(&file.windows),
+        }
+    }
+
+    /// The numbers of its events: from 0, unless it is a trace that is itself a window of a longer recording.
+    pub fn events(&self) -> Range<u64> {
+        match &self.kind {
+            Kind::InMemory(memory) => {
+                let first = memory.trace.start.events;
+                first..first + memory.trace.events.len() as u64
+            }
+            Kind::File(file) => 0..file.windows.events(),
+        }
+    }
+
+    /// The number of its events.
+    pub fn count_events(&self) -> u64 {
+        let events = self.events();
+        events.end - events.start
+    }
+
+    /// A trace that has the events of `range`, those that there are.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or is damaged where this reads it.
+    pub fn window(&self, range: Range<u64>) -> Result<Window<'_>> {
+        match &self.kind {
+            Kind::InMemory(memory) => {
+                let first = self.events().start;
+                let position = |event: u64| (event.saturating_sub(first) as usize).min(memory.trace.events.len());
+                let events = position(range.start)..position(range.end).max(position(range.start));
+                Ok(Window { trace: Cow::Borrowed(&memory.trace), events, memory: Some(memory) })
+            }
+            Kind::File(file) => {
+                let trace = file.window(range)?;
+                Ok(Window { events: 0..trace.events.len(), trace: Cow::Owned(trace), memory: None })
+            }
+        }
+    }
+
+    /// A window of `event` alone; of none, one before the first event.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::window`], and if there is no such event.
+    pub fn window_at(&self, event: Option<u64>) -> Result<Window<'_>> {
+        let window = self.window(event.map_or(0..0, |event| event..event + 1))?;
+        if let Some(event) = event.filter(|_| window.events.is_empty()) {
+            let what = format!("its summaries name event {event}, which is not there");
+            return Err(Error::Damaged { offset: 0, what });
+        }
+        Ok(window)
+    }
+
+    /// Passes what `map` makes of each window to `take`, in order. Several windows are mapped at a time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window cannot be read, or with [`Error::Cancelled`] if `watch` breaks.
+    pub fn each_window<T: Send>(
+        &self,
+        map: impl Fn(&Trace) -> T + Sync,
+        mut take: impl FnMut(T),
+        watch: Watch<'_>,
+    ) -> Result<()> {
+        let take = |part| {
+            take(part);
+            Ok(())
+        };
+        self.try_each_window(|window| Ok(map(&window)), take, watch)
+    }
+
+    /// The same, where `map` and `take` may fail, and `map` may keep the window.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::each_window`], and as `map` and `take`.
+    pub fn try_each_window<'a, T: Send>(
+        &'a self,
+        map: impl Fn(Cow<'a, Trace>) -> Result<T> + Sync,
+        mut take: impl FnMut(T) -> Result<()>,
+        watch: Watch<'_>,
+    ) -> Result<()> {
+        let file = match &self.kind {
+            Kind::InMemory(memory) => {
+                take(map(Cow::Borrowed(&memory.trace))?)?;
+                return finished(watch(self.events().end));
+            }
+            Kind::File(file) => file,
+        };
+        for batch in file.passes().chunks(rayon::current_num_threads()) {
+            let part = |range: &Range<u64>| file.window(range.clone()).and_then(|trace| map(Cow::Owned(trace)));
+            let mapped: Vec<Result<T>> = batch.par_iter().map(part).collect();
+            for part in mapped {
+                take(part?)?;
+            }
+            finished(watch(batch.last().map_or(0, |range| range.end)))?;
+        }
+        Ok(())
+    }
+
+    /// Passes what `map` makes of the events of `range` to `take`, at most `most` events at a time, until it breaks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::window`].
+    pub(crate) fn each_within(
+        &self,
+        range: Range<u64>,
+        most: u64,
+        mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let end = range.end.min(self.events().end);
+        let most = if self.whole().is_some() { end.saturating_sub(range.start).max(1) } else { most };
+        let mut next = range.start;
+        while next < end {
+            if take(&self.window(next..end.min(next + most))?).is_break() {
+                break;
+            }
+            next += most;
+        }
+        Ok(())
+    }
+
+    /// The same, with the numbers that blocks have in the whole recording.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::window`].
+    pub fn each_numbered(
+        &self,
+        range: Range<u64>,
+        most: u64,
+        mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Kind::File(file) = &self.kind else { return self.each_within(range, most, take) };
+        let end = range.end.min(self.events().end);
+        for start in (range.start..end).step_by(most as usize) {
+            let mut trace = file.window(start..end.min(start + most))?;
+            self.number_blocks(&mut trace)?;
+            let window = Window { events: 0..trace.events.len(), trace: Cow::Owned(trace), memory: None };
+            if take(&window).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the blocks of a window the numbers that they have in the whole recording.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
+    pub fn number_blocks(&self, window: &mut Trace) -> Result<()> {
+        match &self.kind {
+            Kind::InMemory(_) => Ok(()),
+            Kind::File(file) => file.windows.number_blocks(window),
+        }
+    }
+
+    /// The ranges of events in which all of it is read, each beginning at a checkpoint if possible.
+    pub fn passes(&self) -> Vec<Range<u64>> {
+        match &self.kind {
+            Kind::InMemory(_) => vec![self.events()],
+            Kind::File(file) => file.passes(),
+        }
+    }
+
+    /// The indexes of a device of a recording in memory; of a file, those of its start.
+    pub fn index(&self, device: DeviceId) -> Arc<DeviceIndex> {
+        let memory = match &self.kind {
+            Kind::InMemory(memory) => Some(&**memory),
+            Kind::File(_) => None,
+        };
+        index(memory, self.facts(), device)
+    }
+
+    /// The number of operations of each module; of none, those outside all modules.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or is damaged where this reads it.
+    pub fn count_operations(&self) -> Result<HashMap<ScopeId, u64>> {
+        match &self.kind {
+            Kind::InMemory(memory) => {
+                let mut counts = HashMap::new();
+                memory.trace.tables.ops.iter().for_each(|op| *counts.entry(op.scope).or_default() += 1);
+                Ok(counts)
+            }
+            Kind::File(file) => file.windows.count_operations(),
+        }
+    }
+}
+
+/// The trace, copied only if others use it too.
+fn trace_of(memory: Arc<InMemory<'_>>) -> Trace {
+    match Arc::try_unwrap(memory).map(|memory| memory.trace) {
+        Ok(TraceRef::Shared(trace)) => Arc::unwrap_or_clone(trace),
+        Ok(TraceRef::Borrowed(trace)) => trace.clone(),
+        Err(shared) => Trace::clone(&shared.trace),
+    }
+}
+
+/// The indexes of a device over a trace; if it is that of `memory`, they are built once.
+fn index(memory: Option<&InMemory<'_>>, trace: &Trace, device: DeviceId) -> Arc<DeviceIndex> {
+    let known = memory.and_then(|memory| memory.indexes.iter().find(|(known, _)| *known == device));
+    let build = || Arc::new(DeviceIndex::build(trace, device));
+    known.map_or_else(build, |(_, index)| Arc::clone(index.get_or_init(build)))
+}
+
+fn finished(flow: ControlFlow<()>) -> Result<()> {
+    if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
+}
+
+impl File {
+    fn window(&self, events: Range<u64>) -> Result<Trace> {
+        Ok(counting_only(self.windows.window(events)?, &self.filter))
+    }
+
+    fn passes(&self) -> Vec<Range<u64>> {
+        let most = self.window_events;
+        let checkpoints = self.windows.checkpoints().into_iter().chain([self.windows.events()]);
+        let (mut ranges, mut start): (Vec<Range<u64>>, u64) = (Vec::new(), 0);
+        for end in checkpoints {
+            while end - start > most {
+                ranges.push(start..start + most);
+                start += most;
+            }
+            if end - start >= most / 2 || end == self.windows.events() && end > start {
+                ranges.push(start..end);
+                start = end;
+            }
+        }
+        ranges
+    }
+}
+
+/// Some events of a recording, in a trace that has them and may have more.
+#[derive(Debug)]
+pub struct Window<'a> {
+    /// The trace.
+    pub trace: Cow<'a, Trace>,
+    /// The positions of the events in it.
+    pub events: Range<usize>,
+    memory: Option<&'a InMemory<'a>>,
+}
+
+impl Window<'_> {
+    /// The indexes of a device; of a recording in memory, they are built once.
+    pub fn index(&self, device: DeviceId) -> Arc<DeviceIndex> {
+        index(self.memory, &self.trace, device)
+    }
+
+    /// The last of the events; `None` if there are none.
+    pub fn last(&self) -> Option<EventId> {
+        self.events.clone().next_back().map(EventId::from_index)
+    }
+}

@@ -1,0 +1,86 @@
+//! Blocks that are allocated in a step and never freed, and which of them belong to a leak.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Serialize;
+
+use highwater_snapshots::Category;
+use highwater_snapshots::ids::ScopeId;
+use highwater_snapshots::trace::Trace;
+
+use super::bins::BinSum;
+use super::steps::StepRow;
+use super::tally::Kept;
+
+/// Memory kept by one category and module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LineGrowth {
+    /// The category.
+    pub category: Category,
+    /// The module path; empty if none.
+    pub scope: String,
+    /// Everything kept, from any step.
+    pub total: BinSum,
+    /// Memory kept from each row of steps, in order, without rows from which nothing is kept.
+    pub by_step: Vec<KeptOfStep>,
+    /// Whether some of it belongs to a leak: a source line that keeps memory of every step, see
+    /// [`Leaks`](crate::question::growth::Leaks).
+    pub is_growing: bool,
+    /// The fewest bytes kept from any step of the leak window; 0 unless it is growing.
+    pub least_bytes: u64,
+}
+
+/// Memory kept from a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptOfStep {
+    /// The row of steps.
+    pub row: usize,
+    /// The step number; `None` outside all steps.
+    pub step: Option<u32>,
+    /// The kept blocks.
+    #[serde(flatten)]
+    pub sum: BinSum,
+}
+
+/// Groups the kept blocks, and records the sum in each row of `steps`. `leaking` holds the categories and scopes of the
+/// blocks that leaks keep, and `window` the steps in which leaks are searched.
+pub(super) fn growth(
+    trace: &Trace,
+    steps: &mut [StepRow],
+    kept: &Kept,
+    (window, leaking): (&[u32], &HashSet<(Category, ScopeId)>),
+) -> Vec<LineGrowth> {
+    let in_window = |row: &StepRow| row.step.is_some_and(|step| window.contains(&step));
+    let telling: Vec<usize> = (0..steps.len()).filter(|row| in_window(&steps[*row])).collect();
+    let mut groups: Vec<LineGrowth> = Vec::with_capacity(kept.len());
+    for ((category, scope), runs) in kept {
+        let mut by_row: BTreeMap<usize, BinSum> = BTreeMap::new();
+        let mut total = BinSum::default();
+        for (first, sum) in runs {
+            let row = steps.partition_point(|row| row.range.end <= *first);
+            by_row.entry(row).or_default().join(sum);
+            total.join(sum);
+        }
+        for (row, sum) in &by_row {
+            if let Some(step) = steps.get_mut(*row) {
+                step.kept.join(sum);
+            }
+        }
+        let least = telling.iter().map(|row| by_row.get(row).map_or(0, |sum| sum.bytes)).min().unwrap_or(0);
+        let is_growing = leaking.contains(&(*category, *scope));
+        let of_step = |(row, sum)| KeptOfStep { row, step: steps.get(row).and_then(|step| step.step), sum };
+        groups.push(LineGrowth {
+            category: *category,
+            scope: trace.tables.scope_path(*scope),
+            total,
+            by_step: by_row.into_iter().map(of_step).collect(),
+            is_growing,
+            least_bytes: if is_growing { least } else { 0 },
+        });
+    }
+    groups.sort_by(|a, b| {
+        let rank = |group: &LineGrowth| (group.is_growing, group.least_bytes, group.total.bytes);
+        rank(b).cmp(&rank(a)).then_with(|| (a.category, &a.scope).cmp(&(b.category, &b.scope)))
+    });
+    groups
+}

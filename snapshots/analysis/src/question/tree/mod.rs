@@ -1,0 +1,219 @@
+//! The bytes of a set of blocks as a tree by one or more keys, for treemaps and flame graphs.
+
+mod lines;
+mod part;
+mod build;
+mod condition;
+
+use highwater_snapshots::ids::{BlockId, StackId};
+use highwater_snapshots::tables::Tables;
+
+use crate::grouping::dimension::GroupKey;
+
+pub use part::Part;
+
+use build::Level;
+use lines::Lines;
+
+/// The key of one level of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum TreeKey {
+    /// The groups of a `--by` key. Module paths become one node per part, stacks one node per line.
+    By(GroupKey),
+    /// Each block separately.
+    Block,
+}
+
+impl TreeKey {
+    /// Every key, in menu order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        GroupKey::ALL.iter().copied().map(Self::By).chain([Self::Block])
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::By(key) => key.name(),
+            Self::Block => "block",
+        }
+    }
+}
+
+/// How a tree is built.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TreeQuery {
+    /// The key of each level, from the root.
+    pub keys: Vec<TreeKey>,
+    /// Whether to leave out stack lines of the allocator, the framework and below Python. If nothing else is left, the
+    /// most informative line represents the stack.
+    pub hides_internals: bool,
+    /// Whether stacks start at their innermost line.
+    pub is_inverted: bool,
+}
+
+/// Identifies a node of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The node that contains everything.
+    pub const ROOT: Self = Self(0);
+
+    #[inline]
+    fn row(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Whose code a line of a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LineRole {
+    /// The user's program.
+    Program,
+    /// A framework, a runtime, or below Python.
+    Framework,
+    /// An allocator or a recorder.
+    Allocator,
+}
+
+/// A node: the blocks that share a value within those of its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The shared value.
+    pub part: Part,
+    /// The index of its key; 0 at the root.
+    pub level: u8,
+    /// Whose code it is, if it is a line of a stack.
+    pub role: LineRole,
+    /// The parent; the root is its own parent.
+    pub parent: NodeId,
+    /// Bytes of all blocks in it, including its children's.
+    pub bytes: u64,
+    /// Bytes of the blocks that end here and belong to no child.
+    pub own_bytes: u64,
+    /// Number of blocks in it, including its children's.
+    pub blocks: u32,
+    /// Number of blocks that end here.
+    pub own_blocks: u32,
+    first_child: u32,
+    children: u32,
+}
+
+impl Node {
+    /// The children, largest first, then by name.
+    pub fn children(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+        (self.first_child..self.first_child + self.children).map(NodeId)
+    }
+
+    /// Whether it has no children.
+    pub fn is_leaf(&self) -> bool {
+        self.children == 0
+    }
+}
+
+/// A tree of bytes. The bytes of each node are its own bytes plus those of its children; the root's are the total.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    query: TreeQuery,
+    /// Parents before their children, siblings together.
+    nodes: Vec<Node>,
+    lines: Lines,
+    levels: Vec<Level>,
+    blocks: Vec<BlockId>,
+    /// The node at which each block ends.
+    ends: Vec<NodeId>,
+}
+
+impl Tree {
+    /// The query from which it was built.
+    pub fn query(&self) -> &TreeQuery {
+        &self.query
+    }
+
+    /// Number of nodes; at least 1, the root.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether the root is the only node.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len() < 2
+    }
+
+    /// The node `id`; the root if it does not exist.
+    pub fn node(&self, id: NodeId) -> &Node {
+        self.nodes.get(id.row()).unwrap_or(&self.nodes[0])
+    }
+
+    /// Every node, parents before their children, siblings largest first.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// The total bytes.
+    pub fn total(&self) -> u64 {
+        self.nodes[0].bytes
+    }
+
+    /// The nodes on the path to `id`, without the root.
+    pub fn path(&self, id: NodeId) -> Vec<NodeId> {
+        let above = |id: &NodeId| (*id != NodeId::ROOT).then(|| self.node(*id).parent);
+        let mut path: Vec<NodeId> = std::iter::successors(Some(id), above).filter(|id| *id != NodeId::ROOT).collect();
+        path.reverse();
+        path
+    }
+
+    /// Whether `id` is `above` or a descendant of it.
+    pub fn is_within(&self, id: NodeId, above: NodeId) -> bool {
+        // A parent's row is always smaller.
+        let mut at = id;
+        while at > above {
+            at = self.node(at).parent;
+        }
+        at == above
+    }
+
+    /// The name of `id`: a category, a part of a module path, a line of a stack.
+    pub fn name(&self, tables: &Tables, id: NodeId) -> String {
+        self.node(id).part.name(tables, &self.lines)
+    }
+
+    /// The nodes within `top` at which blocks end, or that hold bytes outside blocks: they are disjoint and add up to
+    /// its bytes. In the order of [`Self::ids`].
+    pub fn ends(&self, top: NodeId) -> Vec<NodeId> {
+        let within = self.marked(top);
+        let is_end = |id: &NodeId| {
+            let node = self.node(*id);
+            within[id.row()] && (node.own_blocks > 0 || node.own_bytes > 0)
+        };
+        self.ids().filter(is_end).collect()
+    }
+
+    /// The blocks of a node, in the order of the input.
+    pub fn blocks_of(&self, id: NodeId) -> Vec<BlockId> {
+        let within = self.marked(id);
+        let ends = self.blocks.iter().zip(&self.ends);
+        ends.filter(|(_, end)| within[end.row()]).map(|(block, _)| *block).collect()
+    }
+
+    /// For each node, whether it is `top` or a descendant of it.
+    fn marked(&self, top: NodeId) -> Vec<bool> {
+        let mut within = vec![false; self.nodes.len()];
+        within[top.row().min(self.nodes.len() - 1)] = true;
+        for row in top.row() + 1..self.nodes.len() {
+            within[row] = within[self.nodes[row].parent.row()];
+        }
+        within
+    }
+
+    /// A stack that ends at `id` or a descendant, if the tree has stacks.
+    pub fn stack_of(&self, id: NodeId) -> Option<StackId> {
+        let row = self.query.keys.iter().position(|key| *key == TreeKey::By(GroupKey::Stack))?;
+        let level = self.levels.get(row)?;
+        let stack = level.chains.iter().find(|chain| self.is_within(chain.end, id) || self.is_within(id, chain.end))?;
+        Some(StackId(stack.row()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

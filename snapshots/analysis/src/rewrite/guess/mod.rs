@@ -1,0 +1,139 @@
+//! Guesses the categories, phases and steps that a recording lacks from call stacks and lifetimes, and marks them as
+//! guessed.
+//!
+//! PyTorch's snapshots contain neither the categories of blocks nor phases. [`roles`] classifies stacks, [`phases`] has
+//! the rules for the phases of a device, [`merge`](mod@merge) those for the whole program, [`categories`] those for
+//! blocks; [`rules`] reads user-defined rules, which take precedence. Recorded values are never changed.
+
+mod patterns;
+pub mod roles;
+pub mod phases;
+pub mod merge;
+mod outline;
+pub mod categories;
+pub mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use categories::RULES;
+pub use rules::Rules;
+
+use std::collections::HashMap;
+
+use self::categories::Guesser;
+use self::merge::{Stretch, merge, step_ends};
+use self::phases::Runs;
+use self::roles::Roles;
+use crate::index::final_oom::final_oom;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{DeviceId, EventId, StringId};
+use highwater_snapshots::trace::{Annotation, Trace};
+use highwater_snapshots::{Category, Phase};
+
+/// Assigns categories to blocks of unknown category by `rules`, and adds missing phases and steps as guessed
+/// annotations.
+///
+/// Without user-defined rules, only recordings by PyTorch are changed: other recorders record what they know. Guessing
+/// again only changes what new rules decide. O(events + blocks + stacks).
+pub fn guess(trace: &mut Trace, rules: &Rules) {
+    if rules.is_builtin_alone() && !is_by_pytorch(trace) {
+        return;
+    }
+    let roles = Roles::of(&trace.tables);
+    let mut runs = Vec::new();
+    if rules.uses_builtin() && roles.says_anything() {
+        forget_guessed(trace);
+        runs = Runs::of(trace, &roles);
+        annotate(trace, &runs);
+        trace.refresh_spans();
+    }
+    let own = rules.own_categories(trace);
+    let builtin = match rules.uses_builtin() {
+        true => Guesser::new(trace, &roles, &runs).categories(),
+        false => vec![Category::Unknown; trace.blocks.len()],
+    };
+    let recorded = trace.blocks.category.iter().copied();
+    let guessed: Vec<Category> = recorded
+        .zip(own.into_iter().zip(builtin))
+        .map(|(recorded, (own, builtin))| if recorded == Category::Unknown { own.unwrap_or(builtin) } else { recorded })
+        .collect();
+    trace.trust.categories_guessed |= guessed != trace.blocks.category;
+    trace.blocks.category = guessed;
+}
+
+/// Whether the recording is an imported snapshot of PyTorch.
+pub(crate) fn is_by_pytorch(trace: &Trace) -> bool {
+    trace.header.recorder.starts_with("PyTorch")
+}
+
+/// Drops earlier guesses, so that they are not mistaken for recorded values.
+fn forget_guessed(trace: &mut Trace) {
+    let before = trace.annotations.len();
+    trace.annotations.retain(|annotation| !annotation.is_guessed);
+    if trace.annotations.len() < before {
+        trace.refresh_spans();
+    }
+}
+
+/// Adds the program's phases and steps if the recording has none.
+fn annotate(trace: &mut Trace, runs: &[Runs]) {
+    let device = trace.main_device();
+    let end = EventId::from_index(trace.events.len());
+    let stretches = merge(runs, device, final_oom(trace).map_or(end, |failed| EventId(failed.0 + 1)));
+    let says_phases = trace.spans.are_tagged() || trace.events.kind.contains(&EventKind::Phase);
+    let mut ranges: Vec<(String, Stretch)> = Vec::new();
+    // Steps of which only the end is known, from the optimizer, are replaced: stacks also show where they begin.
+    if !trace.spans.names_steps() {
+        ranges.extend(steps(&stretches, device, end));
+    }
+    if !says_phases {
+        let is_said = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
+        let phases = stretches.iter().filter(|stretch| stretch.phase != Phase::Other);
+        let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_said(stretch.first, stretch.phase));
+        ranges.extend(phases.map(|stretch| (stretch.phase.name().to_owned(), *stretch)));
+    }
+    let names = intern_all(trace, ranges.iter().map(|(name, ..)| name.as_str()));
+    for ((_, Stretch { first, end, device, .. }), name) in ranges.into_iter().zip(names) {
+        let (start_ns, end_ns) = (trace.events.time_of(first), trace.events.time_of(EventId(end.0 - 1)));
+        let annotation = Annotation { name, device, start_ns, end_ns, first, end, is_guessed: true };
+        trace.annotations.push(annotation);
+    }
+}
+
+/// The steps of `device`: each ends with its optimizer; the part after the last is another step if a phase runs in it.
+fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, Stretch)> {
+    let ends = step_ends(stretches);
+    let begun = stretches.iter().find(|stretch| stretch.phase != Phase::Other);
+    let (Some(begun), Some(&last)) = (begun, ends.last()) else {
+        return Vec::new();
+    };
+    let is_phase = |phase: Phase| matches!(phase, Phase::Forward | Phase::Backward);
+    let has_more = stretches.iter().any(|one| one.first >= last && one.first < one.end && is_phase(one.phase));
+    let mut first = begun.first;
+    let mut steps = Vec::new();
+    for end in ends.into_iter().chain(has_more.then_some(end)) {
+        if first < end {
+            let name = format!("step {}", steps.len());
+            steps.push((name, Stretch { phase: Phase::Other, first, end, device }));
+            first = end;
+        }
+    }
+    steps
+}
+
+/// The rows of `names` in the trace's strings; adds missing ones.
+fn intern_all<'a>(trace: &mut Trace, names: impl Iterator<Item = &'a str>) -> Vec<StringId> {
+    let names: Vec<&str> = names.collect();
+    let mut known: HashMap<&str, Option<StringId>> = names.iter().map(|&name| (name, None)).collect();
+    for (row, text) in trace.tables.strings.iter().enumerate() {
+        if let Some(id) = known.get_mut(text.as_str()) {
+            *id = id.or(Some(StringId::from_index(row)));
+        }
+    }
+    let strings = &mut trace.tables.strings;
+    let mut added = |name: &str| {
+        strings.push(name.to_owned());
+        StringId::from_index(strings.len() - 1)
+    };
+    names.iter().map(|&name| *known.entry(name).or_default().get_or_insert_with(|| added(name))).collect()
+}

@@ -1,0 +1,223 @@
+//! Classifies call stacks by the part of training they belong to.
+
+use std::collections::HashMap;
+
+use super::patterns::{FrameSense, sense_of};
+use crate::stacks::frames::is_python;
+use highwater_snapshots::ids::{StackId, StringId};
+use highwater_snapshots::tables::{SourceLine, Tables};
+
+/// The activity of the code of a stack, determined by the innermost recognized frame, with these exceptions:
+///
+/// - a module called from within backward is recomputing ([`Role::Recompute`]);
+/// - a method called `backward` counts only below `torch.autograd.Function.apply`;
+/// - functions of `torch.nn.functional`, constructors and data loaders count only if no frame further out is
+///   recognized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// No Python frame, and no other recognized frame: autograd's threads, recorded without C++ frames.
+    Bare,
+    /// Unrecognized Python code.
+    Unknown,
+    /// A module is built, moved or loaded.
+    ModelSetup,
+    /// A module's buffer is created.
+    Buffer,
+    /// Attention keys and values are cached.
+    Cache,
+    /// A constructor of the user's code.
+    Constructor,
+    /// Data is loaded.
+    Data,
+    /// Modules compute.
+    Forward,
+    /// Autograd computes gradients.
+    Backward,
+    /// Modules are recomputed for backward, as activation checkpoints do.
+    Recompute,
+    /// An optimizer steps.
+    Optimizer,
+    /// An optimizer creates its state, within a step.
+    OptimizerState,
+    /// An optimizer is built or restored.
+    OptimizerInit,
+    /// Gradients are cleared.
+    ZeroGrad,
+    /// A kernel library allocates scratch space.
+    Workspace,
+}
+
+/// The role of every stack of a recording.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    nodes: Vec<Node>,
+    has_engine_frames: bool,
+    says_anything: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    role: Role,
+    /// Below `torch.autograd.Function.apply`.
+    is_in_apply: bool,
+    /// Autograd releases saved tensors.
+    releases_saved: bool,
+}
+
+const ROOT: Node = Node { role: Role::Bare, is_in_apply: false, releases_saved: false };
+
+impl Roles {
+    /// Classifies each distinct function of a file once and each stack once: the tree has parents before children.
+    pub fn of(tables: &Tables) -> Self {
+        let mut frames = Frames { tables, known: HashMap::new(), has_engine_frames: false };
+        let mut nodes: Vec<Node> = Vec::with_capacity(tables.stacks.len());
+        for stack in &tables.stacks {
+            let parent = stack.parent.index().and_then(|row| nodes.get(row)).copied().unwrap_or(ROOT);
+            // The lines of a frame are stored innermost first.
+            let lines = tables.frame_lines(stack.frame).iter().rev();
+            nodes.push(lines.fold(parent, |node, line| node.called(frames.sense(line))));
+        }
+        let says_anything = nodes.iter().any(|node| !matches!(node.role, Role::Bare | Role::Unknown));
+        Self { nodes, has_engine_frames: frames.has_engine_frames, says_anything }
+    }
+
+    /// The role of `stack`; [`Role::Bare`] if there is none.
+    pub fn role(&self, stack: StackId) -> Role {
+        stack.index().and_then(|row| self.nodes.get(row)).map_or(Role::Bare, |node| node.role)
+    }
+
+    /// Whether `stack` is autograd releasing tensors that an operation saved for backward. For the stack of a free,
+    /// this means that the block was saved; only C++ frames show it.
+    pub(crate) fn releases_saved(&self, stack: StackId) -> bool {
+        stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
+    }
+
+    /// Whether a stack of [`Role::Bare`] may be one of autograd's threads: if C++ frames were recorded, they show it
+    /// instead.
+    pub(crate) fn bare_may_be_backward(&self) -> bool {
+        !self.has_engine_frames
+    }
+
+    /// Whether any stack was classified.
+    pub(crate) fn says_anything(&self) -> bool {
+        self.says_anything
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sense {
+    sense: FrameSense,
+    is_python: bool,
+}
+
+struct Frames<'a> {
+    tables: &'a Tables,
+    /// By function and file: frames that differ only in the line have the same sense.
+    known: HashMap<(StringId, StringId), Sense>,
+    has_engine_frames: bool,
+}
+
+impl Frames<'_> {
+    fn sense(&mut self, line: &SourceLine) -> Sense {
+        let tables = self.tables;
+        *self.known.entry((line.function, line.file)).or_insert_with(|| {
+            let (function, file) = (tables.string(line.function), tables.string(line.file));
+            let sense = Sense { sense: sense_of(function, file), is_python: is_python(file) };
+            self.has_engine_frames |= sense.sense == FrameSense::Backward && !sense.is_python;
+            sense
+        })
+    }
+}
+
+impl Node {
+    /// The node of a frame that is called from this one.
+    fn called(self, frame: Sense) -> Self {
+        let is_silent = matches!(self.role, Role::Bare | Role::Unknown);
+        let is_setup = matches!(self.role, Role::ModelSetup | Role::Buffer | Role::Constructor);
+        let is_backward = matches!(self.role, Role::Backward | Role::Recompute);
+        let role = match frame.sense {
+            FrameSense::Workspace => Role::Workspace,
+            FrameSense::ZeroGrad => Role::ZeroGrad,
+            FrameSense::OptimizerInit => Role::OptimizerInit,
+            FrameSense::OptimizerState => Role::OptimizerState,
+            // The code that creates the state also calls the step's helpers.
+            FrameSense::Optimizer if matches!(self.role, Role::OptimizerState | Role::OptimizerInit) => self.role,
+            FrameSense::Optimizer => Role::Optimizer,
+            FrameSense::Backward => Role::Backward,
+            FrameSense::BackwardMethod if self.is_in_apply => Role::Backward,
+            FrameSense::Forward if is_backward => Role::Recompute,
+            FrameSense::Forward => Role::Forward,
+            FrameSense::Functional if is_silent || self.role == Role::Constructor => Role::Forward,
+            FrameSense::ModelSetup => Role::ModelSetup,
+            FrameSense::Buffer => Role::Buffer,
+            FrameSense::Cache if is_backward => self.role,
+            FrameSense::Cache => Role::Cache,
+            FrameSense::Constructor if is_silent => Role::Constructor,
+            FrameSense::Data if is_silent || is_setup => Role::Data,
+            _ if self.role == Role::Bare && frame.is_python => Role::Unknown,
+            _ => self.role,
+        };
+        Self {
+            role,
+            is_in_apply: self.is_in_apply || frame.sense == FrameSense::FunctionApply,
+            releases_saved: self.releases_saved || frame.sense == FrameSense::SavedTensors,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::trace_of;
+    use super::*;
+
+    /// The role of a stack whose frames are given in the text notation, innermost first.
+    fn role(frames: &str) -> Role {
+        let trace = trace_of(&format!("alloc a 1 < {frames}"));
+        Roles::of(&trace.tables).role(trace.blocks.stack[0])
+    }
+
+    const CALL: &str = "_call_impl@torch/nn/modules/module.py";
+
+    #[test]
+    fn the_innermost_frame_that_says_something_decides() {
+        assert_eq!(role("linear@own.py < main@own.py"), Role::Unknown);
+        assert_eq!(role(&format!("linear@own.py < {CALL} < main@own.py")), Role::Forward);
+        assert_eq!(role("step@torch/optim/adam.py < main@train.py"), Role::Optimizer);
+        let closure = format!("{CALL} < closure@train.py < step@torch/optim/lbfgs.py < main@train.py");
+        assert_eq!(role(&closure), Role::Forward);
+        assert_eq!(role("normalize@torch/nn/functional.py < step@torch/optim/muon.py < main@t.py"), Role::Optimizer);
+        assert_eq!(role("cross_entropy@torch/nn/functional.py < main@t.py"), Role::Forward);
+    }
+
+    #[test]
+    fn what_a_checkpoint_computes_again_is_not_forward() {
+        let again = format!(
+            "gelu@m.py < {CALL} < recompute_fn@torch/utils/checkpoint.py < unpack_hook@torch/utils/checkpoint.py"
+        );
+        assert_eq!(role(&again), Role::Recompute);
+        let first = format!("gelu@m.py < {CALL} < checkpoint@torch/utils/checkpoint.py < main@t.py");
+        assert_eq!(role(&first), Role::Forward);
+    }
+
+    #[test]
+    fn a_method_called_backward_counts_below_function_apply_alone() {
+        assert_eq!(role("matmul@m.py < backward@m.py < apply@torch/autograd/function.py"), Role::Backward);
+        assert_eq!(role("scale@m.py < backward@accelerator.py < main@t.py"), Role::Unknown);
+    }
+
+    #[test]
+    fn a_stack_without_python_is_bare_unless_its_frames_speak() {
+        assert_eq!(role("at::empty@Register.cpp < start_thread@"), Role::Bare);
+        assert_eq!(role("at::empty@Register.cpp < torch::autograd::Engine::thread_main@engine.cpp"), Role::Backward);
+        let trace = trace_of("alloc a 1\nalloc b 1 < torch::autograd::Engine::thread_main@engine.cpp");
+        let roles = Roles::of(&trace.tables);
+        assert_eq!(roles.role(trace.blocks.stack[0]), Role::Bare);
+        assert!(!roles.bare_may_be_backward());
+    }
+
+    #[test]
+    fn scratch_space_is_known_by_the_library_that_takes_it() {
+        let stack = format!("malloc@ < at::cuda::getNewWorkspace()@ < gemm@Blas.cpp < {CALL} < main@t.py");
+        assert_eq!(role(&stack), Role::Workspace);
+    }
+}
