@@ -28,6 +28,8 @@ mod tables;
 mod query;
 #[cfg(feature = "gui")]
 mod render;
+#[cfg(all(feature = "engine", feature = "gui", feature = "parquet"))]
+mod schema;
 #[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]

@@ -77,7 +77,7 @@ pub(crate) fn trace() -> Trace {
 }
 
 /// The recording that is compared with [`trace`]: its layer is twice as wide, and its optimizer has no temporary.
-fn other_trace() -> Trace {
+pub(crate) fn other_trace() -> Trace {
     let text = STEP
         .replace("alloc a 3000/3072", "alloc a 6000/6144")
         .replace("alloc t 4096 temporary < step < train < main\n", "")
