@@ -30,7 +30,10 @@ def allocate_kv_cache(utilization=0.9):
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
     bytes_per_block = int(free - (1 - utilization) * total) // BLOCKS
-    return [torch.empty(bytes_per_block, dtype=torch.uint8) for _ in range(BLOCKS)]
+    cache = []
+    for _ in range(BLOCKS):
+        cache.append(torch.empty(bytes_per_block, dtype=torch.uint8))
+    return cache
 
 
 def capture_model(model):
