@@ -62,6 +62,8 @@ def install():
         return
     is_file = os.path.isfile(wanted)
     if is_file and not wanted.endswith(".whl"):
+        if os.path.basename(wanted) not in ("highwater", "highwater.exe"):
+            raise Problem(f"{wanted} is neither a wheel nor a program called highwater")
         write_line("GITHUB_PATH", os.path.dirname(os.path.abspath(wanted)))
         return
     if not is_file and not re.fullmatch(r"[0-9A-Za-z.+!]*", wanted):
@@ -202,7 +204,7 @@ def compare(name, options, event):
     """Checks one recording; returns its row of the report."""
     file, base = folder("recordings", name), baseline_of(name)
     stem = folder("results", name[: -len(".snap")] if name.endswith(".snap") else name)
-    row = {"name": name, "baseline": base, "passed": True, "error": None, "broken": [], "report": None}
+    row = {"name": name, "baseline": base, "passed": True, "errors": [], "report": None}
     row["phases"], row["baseline_phases"] = phases_of(file, options), phases_of(base, options) if base else {}
     limits = [*options]
     # A branch has what was merged into it: its growth is shown, and is no failure.
@@ -215,14 +217,21 @@ def compare(name, options, event):
     words = ["check", file, *limits, *(["--baseline", base] if base else [])]
     done = highwater(*words, "--json", "--markdown", stem + ".md", "--picture", stem + ".png")
     if done.returncode not in (0, 1) or not done.stdout:
-        row["passed"], row["error"] = False, done.stderr.strip()[-2000:] or f"exit status {done.returncode}"
+        row["passed"], row["errors"] = False, [done.stderr.strip()[-2000:] or f"exit status {done.returncode}"]
         return row
     figures = json.loads(done.stdout)
     # The recording of a test that allocates nothing has no events, which leaves limits unconfirmed.
     is_whole = option("pytest") and figures["undecided"] and not figures["broken"] and not figures["oom"]
     row["passed"], row["report"] = figures["passed"] or bool(is_whole), stem + ".md"
-    row["broken"] = [[rule["rule"], rule["subject"], rule["culprit"]] for rule in figures["broken"]]
+    if not row["passed"]:
+        row["errors"] = [error_of(rule) for rule in [*figures["broken"], *figures["undecided"]]]
     return row
+
+
+def error_of(rule):
+    reason = rule["unconfirmed_because"]
+    verdict, why = (f"not confirmed: {reason}", None) if reason else ("exceeded", rule["culprit"])
+    return f"{rule['rule']} {verdict}: {rule['subject']}" + (f": {why}" if why else "")
 
 
 def baseline_of(name):
@@ -251,14 +260,12 @@ def phases_of(file, options):
 
 
 def report():
-    """Writes the summary and the comment, and fails if a limit is exceeded."""
+    """Writes the summary and the comment; returns 1 if a limit is exceeded."""
     event, run = Event(), load("run")
     failed = [row for row in run["rows"] if not row["passed"]]
     for row in failed:
-        if row["error"]:
-            annotate("error", f"{row['name']}: {row['error']}")
-        for rule, what, culprit in row["broken"]:
-            annotate("error", f"{row['name']}: {rule} exceeded: {what}" + (f": {culprit}" if culprit else ""))
+        for error in row["errors"]:
+            annotate("error", f"{row['name']}: {error}")
     if run["problem"]:
         annotate("error", run["problem"])
     links = {"Comparison in the app": option("page_url"), "Recordings and pictures": option("results_url")}
@@ -271,12 +278,17 @@ def report():
     if event.pull_request and option("comment") != "false":
         reports.comment(event, option("name"), text)
     print(text.split("\n")[0].lstrip("# "))
-    sys.exit(0 if is_passed else 1)
+    return 0 if is_passed else 1
+
+
+def main(step):
+    """Runs a step and returns its exit status."""
+    try:
+        return {"install": install, "baseline": baseline, "check": check, "report": report}[step]() or 0
+    except Problem as why:
+        annotate("error", str(why))
+        return 2
 
 
 if __name__ == "__main__":
-    try:
-        {"install": install, "baseline": baseline, "check": check, "report": report}[sys.argv[1]]()
-    except Problem as why:
-        annotate("error", str(why))
-        sys.exit(2)
+    sys.exit(main(sys.argv[1]))

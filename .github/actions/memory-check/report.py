@@ -43,10 +43,13 @@ def text(event, run, links):
         if len(failed) > _MOST_REPORTS:
             lines += ["", f"{len(failed) - _MOST_REPORTS} more failed; the artifact has their reports."]
     if rows and not run["baseline"]:
-        lines += ["", "There is no baseline yet: the next run on the branch makes one."]
+        makes = "this run" if event.is_of_branch else "the next run on the branch"
+        lines += ["", f"There is no baseline yet: {makes} makes one."]
     report = "\n".join(lines).strip()
     if len(report) > _LONGEST_TEXT:
-        report = report[:_LONGEST_TEXT].rsplit("\n", 1)[0] + "\n\nThe rest is in the artifact."
+        report = report[:_LONGEST_TEXT].rsplit("\n", 1)[0]
+        is_open = report.count("<details>") > report.count("</details>")
+        report += ("\n\n</details>" if is_open else "") + "\n\nThe rest is in the artifact."
     parts = [f"[{what}]({address})" for what, address in links.items() if address]
     parts.append(f"commit {code(event.commit[:10])}")
     if run["baseline"]:
@@ -63,10 +66,10 @@ def _headline(rows, failed, problem):
 
 def _body(row):
     """The report of `highwater check` without heading and picture: a comment cannot show a file of an artifact."""
-    if row["error"]:
-        return "\n".join("    " + line for line in row["error"].splitlines())
     if not row["report"]:
-        return "\n".join(_table([row]))
+        # Errors are indented, as code.
+        errors = ["    " + line for error in row["errors"] for line in error.splitlines()]
+        return "\n".join(errors or _table([row]))
     with open(row["report"], encoding="utf-8") as file:
         return re.sub(r"(?m)\A### .*\n|^!\[[^\]]*\]\(<[^>]*>\)\n", "", file.read()).strip()
 
