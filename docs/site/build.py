@@ -7,6 +7,7 @@ needs the packages of requirements.txt, and no network.
 
 import argparse
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,11 @@ import check
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FOLDER = os.path.join(ROOT, "target", "site")
+# Pages that are made here or by gallery.py.
 GALLERY = "gallery/README.md"
+SCHEMAS = "docs/schema/README.md"
+# Folders whose files the site has as they are.
+CARRIED = ("docs/images", "docs/schema", "docs/tasks/programs")
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
 
@@ -56,7 +61,7 @@ def with_links(text, page, pages, repository):
         if not path or "://" in path:
             return found[0]
         inside = os.path.normpath(os.path.join(os.path.dirname(page), path))
-        if inside in pages or not os.path.exists(os.path.join(ROOT, inside)):
+        if inside in pages or os.path.dirname(inside) in CARRIED or not os.path.exists(os.path.join(ROOT, inside)):
             return found[0]
         as_page = os.path.join(inside, "README.md")
         if as_page in pages:
@@ -87,14 +92,33 @@ def stage(gallery, url, repository):
     write(os.path.join(FOLDER, "zensical.toml"), config)
     project = tomllib.loads(config)["project"]
     pages = {path for _, entries in sections(project["nav"]) for _, path in entries}
-    for page in pages - {GALLERY}:
+    for page in pages - {GALLERY, SCHEMAS}:
         head = NOT_SEARCHED if page in project["extra"]["not_searched"] else ""
         write(os.path.join(FOLDER, "pages", page), head + with_links(read(ROOT, page), page, pages, repository))
     shutil.copy(os.path.join(HERE, "site.css"), os.path.join(FOLDER, "pages"))
-    shutil.copytree(os.path.join(ROOT, "docs", "images"), os.path.join(FOLDER, "pages", "docs", "images"))
+    for folder in CARRIED:
+        shutil.copytree(os.path.join(ROOT, folder), os.path.join(FOLDER, "pages", folder))
+    write(os.path.join(FOLDER, "pages", SCHEMAS), schemas())
     if gallery:
         shutil.copytree(gallery, os.path.join(FOLDER, "pages", "gallery"))
     return project
+
+
+def schemas():
+    """The page that lists the JSON Schemas."""
+    names = check.files(os.path.join(ROOT, "docs", "schema"), ".json")
+    titles = {name: json.loads(read(ROOT, "docs", "schema", name))["title"] for name in names}
+    lines = [
+        "# JSON Schemas",
+        "",
+        "What `--json` prints, a schema for each command ([more](../commands.md#json)).",
+        "",
+        "| command | schema |",
+        "|---|---|",
+        *(f"| `{title}` | [{name}]({name}) |" for name, title in titles.items()),
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def first_sentence(text):
