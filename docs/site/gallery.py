@@ -85,8 +85,8 @@ GALLERY = [
     Recording(
         "long",
         "A long recording",
-        "2,500 steps of ViT-L/16, nearly nine million events: the strip above the timeline shows all of it, the timeline "
-        "a part with every block.",
+        "2,500 steps of ViT-L/16, nearly nine million events: the strip above the timeline shows all of it, the "
+        "timeline a part with every block.",
         ["highwater record vit-l-16 --steps 2500 --out long.snap"],
         ["long.snap"],
     ),
