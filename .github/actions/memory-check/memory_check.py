@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import urllib.error
 import urllib.parse
@@ -72,6 +73,8 @@ def install():
     done = subprocess.run([sys.executable, "-m", "pip", "install", "--disable-pip-version-check", package])
     if done.returncode:
         raise Problem(f"cannot install {package}: see pip's messages; actions/setup-python gives a Python that can")
+    if not shutil.which("highwater"):
+        write_line("GITHUB_PATH", sysconfig.get_path("scripts", f"{os.name}_user"))
 
 
 # The baseline.
@@ -121,10 +124,14 @@ def is_own(run):
     return run.get("repository_id") is not None and run.get("repository_id") == run.get("head_repository_id")
 
 
+def is_plain(name):
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+=@ -]*", name) is not None
+
+
 def extract(archive):
     with zipfile.ZipFile(io.BytesIO(archive)) as archive:
         for entry in archive.infolist():
-            if re.fullmatch(r"[^/\\:]+\.snap", entry.filename):
+            if is_plain(entry.filename):
                 with archive.open(entry) as source, open(folder("baseline", entry.filename), "wb") as copy:
                     shutil.copyfileobj(source, copy)
 
@@ -172,9 +179,10 @@ def make_recordings():
     # An older file is not what the command recorded.
     files = [file for file in recordings_in(pattern) if before.get(file) != os.stat(file).st_mtime_ns]
     for file in files:
-        copy = folder("recordings", re.sub(r"[^A-Za-z0-9._+=@ -]", "-", os.path.basename(file)).lstrip(".- "))
-        if os.path.exists(copy):
-            raise Problem(f"two recordings are called {os.path.basename(copy)}: baselines are found by name")
+        name = re.sub(r"[^A-Za-z0-9._+=@ -]", "-", os.path.basename(file)).lstrip(".+=@- ")
+        copy = folder("recordings", name)
+        if not is_plain(name) or os.path.exists(copy):
+            raise Problem(f"invalid or repeated name of a recording {name!r}: baselines are found by name")
         shutil.copy(file, copy)
     if tests:
         shutil.rmtree(pattern)

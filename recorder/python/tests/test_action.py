@@ -234,19 +234,21 @@ def test_a_regression_names_the_module_and_the_comment_is_updated_in_place(workf
 
 
 def test_a_baseline_is_taken_from_the_branch_and_never_from_a_fork(workflow):
-    largest = MODEL.replace("--steps", "--width 2048 --steps")
-    subprocess.run(largest.split(), cwd=workflow.checkout, check=True, capture_output=True)
+    def snapshot(command):
+        return {"run": f"{command} && highwater convert step.snap snapshot.pickle", "recording": "snapshot.pickle"}
+
+    workflow.run("push", **snapshot(MODEL.replace("--steps", "--width 2048 --steps")))
     large = workflow.folder / "large"
     large.mkdir()
-    shutil.move(workflow.checkout / "step.snap", large / "step.snap")
-    workflow.run("push", run=MODEL)
+    shutil.move(workflow.checkout / "snapshot.pickle", large)
+    workflow.run("push", **snapshot(MODEL))
     workflow.keep("memory-baseline", large, "main", head=8)
     workflow.keep("memory-baseline", large, "release")
-    assert workflow.run(run=LARGER).returncode == 1
+    assert workflow.run(**snapshot(LARGER)).returncode == 1
     # A pull request into a branch is compared with that branch; of one without a run, with the default branch.
-    onto_release = workflow.run(run=LARGER, branch="release")
+    onto_release = workflow.run(**snapshot(LARGER), branch="release")
     assert onto_release.returncode == 0 and "baseline: `release` at `abcdef0123`" in onto_release.stdout[1]
-    assert workflow.run(run=LARGER, branch="new").returncode == 1
+    assert workflow.run(**snapshot(LARGER), branch="new").returncode == 1
 
 
 def test_a_fork_gets_the_report_in_the_summary_only(workflow):
