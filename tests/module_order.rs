@@ -59,7 +59,10 @@ fn read_paths(text: &str, prefix: &[String], found: &mut Vec<(String, Path)>) {
             let alias: String = alias.chars().take_while(|c| is_part_of_name(*c)).collect();
             let name = if alias.is_empty() { name.to_owned() } else { alias };
             // In a group, `self` stands for the path before it.
-            found.push((name, if path.len() > 1 && path.ends_with(&["self".to_owned()]) { prefix.to_vec() } else { path }));
+            found.push((
+                name,
+                if path.len() > 1 && path.ends_with(&["self".to_owned()]) { prefix.to_vec() } else { path },
+            ));
         }
     }
 }

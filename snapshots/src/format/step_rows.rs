@@ -27,7 +27,10 @@ impl StepActivityRow {
         let StepActivity { any, devices, .. } = &self.activity;
         let is_plausible =
             |(device, steps): &(DeviceId, ActiveSteps)| usize::from(device.0) < MAX_DEVICES && steps.inner <= any.inner;
-        if any.inner <= summaries[row].events && devices.is_sorted_by(|a, b| a.0 < b.0) && devices.iter().all(is_plausible) {
+        if any.inner <= summaries[row].events
+            && devices.is_sorted_by(|a, b| a.0 < b.0)
+            && devices.iter().all(is_plausible)
+        {
             summaries[row].step_activity = Some(self.activity);
         }
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use highwater_analysis::diff::DiffAt;
+use highwater_analysis::growth::Between;
 use highwater_analysis::{Filter, GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
 
@@ -177,6 +178,13 @@ pub(crate) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
 pub(crate) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
     let [requested, allocated, active] = Metric::OF_BLOCKS;
     parser_of(&[requested, allocated, active, Metric::Reserved])
+}
+
+/// Returns a parser of what growth is measured between.
+pub(crate) fn between_parser() -> impl TypedValueParser<Value = Between> {
+    let all = [Between::Steps, Between::Idle];
+    let named = move |word: String| all.into_iter().find(|between| between.name() == word).unwrap_or_default();
+    PossibleValuesParser::new(all.map(Between::name)).map(named)
 }
 
 /// Returns a parser of metrics that are sums over blocks.

@@ -9,7 +9,9 @@ use std::io;
 use clap::Args;
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps};
+use highwater_analysis::growth::{
+    Between, FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps,
+};
 use highwater_analysis::{GroupKey, Metric, Question};
 use highwater_app::figures::leaks::{leak_texts, reserved_growth};
 use highwater_app::figures::moment::{count_of, peak_facts};
@@ -20,7 +22,7 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use self::holders::Holders;
 use self::parts::{Projection, causes, leaks, reserved_facts, stacks, steps, steps_table, sum};
 use self::query::{check_filter, keys, measured_devices, query, refused, reserved_query};
-use crate::args::values::{growing_metric_parser, keys_help};
+use crate::args::values::{between_parser, growing_metric_parser, keys_help};
 use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::on_device;
@@ -47,6 +49,10 @@ pub struct GrowthArguments {
     /// Last step of the window [default: the last whole step]
     #[arg(long, value_name = "M")]
     pub to_step: Option<u32>,
+    /// What to compare: steps, or bursts of work, which lie between idle moments: for servers, whose memory returns to a
+    /// floor
+    #[arg(long, value_name = "WHAT", default_value = "steps", value_parser = between_parser())]
+    pub between: Between,
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
@@ -73,6 +79,8 @@ impl GrowthArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
         let given = Given::default().with("from-step", self.from_step).with("to-step", self.to_step);
+        let between = Some(self.between).filter(|between| *between != Between::default());
+        let given = given.with("between", between.map(Between::name));
         let given = given.with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks.filter, &self.categories)
     }
@@ -119,7 +127,7 @@ impl<'a> GrowthReport<'a> {
         let mut found = found.into_iter();
         let (devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
         let mut devices = devices.into_iter();
-        let growth = devices.next().expect("a device was chosen").map_err(|no| refused(&no))?;
+        let growth = devices.next().expect("a device was chosen").map_err(|no| refused(&no, arguments))?;
         // A device without these steps is left out.
         let others = devices.flatten().collect();
         let facts = trace.device_facts(growth.start.device);
@@ -166,6 +174,16 @@ impl<'a> GrowthReport<'a> {
         self.reserved.iter().find(|reserved| reserved.start.device == growth.start.device)
     }
 
+    /// The word for a step.
+    fn unit(&self) -> &'static str {
+        self.arguments.between.unit()
+    }
+
+    /// When blocks are counted that are allocated.
+    fn when(&self) -> String {
+        if self.has_steps() { format!("in these {}s", self.unit()) } else { "in the recording".to_owned() }
+    }
+
     fn measures_segments(&self) -> bool {
         self.arguments.metric == Metric::Reserved
     }
@@ -184,11 +202,16 @@ impl<'a> GrowthReport<'a> {
         };
         let leaks = if self.measures_segments() { Vec::new() } else { leak_texts(&growth.leaks, &growth.window) };
         let mut lines: Vec<String> = leaks.into_iter().map(|text| format!("{device}{text}")).collect();
+        // Where bursts end is inferred, so that live memory differs between two idle moments without a leak.
+        if lines.is_empty() && self.arguments.between == Between::Idle && !self.measures_segments() {
+            lines.push(format!("{device}No leak: no source line leaves memory in bursts throughout."));
+        }
         lines.push(format!("{device}{}", self.headline(growth)));
         if self.measures_segments() {
             let of_line = |leak: &Leak| {
                 let (line, each) = (&leak.line, format_bytes(leak.bytes_per_step));
-                format!("{device}{line} obtains segments that are kept in every step, {each} a step on average.")
+                let unit = self.unit();
+                format!("{device}{line} obtains segments that are kept in every {unit}, {each} a {unit} on average.")
             };
             lines.extend(growth.leaks.iter().map(of_line));
         }
@@ -222,9 +245,10 @@ impl<'a> GrowthReport<'a> {
         match net {
             1.. if growth.step_count() == 1 && growth.window.first == FirstStep::Only => ONE_STEP.to_owned(),
             1.. if growth.step_count() > 1 => {
-                let steps = count_of(growth.step_count() as u64, "step");
+                let unit = self.unit();
+                let steps = count_of(growth.step_count() as u64, unit);
                 let each = format_bytes(growth.bytes_per_step());
-                format!("{which} grows {}: {size} in {steps}, {each} a step on average.", span(&growth.window))
+                format!("{which} grows {}: {size} in {steps}, {each} a {unit} on average.", span(&growth.window))
             }
             1.. => format!("{which} grows {}, by {size}.", span(&growth.window)),
             0 => format!("{which} does not grow {}.", span(&growth.window)),
@@ -236,7 +260,7 @@ impl<'a> GrowthReport<'a> {
     fn identity(&self) -> String {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
-        let when = if self.has_steps() { "in these steps" } else { "in the recording" };
+        let when = self.when();
         let (noun, born, freed, total) = match self.measures_segments() {
             true => {
                 ("segment", format!("obtained {when} is still reserved"), "was released", "Reserved memory".to_owned())
@@ -303,7 +327,8 @@ impl<'a> GrowthReport<'a> {
             return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
         }
         // Growth is measured from the end of the step before the window.
-        let Some(before) = self.growth.window.from().checked_sub(1) else {
+        let before = self.growth.window.from().checked_sub(1).filter(|_| self.arguments.between == Between::Steps);
+        let Some(before) = before else {
             let options = ["--at", "end", "--by", "frame"];
             return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
         };
@@ -322,6 +347,7 @@ impl Report for GrowthReport<'_> {
         Facts::new([
             ("device", start.device.0.into()),
             ("metric", Value::of(start.metric).into()),
+            ("between", self.arguments.between.name().into()),
             ("from_step", self.has_steps().then(|| self.growth.window.from()).into()),
             ("to_step", self.has_steps().then(|| self.growth.window.to()).into()),
             ("steps", self.growth.step_count().into()),
@@ -342,7 +368,7 @@ impl Report for GrowthReport<'_> {
             ("reserved", Fact::or_absent(self.reserved_of(&self.growth).map(reserved_facts))),
             ("devices", devices.into()),
             ("extrapolation", self.projection().as_ref().map(Projection::value).into()),
-            ("rows", steps(&self.growth.steps).into()),
+            ("rows", steps(&self.growth).into()),
             ("groups", self.table().into()),
             ("rest_survivor_bytes", self.growth.rest_survivors.bytes.into()),
             ("rest_freed_bytes", self.growth.rest_freed.bytes.into()),
@@ -386,7 +412,8 @@ impl Report for GrowthReport<'_> {
             Column::nested("freed", move |row| sum(of(row).1)),
             Column::difference("growth_bytes", "growth", net),
         ]);
-        let number = Column::count("steps", "in steps", |row| groups.get(row).map(|group| group.steps));
+        let title = if self.arguments.between == Between::Idle { "in bursts" } else { "in steps" };
+        let number = Column::count("steps", title, |row| groups.get(row).map(|group| group.steps));
         let fewest =
             Column::bytes("least_bytes", "minimum per step", |row| groups.get(row).map(|group| group.least_bytes));
         columns.push(if has_steps { number.shown(steps) } else { number.in_files() });
@@ -406,6 +433,7 @@ impl Report for GrowthReport<'_> {
         if !self.has_steps() && self.trace.event_count() > 0 {
             let how = how_to_mark_steps(self.trace);
             page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
+            page.line("Of a server, `--between idle` compares the moments at which its memory returns to a floor.")?;
         }
         if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
             return self.print_end(page);
@@ -414,14 +442,20 @@ impl Report for GrowthReport<'_> {
         for cause in &self.growth.causes {
             page.line(&format!("Of this, {}.", cause.text()))?;
         }
+        let is_idle = self.arguments.between == Between::Idle;
         if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
-            page.line(match self.measures_segments() {
-                true => "No source line obtains a segment that is kept in every step.",
-                false => "No leak: no source line leaves memory in every step.",
-            })?;
+            match self.measures_segments() {
+                true => {
+                    let text = format!("No source line obtains a segment that is kept in every {}.", self.unit());
+                    page.line(&text)?;
+                }
+                // Already the first line.
+                false if is_idle => {}
+                false => page.line("No leak: no source line leaves memory in every step.")?,
+            }
         }
         if let Some(projection) = self.projection() {
-            page.line(&projection.text())?;
+            page.line(&projection.text(self.unit()))?;
         }
         for reason in self.growth.window.reasons().iter().filter(|_| self.growth.window.is_whole()) {
             page.line(reason)?;
@@ -431,7 +465,7 @@ impl Report for GrowthReport<'_> {
             page.table(&steps_table(&self.growth, self.measures_segments()))?;
         }
         page.gap()?;
-        let allocated = if self.has_steps() { "in these steps" } else { "in the recording" };
+        let allocated = self.when();
         page.line(&match self.measures_segments() {
             true => format!("Segments obtained {allocated} and still reserved, by group:"),
             false => format!("Allocated {allocated} and still live, by group:"),
@@ -454,5 +488,6 @@ fn span(window: &StepWindow) -> String {
     if window.steps.is_empty() {
         return "from the start of the recording to its end".to_owned();
     }
-    format!("from the start of step {} to the end of step {}", window.from(), window.to())
+    let unit = window.between.unit();
+    format!("from the start of {unit} {} to the end of {unit} {}", window.from(), window.to())
 }

@@ -352,7 +352,7 @@ impl Report for PeakReport<'_> {
                 format_bytes(bytes),
                 percent(bytes, moment.bytes)
             ))?;
-            for text in leak_lines(&leaks.leaks.lines) {
+            for text in leak_lines(&leaks.leaks.lines, "step") {
                 page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
             }
         }

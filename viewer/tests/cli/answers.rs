@@ -341,3 +341,34 @@ fn modules_are_grouped_to_a_depth_by_every_command_that_groups() {
     let grown = groups("diff a.snap --at step:0 --at-b step:2 --by scope:2 --json", "key", "delta_bytes");
     assert!(grown.contains(&("net.a".to_owned(), 200)), "{grown:?}");
 }
+
+/// A server that was running: each request keeps what `kept` says.
+fn server(kept: impl Fn(u32) -> String) -> Trace {
+    let request = |number: u32| {
+        let bytes = 1000 + 100 * (number % 3);
+        format!(
+            "alloc x{number} {bytes} < serve.py:8 answer\nalloc y{number} {bytes} < serve.py:9 answer\n{}free x{number}\nfree y{number}\n",
+            kept(number)
+        )
+    };
+    trace_from_text(&format!("baseline w 50000\n{}", (0..20).map(request).collect::<String>())).unwrap()
+}
+
+#[test]
+fn between_idle_moments_a_server_leaks_what_its_bursts_keep_throughout() {
+    let leaks = |number| format!("alloc k{number} 400 < serve.py:12 remember\n");
+    let text = answer(server(leaks), "growth a.snap --between idle").unwrap();
+    let first = "serve.py:12 remember leaks 400 B a burst: 7.42 KiB from 19 bursts (1 to 19) is still live.\n";
+    assert!(text.starts_with(first), "{text}");
+    // What a cache replaces is freed later.
+    let caches = |number: u32| {
+        let drop = if number < 4 { String::new() } else { format!("free k{}\n", number - 4) };
+        format!("{drop}alloc k{number} 400 < serve.py:12 remember\n")
+    };
+    let text = answer(server(caches), "growth a.snap --between idle").unwrap();
+    assert!(text.starts_with("No leak: no source line leaves memory in bursts throughout.\n"), "{text}");
+    let object = json(server(caches), "growth a.snap --between idle --json");
+    assert_eq!((&object["between"], &object["steps"]), (&"idle".into(), &19.into()), "{object}");
+    let error = answer(trace(), "growth a.snap --between idle").unwrap_err().to_string();
+    assert!(error.starts_with("--between idle: memory does not return to a floor three times"), "{error}");
+}

@@ -97,7 +97,8 @@ impl Run<'_> {
         }
         let calls = std::mem::take(&mut self.pending);
         self.pending_releases = 0;
-        let (obtained, released): (Vec<Pending>, Vec<Pending>) = calls.into_iter().partition(|pending| pending.call.obtains());
+        let (obtained, released): (Vec<Pending>, Vec<Pending>) =
+            calls.into_iter().partition(|pending| pending.call.obtains());
         if self.follows() {
             self.driver.expect(released.iter().map(|pending| pending.call), false);
         }

@@ -1,6 +1,6 @@
 //! Growth per step of a recording that is read in parts is that of the whole.
 
-use highwater_analysis::growth::{Growth, GrowthQuery, NoWindow, StepRange, growth};
+use highwater_analysis::growth::{Between, Growth, GrowthQuery, NoWindow, StepRange, growth};
 use highwater_analysis::{Filter, GroupKey, Metric, Source};
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::format::{read_bytes, write_trace};
@@ -45,7 +45,9 @@ fn read_in_parts_a_recording_has_the_growth_of_the_whole() {
     let whole = Source::in_memory(read_bytes(&bytes).unwrap());
     let windows = Source::in_windows(open(&bytes)).unwrap().in_windows_of(500);
     for range in [(None, None), (Some(1), Some(3)), (Some(9999), None)] {
-        compare(&whole, &windows, StepRange { from: range.0, to: range.1 });
+        for between in [Between::Steps, Between::Idle] {
+            compare(&whole, &windows, StepRange { from: range.0, to: range.1, between });
+        }
     }
 }
 
@@ -59,7 +61,7 @@ fn read_in_parts_a_training_run_has_the_leaks_of_the_whole() {
         training(6, leak).replace("step ", "step 4"),
         "alloc a 5000 activation\nalloc b 700 activation\nfree a\nalloc c 900\n".to_owned(),
     ];
-    let mut leaks = 0;
+    let (mut leaks, mut bursts) = (0, 0);
     for text in runs {
         let whole = trace_from_text(&text).unwrap();
         let windows = open(&write_trace(Vec::new(), &whole).unwrap());
@@ -67,7 +69,9 @@ fn read_in_parts_a_training_run_has_the_leaks_of_the_whole() {
         for events in [3, 17, 1000] {
             let found = compare(&whole, &windows.clone().in_windows_of(events), StepRange::default());
             leaks += found.iter().flatten().filter(|growth| !growth.leaks.is_empty()).count();
+            let idle = StepRange { between: Between::Idle, ..StepRange::default() };
+            bursts += compare(&whole, &windows.clone().in_windows_of(events), idle).iter().flatten().count();
         }
     }
-    assert!(leaks > 0, "no leak was found");
+    assert!(leaks > 0 && bursts > 0, "no leak was found, or no bursts");
 }

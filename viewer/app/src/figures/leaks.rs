@@ -11,7 +11,8 @@ const SHOWN_LEAKS: usize = 5;
 
 /// Returns a sentence for each of the largest `leaks` found over `window`, and one for all others.
 pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
-    let all = count_of(window.steps.len() as u64, "step");
+    let unit = window.between.unit();
+    let all = count_of(window.steps.len() as u64, unit);
     let steps = |leak: &Leak| match leak.steps < window.steps.len() {
         true => format!("{} of {all} ({} to {})", leak.steps, window.from(), window.to()),
         false => format!("{all} ({} to {})", window.from(), window.to()),
@@ -20,18 +21,19 @@ pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
         Some(leak) => format!("{line}: {} from {} is still live.", format_bytes(leak.kept.bytes), steps(leak)),
         None => format!("{line}."),
     };
-    leak_lines(leaks).into_iter().zip(0..).map(leak).collect()
+    leak_lines(leaks, unit).into_iter().zip(0..).map(leak).collect()
 }
 
-/// Names each of the largest `leaks` with its bytes, and sums up all others, as sentences without their ends.
-pub fn leak_lines(leaks: &[Leak]) -> Vec<String> {
+/// Names each of the largest `leaks` with its bytes for each step, as `unit` calls them, and sums up all others, as
+/// sentences without their ends.
+pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
-    let leak = |(leak, name): (&Leak, String)| format!("{name} leaks {} a step", format_bytes(leak.bytes_per_step));
+    let leak = |(leak, name): (&Leak, String)| format!("{name} leaks {} a {unit}", format_bytes(leak.bytes_per_step));
     let mut lines: Vec<String> = leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
     if leaks.len() > SHOWN_LEAKS {
         let more = count_of((leaks.len() - SHOWN_LEAKS) as u64, "more line");
         let bytes: u64 = leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
-        lines.push(format!("{more} leak {} a step", format_bytes(bytes)));
+        lines.push(format!("{more} leak {} a {unit}", format_bytes(bytes)));
     }
     lines
 }
@@ -45,7 +47,10 @@ pub fn reserved_growth(live: &Growth, reserved: &Growth) -> Option<String> {
     let cause = reserved.causes.first().map_or_else(String::new, |cause| format!(": {}", cause.text()));
     let when = match reserved.step_count() {
         0 => "in the recording".to_owned(),
-        _ => format!("in these steps, {} a step on average", format_bytes(reserved.bytes_per_step())),
+        _ => {
+            let unit = reserved.window.between.unit();
+            format!("in these {unit}s, {} a {unit} on average", format_bytes(reserved.bytes_per_step()))
+        }
     };
     let bytes = format_bytes(u64::try_from(reserved.net()).unwrap_or(u64::MAX));
     Some(format!("grows by {bytes} {when}{cause}"))

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use highwater_analysis::between::Sum;
-use highwater_analysis::growth::{Growth, Kept, Leak, StepGrowth};
+use highwater_analysis::growth::{Between, Growth, Kept, Leak};
 use highwater_analysis::{Group, Question};
 use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Column, Facts, Table, Value};
@@ -41,13 +41,13 @@ impl Projection {
     }
 
     /// The extrapolation as a sentence.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self, unit: &str) -> String {
         format!(
-            "Extrapolated: if every step adds as much, the peak of a step, {} now, exceeds the device's {} after {}; \
+            "Extrapolated: if every {unit} adds as much, the peak of a {unit}, {} now, exceeds the device's {} after {}; \
              fragmentation and what is outside the allocator bring that sooner.",
             format_bytes(self.peak_bytes),
             format_bytes(self.capacity_bytes),
-            count_of(self.steps_until_full, "more step")
+            count_of(self.steps_until_full, &format!("more {unit}"))
         )
     }
 }
@@ -80,9 +80,13 @@ pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
 }
 
 /// The steps, and the events between two.
-pub(super) fn steps(rows: &[StepGrowth]) -> Table<'_> {
+pub(super) fn steps(growth: &Growth) -> Table<'_> {
+    let rows = &growth.steps;
+    let events = |row: usize| growth.window.steps.get(row).map(|(_, events)| events.clone());
     let columns = [
         Column::number("step", "step", |row| rows[row].step),
+        Column::number("first_event", "first event", move |row| events(row).map(|events| events.start)),
+        Column::number("last_event", "last event", move |row| events(row).map(|events| events.end - 1)),
         Column::bytes("end_bytes", "live after step", |row| rows[row].step.map(|_| rows[row].end_bytes)),
         Column::nested("survivors", |row| sum(rows[row].survivors)),
     ];
@@ -110,12 +114,15 @@ pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_>
     let before = move |at: usize| row(at)?.checked_sub(1).map_or(Some(start), |before| Some(rows[before].end_bytes));
     let change = move |at: usize| Some(i128::from(end(at)?) - i128::from(before(at)?));
     let survivors = move |at: usize| of(at).map(|row| row.survivors);
-    let [live, still, blocks] = match measures_segments {
-        true => ["reserved after step", "still reserved at end", "segments"],
-        false => ["live after step", "still live at end", "blocks"],
+    let unit = growth.window.between.unit();
+    let [live, still, blocks] = match (measures_segments, growth.window.between) {
+        (true, Between::Steps) => ["reserved after step", "still reserved at end", "segments"],
+        (true, Between::Idle) => ["reserved after burst", "still reserved at end", "segments"],
+        (false, Between::Steps) => ["live after step", "still live at end", "blocks"],
+        (false, Between::Idle) => ["live after burst", "still live at end", "blocks"],
     };
     let columns = [
-        Column::text("step", "step", name),
+        Column::text("step", unit, name),
         Column::bytes("end_bytes", live, end),
         Column::difference("change_bytes", "change", change),
         Column::bytes("survivor_bytes", still, move |at| survivors(at).map(|sum| sum.bytes)),

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use highwater_analysis::growth::{Bound, GrowthQuery, NoWindow, StepRange};
+use highwater_analysis::growth::{Between, Bound, GrowthQuery, NoWindow, StepRange};
 use highwater_analysis::{Filter, GroupKey, Metric};
 use highwater_snapshots::{DeviceId, Trace};
 
@@ -52,7 +52,7 @@ pub(super) fn query<'a>(keys: &'a [GroupKey], arguments: &'a GrowthArguments) ->
 
 /// Returns the requested steps.
 pub(super) fn steps(arguments: &GrowthArguments) -> StepRange {
-    StepRange { from: arguments.from_step, to: arguments.to_step }
+    StepRange { from: arguments.from_step, to: arguments.to_step, between: arguments.between }
 }
 
 /// Returns `device`, and the other devices unless it was requested.
@@ -62,10 +62,11 @@ pub(super) fn measured_devices(device: DeviceId, all: Vec<DeviceId>, arguments: 
 }
 
 /// Returns the error if there is no such window of steps, with the option that requested it.
-pub(super) fn refused(refused: &NoWindow) -> Failure {
+pub(super) fn refused(refused: &NoWindow, arguments: &GrowthArguments) -> Failure {
     let option = match refused.step {
         Some(Bound::From(step)) => format!("--from-step {step}: "),
         Some(Bound::To(step)) => format!("--to-step {step}: "),
+        None if arguments.between == Between::Idle => "--between idle: ".to_owned(),
         None => String::new(),
     };
     Failure::Usage(format!("{option}{}", refused.why))

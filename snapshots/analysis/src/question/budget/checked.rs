@@ -55,7 +55,7 @@ impl<'a> Checked<'a> {
             let of_blocks = if metric.is_of_blocks() { metric } else { Metric::Requested };
             let map = |trace: &Trace| {
                 let matches = Matches::of(trace, &Filter::default());
-                let history = |metric| History::of(trace, device, metric, &matches);
+                let history = |metric| History::of(trace, device, metric, (&matches, &[]));
                 let reserved = if limits_reserved { history(Metric::Reserved) } else { History::default() };
                 let rows = if limits_phases { stage_rows(trace, device, metric) } else { Vec::new() };
                 (history(of_blocks), reserved, rows)

@@ -8,9 +8,10 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
 use super::ends::Ends;
+use super::idle::bursts;
 use super::reserved::{Layout, SegmentHistory, streams_in};
 use super::steps::Steps;
-use super::window::{StepRange, StepWindow};
+use super::window::{Between, StepRange, StepWindow};
 use super::{Change, Growth, GrowthQuery, Measured, NoWindow};
 use crate::grouping::matches::Matches;
 use crate::index::device_spans::{ActiveSpan, active_spans, append_spans};
@@ -45,21 +46,31 @@ pub fn growth(
     assert!(queries.iter().all(|query| query.metric != Metric::DeviceUsed), "only blocks and segments grow");
     let asked: Vec<(&GrowthQuery<'_>, DeviceId)> =
         queries.iter().flat_map(|query| devices.iter().map(move |device| (query, *device))).collect();
+    let bursts: Vec<Option<Steps>> = match range.between {
+        Between::Steps => devices.iter().map(|_| None).collect(),
+        Between::Idle => devices.iter().map(|device| bursts(source, *device).map(Some)).collect::<Result<_>>()?,
+    };
+    let bounds_of = |row: usize| bursts[row % devices.len()].iter().flat_map(Steps::bounds).collect::<Vec<u64>>();
+    let bounds: Vec<Vec<u64>> = (0..asked.len()).map(bounds_of).collect();
     let mut whole: Vec<History> = asked.iter().map(|_| History::default()).collect();
     let map = |trace: &Trace| {
         let matches: Vec<Matches> = queries.iter().map(|query| Matches::of(trace, query.filter)).collect();
         let history = |(row, (query, device)): (usize, &(&GrowthQuery<'_>, DeviceId))| {
-            History::of(trace, *device, query.metric, &matches[row / devices.len()])
+            History::of(trace, *device, query.metric, (&matches[row / devices.len()], &bounds[row]))
         };
         asked.iter().enumerate().map(history).collect::<Vec<_>>()
     };
     let take = |part: Vec<History>| whole.iter_mut().zip(part).for_each(|(whole, part)| whole.append(part));
     source.each_window(map, take, watch)?;
-    let of_device = |((query, device), history): (&(&GrowthQuery<'_>, DeviceId), History)| {
-        let window = StepWindow::among_any(Steps::of(source, *device, &history.spans)?, range);
+    let of_device = |(row, history): (usize, History)| {
+        let (query, device) = &asked[row];
+        let window = match &bursts[row % devices.len()] {
+            Some(bursts) => StepWindow::among_bursts(bursts.clone(), range),
+            None => StepWindow::among_any(Steps::of(source, *device, &history.spans)?, range),
+        };
         window.map_or_else(|no| Ok(Err(no)), |window| history.growth(source, *device, window, query).map(Ok))
     };
-    let mut found = asked.iter().zip(whole).map(of_device).collect::<Result<OfDevices>>()?.into_iter();
+    let mut found = whole.into_iter().enumerate().map(of_device).collect::<Result<OfDevices>>()?.into_iter();
     Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
 }
 
@@ -87,15 +98,17 @@ struct State {
 
 impl History {
     /// What `device` does in a window, of which `metric` is measured: blocks that pass a filter, or for reserved memory,
-    /// segments.
-    pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, matches: &Matches) -> Self {
+    /// segments; with the states at `more` bounds.
+    pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, (matches, more): (&Matches, &[u64])) -> Self {
         let spans = active_spans(trace, device);
         if metric == Metric::Reserved {
             return Self { spans, states: Vec::new(), segments: SegmentHistory::of(trace, device) };
         }
         let start = trace.start.events;
         let mut bounds: Vec<u64> = spans.iter().flat_map(|span| [span.events.start, span.events.end]).collect();
-        bounds.extend([start, start + trace.events.len() as u64]);
+        let end = start + trace.events.len() as u64;
+        bounds.extend(more.iter().filter(|bound| (start..end).contains(bound)));
+        bounds.extend([start, end]);
         bounds.sort_unstable();
         bounds.dedup();
         let size = |row: usize| {
@@ -237,7 +250,7 @@ impl Growth {
     pub fn of(source: &Source<'_>, device: DeviceId, window: StepWindow, query: &GrowthQuery<'_>) -> Result<Self> {
         assert!(query.metric != Metric::DeviceUsed, "only blocks and segments grow");
         let mut history = History::default();
-        let map = |trace: &Trace| History::of(trace, device, query.metric, &Matches::of(trace, query.filter));
+        let map = |trace: &Trace| History::of(trace, device, query.metric, (&Matches::of(trace, query.filter), &[]));
         source.each_window(map, |part| history.append(part), &mut |_| ControlFlow::Continue(()))?;
         history.growth(source, device, window, query)
     }

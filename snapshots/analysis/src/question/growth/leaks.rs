@@ -143,7 +143,7 @@ impl Leaks {
             let tally = by_place.entry(place(trace, id)).or_default();
             tally.blocks.push(id);
             tally.kept.add(bytes_of(trace, metric, id));
-            let step = step_of(trace, &trace.blocks.get(id));
+            let step = window.step_of(trace, id);
             tally.steps.extend(step.filter(|step| numbers.contains(step)));
         }
         for &id in freed {

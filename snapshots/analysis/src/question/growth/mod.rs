@@ -3,6 +3,7 @@
 
 mod steps;
 mod window;
+mod idle;
 mod ends;
 mod leaks;
 mod reserved;
@@ -19,7 +20,6 @@ use crate::grouping::breakdown::{Breakdown, Group, Grouping};
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::filter::Filter;
 use crate::grouping::key_encoder::{Code, KeyEncoder, stack_of};
-use crate::grouping::lifetime::step_of;
 use crate::grouping::siblings::Siblings;
 use crate::index::beside::SegmentValues;
 use crate::metric::Metric;
@@ -30,7 +30,7 @@ pub use leaks::{Leak, Leaks};
 pub use reserved::{Kept, KeptBecause};
 pub(crate) use steps::Steps;
 pub use steps::{Cut, how_to_mark_steps};
-pub use window::{Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow};
+pub use window::{Between, Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow};
 
 /// Maximum number of stacks of survivors to list.
 const STACKS: usize = 3;
@@ -164,7 +164,7 @@ impl Growth {
         let mut number_of: HashMap<BlockId, usize> = HashMap::with_capacity(survivors.len());
         for &id in survivors {
             let code = query.keys.iter().map(|&key| sums.coder.code(id, key)).collect();
-            let step = step_of(trace, &trace.blocks.get(id));
+            let step = sums.window.step_of(trace, id);
             number_of.insert(id, sums.add_survivor(code, step, bytes_of(trace, metric, id)));
         }
         for &id in freed {

@@ -241,7 +241,7 @@ impl SegmentHistory {
         for extent in &survivors {
             let values = self.values(extent);
             let code = sums.code_of_segment(&values);
-            sums.add_survivor(code, values.step, bytes(extent));
+            sums.add_survivor(code, self.step_of(extent, window), bytes(extent));
             let stack = sums.coder.code_of_segment(&values, GroupKey::Stack);
             by_stack
                 .entry(vec![stack])
@@ -283,6 +283,11 @@ impl SegmentHistory {
             stack: Some(stack),
             step,
         }
+    }
+
+    /// The step of `window` in which a segment was obtained.
+    fn step_of(&self, extent: &Extent, window: &StepWindow) -> Option<u32> {
+        window.step_at(self.origin(extent).step, extent.moments.start.checked_sub(1).map(|event| event as u64))
     }
 
     fn origin(&self, extent: &Extent) -> Origin {
@@ -352,12 +357,12 @@ impl SegmentHistory {
         let numbers: HashSet<u32> = window.steps.iter().map(|(step, _)| *step).collect();
         let mut lines: BTreeMap<String, (Sum, HashSet<u32>, StackId)> = BTreeMap::new();
         for extent in survivors {
-            let Origin { stack, step } = self.origin(extent);
+            let Origin { stack, .. } = self.origin(extent);
             let line = user_line(&trace.tables, stack)
                 .map_or_else(|| "(no stack recorded)".to_owned(), |line| trace.tables.line_text(&line));
             let (sum, steps, _) = lines.entry(line).or_insert((Sum::default(), HashSet::new(), stack));
             sum.add(bytes(extent));
-            steps.extend(step.filter(|step| numbers.contains(step)));
+            steps.extend(self.step_of(extent, window).filter(|step| numbers.contains(step)));
         }
         let leak = |(line, (kept, steps, stack)): (String, (Sum, HashSet<u32>, StackId))| {
             let bytes_per_step = kept.bytes.div_ceil(steps.len().max(1) as u64);

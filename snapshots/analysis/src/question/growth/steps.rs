@@ -58,17 +58,19 @@ pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
 }
 
 /// A step, as a device sees it.
+#[derive(Clone)]
 pub(super) struct Run {
     pub(super) step: u32,
     pub(super) events: Range<u64>,
-    phases: Vec<Phase>,
+    pub(super) phases: Vec<Phase>,
 }
 
 /// The steps of a device, in the order of their first events.
+#[derive(Clone)]
 pub(crate) struct Steps {
     pub(super) runs: Vec<Run>,
     /// What the device does in the last two.
-    facts: Vec<StepFacts>,
+    pub(super) facts: Vec<StepFacts>,
     /// The events of the recording.
     pub(super) events: Range<u64>,
     pub(super) how_to_mark: &'static str,
@@ -112,6 +114,11 @@ impl Steps {
         Self::of(source, device, &spans)
     }
 
+    /// The numbers of events at which they begin and end.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().flat_map(|run| [run.events.start, run.events.end])
+    }
+
     /// Why the last step is not whole; `None` if it is, judged by the step before it. A last step in which memory ran
     /// out on any device is cut short. So is one that has almost nothing of the previous step: neither its training
     /// phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases, or
@@ -140,7 +147,7 @@ impl Steps {
 
 /// What a device does in a step, or in a part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct StepFacts {
+pub(super) struct StepFacts {
     /// A request failed, on any device.
     ran_out: bool,
     /// The bytes that the device allocates.

@@ -207,7 +207,7 @@ fn a_leak_of_each_of_a_devices_steps_is_found_though_it_pauses_while_another_wor
     let growth = Growth::of(&fixture.source, device, window, &query).unwrap();
     assert_eq!((growth.leaks.len(), growth.leaks[0].bytes_per_step, growth.bytes_per_step()), (1, 100, 100));
     assert!(
-        window_of(&fixture, device, StepRange { from: Some(3), to: None })
+        window_of(&fixture, device, StepRange { from: Some(3), ..StepRange::default() })
             .unwrap_err()
             .why
             .contains("the recording has steps")

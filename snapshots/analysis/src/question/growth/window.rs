@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use highwater_snapshots::Result;
-use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::trace::Trace;
 
 use super::steps::{Cut, Steps};
+use crate::grouping::lifetime::step_of;
 use crate::question::source::Source;
 
 /// How the first step was chosen.
@@ -33,6 +35,37 @@ pub enum LastStep {
     OnlyCut(Cut),
 }
 
+/// The parts into which bursts are divided to find what they keep: of fewer, each is a part.
+const PARTS: usize = 8;
+
+/// What the steps of a window are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Between {
+    /// The steps of the recording.
+    #[default]
+    Steps,
+    /// The bursts between moments at which memory returns to its floor.
+    Idle,
+}
+
+impl Between {
+    /// The word for it on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Steps => "steps",
+            Self::Idle => "idle",
+        }
+    }
+
+    /// The word for one of them.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Steps => "step",
+            Self::Idle => "burst",
+        }
+    }
+}
+
 /// Consecutive steps. Growth is measured from before the first event of the first step to after the last event of the
 /// last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +78,8 @@ pub struct StepWindow {
     pub first: FirstStep,
     /// How the last step was chosen.
     pub last: LastStep,
+    /// What the steps are.
+    pub between: Between,
 }
 
 /// The steps that were requested: the first and the last one, each by its number.
@@ -54,6 +89,8 @@ pub struct StepRange {
     pub from: Option<u32>,
     /// The last step.
     pub to: Option<u32>,
+    /// What the steps are.
+    pub between: Between,
 }
 
 /// The error for steps that cannot be selected.
@@ -101,9 +138,22 @@ impl StepWindow {
     pub(crate) fn among_any(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if steps.runs.is_empty() && range == StepRange::default() {
             let (first, last) = (FirstStep::Asked, LastStep::Asked);
-            return Ok(Self { steps: Vec::new(), events: steps.events, first, last });
+            return Ok(Self { steps: Vec::new(), events: steps.events, first, last, between: range.between });
         }
         Self::among(steps, range)
+    }
+
+    /// The requested bursts.
+    ///
+    /// # Errors
+    ///
+    /// If the device has fewer than two, or lacks a requested one.
+    pub(crate) fn among_bursts(bursts: Steps, range: StepRange) -> Result<Self, NoWindow> {
+        if bursts.runs.len() < 2 {
+            let why = "memory does not return to a floor three times, so that there are no bursts to compare";
+            return Err(NoWindow { step: None, why: why.to_owned() });
+        }
+        Self::among(bursts, range)
     }
 
     /// The requested steps among `steps`.
@@ -112,7 +162,7 @@ impl StepWindow {
     ///
     /// As the inner result of [`Self::of`].
     pub(crate) fn among(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
-        let StepRange { from, to } = range;
+        let StepRange { from, to, between } = range;
         let cut = steps.cut();
         let Steps { mut runs, how_to_mark, .. } = steps;
         let Some(last) = runs.len().checked_sub(1) else {
@@ -121,7 +171,7 @@ impl StepWindow {
             return Err(NoWindow { step, why: format!("{none}; mark them {how_to_mark}") });
         };
         let find = |step: u32, bound: fn(u32) -> Bound| {
-            let missing = || format!("the recording has steps {} to {}", runs[0].step, runs[last].step);
+            let missing = || format!("the recording has {}s {} to {}", between.unit(), runs[0].step, runs[last].step);
             let found = runs.iter().position(|run| run.step == step);
             found.ok_or_else(|| NoWindow { step: Some(bound(step)), why: missing() })
         };
@@ -147,13 +197,14 @@ impl StepWindow {
         if first_at.0 > last_at.0 {
             let [first, last] = [first_at.0, last_at.0].map(|row| runs[row].step);
             let step = to.map(Bound::To).or(from.map(Bound::From));
-            return Err(NoWindow { step, why: format!("step {first} comes after step {last}") });
+            let unit = between.unit();
+            return Err(NoWindow { step, why: format!("{unit} {first} comes after {unit} {last}") });
         }
         runs.truncate(last_at.0 + 1);
         let steps: Vec<(u32, Range<u64>)> = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
         let start = steps.first().map_or(0, |(_, events)| events.start);
         let events = start..steps.last().map_or(start, |(_, events)| events.end);
-        Ok(Self { steps, events, first: first_at.1, last: last_at.1 })
+        Ok(Self { steps, events, first: first_at.1, last: last_at.1, between })
     }
 
     /// The last two whole steps of `device`; `None` if it has fewer.
@@ -196,10 +247,31 @@ impl StepWindow {
 
     /// Whether `steps` are all steps of the window, of which it has several. What is allocated between an optimizer and
     /// the next forward, such as a batch, belongs to the step before, so that the last step of a recording may be missing.
+    /// Bursts are not alike, so that those of each part of the window count as one.
     pub(crate) fn is_every(&self, steps: &HashSet<u32>) -> bool {
         let all = self.steps.len();
+        if self.between == Between::Idle {
+            let parts = all.min(PARTS);
+            let part = |step: &u32| (step - self.from()) as usize * parts / all;
+            return all > 1 && steps.iter().map(part).collect::<HashSet<usize>>().len() == parts;
+        }
         let may_lack_last = self.last == LastStep::Last && all > 3 && !steps.contains(&self.to());
         all > 1 && steps.len() == all - usize::from(may_lack_last)
+    }
+
+    /// The step in which a block was allocated.
+    pub(crate) fn step_of(&self, trace: &Trace, id: BlockId) -> Option<u32> {
+        self.step_at(step_of(trace, &trace.blocks.get(id)), trace.alloc_number(id))
+    }
+
+    /// The step of an event, of which the recording says that it is in step `marked`.
+    pub(crate) fn step_at(&self, marked: Option<u32>, event: Option<u64>) -> Option<u32> {
+        if self.between == Between::Steps {
+            return marked;
+        }
+        let event = event?;
+        let row = self.steps.partition_point(|(_, events)| events.end <= event);
+        self.steps.get(row).filter(|(_, events)| events.contains(&event)).map(|(step, _)| *step)
     }
 
     /// From the first event of the first step to one past the last event of the last step.
@@ -209,15 +281,16 @@ impl StepWindow {
 
     /// Why the window begins and ends where it does, one sentence each; none for requested steps.
     pub fn reasons(&self) -> Vec<String> {
+        let unit = self.between.unit();
         let first = match self.first {
             FirstStep::Asked => None,
             FirstStep::Only if matches!(self.last, LastStep::OnlyCut(_)) => None,
             FirstStep::AfterFirst => Some(format!(
-                "Counted from step {}: the first step of a recording allocates what later steps reuse.",
+                "Counted from {unit} {}: the first {unit} of a recording allocates what later {unit}s reuse.",
                 self.from()
             )),
             FirstStep::Only => {
-                Some(format!("Counted over step {} only: its growth may be one-time allocations.", self.from()))
+                Some(format!("Counted over {unit} {} only: its growth may be one-time allocations.", self.from()))
             }
         };
         let last = match &self.last {
@@ -250,7 +323,7 @@ mod tests {
     }
 
     fn window(steps: &[&str], from: Option<u32>, to: Option<u32>) -> (u32, u32, FirstStep, LastStep) {
-        let window = of(&text(steps), StepRange { from, to }).unwrap();
+        let window = of(&text(steps), StepRange { from, to, ..StepRange::default() }).unwrap();
         (window.from(), window.to(), window.first, window.last)
     }
 
@@ -326,7 +399,7 @@ mod tests {
 
     #[test]
     fn steps_that_are_not_there_are_reported_with_those_that_are() {
-        let why = |from, to| of(&text(&["forward"; 3]), StepRange { from, to }).unwrap_err();
+        let why = |from, to| of(&text(&["forward"; 3]), StepRange { from, to, ..StepRange::default() }).unwrap_err();
         let missing = why(Some(3), None);
         assert!(missing.step == Some(Bound::From(3)) && missing.why.contains("the recording has steps 10 to 12"));
         assert_eq!(why(Some(3), Some(4)).step, Some(Bound::From(3)));

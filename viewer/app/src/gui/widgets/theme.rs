@@ -298,7 +298,7 @@ pub struct Shades {
     pub window: Color32,
     /// The overview's curve.
     pub curve: Color32,
-    lanes: [Color32; 6],
+    lanes: [Color32; Phase::ALL.len()],
     lines: [Color32; 6],
 }
 
@@ -329,6 +329,7 @@ impl Shades {
                     Color32::from_rgb(0x56, 0x4c, 0x3e),
                     Color32::from_rgb(0x3e, 0x50, 0x49),
                     Color32::from_rgb(0x2f, 0x34, 0x3c),
+                    Color32::from_rgb(0x33, 0x49, 0x54),
                 ],
                 lines: [
                     Color32::from_rgb(0xff, 0xff, 0xff),
@@ -362,6 +363,7 @@ impl Shades {
                     Color32::from_rgb(0xf0, 0xe4, 0xd2),
                     Color32::from_rgb(0xd8, 0xea, 0xe1),
                     Color32::from_rgb(0xe6, 0xe9, 0xed),
+                    Color32::from_rgb(0xd3, 0xe8, 0xec),
                 ],
                 lines: [
                     Color32::from_rgb(0x10, 0x14, 0x1a),

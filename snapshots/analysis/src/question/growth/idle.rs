@@ -1,0 +1,214 @@
+//! The idle moments of a program without steps, such as a server: the lows to which its memory returns between bursts of
+//! work. The bursts take the place of steps.
+
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+
+use highwater_snapshots::Result;
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::trace::Trace;
+
+use super::steps::{Run, Steps, how_to_mark_steps};
+use crate::index::replay::Replay;
+use crate::metric::Metric;
+use crate::question::source::Source;
+
+/// Turns that are in memory at most: if there are more, the smaller ones are left out.
+const MAX_TURNS: usize = 1 << 20;
+
+/// The smallest turns that are distinguished, as a fraction of the peak.
+const FINEST: u64 = 4096;
+
+/// Turns of the end of a program at most.
+const MAX_END: usize = 8;
+
+/// A moment at which the total turns, and the total then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    /// The number of events before the moment.
+    events: u64,
+    bytes: u64,
+}
+
+/// The lows and highs of a total in alternation, of which neighbours differ by at least `depth` bytes.
+#[derive(Debug)]
+struct Turns {
+    depth: u64,
+    rows: Vec<Turn>,
+}
+
+impl Turns {
+    fn new(depth: u64) -> Self {
+        Self { depth: depth.max(1), rows: Vec::new() }
+    }
+
+    /// The turns in a window.
+    fn in_window(trace: &Trace, device: DeviceId) -> Self {
+        let mut turns = Self::new(1);
+        let mut replay = Replay::new(trace, device);
+        turns.push(Turn { events: trace.start.events, bytes: replay.totals().get(Metric::Requested) });
+        while let Some(event) = replay.step() {
+            turns.push(Turn { events: trace.number(event) + 1, bytes: replay.totals().get(Metric::Requested) });
+        }
+        turns
+    }
+
+    /// Adds a later moment, if it goes further than the last turn, or turns by at least the depth.
+    fn push(&mut self, turn: Turn) {
+        let (last, before) = match self.rows.as_slice() {
+            [.., before, last] => (*last, Some(*before)),
+            [only] => (*only, None),
+            [] => return self.rows.push(turn),
+        };
+        let goes_further = before.is_some_and(|before| match last.bytes > before.bytes {
+            true => turn.bytes > last.bytes,
+            false => turn.bytes < last.bytes,
+        });
+        if goes_further {
+            self.rows.pop();
+        }
+        if goes_further || turn.bytes.abs_diff(last.bytes) >= self.depth {
+            self.rows.push(turn);
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        later.rows.into_iter().for_each(|turn| self.push(turn));
+        while self.rows.len() > MAX_TURNS {
+            *self = Self::among(&self.rows, self.depth * 2);
+        }
+    }
+
+    /// The turns of at least `depth` bytes among others.
+    fn among(rows: &[Turn], depth: u64) -> Self {
+        let mut turns = Self::new(depth);
+        rows.iter().for_each(|turn| turns.push(*turn));
+        turns
+    }
+
+    /// Without the end of the program, which frees everything: without the last turns that hide most of the bursts before
+    /// them. Also returns the height of the bursts.
+    fn of_run(mut self) -> (Self, u64) {
+        let runs = (0..=self.rows.len().min(MAX_END)).rev().map(|end| {
+            let rows = self.rows.len() - end;
+            let (sum, height) = bursts_in(&self.rows[..rows]);
+            (sum, rows, height)
+        });
+        let (_, rows, height) = runs.max_by_key(|(sum, ..)| *sum).unwrap_or_default();
+        self.rows.truncate(rows);
+        (self, height)
+    }
+
+    /// The numbers of events before the lows between bursts.
+    fn lows(&self) -> Vec<u64> {
+        let peak = self.rows.iter().map(|turn| turn.bytes).max().unwrap_or(0);
+        let (run, height) = Self::among(&self.rows, self.depth.max(peak / FINEST)).of_run();
+        if height == 0 {
+            return Vec::new();
+        }
+        let Self { rows, depth } = Self::among(&run.rows, run.depth.max(height / 2));
+        let mut lows: Vec<Turn> = Vec::new();
+        let mut floor = u64::MAX;
+        for (row, turn) in rows.iter().enumerate().rev() {
+            floor = floor.min(turn.bytes);
+            let mut beside = [row.checked_sub(1), Some(row + 1)].into_iter().flatten().filter_map(|row| rows.get(row));
+            // A burst may go down far in its middle, and up again.
+            if beside.all(|beside| beside.bytes > turn.bytes) && turn.bytes - floor < depth {
+                lows.push(*turn);
+            }
+        }
+        lows.reverse();
+        // What is loaded before the first burst raises the floor, and the last one may not be over.
+        let rises = |pair: Option<&[Turn]>| pair.is_some_and(|pair| pair[1].bytes >= pair[0].bytes + depth);
+        let (first, last) = (rises(lows.windows(2).next()), rises(lows.windows(2).next_back()));
+        let end = lows.len() - usize::from(last);
+        lows.get(usize::from(first)..end).unwrap_or_default().iter().map(|turn| turn.events).collect()
+    }
+}
+
+/// The height of the bursts that a program consists of: that of which the bursts at least as high, but one, have the
+/// largest sum of such heights; and that sum. Loading a model once does not count, however high, nor do many small
+/// allocations. A burst is what lies between two moments below which the total never falls again.
+fn bursts_in(rows: &[Turn]) -> (u128, u64) {
+    let mut heights = Vec::new();
+    let (mut floor, mut highest) = (u64::MAX, 0);
+    for turn in rows.iter().rev() {
+        if turn.bytes <= floor {
+            heights.push(highest.max(turn.bytes) - turn.bytes);
+            (floor, highest) = (turn.bytes, 0);
+        } else {
+            highest = highest.max(turn.bytes);
+        }
+    }
+    heights.sort_unstable_by_key(|bytes| Reverse(*bytes));
+    let sums = heights.into_iter().enumerate().map(|(row, bytes)| (row as u128 * u128::from(bytes), bytes));
+    sums.max().unwrap_or_default()
+}
+
+/// The bursts of `device`, numbered from 0: each begins at an idle moment and ends at the next.
+///
+/// # Errors
+///
+/// Fails if a window cannot be read.
+pub(super) fn bursts(source: &Source<'_>, device: DeviceId) -> Result<Steps> {
+    let mut turns = Turns::new(1);
+    let map = |trace: &Trace| Turns::in_window(trace, device);
+    source.each_window(map, |part| turns.append(part), &mut |_| ControlFlow::Continue(()))?;
+    let lows = turns.lows();
+    let runs = lows.windows(2).zip(0..).map(|(pair, step)| Run { step, events: pair[0]..pair[1], phases: Vec::new() });
+    let how_to_mark = how_to_mark_steps(source.facts());
+    Ok(Steps { runs: runs.collect(), facts: Vec::new(), events: source.events(), how_to_mark })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn bounds(text: &str) -> Vec<u64> {
+        let source = Source::in_memory(trace_from_text(text).unwrap());
+        let runs = bursts(&source, DeviceId(0)).unwrap().runs;
+        runs.first().map(|run| run.events.start).into_iter().chain(runs.iter().map(|run| run.events.end)).collect()
+    }
+
+    /// A request, of nine events: the free of a block is two.
+    fn request(number: usize, bytes: u64) -> String {
+        let names = ["a", "b", "c"].map(|name| format!("{name}{number}"));
+        let [a, b, c] = names;
+        format!("alloc {a} {bytes}\nalloc {b} {bytes}\nfree {a}\nalloc {c} {bytes}\nfree {c}\nfree {b}\n")
+    }
+
+    #[test]
+    fn bursts_end_where_memory_returns_to_its_floor_even_if_that_rises() {
+        let requests = |leak: &str| -> String {
+            let one = |number| request(number, 1000 + 100 * number as u64) + &leak.replace('#', &number.to_string());
+            (0..4).map(one).collect()
+        };
+        let load = "alloc w 5000\nalloc copy 9000\nfree copy\n";
+        assert_eq!(bounds(&format!("{load}{}", requests(""))), [3, 12, 21, 30, 39], "loading is no burst");
+        let leaks = bounds(&format!("{load}{}", requests("alloc l# 300\n")));
+        assert_eq!(leaks, [3, 12, 22, 32, 42], "what leaks after a burst is allocated in the next");
+    }
+
+    #[test]
+    fn what_the_end_of_the_program_frees_was_the_floor() {
+        let requests: String = (0..3).map(|number| request(number, 900)).collect();
+        assert_eq!(bounds(&format!("alloc w 5000\nalloc v 2000\n{requests}free v\nalloc x 9\nfree w\n")), [10, 19]);
+    }
+
+    #[test]
+    fn small_allocations_between_bursts_are_part_of_being_idle() {
+        let noise = |of: &str| -> String {
+            (0..20).map(|number| format!("alloc n{of}{number} 3\nfree n{of}{number}\n")).collect()
+        };
+        let requests = [0, 1, 2].map(|number| noise(&number.to_string()) + &request(number, 900)).concat();
+        assert_eq!(bounds(&format!("alloc w 5000\n{requests}")), [69, 138, 207]);
+        assert_eq!(bounds("alloc a 1\nalloc b 1\nalloc c 1\n"), Vec::<u64>::new(), "it only rises");
+    }
+
+    #[test]
+    fn the_state_before_the_first_event_is_an_idle_moment_of_a_program_that_was_running() {
+        let requests: String = (0..3).map(|number| request(number, 900)).collect();
+        assert_eq!(bounds(&format!("baseline w 5000\n{requests}")), [0, 8, 17, 26]);
+    }
+}
