@@ -7,5 +7,6 @@ pub(crate) mod message;
 pub mod page;
 pub mod caveats;
 pub mod key_cells;
+pub mod block_columns;
 pub mod answer;
 pub mod peaks;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use highwater_analysis::breakdown::Breakdown;
 use highwater_analysis::growth::Leaks;
+use highwater_analysis::listed_blocks::LargestBlocks;
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phases, reached_elsewhere};
 use highwater_analysis::{Filter, Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
@@ -25,6 +26,7 @@ use crate::input::devices::{on_device, where_on};
 use crate::input::recording::{choose_device, origin_keys};
 use crate::input::source::{Input, answer_from};
 use crate::output::answer::{Report, answer};
+use crate::output::block_columns::block_columns;
 use crate::output::caveats::{self, problem_texts, trust};
 use crate::output::key_cells::{each_text, key_columns, named, none_note, sum_names};
 use crate::output::outcome::{Failure, Status};
@@ -54,6 +56,9 @@ pub struct PeakArguments {
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
+    /// Number of single blocks to list, the largest first
+    #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
+    pub largest_blocks: usize,
     /// The modules.
     #[command(flatten)]
     pub modules: ModuleChoice,
@@ -75,6 +80,7 @@ impl PeakArguments {
             at: None,
             by: GroupKeys(vec![GroupKey::Category]),
             top: TOP,
+            largest_blocks: 0,
             modules: ModuleChoice::default(),
             blocks: BlockChoice::default(),
             categories: CategoryChoice::default(),
@@ -108,6 +114,8 @@ pub struct PeakReport<'a> {
     pools: Option<PoolsReport>,
     /// What leaks, and what of it is live at the moment.
     leaks: Option<LeaksAt>,
+    /// The largest blocks, if they are to be listed.
+    largest: Option<LargestBlocks>,
 }
 
 /// The leaks of a recording, and their blocks at a moment, each module by itself.
@@ -184,7 +192,10 @@ impl<'a> PeakReport<'a> {
                     (peak, reached_elsewhere(&phases(trace, device, metric, rows), &peak))
                 }
             };
-            let window = source.window_at(moment.number())?;
+            let mut window = source.window_at(moment.number())?;
+            if arguments.largest_blocks > 0 && source.whole().is_none() {
+                source.number_blocks(window.trace.to_mut())?;
+            }
             let (trace_at, index) = (&window.trace, window.index(device));
             let broken_down = |query: &Query<'_>| Peak::at(trace_at, &index.live, &index.series, moment, query);
             let query = query(arguments);
@@ -196,7 +207,11 @@ impl<'a> PeakReport<'a> {
                 let at_moment = leaks.breakdown(trace_at, &index.live, &moment, &query);
                 LeaksAt { leaks, at_moment }
             });
-            Ok(Self { trace, arguments, peak: broken_down(&query), elsewhere, pools, leaks })
+            let largest = (arguments.largest_blocks > 0).then(|| {
+                let filter = &arguments.blocks.filter.filter;
+                LargestBlocks::at(trace_at, (&index.live, &index.series), &moment, filter, arguments.largest_blocks)
+            });
+            Ok(Self { trace, arguments, peak: broken_down(&query), elsewhere, pools, leaks, largest })
         })
     }
 
@@ -270,6 +285,7 @@ impl Report for PeakReport<'_> {
             ("groups", self.table().into()),
             ("rest_bytes", breakdown.rest_bytes.into()),
             ("rest_groups", breakdown.rest_groups.into()),
+            ("blocks", Fact::or_absent(self.largest.as_ref().map(blocks_table))),
             ("pools", Fact::or_absent(self.pools.as_ref().map(PoolsReport::table))),
             ("trust", trust(self.trace).into()),
             ("problems", problem_texts(self.trace).into()),
@@ -365,6 +381,11 @@ impl Report for PeakReport<'_> {
             for line in self.pools.iter().flat_map(PoolsReport::lines) {
                 page.line(&line)?;
             }
+            if let Some(largest) = self.largest.as_ref().filter(|largest| !largest.blocks.is_empty()) {
+                page.gap()?;
+                page.line("The largest blocks:")?;
+                page.table(&blocks_table(largest))?;
+            }
         } else {
             page.line("No block matches.")?;
         }
@@ -372,6 +393,14 @@ impl Report for PeakReport<'_> {
         page.gap()?;
         page.hint(&self.hint())
     }
+}
+
+/// The largest blocks, with the number and bytes of further ones.
+fn blocks_table(largest: &LargestBlocks) -> Table<'_> {
+    let sums = usize::from(largest.rest_blocks > 0);
+    let rest = (largest.rest_blocks, largest.rest_bytes);
+    let columns = block_columns(|row| largest.blocks.get(row), rest);
+    Table::new(largest.blocks.len() + sums, columns).with_sums(sums)
 }
 
 /// Other moments with the same peak.

@@ -26,7 +26,7 @@ const ASKED: [&str; 46] = [
     "info ALL",
     "info ranks",
     "peak ALL",
-    "peak ALL --by stack --top 3",
+    "peak ALL --by stack --top 3 --blocks 3",
     "peak ALL --metric reserved --by pool,stream",
     "peak ALL --at 1 --by step,phase,op,size,lifetime",
     "peak gpt2.snap --by scope --each --where activation",

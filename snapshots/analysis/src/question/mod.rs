@@ -6,6 +6,7 @@ pub mod source;
 pub mod doubt;
 pub mod summary;
 pub mod between;
+pub mod listed_blocks;
 pub mod growth;
 pub mod tree;
 pub mod folded;

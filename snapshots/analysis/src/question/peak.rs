@@ -8,7 +8,7 @@ use crate::grouping::breakdown::{Breakdown, Grouping};
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::filter::Filter;
 use crate::grouping::siblings::Siblings;
-use crate::index::beside::non_block_bytes;
+use crate::index::beside::{Beside, non_block_bytes};
 use crate::index::device_spans::device_steps;
 use crate::index::live::LiveIndex;
 use crate::index::series::Series;
@@ -133,21 +133,34 @@ impl Peak {
     /// the segments that they lie in, or in groups of their own, so that the groups still add up; a filter leaves them
     /// out.
     pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
-        let mut blocks: Vec<BlockId> = live.before_position(trace, moment.metric, moment.position());
-        if !query.filter.is_empty() {
-            let mut filter = query.filter.on(trace);
-            blocks.retain(|&id| filter.matches(id));
-        }
-        let mut beside = Vec::new();
-        if query.filter.is_empty() {
-            let (is_split, bytes) = non_block_bytes(trace, (series, live), moment.metric, moment.position());
-            beside = bytes;
-            if !is_split {
-                blocks.clear();
-            }
-        }
+        let Found { blocks, beside } = Found::at(trace, live, series, &moment, query.filter);
         let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top, siblings: query.siblings };
         Self { moment, breakdown: Breakdown::of(trace, moment.metric, &blocks, &grouping) }
+    }
+}
+
+/// What counts at a moment.
+pub(crate) struct Found {
+    /// The blocks that pass the filter.
+    pub(crate) blocks: Vec<BlockId>,
+    /// Bytes outside blocks, which a filter leaves out.
+    pub(crate) beside: Vec<(Beside, u64)>,
+}
+
+impl Found {
+    /// What counts at `moment`.
+    pub(crate) fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: &Moment, filter: &Filter) -> Self {
+        let mut blocks = live.before_position(trace, moment.metric, moment.position());
+        if !filter.is_empty() {
+            let mut matcher = filter.on(trace);
+            blocks.retain(|&id| matcher.matches(id));
+            return Self { blocks, beside: Vec::new() };
+        }
+        let (is_split, beside) = non_block_bytes(trace, (series, live), moment.metric, moment.position());
+        if !is_split {
+            blocks.clear();
+        }
+        Self { blocks, beside }
     }
 }
 

@@ -3,7 +3,9 @@
 use highwater_analysis::diff::UnmatchedBlocks;
 use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Column, Table};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
+
+use crate::output::block_columns::block_columns;
 
 /// Formats the heading: `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
 pub(crate) fn heading(lone: &UnmatchedBlocks) -> String {
@@ -18,26 +20,12 @@ pub(crate) fn heading(lone: &UnmatchedBlocks) -> String {
 pub(crate) fn table(lone: &UnmatchedBlocks) -> Table<'_> {
     let blocks = &lone.blocks;
     let more = lone.counts.iter().sum::<u64>() - blocks.len() as u64;
-    let rest = lone.bytes.iter().sum::<u64>() - blocks.iter().map(|one| one.bytes).sum::<u64>();
+    let rest = lone.bytes.iter().sum::<u64>() - blocks.iter().map(|one| one.listed.bytes).sum::<u64>();
     let of = move |row: usize| blocks.get(row);
-    let category = move |row: usize| of(row).map_or_else(|| count_of(more, "more block"), |one| one.category.clone());
-    let made = move |row: usize| {
-        of(row).map_or_else(String::new, |one| {
-            one.made.map_or_else(|| "before".to_owned(), |event| format_count(event.0.into()))
-        })
-    };
-    let columns = [
-        Column::text("only_in", "only in", move |row| of(row).map(|one| ["a", "b"][one.side]))
-            .shown(move |row| of(row).map_or("", |one| ["A", "B"][one.side]).to_owned()),
-        Column::number("block", "", move |row| of(row).map(|one| one.block.0)).in_files(),
-        Column::bytes("bytes", "size", move |row| of(row).map_or(rest, |one| one.bytes)),
-        Column::text("category", "category", category),
-        Column::text("op", "op", move |row| of(row).map(|one| one.op.clone())).cut(),
-        Column::text("scope", "scope", move |row| of(row).map(|one| one.scope.clone())).cut(),
-        Column::number("event", "allocated at event", move |row| of(row).map(|one| one.made.map(|event| event.0)))
-            .shown(made),
-        Column::text("frame", "line", move |row| of(row).map(|one| one.frame.clone())).source_lines(),
-    ];
+    let side = Column::text("only_in", "only in", move |row| of(row).map(|one| ["a", "b"][one.side]))
+        .shown(move |row| of(row).map_or("", |one| ["A", "B"][one.side]).to_owned());
+    let mut columns = vec![side];
+    columns.extend(block_columns(move |row| of(row).map(|one| &one.listed), (more, rest)));
     let sums = usize::from(more > 0);
     Table::new(blocks.len() + sums, columns).with_sums(sums)
 }

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use super::key_aligner::KeyAligner;
-use super::{Asked, DiffQuery, blocks_at};
+use super::{Asked, DiffQuery, found_at};
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::key_encoder::KeyEncoder;
 use crate::question::between::bytes_of;
+use crate::question::listed_blocks::ListedBlock;
 use crate::question::peak::Moment;
-use highwater_snapshots::ids::{BlockId, EventId};
+use highwater_snapshots::ids::BlockId;
 
 /// The keys that two blocks must share to match, besides their bytes.
 const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
@@ -18,20 +19,8 @@ const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scop
 pub struct LoneBlock {
     /// 0 for A, 1 for B.
     pub side: usize,
-    /// The block, in that side's recording.
-    pub block: BlockId,
-    /// Its bytes in the compared metric.
-    pub bytes: u64,
-    /// The category.
-    pub category: String,
-    /// The operation that allocated it; `(none)` if unknown.
-    pub op: String,
-    /// The module that allocated it; `(none)` if unknown.
-    pub scope: String,
-    /// The program line that allocated it; `(none)` if unknown.
-    pub frame: String,
-    /// The event that allocated it; `None` if allocated before the recording.
-    pub made: Option<EventId>,
+    /// The block.
+    pub listed: ListedBlock,
 }
 
 /// The blocks that only one side has. Blocks of the two sides that match in category, operation, module, call stack and
@@ -51,7 +40,7 @@ impl UnmatchedBlocks {
     /// Compares the blocks at two moments of the same metric that pass the query's filter, and lists the `top` largest.
     pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &DiffQuery<'_>, top: usize) -> Self {
         let metric = moments[0].metric;
-        let found = [0, 1].map(|side| blocks_at(sides[side], &moments[side], query.filter).blocks);
+        let found = [0, 1].map(|side| found_at(sides[side], &moments[side], query.filter).blocks);
         let mut combine = KeyAligner::of(sides.map(|asked| asked.trace), [&found[0], &found[1]], &SAME_BY);
         let mut alike: HashMap<Vec<u64>, [Vec<BlockId>; 2]> = HashMap::new();
         let mut code = Vec::with_capacity(SAME_BY.len() + 1);
@@ -83,16 +72,8 @@ impl UnmatchedBlocks {
         all.blocks = lone
             .into_iter()
             .map(|(bytes, side, id)| {
-                let block = sides[side].trace.blocks.get(id);
-                let coder = &mut coders[side];
-                let mut label = |key: GroupKey| {
-                    let code = coder.code(id, key);
-                    coder.label(key, code)
-                };
-                let made = block.alloc.is_some().then_some(block.alloc);
-                let (category, op) = (label(GroupKey::Category), label(GroupKey::Op));
-                let (scope, frame) = (label(GroupKey::Scope), label(GroupKey::Frame));
-                LoneBlock { side, block: id, bytes, category, op, scope, frame, made }
+                let listed = ListedBlock::of(&mut coders[side], sides[side].trace, id, bytes);
+                LoneBlock { side, listed }
             })
             .collect();
         all

@@ -15,17 +15,16 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use highwater_snapshots::Result;
-use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
+use highwater_snapshots::ids::{DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
 use super::between::bytes_of;
 use super::growth::StepWindow;
-use super::peak::Moment;
+use super::peak::{Found, Moment};
 use super::source::Source;
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::filter::Filter;
 use crate::grouping::siblings::{Merged, Siblings, merge, module_at};
-use crate::index::beside::{Beside, non_block_bytes};
 use crate::index::live::LiveIndex;
 use crate::index::series::Series;
 use crate::metric::Metric;
@@ -196,7 +195,7 @@ impl Diff {
     /// metric.
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
         let [first, second] = sides;
-        let (of_a, of_b) = rayon::join(|| blocks_at(first, &a, query.filter), || blocks_at(second, &b, query.filter));
+        let (of_a, of_b) = rayon::join(|| found_at(first, &a, query.filter), || found_at(second, &b, query.filter));
         let mut combine = KeyAligner::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
         let mut sums: HashMap<Vec<u64>, Sums> = HashMap::new();
         let mut code = Vec::with_capacity(query.keys.len());
@@ -298,25 +297,8 @@ impl Sums {
 }
 
 /// The memory of one side at its moment.
-struct Found {
-    blocks: Vec<BlockId>,
-    /// Bytes that belong to no block.
-    beside: Vec<(Beside, u64)>,
-}
-
-fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
-    let Asked { trace, series, live } = asked;
-    let mut blocks = live.before_position(trace, moment.metric, moment.position());
-    if !filter.is_empty() {
-        let mut matcher = filter.on(trace);
-        blocks.retain(|&id| matcher.matches(id));
-        return Found { blocks, beside: Vec::new() };
-    }
-    let (is_split, beside) = non_block_bytes(trace, (series, live), moment.metric, moment.position());
-    if !is_split {
-        blocks.clear();
-    }
-    Found { blocks, beside }
+fn found_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
+    Found::at(asked.trace, asked.live, asked.series, moment, filter)
 }
 
 /// A moment to compare.

@@ -199,10 +199,12 @@ fn single_blocks_are_those_without_their_like_on_the_other_side() {
     let moments = [&a, &b].map(|held| held.peak(metric));
     let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter, siblings: Siblings::Each };
     let lone = UnmatchedBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
-    let told: Vec<_> = lone.blocks.iter().map(|one| (one.side, one.bytes, one.category.as_str())).collect();
+    let told: Vec<_> =
+        lone.blocks.iter().map(|one| (one.side, one.listed.bytes, one.listed.category.as_str())).collect();
     assert_eq!(told, [(1, 30, "activation"), (0, 10, "activation"), (0, 7, "input")]);
     assert_eq!((lone.counts, lone.bytes), ([2, 2], [17, 37]));
-    assert_eq!((lone.blocks[0].scope.as_str(), lone.blocks[0].made), ("net", Some(highwater_snapshots::EventId(2))));
+    let first = &lone.blocks[0].listed;
+    assert_eq!((first.scope.as_str(), first.made), ("net", Some(2)));
     let diff = Diff::of([a.asked(), b.asked()], moments, &query);
     assert_eq!(diff.delta(), i128::from(lone.bytes[1]) - i128::from(lone.bytes[0]));
 }

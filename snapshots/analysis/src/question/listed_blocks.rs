@@ -1,0 +1,109 @@
+//! Single blocks in lists: the largest that are live at a moment, or those that only one side of a comparison has.
+
+use std::cmp::Reverse;
+
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::trace::Trace;
+
+use super::between::bytes_of;
+use super::peak::{Found, Moment};
+use crate::grouping::dimension::GroupKey;
+use crate::grouping::filter::Filter;
+use crate::grouping::key_encoder::KeyEncoder;
+use crate::index::live::LiveIndex;
+use crate::index::series::Series;
+
+/// A block in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBlock {
+    /// Its number in the recording.
+    pub block: BlockId,
+    /// Its bytes in the metric of the list.
+    pub bytes: u64,
+    /// The category.
+    pub category: String,
+    /// The operation that allocated it; `(none)` if unknown.
+    pub op: String,
+    /// The module that allocated it; `(none)` if unknown.
+    pub scope: String,
+    /// The program line that allocated it; `(none)` if unknown.
+    pub frame: String,
+    /// The number of the event that allocated it; `None` if allocated before the recording.
+    pub made: Option<u64>,
+}
+
+impl ListedBlock {
+    /// Describes block `id` of the trace of `coder`, which has `bytes` in the metric of the list.
+    pub(crate) fn of(coder: &mut KeyEncoder<'_>, trace: &Trace, id: BlockId, bytes: u64) -> Self {
+        let mut label = |key: GroupKey| {
+            let code = coder.code(id, key);
+            coder.label(key, code)
+        };
+        let (category, op) = (label(GroupKey::Category), label(GroupKey::Op));
+        let (scope, frame) = (label(GroupKey::Scope), label(GroupKey::Frame));
+        Self { block: trace.block_number(id), bytes, category, op, scope, frame, made: trace.alloc_number(id) }
+    }
+}
+
+/// The largest blocks that are live at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LargestBlocks {
+    /// The listed blocks, largest first.
+    pub blocks: Vec<ListedBlock>,
+    /// Number of blocks that are not listed.
+    pub rest_blocks: u64,
+    /// Bytes of the blocks that are not listed.
+    pub rest_bytes: u64,
+}
+
+impl LargestBlocks {
+    /// Lists the `top` largest blocks at `moment` that pass `filter`; of equal ones, the first.
+    pub fn at(
+        trace: &Trace,
+        (live, series): (&LiveIndex, &Series),
+        moment: &Moment,
+        filter: &Filter,
+        top: usize,
+    ) -> Self {
+        let bytes = |id: BlockId| bytes_of(trace, moment.metric, id);
+        let mut blocks = Found::at(trace, live, series, moment, filter).blocks;
+        blocks.sort_unstable_by_key(|id| (Reverse(bytes(*id)), *id));
+        let rest = blocks.split_off(top.min(blocks.len()));
+        let mut coder = KeyEncoder::new(trace);
+        Self {
+            blocks: blocks.iter().map(|id| ListedBlock::of(&mut coder, trace, *id, bytes(*id))).collect(),
+            rest_blocks: rest.len() as u64,
+            rest_bytes: rest.iter().map(|id| bytes(*id)).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::metric::Metric;
+
+    #[test]
+    fn the_largest_blocks_of_a_moment_are_listed_and_the_others_are_summed_up() {
+        let text = "alloc w 100 parameter @net\nalloc x 30 activation @net.fc < net.rs:7 run < main\nalloc y 30 gradient\n\
+                    alloc z 7 input\nfree x";
+        let held = Fixture::of(text);
+        let asked = held.asked();
+        let peak = held.peak(Metric::Requested);
+        let at = |filter: &str, top: usize| {
+            let filter = filter.parse().unwrap();
+            LargestBlocks::at(asked.trace, (asked.live, asked.series), &peak, &filter, top)
+        };
+        let largest = at("", 2);
+        let listed: Vec<_> = largest.blocks.iter().map(|one| (one.block.0, one.bytes, one.made)).collect();
+        assert_eq!(listed, [(0, 100, Some(0)), (1, 30, Some(1))]);
+        assert_eq!((largest.rest_blocks, largest.rest_bytes), (2, 37));
+        let second = &largest.blocks[1];
+        assert_eq!((second.category.as_str(), second.scope.as_str()), ("activation", "net.fc"));
+        assert!(second.frame.contains("net.rs:7"), "{}", second.frame);
+        let smaller = at("size<=30", 9);
+        assert_eq!(smaller.blocks.iter().map(|one| one.bytes).collect::<Vec<_>>(), [30, 30, 7]);
+        assert_eq!((smaller.rest_blocks, smaller.rest_bytes), (0, 0));
+    }
+}
