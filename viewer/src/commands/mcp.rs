@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use self::access::{Access, listed};
 use self::bounds::{cut_message, cut_text};
+use self::call::Unanswered;
 use self::message::{Code, Refusal};
 use self::tools::TOOLS;
 use crate::output::outcome::{Failure, Status};
@@ -29,8 +30,18 @@ pub struct McpArguments {
     pub files: Vec<PathBuf>,
 }
 
-/// Versions of the protocol, the newest last.
+/// Versions of the protocol that begin with `initialize`, the newest last.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// The version whose requests each state it, without a beginning.
+const STATELESS: &str = "2026-07-28";
+
+/// Where a request states its version, and what its client can do.
+const ITS_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const ITS_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// How long a client may keep a list, in milliseconds.
+const KEPT_MS: u32 = 60_000;
 
 const VOCABULARY: &str = include_str!("mcp/vocabulary.md");
 const VOCABULARY_URI: &str = "highwater://vocabulary";
@@ -48,20 +59,64 @@ pub fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Status, Fail
     Ok(Status::Fine)
 }
 
-/// Returns the result of a method.
+/// Returns the result of a method, in the version that the request states, or else the client began with.
 fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Refusal> {
+    let meta = parameters.get("_meta").unwrap_or(&Value::Null);
+    let Some(version) = meta.get(ITS_VERSION) else {
+        return match method {
+            "initialize" => Ok(initialized(access, parameters)),
+            "ping" => Ok(json!({})),
+            "server/discover" => Err(Refusal::new(Code::Parameters, format!("{ITS_VERSION} is missing in _meta"))),
+            _ => result(access, method, parameters),
+        };
+    };
+    if version != STATELESS {
+        let supported: Vec<&str> = VERSIONS.into_iter().chain([STATELESS]).collect();
+        let refusal = Refusal::new(Code::Version, format!("unsupported version of the protocol: send {STATELESS}"));
+        let requested = version.as_str().map(cut_message);
+        return Err(refusal.with_data(json!({"supported": supported, "requested": requested})));
+    }
+    if !meta.get(ITS_CAPABILITIES).is_some_and(Value::is_object) {
+        return Err(Refusal::new(Code::Parameters, format!("{ITS_CAPABILITIES} is missing in _meta")));
+    }
+    let mut result = match method {
+        "server/discover" => json!({
+            "supportedVersions": [STATELESS],
+            "capabilities": capabilities(),
+            "instructions": instructions(access),
+        }),
+        _ => result(access, method, parameters)?,
+    };
+    result["resultType"] = "complete".into();
+    result["_meta"] = json!({"io.modelcontextprotocol/serverInfo": server()});
+    if method != "tools/call" {
+        result["ttlMs"] = KEPT_MS.into();
+        result["cacheScope"] = "private".into();
+    }
+    Ok(result)
+}
+
+/// Returns the result of a method of all versions.
+fn result(access: &Access, method: &str, parameters: &Value) -> Result<Value, Refusal> {
     match method {
-        "initialize" => Ok(initialized(access, parameters)),
-        "ping" => Ok(json!({})),
         "tools/list" => Ok(json!({"tools": TOOLS.iter().map(tools::Tool::described).collect::<Vec<Value>>()})),
         "tools/call" => {
             let Some(name) = parameters.get("name").and_then(Value::as_str) else {
-                return Err((Code::Parameters, "tools/call needs the name of a tool".to_owned()));
+                return Err(Refusal::new(Code::Parameters, "tools/call needs the name of a tool"));
             };
             let arguments = parameters.get("arguments").unwrap_or(&Value::Null);
+            let why = match call::call(access, name, arguments) {
+                Ok(answer) => return Ok(answer),
+                Err(Unanswered::Because(why)) => why,
+                Err(Unanswered::Stopped(signal)) => {
+                    #[cfg(unix)]
+                    // It has its usual effect, which it did not have while the file was written.
+                    let _ = signal_hook::low_level::raise(signal.into());
+                    format!("stopped by signal {signal}")
+                }
+            };
             // An assistant reads the text of a failed call, and may correct it.
-            Ok(call::call(access, name, arguments)
-                .unwrap_or_else(|why| json!({"content": [{"type": "text", "text": cut_text(&why)}], "isError": true})))
+            Ok(json!({"content": [{"type": "text", "text": cut_text(&why)}], "isError": true}))
         }
         "resources/list" => Ok(json!({"resources": [{
             "uri": VOCABULARY_URI,
@@ -75,26 +130,37 @@ fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Re
             Some(VOCABULARY_URI) => Ok(json!({"contents": [
                 {"uri": VOCABULARY_URI, "mimeType": "text/markdown", "text": VOCABULARY},
             ]})),
-            _ => Err((Code::Parameters, format!("unknown resource: expected {VOCABULARY_URI}"))),
+            _ => Err(Refusal::new(Code::Parameters, format!("unknown resource: expected {VOCABULARY_URI}"))),
         },
-        _ => Err((Code::Method, cut_message(&format!("unknown method {method}")))),
+        _ => Err(Refusal::new(Code::Method, cut_message(&format!("unknown method {method}")))),
     }
 }
 
 fn initialized(access: &Access, parameters: &Value) -> Value {
     let asked = parameters.get("protocolVersion").and_then(Value::as_str);
     let version = asked.filter(|version| VERSIONS.contains(version)).unwrap_or(VERSIONS[VERSIONS.len() - 1]);
-    let instructions = format!(
+    json!({
+        "protocolVersion": version,
+        "capabilities": capabilities(),
+        "serverInfo": server(),
+        "instructions": instructions(access),
+    })
+}
+
+fn capabilities() -> Value {
+    json!({"tools": {}, "resources": {}})
+}
+
+fn server() -> Value {
+    json!({"name": "highwater", "title": "Highwater", "version": env!("CARGO_PKG_VERSION")})
+}
+
+fn instructions(access: &Access) -> String {
+    format!(
         "Highwater answers where GPU memory goes, exactly, from recordings of training or inference. Start with \
          `summary`, then `explain`; after an out-of-memory error `oom`; for a leak `growth`; to fit a smaller GPU `plan`. \
          Sizes in structured content are bytes; texts have binary units. Say what the recording cannot know, as its trust \
          states. Recordings: {}.",
         cut_message(&listed(&access.files()))
-    );
-    json!({
-        "protocolVersion": version,
-        "capabilities": {"tools": {}, "resources": {}},
-        "serverInfo": {"name": "highwater", "title": "Highwater", "version": env!("CARGO_PKG_VERSION")},
-        "instructions": instructions,
-    })
+    )
 }

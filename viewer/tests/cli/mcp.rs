@@ -12,10 +12,10 @@ use crate::binary::{folder, highwater, names};
 use crate::sample::{json as json_of, trace};
 
 /// Maximum bytes of an answer that is no picture.
-const MAX_ANSWER: usize = 16 << 10;
+pub(crate) const MAX_ANSWER: usize = 16 << 10;
 
 /// The answers of a server for `files` of `folder` to `lines`.
-fn answers(folder: &Path, files: &[&str], lines: &[String]) -> Vec<Value> {
+pub(crate) fn answers(folder: &Path, files: &[&str], lines: &[String]) -> Vec<Value> {
     let mut server = Command::new(env!("CARGO_BIN_EXE_highwater"));
     server.current_dir(folder).arg("mcp").args(files).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = server.spawn().unwrap();
@@ -39,7 +39,7 @@ fn result(folder: &Path, tool: &str, arguments: &Value) -> Value {
     answers(folder, &["."], &[call(tool, arguments)]).remove(0)["result"].take()
 }
 
-fn text_of(result: &Value) -> &str {
+pub(crate) fn text_of(result: &Value) -> &str {
     result["content"].as_array().unwrap().iter().find_map(|part| part["text"].as_str()).unwrap()
 }
 
@@ -70,13 +70,70 @@ fn a_session_states_the_version_the_tools_and_the_vocabulary() {
 }
 
 #[test]
+fn requests_that_state_their_version_need_no_beginning() {
+    let (folder, _) = folder();
+    let meta = |version: &str| {
+        json!({
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        })
+    };
+    let ask = |method: &str, mut parameters: Value, meta: Value| {
+        parameters["_meta"] = meta;
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).to_string()
+    };
+    let version = "2026-07-28";
+    let lines = [
+        ask("server/discover", json!({}), meta(version)),
+        ask("tools/list", json!({}), meta(version)),
+        ask("tools/call", json!({"name": "peak"}), meta(version)),
+        ask("ping", json!({}), meta(version)),
+        ask("tools/list", json!({}), meta("2999-01-01")),
+        ask("tools/list", json!({}), json!({"io.modelcontextprotocol/protocolVersion": version})),
+        ask("server/discover", json!({}), json!({})),
+        ask("tools/list", json!({}), json!({})),
+    ];
+    let answers = answers(folder.path(), &["step.snap"], &lines);
+    let found = &answers[0]["result"];
+    assert_eq!((&found["supportedVersions"], &found["resultType"]), (&json!([version]), &"complete".into()));
+    assert!(found["instructions"].as_str().unwrap().contains("step.snap") && found["ttlMs"].is_u64(), "{found}");
+    let tools = &answers[1]["result"];
+    assert!(tools["tools"].is_array() && tools["cacheScope"] == "private", "{tools}");
+    let peak = &answers[2]["result"];
+    assert_eq!((&peak["resultType"], &peak["structuredContent"]["metric"]), (&"complete".into(), &"requested".into()));
+    assert_eq!(peak["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "highwater");
+    let codes: Vec<_> = answers[3..7].iter().map(|answer| answer["error"]["code"].as_i64()).collect();
+    assert_eq!(codes, [-32601, -32022, -32602, -32602].map(Some));
+    let data = &answers[4]["error"]["data"];
+    assert!(data["requested"] == "2999-01-01" && data["supported"].as_array().unwrap().contains(&version.into()));
+    assert!(answers[7]["result"]["tools"].is_array() && answers[7]["result"]["resultType"].is_null());
+}
+
+#[test]
+fn folders_of_ranks_are_compared_with_figures() {
+    let (folder, bytes) = folder();
+    for name in ["a/rank0.snap", "a/rank1.snap", "b/rank0.snap", "b/rank1.snap"] {
+        std::fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+        std::fs::write(folder.path().join(name), &bytes).unwrap();
+    }
+    let within = result(folder.path(), "diff", &json!({"file": "a"}));
+    assert_eq!((&within["structuredContent"]["diff"]["delta_bytes"], &within["isError"]), (&0.into(), &Value::Null));
+    let between = result(folder.path(), "diff", &json!({"file": "a", "other": "b"}));
+    assert_eq!(between["structuredContent"]["ranks"][0]["delta_bytes"], 0, "{between}");
+    assert!(text_of(&between).contains("No rank grew"), "{between}");
+}
+
+#[test]
 fn questions_have_the_figures_of_the_commands() {
     let (folder, _) = folder();
     let questions = [
         ("summary", "info", json!({})),
         ("peak", "peak --by category", json!({"by": "category"})),
         ("peak", "peak --metric reserved --at end", json!({"metric": "reserved", "at": "end"})),
-        ("explain", "explain --top 3", json!({"top": 3})),
+        ("explain", "explain --top 3", json!({"top": "3"})),
+        ("blocks", "peak --blocks 10", json!({})),
+        ("blocks", "peak --blocks 2 --at 3 --where size>=1KiB", json!({"blocks": 2.0, "at": 3, "where": "size>=1KiB"})),
+        ("phases", "phases", json!({})),
         ("growth", "growth", json!({})),
         ("diff", "diff --at step:0 --at-b step:1", json!({"at": "step:0", "at_b": "step:1"})),
         ("check", "check --max-peak 1KiB", json!({"max_peak": "1KiB"})),
@@ -127,6 +184,11 @@ fn bad_calls_say_what_to_do_in_the_words_of_the_tool() {
         ("peak", step(json!({"by": "colour"})), "colour"),
         ("peak", step(json!({"where": "size>>3"})), "where"),
         ("peak", step(json!({"top": -1})), "invalid top: expected an integer"),
+        ("peak", step(json!({"top": "many"})), "invalid top: expected an integer"),
+        ("peak", step(json!({"by": 2})), "unknown key '2'"),
+        ("peak", step(json!({"by": ["scope"]})), "invalid by: expected a string"),
+        ("peak", step(json!({"each": "perhaps"})), "invalid each: expected true or false"),
+        ("plan", step(json!({"budget": 24})), "did you mean 24GiB?"),
         ("peak", step(json!({"out": "x"})), "unknown argument out of peak: expected some of file,"),
         ("plan", step(json!({})), "budget is missing"),
         ("check", step(json!({})), "max_peak"),
@@ -136,7 +198,7 @@ fn bad_calls_say_what_to_do_in_the_words_of_the_tool() {
         let result = result(folder.path(), tool, &arguments);
         let text = text_of(&result);
         assert!(result["isError"] == true && text.contains(expected), "{tool} {arguments}: {text}");
-        assert!(!text.contains("--max") && !text.contains("--where"), "options are the tool's arguments: {text}");
+        assert!(!text.contains("--"), "options are the tool's arguments: {text}");
     }
     assert_eq!(names(folder.path()), ["cut.snap", "step.snap"]);
 }

@@ -1,8 +1,10 @@
 //! `highwater diff` of folders: an outlier compared with a typical rank, or two runs rank by rank.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
+use highwater_analysis::Metric;
 use highwater_analysis::source::Source;
 use highwater_app::answers::outliers::Standing;
 use highwater_app::figures::moment::count_of;
@@ -16,7 +18,7 @@ use super::DiffReport;
 use crate::commands::diff::DiffArguments;
 use crate::input::recording::read_fleet;
 use crate::input::source::{Input, opener};
-use crate::output::answer::Report as _;
+use crate::output::answer::Report;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -62,32 +64,53 @@ fn within(
             format!("No rank stands out among {ranks}; {} peaks highest, in {name}.", b.label())
         }
     };
-    let nearest = format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label());
-    compare(arguments, [a, b], page, |report, page| {
-        if arguments.form.json {
-            let facts = Facts::new([
-                ("folder", fleet.name.as_str().into()),
-                ("metric", metric.name().into()),
-                ("a_rank", a.number().into()),
-                ("b_rank", b.number().into()),
-                ("stands_out", outlier.is_some().into()),
-                ("diff", report.facts().into()),
-            ]);
-            return Ok(page.json(&facts)?);
-        }
-        if arguments.form.csv {
-            return report.write(arguments.form, page);
-        }
-        page.headline(&intro)?;
-        page.line(&nearest)?;
-        warn(problems(&fleet).into_iter().map(|problem| problem.text), page)?;
-        page.gap()?;
-        Ok(report.print(page)?)
+    compare(arguments, [a, b], page, |diff, page| {
+        let report = WithinReport { fleet: &fleet, metric, ranks: [a, b], is_outlier: outlier.is_some(), intro, diff };
+        report.write(arguments.form, page)
     })
 }
 
+/// The report about a folder, as text and as JSON.
+struct WithinReport<'a> {
+    fleet: &'a Fleet,
+    metric: Metric,
+    /// The usual rank, and the one that is compared with it.
+    ranks: [&'a Rank; 2],
+    is_outlier: bool,
+    /// How the second of them differs from all.
+    intro: String,
+    diff: &'a DiffReport<'a>,
+}
+
+impl Report for WithinReport<'_> {
+    fn facts(&self) -> Facts<'_> {
+        let [a, b] = self.ranks;
+        Facts::new([
+            ("folder", self.fleet.name.as_str().into()),
+            ("metric", self.metric.name().into()),
+            ("a_rank", a.number().into()),
+            ("b_rank", b.number().into()),
+            ("stands_out", self.is_outlier.into()),
+            ("diff", self.diff.facts().into()),
+        ])
+    }
+
+    fn table(&self) -> Table<'_> {
+        self.diff.table()
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let [a, b] = self.ranks;
+        page.headline(&self.intro)?;
+        page.line(&format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label()))?;
+        warn(problems(self.fleet).into_iter().map(|problem| problem.text), page)?;
+        page.gap()?;
+        self.diff.print(page)
+    }
+}
+
 /// Prints the problems of recordings, a sentence each.
-fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> Result<(), Failure> {
+fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> io::Result<()> {
     for sentence in sentences {
         for line in page.broken(0, &sentence) {
             page.warning(&line)?;
@@ -123,25 +146,89 @@ fn between(
         return Err(Failure::Usage(text));
     };
     let ranks = [by_rank[0][&most.rank], by_rank[1][&most.rank]];
-    compare(arguments, ranks, page, |report, page| {
-        if arguments.form.json {
-            let facts = Facts::new([
-                ("a", fleets[0].name.as_str().into()),
-                ("b", fleets[1].name.as_str().into()),
-                ("metric", arguments.metric.name().into()),
-                ("ranks", table(&pairs, most).into()),
-                ("grown_most", most.rank.into()),
-                ("diff", report.facts().into()),
-            ]);
-            return Ok(page.json(&facts)?);
-        }
-        if arguments.form.csv {
-            return Ok(table(&pairs, most).write_csv(page.raw())?);
-        }
-        print_pairs(arguments, &fleets, &pairs, most, page)?;
-        page.gap()?;
-        Ok(report.print(page)?)
+    compare(arguments, ranks, page, |diff, page| {
+        let report = BetweenReport { metric: arguments.metric, fleets: &fleets, pairs: &pairs, most, diff };
+        report.write(arguments.form, page)
     })
+}
+
+/// The report about two folders, as text and as JSON.
+struct BetweenReport<'a> {
+    metric: Metric,
+    fleets: &'a [Fleet; 2],
+    pairs: &'a [Pair],
+    /// The rank that grew most.
+    most: &'a Pair,
+    /// The comparison of its recordings.
+    diff: &'a DiffReport<'a>,
+}
+
+impl Report for BetweenReport<'_> {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("a", self.fleets[0].name.as_str().into()),
+            ("b", self.fleets[1].name.as_str().into()),
+            ("metric", self.metric.name().into()),
+            ("ranks", self.table().into()),
+            ("grown_most", self.most.rank.into()),
+            ("diff", self.diff.facts().into()),
+        ])
+    }
+
+    /// A row for each rank; an arrow marks the one that grew most.
+    fn table(&self) -> Table<'_> {
+        let (pairs, most) = (self.pairs, self.most);
+        let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
+        let note = |row: usize| {
+            let is_most = pairs[row].rank == most.rank && pairs[row].delta_bytes > 0;
+            if is_most { "◀ grew most" } else { "" }.to_owned()
+        };
+        let columns = [
+            Column::number("rank", "rank", |row| pairs[row].rank),
+            Column::bytes("a_bytes", "A", |row| pairs[row].a_bytes).shown(move |row| bytes(pairs[row].a_bytes)),
+            Column::bytes("b_bytes", "B", |row| pairs[row].b_bytes).shown(move |row| bytes(pairs[row].b_bytes)),
+            Column::difference("delta_bytes", "difference", |row| pairs[row].delta_bytes),
+            Column::shown_alone("", false, note),
+        ];
+        Table::new(pairs.len(), columns)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let BetweenReport { fleets, pairs, most, .. } = self;
+        let metric = self.metric.name().replace('_', " ");
+        let words = match most.delta_bytes {
+            1.. => format!(
+                "Rank {} grew most: its peak of {metric} bytes by {}.",
+                most.rank,
+                format_signed_bytes(most.delta_bytes)
+            ),
+            0 => format!("No rank grew: the peaks of {metric} bytes are at most what they were."),
+            _ => format!(
+                "Every rank shrank; rank {} least: its peak of {metric} bytes by {}.",
+                most.rank,
+                format_signed_bytes(most.delta_bytes)
+            ),
+        };
+        page.headline(&words)?;
+        page.line(&format!("A: {}; B: {}.", fleets[0].name, fleets[1].name))?;
+        let only = |is_here: fn(&Pair) -> bool| -> Vec<_> {
+            pairs.iter().filter(|pair| is_here(pair)).map(|pair| pair.rank..=pair.rank).collect()
+        };
+        for (side, ranks) in [("A", only(|pair| pair.b_bytes.is_none())), ("B", only(|pair| pair.a_bytes.is_none()))] {
+            if !ranks.is_empty() {
+                page.warning(&format!("Only in {side}: {}.", ranges_text(&ranks)))?;
+            }
+        }
+        for fleet in *fleets {
+            warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
+        }
+        page.gap()?;
+        page.table(&self.table())?;
+        page.gap()?;
+        page.line(&format!("Rank {} in both:", most.rank))?;
+        page.gap()?;
+        self.diff.print(page)
+    }
 }
 
 /// Returns the recording of each rank, the first if there are several.
@@ -163,63 +250,6 @@ fn pairs(by_rank: &[BTreeMap<u32, &Rank>; 2], arguments: &DiffArguments) -> Vec<
         Pair { rank, a_bytes: a, b_bytes: b, delta_bytes }
     };
     ranks.into_iter().map(pair).collect()
-}
-
-fn print_pairs(
-    arguments: &DiffArguments,
-    fleets: &[Fleet; 2],
-    pairs: &[Pair],
-    most: &Pair,
-    page: &mut Page<'_>,
-) -> Result<(), Failure> {
-    let metric = arguments.metric.name().replace('_', " ");
-    let words = match most.delta_bytes {
-        1.. => format!(
-            "Rank {} grew most: its peak of {metric} bytes by {}.",
-            most.rank,
-            format_signed_bytes(most.delta_bytes)
-        ),
-        0 => format!("No rank grew: the peaks of {metric} bytes are at most what they were."),
-        _ => format!(
-            "Every rank shrank; rank {} least: its peak of {metric} bytes by {}.",
-            most.rank,
-            format_signed_bytes(most.delta_bytes)
-        ),
-    };
-    page.headline(&words)?;
-    page.line(&format!("A: {}; B: {}.", fleets[0].name, fleets[1].name))?;
-    let only = |is_here: fn(&Pair) -> bool| -> Vec<_> {
-        pairs.iter().filter(|pair| is_here(pair)).map(|pair| pair.rank..=pair.rank).collect()
-    };
-    for (side, ranks) in [("A", only(|pair| pair.b_bytes.is_none())), ("B", only(|pair| pair.a_bytes.is_none()))] {
-        if !ranks.is_empty() {
-            page.warning(&format!("Only in {side}: {}.", ranges_text(&ranks)))?;
-        }
-    }
-    for fleet in fleets {
-        warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
-    }
-    page.gap()?;
-    page.table(&table(pairs, most))?;
-    page.gap()?;
-    Ok(page.line(&format!("Rank {} in both:", most.rank))?)
-}
-
-/// A row for each rank; an arrow marks the one that grew most.
-fn table<'t>(pairs: &'t [Pair], most: &'t Pair) -> Table<'t> {
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
-    let note = |row: usize| {
-        let is_most = pairs[row].rank == most.rank && pairs[row].delta_bytes > 0;
-        if is_most { "◀ grew most" } else { "" }.to_owned()
-    };
-    let columns = [
-        Column::number("rank", "rank", |row| pairs[row].rank),
-        Column::bytes("a_bytes", "A", |row| pairs[row].a_bytes).shown(move |row| bytes(pairs[row].a_bytes)),
-        Column::bytes("b_bytes", "B", |row| pairs[row].b_bytes).shown(move |row| bytes(pairs[row].b_bytes)),
-        Column::difference("delta_bytes", "difference", |row| pairs[row].delta_bytes),
-        Column::shown_alone("", false, note),
-    ];
-    Table::new(pairs.len(), columns)
 }
 
 /// Reads the recordings of both ranks again, says which of them is incomplete, and lets `tell` print the report of

@@ -11,6 +11,7 @@ use super::access::{Access, listed};
 use super::bounds::{cut_facts, cut_text};
 use super::tools::{Kind, PICTURE, Parameter, TOOLS, Tool};
 use crate::commands::Arguments;
+use crate::output::outcome::Failure;
 use crate::output::page::Page;
 use crate::output::usage::usage_error;
 
@@ -20,15 +21,29 @@ const WIDTH: usize = 120;
 /// Width and height of pictures, small enough for a model to be sent.
 const PICTURE_SIZE: &str = "1200x750";
 
+/// Why there is no answer to a call.
+pub(super) enum Unanswered {
+    /// The text for the client.
+    Because(String),
+    /// The user stops the program, by this signal, while a file is written.
+    Stopped(u8),
+}
+
+impl From<String> for Unanswered {
+    fn from(why: String) -> Self {
+        Self::Because(why)
+    }
+}
+
 /// Answers a call of the tool `name` with `arguments`.
 ///
 /// # Errors
 ///
-/// Fails with the text for the client if there is no answer.
-pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Value, String> {
+/// Fails if there is no answer.
+pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Value, Unanswered> {
     let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
         let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
-        return Err(format!("unknown tool {name}: expected one of {}", names.join(", ")));
+        return Err(format!("unknown tool {name}: expected one of {}", names.join(", ")).into());
     };
     let files = access.files();
     if tool.command == "info" && files.len() != 1 && arguments.get("file").is_none_or(Value::is_null) {
@@ -72,10 +87,14 @@ fn add_words(
     words: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
     let expected = |what: &str| format!("invalid {}: expected {what}", parameter.name);
-    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(|| expected("a string"));
+    let text = |value: &Value| text_of(value).ok_or_else(|| expected("a string"));
     let option = |value: &str| PathBuf::from(format!("{}={value}", parameter.option()));
     let Some(value) = value else {
         return match parameter.kind {
+            Kind::NumberOr(number) => {
+                words.push(option(&number.to_string()));
+                Ok(())
+            }
             Kind::Recording => access.find(None).map(|file| words.push(file)),
             Kind::RequiredText => Err(format!("{} is missing: {}", parameter.name, parameter.about)),
             _ => Ok(()),
@@ -95,38 +114,56 @@ fn add_words(
                 words.push(option(&text(value)?));
             }
         }
-        Kind::Number => {
-            let number = value.as_u64().ok_or_else(|| expected("an integer of 0 or more"))?;
-            words.push(option(&number.to_string()));
+        Kind::Number | Kind::NumberOr(_) => {
+            let number = text_of(value).and_then(|text| text.trim().parse::<u64>().ok());
+            words.push(option(&number.ok_or_else(|| expected("an integer of 0 or more"))?.to_string()));
         }
-        Kind::Flag => match value.as_bool() {
-            Some(true) => words.push(parameter.option().into()),
-            Some(false) => {}
-            None => return Err(expected("true or false")),
+        Kind::Flag => match (value.as_bool(), value.as_str()) {
+            (Some(true), _) | (_, Some("true")) => words.push(parameter.option().into()),
+            (Some(false), _) | (_, Some("false")) => {}
+            _ => return Err(expected("true or false")),
         },
     }
     Ok(())
 }
 
+/// Returns a text, or a number as text: clients send one for the other. A whole number has no fraction.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => {
+            let text = number.to_string();
+            Some(text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned))
+        }
+        _ => None,
+    }
+}
+
 /// Executes a command, and returns its text and its JSON object.
-fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), String> {
+fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unanswered> {
     let words = std::iter::once(PathBuf::from("highwater")).chain(words);
     let arguments = Arguments::try_parse_from(words).map_err(|error| in_words_of(tool, &usage_error(&error)))?;
-    let command = arguments.command.ok_or("no command")?;
+    let command = arguments.command.ok_or_else(|| "no command".to_owned())?;
     let (mut text, mut facts) = (Vec::new(), None);
     let mut keep = |object| facts = Some(object);
     let answered = command.run(&mut Page::of_width(&mut text, WIDTH).with_facts(&mut keep));
-    answered.map_err(|failure| in_words_of(tool, &failure.to_string()))?;
+    answered.map_err(|failure| match failure {
+        Failure::Stopped { signal, .. } => Unanswered::Stopped(signal),
+        failure => in_words_of(tool, &failure.to_string()).into(),
+    })?;
     Ok((String::from_utf8_lossy(&text).into_owned(), facts))
 }
 
-/// Returns a message with the tool's parameters in place of the command's options.
+/// Returns a message with the tool's parameters in place of the command's options, without what offers other options.
 fn in_words_of(tool: &Tool, message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     // An option whose name begins with another's comes first.
     let mut parameters: Vec<&Parameter> = tool.parameters.iter().collect();
     parameters.sort_by_key(|parameter| std::cmp::Reverse(parameter.name.len()));
-    parameters.iter().fold(message.to_owned(), |text, parameter| text.replace(&parameter.option(), parameter.name))
+    let name = |text: String, parameter: &&Parameter| text.replace(&parameter.option(), parameter.name);
+    let text = parameters.iter().fold(message.to_owned(), name);
+    let is_offered = |part: &&str| !part.trim_start_matches("or ").starts_with("--");
+    text.split(", ").filter(is_offered).collect::<Vec<&str>>().join(", ")
 }
 
 fn answer(text: &str, facts: Option<&Value>) -> Value {
@@ -138,7 +175,7 @@ fn answer(text: &str, facts: Option<&Value>) -> Value {
 }
 
 /// Draws a picture in a temporary folder.
-fn picture(tool: &Tool, mut words: Vec<PathBuf>) -> Result<Value, String> {
+fn picture(tool: &Tool, mut words: Vec<PathBuf>) -> Result<Value, Unanswered> {
     let failed = |doing: &str, why: std::io::Error| format!("cannot {doing} the picture: {why}; free some disk space");
     let folder = tempfile::tempdir().map_err(|why| failed("write", why))?;
     let file = folder.path().join("picture.png");

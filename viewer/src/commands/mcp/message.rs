@@ -10,7 +10,7 @@ const MAX_LINE: u64 = 1 << 20;
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
-/// The error codes of JSON-RPC.
+/// The error codes of JSON-RPC, and one of the Model Context Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     /// The line is not JSON.
@@ -21,10 +21,38 @@ pub(super) enum Code {
     Method = -32601,
     /// The parameters of the method are invalid.
     Parameters = -32602,
+    /// The version of the protocol is not supported.
+    Version = -32022,
 }
 
 /// Why a request failed, for the client.
-pub(super) type Refusal = (Code, String);
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    code: Code,
+    text: String,
+    data: Option<Value>,
+}
+
+impl Refusal {
+    /// A failure with a reason.
+    pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), data: None }
+    }
+
+    /// The same, with facts for the client's program.
+    pub(super) fn with_data(self, data: Value) -> Self {
+        Self { data: Some(data), ..self }
+    }
+
+    /// The answer to the request `id`.
+    fn answer(self, id: &Value) -> Value {
+        let mut error = json!({"code": self.code as i32, "message": self.text});
+        if let Some(data) = self.data {
+            error["data"] = data;
+        }
+        json!({"jsonrpc": "2.0", "id": id, "error": error})
+    }
+}
 
 /// Reads lines from `input`, and gives `write` the answer to each, until the input ends or `write` fails.
 ///
@@ -48,7 +76,7 @@ pub(super) fn serve(
         if read as u64 == MAX_LINE && !line.ends_with(b"\n") {
             skip_line(&mut input)?;
             let text = format!("a line is longer than {MAX_LINE} bytes: send a smaller request");
-            write(&failed(&Value::Null, (Code::Request, text)))?;
+            write(&Refusal::new(Code::Request, text).answer(&Value::Null))?;
         } else if !line.trim_ascii().is_empty()
             && let Some(answer) = answer_line(&line, &mut answer)
         {
@@ -73,10 +101,13 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
 /// Returns the answer to a line: a request or a batch; `None` if it needs none.
 fn answer_line(line: &[u8], answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>) -> Option<Value> {
     match serde_json::from_slice(line) {
-        Err(why) => Some(failed(&Value::Null, (Code::Parse, format!("invalid JSON: {why}; send one object a line")))),
+        Err(why) => {
+            let text = format!("invalid JSON: {why}; send one object a line");
+            Some(Refusal::new(Code::Parse, text).answer(&Value::Null))
+        }
         Ok(Value::Array(batch)) if batch.is_empty() || batch.len() > MAX_BATCH => {
             let text = format!("a batch of {} requests: send 1 to {MAX_BATCH}", batch.len());
-            Some(failed(&Value::Null, (Code::Request, text)))
+            Some(Refusal::new(Code::Request, text).answer(&Value::Null))
         }
         Ok(Value::Array(batch)) => {
             let answers: Vec<Value> = batch.iter().filter_map(|message| answer_message(message, answer)).collect();
@@ -96,22 +127,19 @@ fn answer_message(message: &Value, answer: &mut impl FnMut(&str, &Value) -> Resu
     let is_id = |id: &Value| id.is_string() || id.is_number();
     let Some(method) = message.get("method").and_then(Value::as_str) else {
         let id = id.filter(|id| is_id(id)).unwrap_or(&Value::Null);
-        return Some(failed(id, (Code::Request, "not a request: expected an object with a method".to_owned())));
+        let refusal = Refusal::new(Code::Request, "not a request: expected an object with a method");
+        return Some(refusal.answer(id));
     };
     let id = id?;
     if !is_id(id) {
-        let text = "invalid id: expected a string or a number".to_owned();
-        return Some(failed(&Value::Null, (Code::Request, text)));
+        let refusal = Refusal::new(Code::Request, "invalid id: expected a string or a number");
+        return Some(refusal.answer(&Value::Null));
     }
     let parameters = message.get("params").unwrap_or(&Value::Null);
     Some(match answer(method, parameters) {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-        Err(refusal) => failed(id, refusal),
+        Err(refusal) => refusal.answer(id),
     })
-}
-
-fn failed(id: &Value, (code, text): Refusal) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code as i32, "message": text}})
 }
 
 #[cfg(test)]
@@ -123,7 +151,7 @@ mod tests {
         let mut answers = Vec::new();
         let echo = |method: &str, parameters: &Value| match method {
             "echo" => Ok(parameters.clone()),
-            _ => Err((Code::Method, format!("unknown method {method}"))),
+            _ => Err(Refusal::new(Code::Method, format!("unknown method {method}"))),
         };
         let write = |answer: &Value| {
             answers.push(answer.clone());

@@ -43,6 +43,8 @@ pub(super) enum Kind {
     Texts,
     /// A number of 0 or more.
     Number,
+    /// The same, with what is given if the client gives none.
+    NumberOr(u64),
     /// Whether the option is given.
     Flag,
 }
@@ -51,6 +53,7 @@ const fn parameter(name: &'static str, kind: Kind, about: &'static str) -> Param
     Parameter { name, kind, about }
 }
 
+const AT: Parameter = parameter("at", Kind::Text, "Event number, `start` or `end`. Default: the peak.");
 const FILE: Parameter = parameter("file", Kind::Recording, "The recording, as `summary` lists it.");
 const DEVICE: Parameter =
     parameter("device", Kind::Number, "Device number. Default: the one that ran out of memory, else the highest peak.");
@@ -76,7 +79,7 @@ const EACH: Parameter =
     parameter("each", Kind::Flag, "List each module; otherwise equal modules such as layers are one row.");
 
 /// The tools.
-pub(super) const TOOLS: [Tool; 10] = [
+pub(super) const TOOLS: [Tool; 12] = [
     Tool {
         name: "summary",
         command: "info",
@@ -88,16 +91,29 @@ pub(super) const TOOLS: [Tool; 10] = [
         name: "peak",
         command: "peak",
         about: "What is using GPU memory at the peak, or at another moment, by category, module, line of code or other keys.",
+        parameters: &[FILE, DEVICE, METRIC, AT, BY, TOP, WHERE, EACH],
+    },
+    Tool {
+        name: "blocks",
+        command: "peak",
+        about: "The largest single blocks that are live at the peak, or at another moment: size, category, operation, \
+                module, line of code and the event that allocated each. For those after the last one, ask with \
+                `where` and its size: 'size<4MiB'.",
         parameters: &[
             FILE,
             DEVICE,
             METRIC,
-            parameter("at", Kind::Text, "Event number, `start` or `end`. Default: the peak."),
-            BY,
-            TOP,
+            AT,
+            parameter("blocks", Kind::NumberOr(10), "Number of blocks, the largest first. Default 10."),
             WHERE,
-            EACH,
         ],
+    },
+    Tool {
+        name: "phases",
+        command: "phases",
+        about: "Memory by step and phase (forward, backward, optimizer, …): at the start, at the highest and at the end \
+                of each, and what is using it then.",
+        parameters: &[FILE, DEVICE, METRIC],
     },
     Tool {
         name: "explain",
@@ -184,6 +200,7 @@ pub(super) const TOOLS: [Tool; 10] = [
             parameter("max_phase", Kind::Texts, "Limits of phases: optimizer=5GiB."),
             parameter("max_step_growth", Kind::Text, "Limit of the growth per step: 0B allows no leak."),
             parameter("max_reserved_growth", Kind::Text, "Limit of the growth of reserved memory per step."),
+            METRIC,
             DEVICE,
         ],
     },
@@ -222,7 +239,7 @@ impl Parameter {
         let about = self.about;
         match self.kind {
             Kind::Texts => json!({"type": "array", "items": {"type": "string"}, "description": about}),
-            Kind::Number => json!({"type": "integer", "minimum": 0, "description": about}),
+            Kind::Number | Kind::NumberOr(_) => json!({"type": "integer", "minimum": 0, "description": about}),
             Kind::Flag => json!({"type": "boolean", "description": about}),
             _ => json!({"type": "string", "description": about}),
         }
