@@ -31,6 +31,7 @@ pub mod top;
 pub mod completions;
 pub mod open;
 pub mod mcp;
+pub mod skill;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -149,6 +150,8 @@ commands! {
     /// The assistant starts it, and asks with one JSON-RPC message a line on standard input. It answers from the files that
     /// are named here, and writes none.
     Mcp(mcp::McpArguments) => mcp::run,
+    /// Install instructions with which an assistant uses this program (an Agent Skill), or print what they are
+    Skill(skill::SkillArguments) => skill::run,
     /// Print the completions of commands and options for a shell
     Completions(completions::CompletionsArguments) => completions::run,
 }

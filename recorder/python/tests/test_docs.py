@@ -19,6 +19,9 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."
 CODE_PAGES = ("README.md", "docs/pytorch.md")
 PAGES = (*CODE_PAGES, "docs/plan.md", "docs/simulate.md")
 ALL_PAGES = {f"docs/{name}" for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
+# The skill for assistants.
+SKILL = "recorder/python/highwater/skill"
+ALL_PAGES |= {f"{SKILL}/SKILL.md"} | {f"{SKILL}/references/{name}" for name in os.listdir(f"{ROOT}/{SKILL}/references")}
 OTHER_PAGES = sorted(ALL_PAGES - {*PAGES})
 TASKS = os.path.join(ROOT, "docs", "tasks")
 TASK_PAGES = sorted(f"docs/tasks/{name}" for name in os.listdir(TASKS) if name.endswith(".md"))
@@ -44,6 +47,8 @@ ELSEWHERE = {
     "cargo bench": "a benchmark of minutes",
     "cargo build": "an optimized build takes longer than all tests",
     "highwater simulate --gpu x": "an error",
+    "highwater simulate --gpu a100 -- python train.py": "README.md has it with another GPU",
+    "highwater plan --budget 24GiB --gpu a100 -- python train.py": "docs/simulate.md has it with another GPU",
     "highwater plan --scenario": "models of many gigabytes; viewer/tests/cli/plan.rs plans smaller ones",
     "highwater whatif falcon-7b.snap": "a model of many gigabytes; viewer/tests/cli/whatif.rs runs smaller ones",
     "highwater render ours.snap candle.snap": "recordings of docs/candle.md",
@@ -57,6 +62,8 @@ ELSEWHERE = {
     "RANK=": "a thousand ranks; viewer/tests/cli/fleet.rs runs fewer",
     "PYTHONPATH=": "viewer/tests/cli/query.rs",
     "python -": "an outline",
+    "python viewer/tests/cli/questions/ask.py": "needs an assistant",
+    "highwater mcp": "does not end; viewer/tests/cli/mcp.rs",
     "highwater completions": "files of the user's shell; viewer/tests/cli/names.rs prints them",
 }
 

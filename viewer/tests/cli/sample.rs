@@ -183,7 +183,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             panic!("programs are run by the binary")
         }
         Command::Mcp(_) => panic!("an assistant asks the binary"),
-        Command::Completions(_) | Command::Top(_) => panic!("this is printed by the binary"),
+        Command::Completions(_) | Command::Skill(_) | Command::Top(_) => panic!("this is printed by the binary"),
     }
     Ok(String::from_utf8(out).unwrap())
 }
