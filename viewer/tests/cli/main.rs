@@ -31,6 +31,8 @@ mod render;
 #[cfg(all(feature = "engine", feature = "gui", feature = "parquet"))]
 mod schema;
 #[cfg(feature = "engine")]
+mod questions;
+#[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]
 mod top;
