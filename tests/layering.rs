@@ -56,7 +56,8 @@ const FOR_TESTS: [(&str, &[&str]); 5] = [
 const STAND_IN: (&str, [&str; 4]) = ("highwater-stand-in", ["kernels", "engine", "viewer", "tests"]);
 
 /// What stands beside the packages, dotfiles aside.
-const BESIDE_PACKAGES: [&str; 9] = [
+const BESIDE_PACKAGES: [&str; 10] = [
+    "AGENTS.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
