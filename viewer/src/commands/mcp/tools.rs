@@ -138,6 +138,11 @@ pub(super) const TOOLS: [Tool; 12] = [
             METRIC,
             parameter("from_step", Kind::Number, "First step. Default: the second."),
             parameter("to_step", Kind::Number, "Last step. Default: the last whole one."),
+            parameter(
+                "between",
+                Kind::Text,
+                "steps (default), or idle: the moments between bursts of work, for servers, which have no steps.",
+            ),
             BY,
             TOP,
             WHERE,
@@ -156,6 +161,7 @@ pub(super) const TOOLS: [Tool; 12] = [
             BY,
             TOP,
             parameter("blocks", Kind::Number, "Number of single blocks to list that only one side has."),
+            DEVICE,
             WHERE,
             EACH,
         ],
@@ -173,6 +179,8 @@ pub(super) const TOOLS: [Tool; 12] = [
             parameter("without", Kind::Texts, "Conditions as in `where`: leave out the blocks that match."),
             parameter("scale", Kind::Texts, "A share and conditions: 1/2:category=activation for half of the size."),
             parameter("checkpoint", Kind::Texts, "Module paths to recompute in backward: layers.*.mlp."),
+            parameter("zero", Kind::Number, "1: shard the optimizer state over `ranks` (ZeRO stage 1)."),
+            parameter("ranks", Kind::Number, "Number of ranks for `zero`."),
         ],
     },
     Tool {
@@ -184,6 +192,17 @@ pub(super) const TOOLS: [Tool; 12] = [
             FILE,
             parameter("budget", Kind::RequiredText, "Device memory, such as 24GiB."),
             parameter("reserve", Kind::Text, "Memory outside the allocator, such as 1GiB."),
+            parameter(
+                "allow",
+                Kind::Texts,
+                "Changes that give other numbers: 8bit (optimizer state), bf16, lora, freeze (the first blocks).",
+            ),
+            parameter(
+                "forbid",
+                Kind::Texts,
+                "Changes that the program cannot make: fused, in-backward, micro-batches, recompute, settings.",
+            ),
+            parameter("modules", Kind::Texts, "Modules that may be recomputed: layers.3, layers.*.mlp."),
         ],
     },
     Tool {
