@@ -121,6 +121,9 @@ fn folders_of_ranks_are_compared_with_figures() {
     let between = result(folder.path(), "diff", &json!({"file": "a", "other": "b"}));
     assert_eq!(between["structuredContent"]["ranks"][0]["delta_bytes"], 0, "{between}");
     assert!(text_of(&between).contains("No rank grew"), "{between}");
+    let refused = result(folder.path(), "peak", &json!({"file": "a"}));
+    let why = text_of(&refused);
+    assert!(why.contains("only summary and diff take") && why.ends_with("a/rank0.snap, ./a/rank1.snap"), "{why}");
 }
 
 #[test]

@@ -52,6 +52,16 @@ pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Val
         return Ok(answer(&text, Some(&json!({"recordings": names}))));
     }
     let mut words = words(access, tool, arguments)?;
+    if let Some(folder) = words.first().filter(|file| !["info", "diff"].contains(&tool.command) && file.is_dir()) {
+        let real = std::fs::canonicalize(folder).unwrap_or_default();
+        let inside: Vec<_> = files.into_iter().filter(|(_, path)| path.starts_with(&real)).collect();
+        let text = format!(
+            "{}: a folder, which only summary and diff take; name a recording in it: {}",
+            folder.display(),
+            listed(&inside)
+        );
+        return Err(text.into());
+    }
     if tool.name == PICTURE.name {
         return picture(tool, words);
     }
