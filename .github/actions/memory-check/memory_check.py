@@ -1,7 +1,10 @@
 """The steps of the action: install, baseline, check, report. Needs Python 3.9 and its standard library.
 
-Inputs arrive in environment variables, and no text of a pull request reaches a shell. Only `baseline` and `report` get
-the token; `check`, which runs the code of the pull request, does not. A folder connects the steps.
+Inputs arrive in environment variables, and no text of a pull request reaches a shell. A folder connects the steps.
+
+Only `baseline` and `report` get the token. This does not keep it from the code of the pull request, which `check` runs:
+code can change the environment of the later steps of its job, and these files. The protection is that GitHub gives a
+run for a fork a token that can only read; the event pull_request_target, which would give it more, is refused.
 """
 
 import argparse
@@ -23,6 +26,8 @@ import zipfile
 import report as reports
 from github import Api, Event, Problem, advice, annotate, write_line
 
+# The package on the index, where `highwater` is another project.
+_PACKAGE = "highwater-gpu"
 # Options of `highwater check` that the action gives.
 _OWN_OPTIONS = "--baseline --max-growth --json --csv --markdown --picture --github".split()
 
@@ -69,7 +74,7 @@ def install():
         return
     if not is_file and not re.fullmatch(r"[0-9A-Za-z.+!]*", wanted):
         raise Problem(f"invalid version {wanted!r}: expected a version such as 0.1.0, or the path of a file")
-    package = os.path.abspath(wanted) if is_file else f"highwater=={wanted}" if wanted else "highwater"
+    package = os.path.abspath(wanted) if is_file else f"{_PACKAGE}=={wanted}" if wanted else _PACKAGE
     done = subprocess.run([sys.executable, "-m", "pip", "install", "--disable-pip-version-check", package])
     if done.returncode:
         raise Problem(f"cannot install {package}: see pip's messages; actions/setup-python gives a Python that can")

@@ -10,7 +10,8 @@ from github import Api, advice, annotate
 _LONGEST_TEXT = 60_000
 # Failed recordings whose reports are in the comment; those of the others are in the artifact.
 _MOST_REPORTS = 10
-_PHASES = "setup forward backward recompute optimizer zero_grad other".split()
+# In the order of a step.
+_PHASES = "setup forward backward optimizer zero_grad eval other".split()
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
@@ -88,7 +89,8 @@ def _table(rows):
 def _chart(row):
     """The peak of each phase as a chart that GitHub draws: bars, and a line for the baseline."""
     own, base = row["phases"], row["baseline_phases"]
-    phases = [phase for phase in _PHASES if phase in own]
+    # Those of a newer version of the program come last.
+    phases = [*(phase for phase in _PHASES if phase in own), *sorted(set(own) - set(_PHASES))]
     if len(phases) < 2:
         return []
     highest = max(*own.values(), *base.values(), 1)

@@ -347,6 +347,27 @@ def test_tests_with_memory_limits_are_compared_one_by_one(workflow):
     assert not [name for name in os.listdir(workflow.checkout) if name.startswith("highwater-")]
 
 
+def test_the_package_that_is_installed_is_ours(workflow, monkeypatch):
+    commands = []
+    monkeypatch.setattr(memory_check.shutil, "which", lambda name: None)
+    done = subprocess.CompletedProcess((), 0)
+    monkeypatch.setattr(memory_check.subprocess, "run", lambda command: commands.append(command) or done)
+    for version in ("", "0.1.0"):
+        assert workflow.run_step("install", {"INPUT_VERSION": version}) == (0, "")
+    assert [command[-1] for command in commands] == ["highwater-gpu", "highwater-gpu==0.1.0"]
+    assert all(command[1:4] == ["-m", "pip", "install"] for command in commands)
+
+
+def test_the_chart_has_every_phase_in_the_order_of_a_step():
+    with open(os.path.join(ROOT, "snapshots", "src", "category.rs"), encoding="utf-8") as file:
+        declared = re.search(r"\n    Phase \{\n(.*?)\n    \}\n", file.read(), re.DOTALL)[1]
+    names = re.findall(r'= "(\w+)"', declared)
+    assert len(names) >= 7 and sorted(names) == sorted(memory_check.reports._PHASES)
+    own = {phase: 2**20 for phase in ["warmup", *reversed(names)]}
+    chart = memory_check.reports._chart({"phases": own, "baseline_phases": {}})
+    assert f"    x-axis [{', '.join([*memory_check.reports._PHASES, 'warmup'])}]" in chart
+
+
 def test_a_step_is_a_process(workflow):
     script = os.path.join(ACTION, "memory_check.py")
     environment = {**os.environ, "INPUT_VERSION": "no version"}
