@@ -13,6 +13,7 @@ fail() {
 
 # The archive for this computer, and its checksum.
 choose() {
+  system=
   case "$(uname -s) $(uname -m)" in
     "Linux x86_64" | "Linux amd64") arch=x86_64 system=linux ;;
     "Linux aarch64" | "Linux arm64") arch=aarch64 system=linux ;;
@@ -20,7 +21,7 @@ choose() {
     "Darwin x86_64") target=x86_64-apple-darwin ;;
     *) fail "there is no archive for $(uname -s) on $(uname -m): build it from source" ;;
   esac
-  if [ "${system:-}" = linux ]; then
+  if [ "$system" = linux ]; then
     # The GNU C library from 2.28, else the program that needs no library.
     libc=$(getconf GNU_LIBC_VERSION 2>/dev/null | cut -d ' ' -f 2) || libc=
     minor=${libc#2.}

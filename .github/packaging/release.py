@@ -2,6 +2,8 @@
 
 release.py sources OWNER/NAME [TAG]    fills in the address of the repository, before anything is built
 release.py files OWNER/NAME DIST       adds checksums, installers, formula and recipe to the archives in DIST
+
+Placeholders are OWNER/highwater, @OWNER@, @VERSION@ and @SHA256 FILE@. It leaves OWNER/highwater in docs as it is.
 """
 
 import hashlib

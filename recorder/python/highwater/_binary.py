@@ -39,7 +39,7 @@ def path():
             return candidate
     found = shutil.which("highwater")
     if found is None:
-        raise HighwaterError("the program 'highwater' is not installed: run `pip install highwater`, or add it to PATH")
+        raise HighwaterError("the program 'highwater' is missing: run `pip install highwater-gpu`, or add it to PATH")
     return found
 
 

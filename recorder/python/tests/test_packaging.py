@@ -76,7 +76,7 @@ def dist(tmp_path, release):
         with tarfile.open(folder / name, "w:gz") as archive:
             # As `tar -C release .` names them.
             archive.add(executable, "./highwater")
-    (folder / f"highwater-{version()}.tar.gz").write_bytes(b"the sources")
+    (folder / f"highwater_gpu-{version()}.tar.gz").write_bytes(b"the sources")
     done = release("files", "acme/highwater", str(folder))
     assert done.returncode == 0, done.stderr
     return folder
@@ -89,13 +89,35 @@ def test_every_archive_that_is_downloaded_is_one_that_a_release_has():
         assert found and found <= made, name
         named |= found
     assert named == made
-    # cargo binstall.
-    metadata = read("viewer", "Cargo.toml").split("[package.metadata.binstall]\n")[1].split("\n\n")[0]
-    url = re.search(r'pkg-url = "\{ repo \}/releases/download/v\{ version \}/(.*)"', metadata)[1]
-    assert {url.replace("{ name }", "highwater").replace("{ target }", name[10:-7]) for name in made} == made
-    assert 'bin-dir = "{ bin }{ binary-ext }"' in metadata and "repository.workspace = true" in read(
-        "viewer", "Cargo.toml"
-    )
+
+
+def test_the_package_has_one_name_on_the_index():
+    package = re.search(r'(?m)^name = "(.+)"', read("recorder", "python", "pyproject.toml"))[1]
+    file = package.replace("-", "_")
+    action = read(".github", "actions", "memory-check", "memory_check.py")
+    assert re.search(r'(?m)^_PACKAGE = "(.+)"', action)[1] == package
+    workflow = read(".github", "workflows", "release.yml")
+    assert f"https://pypi.org/project/{package}/\n" in workflow
+    assert f"wheel/{file}-*.data/" in workflow and f"pip install {file}-*.tar.gz" in workflow
+    assert f"/source/h/{package}/{file}-${{{{ version }}}}.tar.gz" in read(PACKAGING, "recipe.yaml")
+    # What documents, messages and workflows advise to install.
+    texts = [read("README.md"), read(PACKAGING, "README.md"), read("recorder", "python", "highwater", "_binary.py")]
+    pages = glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
+    texts += [read(page) for page in [*pages, os.path.join(ROOT, "recorder", "python", "README.md")]]
+    advised = re.findall(r"(?:pip install|uvx(?: --from)?) (highwater[\w-]*)", "\n".join(texts))
+    assert set(advised) == {package}
+
+
+def test_the_documents_use_the_tag_that_releases_move():
+    tag = f"v{version().split('.')[0]}"
+    pages = glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
+    used = [found for page in pages for found in re.findall(r"/memory-check@(\S+)", read(page))]
+    assert len(used) >= 2 and set(used) == {tag}
+    steps = read(PACKAGING, "README.md")
+    assert f"`git tag --force {tag} && git push --force origin {tag}`" in steps
+    # Whoever publishes the repository writes its address there.
+    placeholders = {os.path.relpath(page, ROOT) for page in pages if "OWNER/highwater" in read(page)}
+    assert placeholders and all(f"`{page}`" in steps for page in placeholders)
 
 
 def test_the_version_stands_in_one_place():
@@ -108,7 +130,8 @@ def test_the_version_stands_in_one_place():
     assert stated == {"Cargo.toml"}
     assert 'dynamic = ["version"]' in read("recorder", "python", "pyproject.toml")
     for name in os.listdir(os.path.join(ROOT, PACKAGING)):
-        assert version() not in read(PACKAGING, name), name
+        # Neither the version nor a tag of another; a requirement such as `maturin==1.16.0` is no version of ours.
+        assert not re.search(rf"\bv\d+\.\d+|(?<![\d.=]){re.escape(version())}(?!\.?\d)", read(PACKAGING, name)), name
     highwater = shutil.which("highwater")
     if highwater is not None:
         stated = subprocess.run([highwater, "--version"], capture_output=True, text=True, check=True).stdout
@@ -134,14 +157,14 @@ def test_sources_get_the_address_of_their_repository(release):
 def test_files_of_a_release_have_addresses_and_checksums(release, dist):
     names = set(os.listdir(dist))
     assert names - archives() == {
-        f"highwater-{version()}.tar.gz",
+        f"highwater_gpu-{version()}.tar.gz",
         "highwater-installer.sh",
         "highwater-installer.ps1",
         "highwater.rb",
         "recipe.yaml",
         "SHA256SUMS",
     }
-    for name in names - archives() - {f"highwater-{version()}.tar.gz", "SHA256SUMS"}:
+    for name in names - archives() - {f"highwater_gpu-{version()}.tar.gz", "SHA256SUMS"}:
         text = (dist / name).read_text()
         assert not re.search(PLACEHOLDERS, text), name
         assert f"{version()}" in text and re.search(r"\b[0-9a-f]{64}\b", text), name
@@ -167,8 +190,8 @@ def test_the_installer_verifies_what_it_downloads(dist, tmp_path):
         HIGHWATER_DOWNLOAD_URL=f"http://127.0.0.1:{server.server_port}", HIGHWATER_INSTALL_DIR=str(folder)
     )
 
-    def install(text):
-        return subprocess.run(["sh"], input=text, env=environment, capture_output=True, text=True)
+    def install(text, **variables):
+        return subprocess.run(["sh"], input=text, env={**environment, **variables}, capture_output=True, text=True)
 
     try:
         script = (dist / "highwater-installer.sh").read_text()
@@ -177,6 +200,12 @@ def test_the_installer_verifies_what_it_downloads(dist, tmp_path):
         assert "is not on PATH" in done.stdout and os.listdir(folder) == ["highwater"]
         output = subprocess.run([folder / "highwater"], capture_output=True, text=True).stdout
         assert output == "highwater of the archive\n"
+        # The computer decides which archive, and no variable of the environment.
+        (tmp_path / "uname").write_text('#!/bin/sh\n[ "$1" = -s ] && echo Darwin || echo arm64\n')
+        (tmp_path / "uname").chmod(0o755)
+        path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+        done = install(script.replace("tar -xzf", "echo unpacks $archive; tar -xzf"), PATH=path, system="linux")
+        assert done.returncode == 0 and "unpacks highwater-aarch64-apple-darwin.tar.gz" in done.stdout, done.stderr
         # A script that was cut off does nothing.
         (folder / "highwater").write_text("the former program")
         assert install(script[: script.rindex("main")]).stdout == ""
