@@ -18,6 +18,7 @@ use crate::index::pools::BlockPool;
 use crate::question::between::bytes_of;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::{BlockId, ScopeId};
+use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
@@ -149,7 +150,9 @@ impl PeakContext<'_> {
             sums.into_iter().map(|(line, bytes)| (line, bytes, coder.label(GroupKey::Frame, line))).collect();
         rows.retain(|(_, bytes, name)| self.is_much(*bytes, MIN_PERCENT) && name != "(none)");
         rows.sort_by_key(|&(line, bytes, _)| (std::cmp::Reverse(bytes), line));
-        let line = |(line, at_line, name): &(Code, u64, String)| {
+        rows.truncate(TOP_LINES);
+        let names = unique_suffixes(&rows.iter().map(|(.., name)| name).collect::<Vec<_>>());
+        let line = |((line, at_line, _), name): (&(Code, u64, String), &String)| {
             let left = found.without(&[*line]);
             // A line that allocates everything needs no separate figure.
             let at_line = match *at_line {
@@ -159,7 +162,7 @@ impl PeakContext<'_> {
             };
             format!("{at_line} at {name} (without them {} is {})", self.the_peak(left), format_bytes(left.bytes))
         };
-        let lines: Vec<String> = rows.iter().take(TOP_LINES).map(line).collect();
+        let lines: Vec<String> = rows.iter().zip(&names).map(line).collect();
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
         let text = format!(
             "{} ({}) are activations kept for backward{most}. Checkpointing recomputes them in \

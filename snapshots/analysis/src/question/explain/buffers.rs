@@ -9,6 +9,7 @@ use crate::question::between::bytes_of;
 use crate::rewrite::guess::roles::{Role, Roles};
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 impl PeakContext<'_> {
@@ -27,16 +28,17 @@ impl PeakContext<'_> {
         let holders = LiveGroups::of(trace, &blocks, &[GroupKey::Frame], TOP_LINES);
         let mut named: Vec<_> = holders.groups.iter().filter(|group| group.key != ["(none)"]).collect();
         named.sort_by_key(|group| std::cmp::Reverse(sum(&group.blocks)));
+        let names = unique_suffixes(&named.iter().map(|group| group.key.join(" ")).collect::<Vec<_>>());
         let lines = match named.as_slice() {
             [] => format!(" ({})", count(&blocks)),
             [all] if all.blocks.len() == blocks.len() => {
-                format!(" allocated at {} ({})", all.key.join(" "), count(&all.blocks))
+                format!(" allocated at {} ({})", names[0], count(&all.blocks))
             }
             some => {
-                let line = |blocks: &[BlockId], key: &[String]| {
-                    format!("{} at {} ({})", format_bytes(sum(blocks)), key.join(" "), count(blocks))
+                let line = |(blocks, name): (&[BlockId], &String)| {
+                    format!("{} at {name} ({})", format_bytes(sum(blocks)), count(blocks))
                 };
-                let lines: Vec<String> = some.iter().map(|group| line(&group.blocks, &group.key)).collect();
+                let lines: Vec<String> = some.iter().map(|group| &*group.blocks).zip(&names).map(line).collect();
                 format!(" ({}), of which {}", count(&blocks), lines.join(", "))
             }
         };

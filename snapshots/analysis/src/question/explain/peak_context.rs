@@ -13,6 +13,7 @@ use crate::question::between::bytes_of;
 use crate::question::peak::Moment;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
@@ -74,7 +75,7 @@ impl PeakContext<'_> {
             let holders = LiveGroups::of(self.trace, blocks, &[key], 2);
             let named = holders.groups.iter().find(|group| group.key != ["(none)"]);
             if let Some(group) = named {
-                let key = group.key.join(" ");
+                let key = unique_suffixes(&group.key).join(" ");
                 let bytes = group.blocks.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
                 return match group.blocks.len() {
                     all if all == number && all > 1 => format!("{count}, all from {key}"),

@@ -212,9 +212,14 @@ fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &S
             let painter = ui.painter().with_clip_rect(room);
             let at = room.right_top() + vec2(0.0, 0.0);
             let (pool, stream) = name.split_once(", ").unwrap_or((name, ""));
-            painter.text(at, Align2::RIGHT_TOP, pool.trim_start_matches("private "), font.clone(), shades.faint);
+            let has_room_for_both = bottom - top >= 24.0;
+            // In one line, the stream tells apart what is of one pool.
+            let is_other = |(other, _): &(String, Range<u64>)| other != name && other.starts_with(pool);
+            let leads = !has_room_for_both && !stream.is_empty() && painted.homes.iter().any(is_other);
+            let first = if leads { stream } else { pool.trim_start_matches("private ") };
+            painter.text(at, Align2::RIGHT_TOP, first, font.clone(), shades.faint);
             free_from = top + 11.0;
-            if bottom - top >= 24.0 && !stream.is_empty() {
+            if has_room_for_both && !stream.is_empty() {
                 painter.text(at + vec2(0.0, 12.0), Align2::RIGHT_TOP, stream, font, shades.faint);
                 free_from += 12.0;
             }

@@ -167,7 +167,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
     let painter = ui.painter().with_clip_rect(seen);
     if let Some(share) = cell.share {
         let mut bar = whole.shrink2(vec2(1.0, 1.0));
-        if column.unit.is_numeric() && bar.width() > 1.5 * theme::FIGURE_WIDTH {
+        if column.unit.is_numeric() && bar.width() > 1.4 * theme::FIGURE_WIDTH {
             // Beside a figure there is room for a bar of its own.
             bar = bar.with_max_x(bar.right() - theme::FIGURE_WIDTH).shrink2(vec2(4.0, 3.0));
         }
