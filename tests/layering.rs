@@ -128,7 +128,11 @@ pub(crate) fn packages() -> impl Iterator<Item = &'static str> {
 
 /// The lines that are neither comments nor tests.
 pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = &str> {
-    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let tests = text.match_indices("#[cfg(test)]\nmod ").find(|(at, test)| {
+        // A file of tests is declared and not included.
+        !text[at + test.len()..].lines().next().unwrap_or_default().ends_with(';')
+    });
+    let code = tests.map_or(text, |(at, _)| &text[..at]);
     code.lines().filter(|line| !line.trim_start().starts_with("//"))
 }
 
@@ -195,13 +199,15 @@ fn the_top_level_holds_the_packages_and_the_usual_documents() {
     }
 }
 
-/// The modules that a file declares, in order.
+/// The modules that a file declares, in order, without those for tests.
 pub(crate) fn declared_modules(text: &str) -> Vec<String> {
+    let mut is_for_tests = false;
     code_lines(text)
+        .filter(|line| !std::mem::replace(&mut is_for_tests, *line == "#[cfg(test)]"))
         .filter_map(|line| {
             let line = line.trim().strip_suffix(';')?;
             let (visibility, name) = line.split_once("mod ")?;
-            ["", "pub ", "pub(crate) "].contains(&visibility).then(|| name.to_owned())
+            ["", "pub ", "pub(crate) ", "pub(super) "].contains(&visibility).then(|| name.to_owned())
         })
         .collect()
 }

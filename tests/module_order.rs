@@ -176,7 +176,7 @@ fn a_module_uses_only_what_is_declared_above_it() {
 #[test]
 fn an_upward_use_is_found_at_any_depth_through_super_and_through_re_exports() {
     let files = [
-        ("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Late;\n"),
+        ("lib.rs", "mod a;\n#[cfg(test)]\nmod tests;\nmod b;\npub(super) mod c;\npub use c::Late;\n"),
         ("a.rs", "use crate::b;\nuse std::fmt;\n// crate::c\n#[cfg(test)]\nmod tests { use crate::c; }"),
         ("b/mod.rs", "mod one;\nmod two;\nuse two::Two;\npub struct B;"),
         ("b/one.rs", "use super::{B, Two};\nfn f() -> super::super::a::A { crate::Late::new() }"),

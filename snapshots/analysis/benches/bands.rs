@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use highwater_analysis::bands::{Across, Bands, Raster, Window, column_totals};
+use highwater_analysis::bands::{Across, BandWindow, Bands, Raster, column_totals};
 use highwater_analysis::{LiveIndex, Metric, Series, Totals};
 use highwater_snapshots::format::read_bytes;
 use highwater_snapshots::{BlockId, DeviceId, Trace};
@@ -31,7 +31,7 @@ fn first_picture(bytes: &[u8]) -> (Trace, Raster, Vec<Totals>) {
     let (series, live) = rayon::join(|| Series::build(&trace, device), || LiveIndex::build(&trace, device));
     let bytes = 0..series.peak(&trace, Metric::Requested).0;
     let across = Across::Moments(0.0..trace.events.len() as f64 + 1.0);
-    let window = Window { metric: Metric::Requested, across, width: WIDTH, bytes, height: HEIGHT };
+    let window = BandWindow { metric: Metric::Requested, across, width: WIDTH, bytes, height: HEIGHT };
     let bands = Bands::in_block_order(&trace, device);
     let raster = bands.raster(&trace, &live, &series, &window);
     let totals = column_totals(&trace, &series, &window);
@@ -63,7 +63,7 @@ fn measure(criterion: &mut Criterion<CpuTime>, name: &str, bytes: &[u8]) {
         [("whole", 0.0..events + 1.0), ("hundredth", around(0.01)), ("300_events", middle - 150.0..middle + 150.0)];
     for (zoom, range) in zooms {
         let across = Across::Moments(range);
-        let window = Window { metric: Metric::Requested, across, width: WIDTH, bytes: 0..peak, height: HEIGHT };
+        let window = BandWindow { metric: Metric::Requested, across, width: WIDTH, bytes: 0..peak, height: HEIGHT };
         for (order, bands) in &orders {
             group.bench_function(format!("raster_{zoom}_by_{order}"), |bencher| {
                 bencher.iter(|| black_box(bands.raster(trace, &live, &series, &window)));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
-use highwater_analysis::bands::{Across, Bands, Raster, Window, column_totals};
+use highwater_analysis::bands::{Across, BandWindow, Bands, Raster, column_totals};
 use highwater_analysis::{LiveIndex, Metric, Series};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, DeviceId, Trace};
@@ -23,15 +23,15 @@ fn open(text: &str) -> Opened {
 }
 
 impl Opened {
-    fn raster(&self, window: &Window) -> Raster {
+    fn raster(&self, window: &BandWindow) -> Raster {
         self.bands.raster(&self.trace, &self.live, &self.series, window)
     }
 
     /// One column per moment, one pixel per `unit` bytes.
-    fn whole(&self, metric: Metric, unit: u64, height: usize) -> Window {
+    fn whole(&self, metric: Metric, unit: u64, height: usize) -> BandWindow {
         let width = self.trace.events.len() + 1;
         let across = Across::Moments(0.0..width as f64);
-        Window { metric, across, width, bytes: 0..unit * height as u64, height }
+        BandWindow { metric, across, width, bytes: 0..unit * height as u64, height }
     }
 }
 
@@ -143,7 +143,7 @@ fn groups_stack_by_rank_and_in_block_order_within() {
 fn a_column_shows_the_largest_moment_that_falls_into_it() {
     let opened = open(STEP);
     let window =
-        Window { metric: Metric::Requested, across: Across::Moments(0.0..9.0), width: 2, bytes: 0..80, height: 8 };
+        BandWindow { metric: Metric::Requested, across: Across::Moments(0.0..9.0), width: 2, bytes: 0..80, height: 8 };
     let raster = opened.raster(&window);
     check(
         &raster,
@@ -165,7 +165,7 @@ fn a_column_shows_the_largest_moment_that_falls_into_it() {
 fn zoomed_in_beyond_single_events_and_bytes_the_picture_stays_true() {
     let opened = open(STEP);
     let window =
-        Window { metric: Metric::Requested, across: Across::Moments(2.5..4.5), width: 6, bytes: 25..35, height: 2 };
+        BandWindow { metric: Metric::Requested, across: Across::Moments(2.5..4.5), width: 6, bytes: 25..35, height: 2 };
     check(
         &opened.raster(&window),
         &expect![[r#"
@@ -186,8 +186,13 @@ fn by_time_a_moment_is_as_wide_as_it_lasts_and_one_of_no_duration_still_counts()
         alloc c 10 t=50us
     ",
     );
-    let window =
-        Window { metric: Metric::Requested, across: Across::Nanos(0.0..60_000.0), width: 6, bytes: 0..80, height: 8 };
+    let window = BandWindow {
+        metric: Metric::Requested,
+        across: Across::Nanos(0.0..60_000.0),
+        width: 6,
+        bytes: 0..80,
+        height: 8,
+    };
     check(
         &opened.raster(&window),
         &expect![[r#"
@@ -264,7 +269,7 @@ fn an_empty_recording_and_an_empty_window_are_pictures_too() {
     let opened = open("");
     let raster = opened.raster(&opened.whole(Metric::Requested, 1, 2));
     assert_eq!(text_of(&raster), ".\n.\n0:0\n");
-    let nothing = Window { width: 0, height: 0, ..opened.whole(Metric::Requested, 1, 2) };
+    let nothing = BandWindow { width: 0, height: 0, ..opened.whole(Metric::Requested, 1, 2) };
     assert!(opened.raster(&nothing).columns.is_empty());
 }
 
@@ -287,7 +292,7 @@ fn blocks_freed_oldest_first_cost_pixels_and_live_blocks_alone() {
         let opened = open(&freed_oldest_first(count));
         let bytes = 0..1024 * count as u64;
         let across = Across::Moments(0.0..3.0 * count as f64 + 1.0);
-        let raster = opened.raster(&Window { metric: Metric::Requested, across, width, bytes, height });
+        let raster = opened.raster(&BandWindow { metric: Metric::Requested, across, width, bytes, height });
         let peak = raster.columns.iter().map(|column| column.bytes).max();
         assert_eq!(peak, Some(1024 * count as u64), "the peak is lost");
         raster.cost
@@ -309,7 +314,7 @@ fn a_picture_costs_no_more_where_it_spans_more_events() {
         }
         let opened = open(&text);
         let across = Across::Moments(0.0..opened.trace.events.len() as f64 + 1.0);
-        let window = Window { metric: Metric::Active, across, width: 50, bytes: 0..1024, height: 40 };
+        let window = BandWindow { metric: Metric::Active, across, width: 50, bytes: 0..1024, height: 40 };
         let raster = opened.raster(&window);
         assert!(raster.columns[1..].iter().all(|column| column.bytes == 10 * 64 + 32), "a temporary is lost");
         raster.cost
@@ -324,7 +329,7 @@ fn a_picture_of_a_few_events_walks_no_others() {
     let opened = open(&freed_oldest_first(10_000));
     let across = Across::Moments(15_000.0..15_100.0);
     let width = 1000;
-    let window = Window { metric: Metric::Requested, across, width, bytes: 0..1 << 24, height: 10 };
+    let window = BandWindow { metric: Metric::Requested, across, width, bytes: 0..1 << 24, height: 10 };
     let cost = opened.raster(&window).cost;
     // Each run of at least 32 columns begins at a checkpoint that is less than 64 events away.
     assert!(cost.events <= 200 + 64 * (width as u64 / 32 + 1), "{cost:?}");
@@ -357,12 +362,12 @@ fn lines_show_the_largest_of_every_total_in_each_column() {
         alloc c 50/64
     ",
     );
-    let window = |width| Window { width, ..opened.whole(Metric::Requested, 1, 1) };
+    let window = |width| BandWindow { width, ..opened.whole(Metric::Requested, 1, 1) };
     let lines = |width| {
         let totals = column_totals(
             &opened.trace,
             &opened.series,
-            &Window { across: Across::Moments(0.0..8.0), ..window(width) },
+            &BandWindow { across: Across::Moments(0.0..8.0), ..window(width) },
         );
         totals.iter().map(|at| (at.requested, at.active, at.reserved)).collect::<Vec<_>>()
     };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use highwater_analysis::bands::{Across, Bands, Window, column_totals};
+use highwater_analysis::bands::{Across, BandWindow, Bands, column_totals};
 use highwater_analysis::replay::Replay;
 use highwater_analysis::{LiveIndex, Metric, Series};
 use highwater_snapshots::text::trace_from_text;
@@ -51,7 +51,7 @@ fn text_of_numbers(numbers: &[u16]) -> String {
 fn by_hand(
     trace: &Trace,
     device: DeviceId,
-    window: &Window,
+    window: &BandWindow,
     rank_of: &dyn Fn(BlockId) -> u8,
 ) -> Vec<(usize, u64, Vec<BlockId>)> {
     let stack_at = |moment: usize| {
@@ -123,7 +123,7 @@ proptest! {
             for metric in Metric::OF_BLOCKS {
                 let top = series.peak(&trace, metric).0 + 10;
                 let bytes = if share < 0.5 { top / 3..top } else { 0..top };
-                let window = Window { metric, across: across.clone(), width: 37, bytes, height: 29 };
+                let window = BandWindow { metric, across: across.clone(), width: 37, bytes, height: 29 };
                 let raster = bands.raster(&trace, &live, &series, &window);
                 let expected = by_hand(&trace, device, &window, &rank_of);
                 let totals = column_totals(&trace, &series, &window);

@@ -40,9 +40,9 @@ impl Checkpoint {
     pub fn of(summarizer: &Summarizer, deaths: &[EndedBlock]) -> Vec<Self> {
         let empty = || Self {
             events: summarizer.events(),
-            time_ns: summarizer.row().times_ns.1,
+            time_ns: summarizer.row.times_ns.1,
             stage: summarizer.stage(),
-            largest_step: summarizer.row().largest_step,
+            largest_step: summarizer.row.largest_step,
             ..Self::default()
         };
         let mut parts: Vec<Self> = Vec::new();

@@ -92,7 +92,8 @@ pub struct EndedBlock {
 pub struct Summarizer {
     devices: Vec<Option<Box<Device>>>,
     stage: Stage,
-    row: Summary,
+    /// The row in progress, which has the time of the last events and the largest number of a step so far.
+    pub(super) row: Summary,
     /// The steps of the row in which any device is active.
     active_steps: ActiveSteps,
     /// How often the step has changed in the row, and how often to a step.
@@ -326,11 +327,6 @@ impl Summarizer {
     /// The step and phase now.
     pub fn stage(&self) -> Stage {
         self.stage
-    }
-
-    /// The row in progress, which has the time of the last events and the largest number of a step so far.
-    pub(super) fn row(&self) -> &Summary {
-        &self.row
     }
 
     /// The live state of every device, by ordinal.

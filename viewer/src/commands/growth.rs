@@ -94,9 +94,6 @@ pub fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, F
     })
 }
 
-/// Printed for a recording with a single whole step.
-const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
-
 /// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct GrowthReport<'a> {
@@ -125,7 +122,11 @@ impl<'a> GrowthReport<'a> {
             std::iter::once(query(&keys, arguments)).chain(reserved_query(arguments)).collect();
         let found = input.ask(|source, watch| growth(source, &devices, query::steps(arguments), &queries, watch))?;
         let mut found = found.into_iter();
-        let (devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+        let (mut devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+        // Not every device of a server works in bursts.
+        if let Some(first) = devices.iter().position(Result::is_ok).filter(|_| arguments.between == Between::Idle) {
+            devices.swap(0, first);
+        }
         let mut devices = devices.into_iter();
         let growth = devices.next().expect("a device was chosen").map_err(|no| refused(&no, arguments))?;
         // A device without these steps is left out.
@@ -203,7 +204,8 @@ impl<'a> GrowthReport<'a> {
         let leaks = if self.measures_segments() { Vec::new() } else { leak_texts(&growth.leaks, &growth.window) };
         let mut lines: Vec<String> = leaks.into_iter().map(|text| format!("{device}{text}")).collect();
         // Where bursts end is inferred, so that live memory differs between two idle moments without a leak.
-        if lines.is_empty() && self.arguments.between == Between::Idle && !self.measures_segments() {
+        let has_bursts = self.arguments.between == Between::Idle && growth.step_count() > 1;
+        if lines.is_empty() && has_bursts && !self.measures_segments() {
             lines.push(format!("{device}No leak: no source line leaves memory in bursts throughout."));
         }
         lines.push(format!("{device}{}", self.headline(growth)));
@@ -243,7 +245,9 @@ impl<'a> GrowthReport<'a> {
         let size = format_signed_bytes(net);
         let size = size.trim_start_matches(['+', '−']);
         match net {
-            1.. if growth.step_count() == 1 && growth.window.first == FirstStep::Only => ONE_STEP.to_owned(),
+            1.. if growth.step_count() == 1 && growth.window.first == FirstStep::Only => {
+                format!("One whole {} only: a leak cannot be distinguished from first allocations.", self.unit())
+            }
             1.. if growth.step_count() > 1 => {
                 let unit = self.unit();
                 let steps = count_of(growth.step_count() as u64, unit);
@@ -433,7 +437,7 @@ impl Report for GrowthReport<'_> {
         if !self.has_steps() && self.trace.event_count() > 0 {
             let how = how_to_mark_steps(self.trace);
             page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
-            page.line("Of a server, `--between idle` compares the moments at which its memory returns to a floor.")?;
+            page.line("`--between idle` compares the moments at which the memory of a server returns to a floor.")?;
         }
         if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
             return self.print_end(page);

@@ -14,7 +14,8 @@ use super::binary::highwater;
 use super::sample::{other_trace, trace};
 
 /// What is recorded before commands are asked.
-const RECORDED: [&str; 4] = [
+const RECORDED: [&str; 5] = [
+    "record --list --json",
     "record gpt2 --layers 3 --width 96 --vocab 500 --batch 2 --seq 64 --steps 3 --out gpt2.snap --json",
     "record gpt2 --layers 3 --width 96 --vocab 500 --batch 2 --seq 64 --steps 2 --capacity 8MiB --out full.snap --json",
     "record gpt2 --layers 3 --width 96 --vocab 500 --batch 2 --seq 64 --steps 2 --device meta:cuda --out ranks/rank0.snap --json",
@@ -22,13 +23,13 @@ const RECORDED: [&str; 4] = [
 ];
 
 /// The questions whose answers a schema describes. `ALL` is each of [`ALL`] in turn.
-const ASKED: [&str; 46] = [
+const ASKED: [&str; 48] = [
     "info ALL",
     "info ranks",
     "peak ALL",
     "peak ALL --by stack --top 3 --blocks 3",
     "peak ALL --metric reserved --by pool,stream",
-    "peak ALL --at 1 --by step,phase,op,size,lifetime",
+    "peak ALL --at start --by step,phase,op,size,lifetime",
     "peak gpt2.snap --by scope --each --where activation",
     "phases ALL",
     "explain ALL",
@@ -52,11 +53,13 @@ const ASKED: [&str; 46] = [
     "whatif ranks/rank0.snap",
     "whatif ranks/rank0.snap --alloc-conf expandable_segments:True",
     "whatif ranks/rank0.snap --capacity 30MiB",
+    "whatif ranks/rank0.snap --capacity 1GiB",
     "whatif gpt2.snap --without category=gradient --out without.snap",
     "whatif gpt2.snap --scale 1/2:category=activation",
     "whatif gpt2.snap --checkpoint h.*",
     "plan gpt2.snap --budget 7MiB",
     "plan gpt2.snap --budget 1MiB",
+    "plan gpt2.snap --budget 12MiB --maximize batch",
     "plan full.snap --budget 8MiB",
     "verify ALL",
     "convert gpt2.snap part.snap --events 100..900",
@@ -72,7 +75,7 @@ const ASKED: [&str; 46] = [
 ];
 
 /// Recordings of many kinds.
-const ALL: [&str; 10] = [
+const ALL: [&str; 20] = [
     "step.snap",
     "falling.snap",
     "gpt2.snap",
@@ -83,6 +86,16 @@ const ALL: [&str; 10] = [
     "pools.pickle",
     "context_state.pickle",
     "annotations.pickle.gz",
+    "skipped_segments.pickle",
+    "oom_observed.pickle",
+    "other_values.pickle",
+    "unknown.pickle",
+    "list_of_segments.pickle",
+    "two_streams.pickle",
+    "ring_wrapped.pickle.gz",
+    "expandable_holes.pickle",
+    "pinned.pickle",
+    "snapshot.json",
 ];
 
 /// Objects whose names are data, such as the names of categories.
@@ -126,13 +139,20 @@ impl Shape {
         }
     }
 
-    /// The same as a schema; `name` is the property whose value it is.
+    /// The same as a schema; `name` is the property whose value it is. What does not apply is null in any answer, so that
+    /// only lists are never null.
     fn schema(&self, name: &str) -> Value {
         let mut schema = Map::new();
-        let types: Vec<&str> =
-            self.types.iter().copied().filter(|one| *one != "integer" || !self.types.contains("number")).collect();
-        match types.as_slice() {
-            [] => {}
+        let mut types: BTreeSet<&str> = self.types.clone();
+        if types.contains("number") {
+            types.remove("integer");
+        }
+        if !types.contains("array") && !name.is_empty() {
+            types.insert("null");
+        }
+        match types.iter().copied().collect::<Vec<&str>>().as_slice() {
+            // Nothing is known of values that were all null.
+            [] | ["null"] => {}
             [one] => drop(schema.insert("type".into(), json!(one))),
             many => drop(schema.insert("type".into(), json!(many))),
         }
@@ -142,13 +162,15 @@ impl Shape {
         if self.objects > 0 && MAPS.contains(&name) {
             let mut values = Self::default();
             self.properties.values().for_each(|(_, shape)| values.types.extend(&shape.types));
-            schema.insert("additionalProperties".into(), values.schema(""));
+            schema.insert("additionalProperties".into(), values.schema("value"));
         } else if self.objects > 0 {
             let properties = self.properties.iter().map(|(name, (_, shape))| (name.clone(), shape.schema(name)));
             schema.insert("properties".into(), Value::Object(properties.collect()));
             let required = self.properties.iter().filter(|(_, (count, _))| *count == self.objects);
             let required: Vec<&String> = required.map(|(name, _)| name).collect();
-            schema.insert("required".into(), json!(required));
+            if name.is_empty() {
+                schema.insert("required".into(), json!(required));
+            }
         }
         let units =
             [("_us", "microseconds"), ("bytes", "bytes")].into_iter().find(|(ending, _)| name.ends_with(ending));
@@ -177,7 +199,7 @@ fn schemas_describe_what_commands_print() {
     for (name, trace) in [("step.snap", trace()), ("other.snap", other_trace()), ("falling.snap", falling)] {
         std::fs::write(folder.join(name), write_trace(Vec::new(), &trace).unwrap()).unwrap();
     }
-    for name in ALL.iter().filter(|name| name.contains(".pickle")) {
+    for name in ALL.iter().filter(|name| !name.ends_with(".snap")) {
         std::fs::copy(root.join("../snapshots/pytorch/testdata").join(name), folder.join(name)).unwrap();
     }
     let mut asked: Vec<String> = RECORDED.iter().map(|words| (*words).to_owned()).collect();
@@ -199,16 +221,28 @@ fn schemas_describe_what_commands_print() {
     for (words, answer) in asked.iter().zip(&answers) {
         let mut words = words.split(' ');
         let command = words.next().unwrap_or_default();
-        let folder = if words.next() == Some("ranks") { "-folder" } else { "" };
-        shapes.entry(format!("{command}{folder}")).or_default().take(answer);
+        let kind = match words.next() {
+            Some("ranks") => "-folder",
+            Some("--list") => "-list",
+            _ => "",
+        };
+        shapes.entry(format!("{command}{kind}")).or_default().take(answer);
+    }
+    let schemas = root.join("../docs/schema");
+    let names = std::fs::read_dir(&schemas).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for name in names {
+        assert!(shapes.contains_key(name.trim_end_matches(".json")), "docs/schema/{name} is of no command");
     }
     for (command, shape) in shapes {
         let mut schema = Map::new();
         schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
-        schema.insert("title".into(), json!(format!("highwater {} --json", command.replace("-folder", " FOLDER"))));
+        schema.insert(
+            "title".into(),
+            json!(format!("highwater {} --json", command.replace("-folder", " FOLDER").replace("-list", " --list"))),
+        );
         let Value::Object(own) = shape.schema("") else { unreachable!("a schema is an object") };
         schema.extend(own);
         let text = serde_json::to_string_pretty(&Value::Object(schema)).unwrap() + "\n";
-        expect_file![root.join(format!("../docs/schema/{command}.json"))].assert_eq(&text);
+        expect_file![schemas.join(format!("{command}.json"))].assert_eq(&text);
     }
 }

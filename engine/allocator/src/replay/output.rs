@@ -39,7 +39,7 @@ pub(super) struct Output<'a> {
     /// The keys that the recording has for the blocks of `trace`, by row; empty if they are the rows.
     keys: &'a [u64],
     /// The recorded event that the last event so far comes from.
-    last_source: At,
+    pub(super) last_source: At,
     /// The segments currently reserved, by address.
     segments: HashMap<u64, PoolAndStream>,
     /// The stream and pools of the pages mapped at an address.
@@ -155,11 +155,6 @@ impl<'a> Output<'a> {
             }
             Sink::Events(events) => events.push(*event),
         }
-    }
-
-    /// Returns the recorded event that the last event so far comes from.
-    pub(super) fn last_source(&self) -> At {
-        self.last_source
     }
 
     /// Copies an event of the recording, of `device`, that does not involve the allocator.

@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         self.driver.take_log(&mut self.log);
         let follows = self.follows();
         let mut recorded = self.pending.iter().filter(|_| follows);
-        let mut last = self.output.last_source();
+        let mut last = self.output.last_source;
         for call in &self.log {
             let own = match call {
                 Call::Completed { .. } => None,

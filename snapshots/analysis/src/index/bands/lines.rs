@@ -7,11 +7,11 @@ use crate::metric::Totals;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::yielding::tick;
 
-use super::{Window, run_of};
+use super::{BandWindow, run_of};
 
 /// The largest value of each total among the moments of each column; the totals need not peak together. The cost grows
 /// with the columns, not with the events they span.
-pub fn column_totals(trace: &Trace, series: &Series, window: &Window) -> Vec<Totals> {
+pub fn column_totals(trace: &Trace, series: &Series, window: &BandWindow) -> Vec<Totals> {
     let run = run_of(window.width);
     let mut totals = vec![Totals::default(); window.width];
     totals.par_chunks_mut(run).enumerate().for_each(|(index, totals)| {

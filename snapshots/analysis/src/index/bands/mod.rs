@@ -16,7 +16,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 pub use lines::column_totals;
-pub use window::{Across, Window};
+pub use window::{Across, BandWindow};
 
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -153,7 +153,7 @@ impl Bands {
 
     /// Draws `window`: for each column the moment with the largest total, for each pixel the block at its centre.
     /// `live` and `series` must be of the same trace and device.
-    pub fn raster(&self, trace: &Trace, live: &LiveIndex, series: &Series, window: &Window) -> Raster {
+    pub fn raster(&self, trace: &Trace, live: &LiveIndex, series: &Series, window: &BandWindow) -> Raster {
         let (width, height) = (window.width, window.height);
         let mut blocks = vec![BlockId::NONE; width * height];
         let bytes_at: Vec<u64> = (0..height).map(|y| window.byte_at(y)).collect();
@@ -280,7 +280,7 @@ fn size_of(trace: &Trace, metric: Metric, row: usize) -> u64 {
 
 /// For each column of `run`, its moment with the largest total (the first of several), and the number of events walked
 /// to find them.
-fn columns_of(trace: &Trace, series: &Series, window: &Window, run: Range<usize>) -> (Vec<Column>, u64) {
+fn columns_of(trace: &Trace, series: &Series, window: &BandWindow, run: Range<usize>) -> (Vec<Column>, u64) {
     let metric = of_blocks(window.metric);
     let mut walk = series.walk(trace);
     let column_of = |x: usize| {

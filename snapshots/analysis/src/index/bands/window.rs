@@ -20,7 +20,7 @@ pub enum Across {
 
 /// A view of a recording as a grid of pixels.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Window {
+pub struct BandWindow {
     /// The metric for the height of blocks; metrics that are not sums over blocks use the active bytes.
     pub metric: Metric,
     /// The horizontal range.
@@ -33,7 +33,7 @@ pub struct Window {
     pub height: usize,
 }
 
-impl Window {
+impl BandWindow {
     /// The moments of column `x`, never empty. Every moment in the window is in some column.
     pub fn moments(&self, trace: &Trace, x: usize) -> Range<usize> {
         let last = trace.events.len();

@@ -46,11 +46,17 @@ pub fn growth(
     assert!(queries.iter().all(|query| query.metric != Metric::DeviceUsed), "only blocks and segments grow");
     let asked: Vec<(&GrowthQuery<'_>, DeviceId)> =
         queries.iter().flat_map(|query| devices.iter().map(move |device| (query, *device))).collect();
-    let bursts: Vec<Option<Steps>> = match range.between {
-        Between::Steps => devices.iter().map(|_| None).collect(),
-        Between::Idle => devices.iter().map(|device| bursts(source, *device).map(Some)).collect::<Result<_>>()?,
+    let bursts: Option<Vec<Steps>> = match range.between {
+        Between::Steps => None,
+        Between::Idle => {
+            // Reserved memory does not return to a floor.
+            let metric =
+                |query: &GrowthQuery<'_>| if query.metric.is_of_blocks() { query.metric } else { Metric::Requested };
+            let totals: Vec<_> = asked.iter().map(|(query, device)| (*device, metric(query))).collect();
+            Some(bursts(source, &totals, &mut *watch)?)
+        }
     };
-    let bounds_of = |row: usize| bursts[row % devices.len()].iter().flat_map(Steps::bounds).collect::<Vec<u64>>();
+    let bounds_of = |row: usize| bursts.iter().flat_map(|bursts| bursts[row].bounds()).collect::<Vec<u64>>();
     let bounds: Vec<Vec<u64>> = (0..asked.len()).map(bounds_of).collect();
     let mut whole: Vec<History> = asked.iter().map(|_| History::default()).collect();
     let map = |trace: &Trace| {
@@ -64,8 +70,8 @@ pub fn growth(
     source.each_window(map, take, watch)?;
     let of_device = |(row, history): (usize, History)| {
         let (query, device) = &asked[row];
-        let window = match &bursts[row % devices.len()] {
-            Some(bursts) => StepWindow::among_bursts(bursts.clone(), range),
+        let window = match &bursts {
+            Some(bursts) => StepWindow::among_bursts(bursts[row].clone(), range),
             None => StepWindow::among_any(Steps::of(source, *device, &history.spans)?, range),
         };
         window.map_or_else(|no| Ok(Err(no)), |window| history.growth(source, *device, window, query).map(Ok))

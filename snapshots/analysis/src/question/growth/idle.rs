@@ -2,7 +2,6 @@
 //! work. The bursts take the place of steps.
 
 use std::cmp::Reverse;
-use std::ops::ControlFlow;
 
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::DeviceId;
@@ -11,9 +10,10 @@ use highwater_snapshots::trace::Trace;
 use super::steps::{Run, Steps, how_to_mark_steps};
 use crate::index::replay::Replay;
 use crate::metric::Metric;
-use crate::question::source::Source;
+use crate::question::source::{Source, Watch};
 
-/// Turns that are in memory at most: if there are more, the smaller ones are left out.
+/// Turns that are in memory at most. If there are more, the smaller ones are left out, and of equal ones neighbours
+/// become one.
 const MAX_TURNS: usize = 1 << 20;
 
 /// The smallest turns that are distinguished, as a fraction of the peak.
@@ -43,12 +43,12 @@ impl Turns {
     }
 
     /// The turns in a window.
-    fn in_window(trace: &Trace, device: DeviceId) -> Self {
+    fn in_window(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
         let mut turns = Self::new(1);
         let mut replay = Replay::new(trace, device);
-        turns.push(Turn { events: trace.start.events, bytes: replay.totals().get(Metric::Requested) });
+        turns.push(Turn { events: trace.start.events, bytes: replay.totals().get(metric) });
         while let Some(event) = replay.step() {
-            turns.push(Turn { events: trace.number(event) + 1, bytes: replay.totals().get(Metric::Requested) });
+            turns.push(Turn { events: trace.number(event) + 1, bytes: replay.totals().get(metric) });
         }
         turns
     }
@@ -60,23 +60,40 @@ impl Turns {
             [only] => (*only, None),
             [] => return self.rows.push(turn),
         };
-        let goes_further = before.is_some_and(|before| match last.bytes > before.bytes {
-            true => turn.bytes > last.bytes,
-            false => turn.bytes < last.bytes,
-        });
+        let turns = turn.bytes.abs_diff(last.bytes) >= self.depth;
+        let goes_further = match before {
+            Some(before) if last.bytes > before.bytes => turn.bytes > last.bytes,
+            Some(_) => turn.bytes < last.bytes,
+            // A recording may begin in the middle of a burst.
+            None => turn.bytes < last.bytes && !turns,
+        };
         if goes_further {
             self.rows.pop();
         }
-        if goes_further || turn.bytes.abs_diff(last.bytes) >= self.depth {
+        if goes_further || turns {
             self.rows.push(turn);
         }
+        if self.rows.len() > MAX_TURNS {
+            self.thin();
+        }
+    }
+
+    /// Leaves out the smaller turns; of turns that are all alike, every second burst becomes part of the one before.
+    fn thin(&mut self) {
+        let coarser = Self::among(&self.rows, self.depth.saturating_mul(2));
+        if coarser.rows.len() > MAX_TURNS / 8 {
+            *self = coarser;
+            return;
+        }
+        let merged = self.rows.chunks(4).flat_map(|some| match some {
+            [first, _, _, last] => vec![*first, *last],
+            few => few.to_vec(),
+        });
+        self.rows = merged.collect();
     }
 
     fn append(&mut self, later: Self) {
         later.rows.into_iter().for_each(|turn| self.push(turn));
-        while self.rows.len() > MAX_TURNS {
-            *self = Self::among(&self.rows, self.depth * 2);
-        }
     }
 
     /// The turns of at least `depth` bytes among others.
@@ -145,29 +162,38 @@ fn bursts_in(rows: &[Turn]) -> (u128, u64) {
     sums.max().unwrap_or_default()
 }
 
-/// The bursts of `device`, numbered from 0: each begins at an idle moment and ends at the next.
+/// The bursts of each of `asked`, a device and the total that tells when it is idle; numbered from 0: each begins at an
+/// idle moment and ends at the next.
 ///
 /// # Errors
 ///
-/// Fails if a window cannot be read.
-pub(super) fn bursts(source: &Source<'_>, device: DeviceId) -> Result<Steps> {
-    let mut turns = Turns::new(1);
-    let map = |trace: &Trace| Turns::in_window(trace, device);
-    source.each_window(map, |part| turns.append(part), &mut |_| ControlFlow::Continue(()))?;
-    let lows = turns.lows();
-    let runs = lows.windows(2).zip(0..).map(|(pair, step)| Run { step, events: pair[0]..pair[1], phases: Vec::new() });
-    let how_to_mark = how_to_mark_steps(source.facts());
-    Ok(Steps { runs: runs.collect(), facts: Vec::new(), events: source.events(), how_to_mark })
+/// As [`Source::each_window`].
+pub(super) fn bursts(source: &Source<'_>, asked: &[(DeviceId, Metric)], watch: Watch<'_>) -> Result<Vec<Steps>> {
+    let mut all: Vec<Turns> = asked.iter().map(|_| Turns::new(1)).collect();
+    let map = |trace: &Trace| {
+        asked.iter().map(|(device, metric)| Turns::in_window(trace, *device, *metric)).collect::<Vec<Turns>>()
+    };
+    source.each_window(map, |parts| all.iter_mut().zip(parts).for_each(|(all, part)| all.append(part)), watch)?;
+    let steps = |turns: Turns| {
+        let lows = turns.lows();
+        let run = |(pair, step): (&[u64], u32)| Run { step, events: pair[0]..pair[1], phases: Vec::new() };
+        let runs = lows.windows(2).zip(0..).map(run).collect();
+        Steps { runs, facts: Vec::new(), events: source.events(), how_to_mark: how_to_mark_steps(source.facts()) }
+    };
+    Ok(all.into_iter().map(steps).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use highwater_snapshots::text::trace_from_text;
 
     fn bounds(text: &str) -> Vec<u64> {
         let source = Source::in_memory(trace_from_text(text).unwrap());
-        let runs = bursts(&source, DeviceId(0)).unwrap().runs;
+        let asked = [(DeviceId(0), Metric::Requested)];
+        let runs = bursts(&source, &asked, &mut |_| ControlFlow::Continue(())).unwrap().remove(0).runs;
         runs.first().map(|run| run.events.start).into_iter().chain(runs.iter().map(|run| run.events.end)).collect()
     }
 
@@ -210,5 +236,22 @@ mod tests {
     fn the_state_before_the_first_event_is_an_idle_moment_of_a_program_that_was_running() {
         let requests: String = (0..3).map(|number| request(number, 900)).collect();
         assert_eq!(bounds(&format!("baseline w 5000\n{requests}")), [0, 8, 17, 26]);
+    }
+
+    #[test]
+    fn a_recording_that_begins_in_a_burst_begins_with_the_floor_after_it() {
+        let requests: String = (0..3).map(|number| request(number, 900)).collect();
+        assert_eq!(bounds(&format!("baseline w 5000\nbaseline a 500\nfree a\n{requests}")), [1, 10, 19, 28]);
+    }
+
+    #[test]
+    fn more_bursts_than_are_in_memory_become_longer_ones() {
+        let mut turns = Turns::new(1);
+        for event in 0..(3 * MAX_TURNS as u64) {
+            turns.push(Turn { events: event, bytes: 1000 + 900 * (event % 2) });
+        }
+        let lows = turns.lows();
+        assert!(lows.len() > MAX_TURNS / 8 && lows.len() < MAX_TURNS, "{}", lows.len());
+        assert!(lows.windows(2).all(|pair| pair[0] < pair[1] && (pair[1] - pair[0]) % 2 == 0));
     }
 }

@@ -87,9 +87,9 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
         ranges.extend(steps(&stretches, device, end));
     }
     if !says_phases {
-        let is_said = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
+        let is_known = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
         let phases = stretches.iter().filter(|stretch| stretch.phase != Phase::Other);
-        let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_said(stretch.first, stretch.phase));
+        let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_known(stretch.first, stretch.phase));
         ranges.extend(phases.map(|stretch| (stretch.phase.name().to_owned(), *stretch)));
     }
     let names = intern_all(trace, ranges.iter().map(|(name, ..)| name.as_str()));

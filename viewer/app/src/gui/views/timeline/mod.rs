@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
-use highwater_analysis::bands::{Across, Stack, Window};
+use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::{BlockId, EventId};
 
@@ -427,7 +427,7 @@ impl Timeline {
                 Axis::Time => Across::Nanos(view.x.clone()),
             };
             let bytes = view.y.start.max(0.0) as u64..view.y.end.ceil().max(0.0) as u64;
-            let window = Window { metric: drawn_metric(selection.metric), across, width, bytes, height };
+            let window = BandWindow { metric: drawn_metric(selection.metric), across, width, bytes, height };
             Request {
                 recording: Arc::clone(recording),
                 device: selection.device,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use eframe::egui::{self, Color32, ColorImage};
-use highwater_analysis::bands::{Bands, Column, Raster, Window, column_totals};
+use highwater_analysis::bands::{BandWindow, Bands, Column, Raster, column_totals};
 use highwater_analysis::{Matches, Totals};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::yielding::tick;
@@ -35,7 +35,7 @@ pub struct Request {
     /// Row of the device.
     pub device: usize,
     /// The visible part, as a grid of pixels.
-    pub window: Window,
+    pub window: BandWindow,
     /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
@@ -309,7 +309,7 @@ mod tests {
         let text = "baseline w 40 parameter\nalloc a 40 activation\nfree a\nalloc g 40 gradient";
         let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
         let across = Across::Moments(0.0..5.0);
-        let window = Window { metric: Metric::Requested, across, width: 5, bytes: 0..80, height: 10 };
+        let window = BandWindow { metric: Metric::Requested, across, width: 5, bytes: 0..80, height: 10 };
         let (stacking, matches) = (Stacking::Age, Arc::new(Matches::default()));
         Request {
             recording,
@@ -354,7 +354,7 @@ mod tests {
         let request = request(ColourBy::default());
         let (width, height) = (3 * SQUARE + 5, 2 * SQUARE + 7);
         let index = &request.recording.devices[0];
-        let window = Window { width, height, ..request.window.clone() };
+        let window = BandWindow { width, height, ..request.window.clone() };
         let trace = &request.recording.trace;
         let bands = Bands::in_block_order(trace, index.device);
         let raster = bands.raster(trace, &index.live, &index.series, &window);
