@@ -1,7 +1,5 @@
-"""Records a program that is running, for `highwater attach`, which has the main thread of the program call this module.
-
-Events are written to a file that `highwater attach` reads, a line each: `recording`, `written PATH`, `ended`,
-`error TEXT`.
+"""Records a program that is running, for `highwater attach`, which has the main thread of the program call this module,
+and for PyTorch's debug server.
 """
 
 import contextlib
@@ -13,35 +11,52 @@ _attached = None
 
 
 def attach(path, notes, options):
-    """Begins a recording, which ends after the steps in `options`, at `detach`, or with the program."""
-    global _attached
+    """Begins a recording for `highwater attach`, which reads the file `notes`, a line for each event: those of `begin`, and
+    `error TEXT`.
+    """
+
+    def note(line):
+        # Whoever attached may be gone.
+        with contextlib.suppress(OSError), open(notes, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
     try:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_initialized():
-            raise RuntimeError("it has not used CUDA through PyTorch yet: `highwater run` records a program from its start")
-        if _attached is not None and _attached.is_active():
-            raise RuntimeError("another `highwater attach` records it")
-        recording = ProgramRecording(path, **options)
-        recording.gives_hints = False
-        recording.on_over = detach
-        recording.on_path = lambda written: _note(notes, f"written {written}")
-        recording.on_end = lambda: _note(notes, "ended")
-        if not recording.begin():
-            raise RuntimeError("only PyTorch's own allocator on CUDA records")
-        _attached = recording
-        _note(notes, "recording")
+        begin(path, options, note)
     except Exception as error:  # noqa: BLE001
-        _note(notes, f"error {' '.join(str(error).split())}")
+        note(f"error {' '.join(str(error).split())}")
+
+
+def begin(path, options, note):
+    """Begins a recording, which ends after the steps in `options`, at `detach`, or with the program.
+
+    `note` is called with a line for each event: `recording`, `written PATH`, `ended`.
+
+    Raises:
+        RuntimeError: the process cannot be recorded, or is being recorded this way already.
+    """
+    global _attached
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        raise RuntimeError("it has not used CUDA through PyTorch yet: `highwater run` records a program from its start")
+    if is_active():
+        raise RuntimeError("`highwater attach`, or PyTorch's debug server, is recording it already")
+    recording = ProgramRecording(path, **options)
+    recording.gives_hints = False
+    recording.on_over = detach
+    recording.on_path = lambda written: note(f"written {written}")
+    recording.on_end = lambda: note("ended")
+    if not recording.begin():
+        raise RuntimeError("only PyTorch's own allocator on CUDA records")
+    _attached = recording
+    note("recording")
+
+
+def is_active():
+    """Returns whether such a recording is active."""
+    return _attached is not None and _attached.is_active()
 
 
 def detach():
     """Ends the recording, and undoes everything that it has changed in the program."""
-    recording = _attached
-    if recording is not None:
-        recording.finish()
-
-
-def _note(notes, line):
-    # Whoever attached may be gone.
-    with contextlib.suppress(OSError), open(notes, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    if _attached is not None:
+        _attached.finish()

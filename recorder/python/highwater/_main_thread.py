@@ -47,19 +47,39 @@ class Watch:
         while not self._ends.wait(self._interval_s):
             function = self._look()
             if function is not None:
-                self._call(_Work(function))
+                _have_done(_Work(function), self._ends.is_set)
 
-    def _call(self, work):
-        _queue.append(work)
-        _ask_main_thread()
-        deadline = time.monotonic() + _PATIENCE_S
-        while not work.is_done.wait(_POLL_S):
-            if self._ends.is_set():
-                work.drop()
-                return
-            if time.monotonic() > deadline and work.run() and _queue:
-                # It may have been asked meanwhile, and left it.
-                _ask_main_thread()
+
+
+def call(function):
+    """Has the main thread call a function, for another thread, and returns or raises what that does."""
+    results = []
+
+    def run():
+        try:
+            results.append((function(), None))
+        except Exception as error:  # noqa: BLE001
+            results.append((None, error))
+
+    _have_done(_Work(run), lambda: False)
+    result, error = results[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def _have_done(work, is_over):
+    """Waits until the work is done, or until `is_over` says that it need not be."""
+    _queue.append(work)
+    _ask_main_thread()
+    deadline = time.monotonic() + _PATIENCE_S
+    while not work.is_done.wait(_POLL_S):
+        if is_over():
+            work.drop()
+            return
+        if time.monotonic() > deadline and work.run() and _queue:
+            # It may have been asked meanwhile, and left it.
+            _ask_main_thread()
 
 
 def _ask_main_thread():

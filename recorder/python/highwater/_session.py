@@ -266,8 +266,7 @@ class Session:
         held = "[]"
         notes += self._notes()
         try:
-            trees = self._names.trees().values()
-            tensors = live_tensors(trees, tracker.optimizers(), parameter_names(trees))
+            tensors = self.live_tensors()
             with contextlib.suppress(Exception):
                 held = json.dumps(holders({row[0] for row in tensors}) if self._options["holders"] else [])
         except Exception as error:  # noqa: BLE001
@@ -315,6 +314,11 @@ class Session:
                 run[f"device.{device}.total_bytes"] = torch.cuda.get_device_properties(device).total_memory
         snapshot[_files.RUN_KEY] = run
         return snapshot
+
+    def live_tensors(self):
+        """Returns the rows of what models and optimizers have on devices, as the function of this name does."""
+        trees = self._names.trees().values()
+        return live_tensors(trees, self._tracker.optimizers(), parameter_names(trees))
 
     def _notes(self):
         compiled = [name or "the model" for name in self._names.compiled_names()]
@@ -392,6 +396,11 @@ class Session:
             self.dump_quietly("oom")
         for part in self.parts:
             part.observe_oom()
+
+
+def active():
+    """Returns the active recording; None if there is none."""
+    return _active
 
 
 def module_names():

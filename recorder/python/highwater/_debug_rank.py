@@ -1,0 +1,125 @@
+"""What each rank does for the page of `highwater.debug`: tells its totals, records steps, and sends its recordings."""
+
+import base64
+import functools
+import json
+import os
+import re
+import socket
+
+import torch
+from torch._C._distributed_c10d import _register_handler
+
+from . import _attached, _binary, _files, _main_thread, _session
+from .snapshot import Snapshot
+
+# Recordings that the page names.
+_MAX_FILES = 10
+_NAME = re.compile(r"[\w-]+")
+
+# Those of `Memory`: the folder of recordings, and options of `record_memory_history`.
+_folder, _options = "", {}
+# The recordings, newest last.
+_paths = []
+
+
+def serve(folder, options):
+    """Begins to answer the requests of the page, in this process."""
+    global _folder, _options
+    _folder, _options = os.path.abspath(os.path.expanduser(folder)), options
+
+
+def _totals(request):
+    """Returns what the process uses, and its recordings."""
+    session = _session.active()
+    rows, step = [], None
+    if session is not None:
+        # The program changes the modules and the optimizers that are listed.
+        rows, step = _main_thread.call(lambda: (session.live_tensors(), session.step_number()))
+    categories = {}
+    for _, size, category, _ in rows:
+        categories[category] = categories.get(category, 0) + size
+    devices = [_device(device) for device in range(torch.cuda.device_count())] if torch.cuda.is_initialized() else []
+    files = [
+        {"row": row, "path": path, "bytes": os.path.getsize(path), "peak": _peak(path)}
+        for row, path in enumerate(_paths)
+        if os.path.exists(path)
+    ]
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "step": step,
+        "is_recording": _attached.is_active(),
+        "devices": [device for device in devices if device["reserved"]],
+        "categories": categories,
+        "files": files[-_MAX_FILES:],
+    }
+
+
+def _device(device):
+    stats = torch.cuda.memory_stats(device)
+    names = {"allocated": "allocated_bytes.all.current", "allocated_peak": "allocated_bytes.all.peak"}
+    names.update(reserved="reserved_bytes.all.current", reserved_peak="reserved_bytes.all.peak")
+    return {"device": device, **{name: stats.get(key, 0) for name, key in names.items()}}
+
+
+@functools.lru_cache(maxsize=_MAX_FILES)
+def _peak(path):
+    """Returns the bytes of each category at the peak of a recording; None where nobody can tell."""
+    try:
+        peak = Snapshot(path).peak(by="category")
+    except (_binary.HighwaterError, OSError):
+        return None
+    return {"bytes": peak["bytes"], "groups": {group["key"]: group["bytes"] for group in peak["groups"]}}
+
+
+def _record(request):
+    """Records the next steps; writes what is recorded already, if the program is being recorded."""
+    count, name = int(request.get_param("steps")), request.get_param("name")
+    if count < 1 or _NAME.fullmatch(name) is None:
+        raise ValueError(f"steps={count}, name={name!r}: expected a number from 1, and a word")
+    _main_thread.call(lambda: _begin(count, name))
+    return {}
+
+
+def _begin(count, name):
+    session = _session.active()
+    os.makedirs(_folder, exist_ok=True)
+    path = _files.resolve(os.path.join(_folder, name))
+    if session is not None and not _attached.is_active():
+        _paths.append(session.dump(path))
+    else:
+        # The step that is running is not whole.
+        _attached.begin(path, {**_options, "steps": range(1, count + 1)}, _note)
+
+
+def _note(line):
+    event, _, path = line.partition(" ")
+    if event == "written":
+        _paths.append(path)
+
+
+def _file(request):
+    """Returns a recording of this rank as base64; nothing to the other ranks' requests."""
+    rank, row = int(request.get_param("rank")), int(request.get_param("row"))
+    if rank != int(os.environ["RANK"]):
+        return {}
+    with open(_paths[row], "rb") as file:
+        return {"name": os.path.basename(_paths[row]), "base64": base64.b64encode(file.read()).decode()}
+
+
+def _answer(function):
+    def handle(request, response):
+        try:
+            text, status = json.dumps(function(request)), 200
+        except Exception as error:  # noqa: BLE001
+            # PyTorch's server is on a thread without Python, where an exception would end the process.
+            text, status = f"{type(error).__name__}: {error}", 500
+        response.set_content(text, "application/json")
+        response.set_status(status)
+
+    return handle
+
+
+for _name, _function in {"memory": _totals, "record": _record, "file": _file}.items():
+    _register_handler(f"highwater_{_name}", _answer(_function))
