@@ -7,12 +7,14 @@ import sys
 
 from ._program import ProgramRecording
 
+_UNUSED = "it has not used CUDA through PyTorch yet: `highwater run` records a program from its start"
 _attached = None
 
 
 def attach(path, notes, options):
-    """Begins a recording for `highwater attach`, which reads the file `notes`, a line for each event: those of `begin`, and
-    `error TEXT`.
+    """Begins a recording for `highwater attach`, which reads the file `notes`, a line for each event.
+
+    The lines are those of `begin`, and `error TEXT`.
     """
 
     def note(line):
@@ -35,9 +37,12 @@ def begin(path, options, note):
         RuntimeError: the process cannot be recorded, or is being recorded this way already.
     """
     global _attached
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        raise RuntimeError("it has not used CUDA through PyTorch yet: `highwater run` records a program from its start")
+    if "torch" not in sys.modules:
+        raise RuntimeError(_UNUSED)
+    from . import _device
+
+    if not _device.is_used():
+        raise RuntimeError(_UNUSED)
     if is_active():
         raise RuntimeError("`highwater attach`, or PyTorch's debug server, is recording it already")
     recording = ProgramRecording(path, **options)
@@ -46,7 +51,7 @@ def begin(path, options, note):
     recording.on_path = lambda written: note(f"written {written}")
     recording.on_end = lambda: note("ended")
     if not recording.begin():
-        raise RuntimeError("only PyTorch's own allocator on CUDA records")
+        raise RuntimeError(_device.why_unavailable())
     _attached = recording
     note("recording")
 

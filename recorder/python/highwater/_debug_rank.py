@@ -7,10 +7,9 @@ import os
 import re
 import socket
 
-import torch
 from torch._C._distributed_c10d import _register_handler
 
-from . import _attached, _binary, _files, _main_thread, _session
+from . import _attached, _binary, _device, _files, _main_thread, _session
 from .snapshot import Snapshot
 
 # Recordings that the page names.
@@ -39,7 +38,6 @@ def _totals(request):
     categories = {}
     for _, size, category, _ in rows:
         categories[category] = categories.get(category, 0) + size
-    devices = [_device(device) for device in range(torch.cuda.device_count())] if torch.cuda.is_initialized() else []
     files = [
         {"row": row, "path": path, "bytes": os.path.getsize(path), "peak": _peak(path)}
         for row, path in enumerate(_paths)
@@ -50,17 +48,19 @@ def _totals(request):
         "pid": os.getpid(),
         "step": step,
         "is_recording": _attached.is_active(),
-        "devices": [device for device in devices if device["reserved"]],
+        "devices": [_counts(device) for device in _device.in_use()] if _device.is_used() else [],
         "categories": categories,
         "files": files[-_MAX_FILES:],
     }
 
 
-def _device(device):
-    stats = torch.cuda.memory_stats(device)
-    names = {"allocated": "allocated_bytes.all.current", "allocated_peak": "allocated_bytes.all.peak"}
-    names.update(reserved="reserved_bytes.all.current", reserved_peak="reserved_bytes.all.peak")
-    return {"device": device, **{name: stats.get(key, 0) for name, key in names.items()}}
+def _counts(device):
+    stats = _device.stats(device)
+    counts = {"device": device}
+    for name in ("allocated", "reserved"):
+        bytes_of = stats[f"{name}_bytes"]["all"]
+        counts.update({name: bytes_of["current"], f"{name}_peak": bytes_of["peak"]})
+    return counts
 
 
 @functools.lru_cache(maxsize=_MAX_FILES)

@@ -6,13 +6,13 @@ import types
 
 import torch
 
+from . import _device
 from ._rotation import ring_events
 
-_is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)
-# What the functions of `torch.cuda.memory` call, which the program may have imported by name.
-_RECORDERS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 # The events that PyTorch's counters of allocations and frees count.
 _COUNTED = ("alloc", "free_requested")
+# Of a kind of device that does not count them: then nothing is known to be missing.
+_NOT_COUNTED = {"all": {"allocated": 0, "freed": 0}}
 
 
 class _Position:
@@ -31,7 +31,7 @@ class History:
 
     def __init__(self, settings, warn):
         self._settings, self._warn = settings, warn
-        self._is_programs = _is_enabled()
+        self._is_programs = _device.is_history_enabled()
         if self._is_programs:
             self._warn(
                 "PyTorch's memory history is being recorded by the program already: it keeps the program's settings, "
@@ -42,9 +42,8 @@ class History:
         # At the last snapshot.
         self._counts = []
         self._undo = []
-        for name in _RECORDERS:
-            if hasattr(torch._C, name):
-                self._replace(name)
+        for owner, name in _device.recorders():
+            self._replace(owner, name)
 
     def start(self):
         """Starts to record."""
@@ -115,24 +114,24 @@ class History:
     def _record(self, *args, **kwargs):
         self._is_own_call = True
         try:
-            torch.cuda.memory._record_memory_history(*args, **kwargs)
+            _device.memory()._record_memory_history(*args, **kwargs)
         finally:
             self._is_own_call = False
 
-    def _replace(self, name):
-        original = getattr(torch._C, name)
+    def _replace(self, owner, name):
+        original = getattr(owner, name)
         replacement = self._around(original)
-        setattr(torch._C, name, replacement)
+        setattr(owner, name, replacement)
 
         def undo():
-            if getattr(torch._C, name) is replacement:
-                setattr(torch._C, name, original)
+            if getattr(owner, name) is replacement:
+                setattr(owner, name, original)
 
         self._undo.append(undo)
 
     def _around(self, original):
         @functools.wraps(original)
-        def record(enabled, *args, **kwargs):
+        def record(enabled="all", *args, **kwargs):
             if self._is_own_call:
                 return original(enabled, *args, **kwargs)
             # None, and False of the former signature, end it.
@@ -157,12 +156,12 @@ def take_snapshot():
     has not imported it has no such code.
     """
     if "torch._inductor" in sys.modules:
-        return torch.cuda.memory._snapshot()
+        return _device.memory()._snapshot()
     # The attribute whose absence has it imported.
     absent = types.ModuleType("torch._inductor")
     vars(torch).setdefault("_inductor", absent)
     try:
-        return torch.cuda.memory._snapshot()
+        return _device.memory()._snapshot()
     finally:
         if vars(torch).get("_inductor") is absent:
             del torch._inductor
@@ -170,14 +169,13 @@ def take_snapshot():
 
 def allocations():
     """Returns the number of allocations on all devices since the program began."""
-    devices = (device for device in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(device))
-    return sum(torch._C._cuda_memoryStats(device)["allocation"]["all"]["allocated"] for device in devices)
+    return sum(map(_device.allocations, _device.in_use()))
 
 
 def _counts():
     """Returns of each device how many allocations and frees, and how many events of the ring, there were so far."""
-    counters = [torch._C._cuda_memoryStats(device) for device in range(torch.cuda.device_count())]
-    blocks = [counter["allocation"]["all"] for counter in counters]
+    counters = [_device.stats(device) for device in range(_device.module().device_count())]
+    blocks = [counter.get("allocation", _NOT_COUNTED)["all"] for counter in counters]
     return [(block["allocated"] + block["freed"], ring_events(counter)) for block, counter in zip(blocks, counters)]
 
 

@@ -44,8 +44,10 @@ def finder():
 def _after_torch(torch):
     # Whatever has this name may be another module.
     with contextlib.suppress(Exception):
+        from ._device import call_at_first_use
+
         # A process that was forked off begins on its own.
-        torch.cuda._lazy_call(_begin)
+        call_at_first_use(_begin)
 
 
 def _begin():

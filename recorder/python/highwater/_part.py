@@ -2,8 +2,7 @@
 
 import contextlib
 
-import torch
-
+from . import _device
 from ._warn import warn
 
 
@@ -26,7 +25,7 @@ class Part:
         """Ends the part, with the type of the exception that ends it, or None."""
         is_active = self._whole.is_active()
         self.discard()
-        is_oom = error is not None and issubclass(error, torch.cuda.OutOfMemoryError)
+        is_oom = error is not None and issubclass(error, _device.OutOfMemoryError)
         if not is_active or self.is_written or (is_oom and self._has_dumped_oom):
             return
         self.is_written = True

@@ -113,10 +113,12 @@ class ProgramRecording:
 
     def _end(self, recording):
         kind = None if self.is_stopped else getattr(sys, "last_type", None)
-        torch = sys.modules["torch"]
+        from . import _device
+
         if self.before_end is not None:
-            self.before_end(not self.is_stopped and _ends_out_of_memory(torch))
-        if kind is torch.cuda.OutOfMemoryError and torch.cuda.memory_stats()["num_ooms"] > 1:
+            self.before_end(not self.is_stopped and _ends_out_of_memory(_device.OutOfMemoryError))
+        # Kinds of devices without an observer do not count failed requests either.
+        if kind is _device.OutOfMemoryError and _device.module().memory_stats().get("num_ooms", 2) > 1:
             # What was written at the first failed request, which the program has handled, lacks the last.
             kind = RuntimeError
         with _warnings("always"):
@@ -151,9 +153,9 @@ def _warnings(action):
         yield
 
 
-def _ends_out_of_memory(torch):
+def _ends_out_of_memory(kind):
     """Returns whether the exception that ends the program is, or follows from, a failed request."""
     error = getattr(sys, "last_value", None)
-    while error is not None and not isinstance(error, torch.cuda.OutOfMemoryError):
+    while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error is not None

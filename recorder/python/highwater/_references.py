@@ -16,6 +16,8 @@ import weakref
 
 import torch
 
+from . import _device
+
 # Steps that are followed in any case: the first may differ from all others.
 MAX_STEPS = 2
 # Shapes of inputs with which a further step is followed.
@@ -68,7 +70,9 @@ class References:
             self._reasons["the program was recorded with references=False"] = None
         elif is_recorded and not is_available():
             self._reasons["this PyTorch cannot tell whether the program has hooks of its own"] = None
-        is_recorded = is_recorded and is_wanted
+        elif is_recorded and _device.name() != "cuda":
+            self._reasons["the device is not CUDA's"] = None
+        is_recorded = is_recorded and is_wanted and _device.name() == "cuda"
         can_follow = is_recorded and is_available()
         self._is_wanted = can_follow and self._steps < MAX_STEPS
         self._is_undecided = can_follow and self._steps > 0

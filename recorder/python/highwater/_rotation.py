@@ -80,7 +80,9 @@ class Rotation:
 
 
 def ring_events(stats):
-    """Returns the number of events that PyTorch's ring has got, from PyTorch's counters of a device."""
+    """Returns the number of events that PyTorch's ring has got, from PyTorch's counters of a device; 0 without these."""
+    if "allocation" not in stats:
+        return 0
     blocks, segments = stats["allocation"]["all"], stats["segment"]["all"]
     # Calls of the driver, which map parts of expandable segments too; older versions count segments alone.
     begun = max(segments["allocated"], stats.get("num_device_alloc", 0))

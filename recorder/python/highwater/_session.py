@@ -10,7 +10,7 @@ import time
 
 import torch
 
-from . import _files, _simulated, _tags
+from . import _device, _files, _simulated, _tags
 from ._history import History
 from ._holders import holders
 from ._marked import MarkedSteps
@@ -49,14 +49,12 @@ class Session:
             return Part(_active, path, models, options, on_path)
         if _active is not None:
             raise RuntimeError("a recording is active: PyTorch has one recorder for each process; end the first one")
-        if not torch.cuda.is_available():
-            warn("CUDA is not available; nothing is recorded")
-            return None
-        if torch.cuda.get_allocator_backend() != "native":
-            warn("only PyTorch's own allocator records; nothing is recorded")
+        reason = _device.why_unavailable()
+        if reason is not None:
+            warn(f"{reason}; nothing is recorded")
             return None
         # An observer attached before would crash PyTorch.
-        torch.cuda.init()
+        _device.module().init()
         return cls(path, models, options, on_path)
 
     def __init__(self, path, models, options, on_path):
@@ -64,9 +62,15 @@ class Session:
         self._path, self._options, self._on_path = path, options, on_path
         # Wrappers such as a compiled module may have no other owner.
         self._models = models
-        self._kind = kind = _tags.kind()
+        self._kind, self._untagged = _tags.kind(), None
+        kind = self._kind
+        # Steps, models and optimizers are known there all the same.
+        has_steps = kind is not None or _device.name() != "cuda"
         if kind is None:
-            warn(f"PyTorch {torch.__version__} has no tags: modules are not recorded (2.6 or later)")
+            of = "" if _device.name() == "cuda" else f"'s allocator of {_device.name()!r}"
+            what = "has no tags: modules are not recorded (on CUDA, from PyTorch 2.6 on)"
+            self._untagged = f"PyTorch {torch.__version__}{of} {what}"
+            warn(self._untagged)
         self._names = ModuleNames(models, options["depth"])
         self._early_tensors = []
         self._listed_roots = set()
@@ -94,7 +98,7 @@ class Session:
             if self._marked is not None:
                 # Other threads find the function as soon as the tracker starts.
                 self._marked.on_step = lambda: self._tracker.step(is_of_part=True)
-            if kind is not None:
+            if has_steps:
                 self._tracker.start()
             if self._marked is not None:
                 self._marked.find()
@@ -108,7 +112,7 @@ class Session:
             # In a process that was forked off: the recording is its parent's.
             return
         try:
-            is_oom = error is not None and issubclass(error, torch.cuda.OutOfMemoryError)
+            is_oom = error is not None and issubclass(error, _device.OutOfMemoryError)
             if self._is_recording and not (is_oom and self._has_dumped_oom):
                 # Where warnings are errors, none replaces the program's own error.
                 with contextlib.suppress(*(() if error is None else (Warning,))):
@@ -303,15 +307,14 @@ class Session:
         if settings:
             run["max_entries"], run["stacks"] = settings["max_entries"], str(settings["stacks"])
         for device in tracker.references.devices():
-            run[f"device.{device}.allocations"] = torch.cuda.memory_stats(device)["allocation.all.allocated"]
+            run[f"device.{device}.allocations"] = _device.allocations(device)
         for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
             if events and trace:
                 run[f"device.{device}.events_missing"] = events
-        for device in range(torch.cuda.device_count()):
-            # Asking for the properties of a device that is not used would create a context on it.
-            if torch.cuda.memory_reserved(device) or device == torch.cuda.current_device():
-                run[f"device.{device}.name"] = torch.cuda.get_device_name(device)
-                run[f"device.{device}.total_bytes"] = torch.cuda.get_device_properties(device).total_memory
+        module = _device.module()
+        for device in {*_device.in_use(), module.current_device()}:
+            run[f"device.{device}.name"] = module.get_device_name(device)
+            run[f"device.{device}.total_bytes"] = module.get_device_properties(device).total_memory
         snapshot[_files.RUN_KEY] = run
         return snapshot
 
@@ -324,6 +327,8 @@ class Session:
         compiled = [name or "the model" for name in self._names.compiled_names()]
         if compiled:
             yield f"compiled by torch.compile, so that their submodules are not distinguished: {', '.join(compiled)}"
+        if self._untagged:
+            yield self._untagged
         yield from self._warnings
         yield from self._tracker.all_notes()
         yield from self._tracker.hints()
@@ -412,7 +417,7 @@ def _attach_observer():
     global _has_observer
     if not _has_observer:
         _has_observer = True
-        torch._C._cuda_attach_out_of_memory_observer(_observe_oom)
+        _device.attach_oom_observer(_observe_oom)
 
 
 def _observe_oom(device, requested, total, free):

@@ -2,7 +2,7 @@
 
 A tag is a text: `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on it is the allocator's
 metadata of the thread. From 2.6 to 2.9 it is the name of an open range of `record_function`, of which each thread has
-one at a time. Before, allocations cannot be tagged.
+one at a time. Before, and on other devices than CUDA's, allocations cannot be tagged.
 """
 
 import bisect
@@ -11,6 +11,8 @@ import threading
 
 import torch
 
+from . import _device
+
 _set_metadata = getattr(torch._C, "_cuda_setMemoryMetadata", None)
 _enter_range = getattr(torch._C._autograd, "_record_function_with_args_enter", None)
 _exit_range = getattr(torch._C._autograd, "_record_function_with_args_exit", None)
@@ -18,6 +20,8 @@ _exit_range = getattr(torch._C._autograd, "_record_function_with_args_exit", Non
 
 def kind():
     """Returns how allocations are tagged: `metadata`, `annotations`, or None if they cannot be."""
+    if _device.name() != "cuda":
+        return None
     if _set_metadata is not None:
         return "metadata"
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
@@ -61,7 +65,7 @@ class Tags:
         self.threads = Threads()
         self._escaped = {}
         self._prefixes = {}
-        self.is_metadata = kind == "metadata"
+        self.is_metadata, self.has_ranges = kind == "metadata", kind == "annotations"
 
     def begin_step(self, step):
         """Tags what is allocated from now on with `step`."""
@@ -86,7 +90,7 @@ class Tags:
         thread.text = text
         if self.is_metadata:
             _set_metadata(text)
-        else:
+        elif self.has_ranges:
             if thread.range is not None:
                 _exit_range(thread.range)
             thread.range = _enter_range(text)

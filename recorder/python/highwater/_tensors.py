@@ -3,6 +3,8 @@
 import torch
 from torch.nn.parameter import is_lazy
 
+from . import _device
+
 
 def parameter_names(trees):
     """Returns the name of each parameter by its `id`: that of its module and its own."""
@@ -32,7 +34,7 @@ def live_tensors(trees, optimizers, named):
 
 def storages(tensor):
     """The storages of a tensor on a GPU: a sparse tensor has several, one without memory, as the compiler has, none."""
-    if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or is_lazy(tensor):
+    if not isinstance(tensor, torch.Tensor) or not _device.has(tensor) or is_lazy(tensor):
         return []
     # A DTensor has no storage of its own.
     tensor = getattr(tensor, "_local_tensor", tensor)

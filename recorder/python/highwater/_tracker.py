@@ -23,7 +23,7 @@ import torch
 import torch.utils.checkpoint
 from torch.optim import optimizer as _optimizers
 
-from . import _graph
+from . import _device, _graph
 from ._engine import wait_until_idle
 from ._history import allocations
 from ._references import References
@@ -224,7 +224,7 @@ class Tracker:
         if self._steps.begins_with(phase, torch.is_grad_enabled()) and self._is_counting:
             self._end_step()
         self._drop_failed_optimizers(thread)
-        if not self._tags.is_metadata and threading.get_ident() != self._thread_number:
+        if self._tags.has_ranges and threading.get_ident() != self._thread_number:
             self.notes["threads"] = "PyTorch records tags of one thread: those of others have its modules"
 
     def _around_zero_grad(self, original):
@@ -458,11 +458,9 @@ class Tracker:
     def _clear_engine(self):
         """Clears the tags of the engine's threads, which only they can do."""
         with torch.inference_mode(False), torch.enable_grad():
-            for device in range(torch.cuda.device_count()):
-                if torch.cuda.memory_reserved(device) == 0:
-                    continue
+            for device in _device.in_use():
                 # Empty: nothing is allocated.
-                empty = torch.empty(0, device=f"cuda:{device}", requires_grad=True)
+                empty = torch.empty(0, device=f"{_device.name()}:{device}", requires_grad=True)
                 output = empty.view_as(empty)
                 output.grad_fn.register_prehook(lambda gradients: self._tags.clear())
                 torch.autograd.grad(output, empty, torch.empty(0, device=empty.device))

@@ -43,7 +43,8 @@ _TEMPLATE = """
 {{ totals | safe }}
 <h2>Recordings</h2>
 {% for file in files %}
-<p><a href="/memory/file?{{ file.query | e }}" download="{{ file.name | e }}">{{ file.name | e }}</a> {{ file.text | e }}</p>
+<p><a href="/memory/file?{{ file.query | e }}" download="{{ file.name | e }}">{{ file.name | e }}</a>
+{{ file.text | e }}</p>
 {% endfor %}
 {% endblock %}
 """
@@ -56,8 +57,8 @@ class Memory(DebugHandler):
     `enabled_dumps` has "memory", each dump has the totals, and records the next steps.
 
     Args:
-        folder: where each rank writes its recordings, `memory_20260131_120000.rank0.snap`; the server's `dump_dir` to have
-            them beside its dumps. It is made where it does not exist.
+        folder: where each rank writes its recordings, `memory_20260131_120000.rank0.snap`; the server's `dump_dir` to
+            have them beside its dumps. It is made where it does not exist.
         steps: how many steps are recorded if the page asks for no other number.
         options: those of `record_memory_history`, such as `step_at="Engine.step"` for a server without an optimizer.
     """
@@ -89,7 +90,7 @@ class Memory(DebugHandler):
     def dump(self) -> str:
         """Has all ranks record the next steps, and returns their totals and last recordings as text."""
         rows = self._rows(self._record(self._steps))
-        last = [file["path"] + file["text"] for row in rows for file in _files(row)[-1:]]
+        last = [f"{file['path']} {file['text']}" for row in rows for file in _files(row)[-1:]]
         return "\n".join([_table(rows, "plain"), *last, ""])
 
     def _record(self, steps):
@@ -152,7 +153,7 @@ def _files(row):
     """Returns the recordings of a rank."""
     files = []
     for file in row["files"]:
-        text = f" on {row['host']}, {format_size(file['bytes'])}"
+        text = f"on {row['host']}, {format_size(file['bytes'])}"
         if file["peak"] is not None:
             text += f", peak {format_size(file['peak']['bytes'])} ({_sizes(file['peak']['groups'])})"
         query = urlencode({"rank": row["rank"], "row": file["row"]})

@@ -140,7 +140,7 @@ def test_all_ranks_are_shown_and_record_what_is_asked_for(page):
         assert {"0", "1"} <= {group["key"] for group in peak["groups"]}, "modules are known"
         # Rank 1 has twice the activations of rank 0, of which each is 256 KiB there.
         assert peak["bytes"] > (rank + 1) * 2 * 256 * 1024
-        assert f"{os.path.basename(path)}</a>  on {socket.gethostname()}, " in done
+        assert f"{os.path.basename(path)}</a>\non {socket.gethostname()}, " in done
 
     # What the program records itself is written as far as it is.
     (page.folder / "own").touch()
@@ -152,5 +152,5 @@ def test_all_ranks_are_shown_and_record_what_is_asked_for(page):
 def test_what_the_page_needs_is_said_in_a_sentence(torch, monkeypatch):
     monkeypatch.delitem(sys.modules, "highwater.debug", raising=False)
     monkeypatch.setitem(sys.modules, "tabulate", None)
-    with pytest.raises(ImportError, match="highwater.debug needs a PyTorch whose debug server takes handlers, such as 2.15, and"):
+    with pytest.raises(ImportError, match="highwater.debug needs a PyTorch whose debug server takes handlers"):
         __import__("highwater.debug")

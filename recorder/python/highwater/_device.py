@@ -1,0 +1,114 @@
+"""The kind of device whose memory is recorded: the one place that knows PyTorch's modules for devices.
+
+CUDA's module has all of what is used here; those of others have what they share with it, as `torch.xpu` and that of
+`torch_npu` do, and are asked for nothing else.
+"""
+
+import functools
+import sys
+
+import torch
+
+# What a module must have to be recorded.
+_NEEDED = ("_record_memory_history", "_snapshot")
+
+OutOfMemoryError = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+
+
+@functools.lru_cache(maxsize=None)
+def name():
+    """Returns the kind: `cuda`, also where there is none, `xpu`, `npu` and so on."""
+    accelerator = None if torch.cuda.is_available() else getattr(torch, "accelerator", None)
+    found = accelerator and accelerator.current_accelerator()
+    return found.type if found else "cuda"
+
+
+def module():
+    """Returns PyTorch's module for the kind."""
+    return getattr(torch, name(), None)
+
+
+def memory():
+    """Returns the module with the recorder."""
+    return getattr(module(), "memory", module())
+
+
+def call_at_first_use(function):
+    """Calls a function when the program first uses any kind of device, which PyTorch need not know yet."""
+    others = ("xpu", "mtia", torch._C._get_privateuse1_backend_name())
+    for kind in ("cuda", *others):
+        # Of a kind that this PyTorch was built without, it waits for ever.
+        call = getattr(getattr(torch, kind, None), "_lazy_call", None)
+        if call is not None:
+            call(function)
+
+
+def why_unavailable():
+    """Returns why nothing can be recorded; None if it can."""
+    kind, found = name(), module()
+    if found is None or not found.is_available():
+        return "CUDA is not available" if kind == "cuda" else f"PyTorch finds no device of the kind {kind!r}"
+    missing = [function for function in _NEEDED if not hasattr(memory(), function)]
+    if missing:
+        lacks = f"torch.{kind}.memory has no {' and no '.join(missing)}"
+        return f"PyTorch {torch.__version__} has no recorder for {kind!r}: {lacks}"
+    if kind == "cuda" and torch.cuda.get_allocator_backend() != "native":
+        return "only PyTorch's own allocator records"
+    return None
+
+
+def is_used():
+    """Returns whether the program has used a device."""
+    return module() is not None and module().is_initialized()
+
+
+def has(tensor):
+    """Returns whether a tensor is on a device of the kind."""
+    return tensor.device.type == name()
+
+
+def in_use():
+    """Returns the devices that have memory of the allocator: to ask others for more would begin to use them."""
+    return [device for device in range(module().device_count()) if module().memory_reserved(device)]
+
+
+def stats(device):
+    """Returns the allocator's counters of a device, nested. Not all kinds have all of them."""
+    return torch._C._cuda_memoryStats(device) if name() == "cuda" else memory().memory_stats_as_nested_dict(device)
+
+
+def allocations(device):
+    """Returns the number of allocations on a device since the program began, or what grows with each: their bytes."""
+    counters = stats(device)
+    return counters.get("allocation", counters["allocated_bytes"])["all"]["allocated"]
+
+
+def is_history_enabled():
+    """Returns whether the history is being recorded; False where a kind does not tell."""
+    return _native("isHistoryEnabled", lambda: False)()
+
+
+def recorders():
+    """Returns what the program's calls of the recorder end in, as pairs of owner and name."""
+    if name() == "cuda":
+        # The program may have imported by name what calls these.
+        names = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
+        return [(torch._C, one) for one in names if hasattr(torch._C, one)]
+    return [(memory(), "_record_memory_history")]
+
+
+def attach_oom_observer(observer):
+    """Has a function called when an allocation fails, for ever; not where a kind has no such call."""
+    found = getattr(module(), "attach_out_of_memory_observer", None)
+    attach = found or _native("attach_out_of_memory_observer", lambda observer: None)
+    attach(observer)
+
+
+def _native(suffix, default):
+    """Returns a function of PyTorch's C++, or of an extension such as `torch_npu`."""
+    extension = getattr(sys.modules.get(f"torch_{name()}"), "_C", None)
+    for owner in (torch._C, extension):
+        found = getattr(owner, f"_{name()}_{suffix}", None)
+        if found is not None:
+            return found
+    return default
