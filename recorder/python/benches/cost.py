@@ -1,11 +1,17 @@
 """Measures what a recording costs a training step: host time of a 12-block transformer, settings interleaved.
 
-Run it with a PyTorch that has CUDA, or with the simulated GPU of `tests/pytorch`, whose kernels do nothing. The last column
-is what a setting costs beyond PyTorch's own recorder.
+Run it with a PyTorch that has CUDA, or with the simulated GPU of `tests/pytorch`, whose kernels do nothing. The last
+column is what a setting costs beyond PyTorch's own recorder.
+
+`cost.py run [PAIRS]` compares `highwater run`, with the `highwater` of the path, with two lines in the program, and the
+import of PyTorch with and without it, in alternating pairs of processes.
 """
 
 import os
+import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -21,6 +27,9 @@ from highwater._tags import Tags  # noqa: E402
 from highwater._tracker import Tracker  # noqa: E402
 
 ROUNDS, STEPS = 12, 4
+# Steps of a process that is compared with another one, after those whose references are followed.
+WARMUP_STEPS, MEASURED_STEPS = 6, 24
+IMPORT = "import time, torch; print(time.process_time())"
 SETTINGS = {
     "not recorded": None,
     "PyTorch's recorder": "recorder",
@@ -30,7 +39,8 @@ SETTINGS = {
 }
 
 
-def main():
+def make_step():
+    """Returns a function that trains for a step, and the model."""
     model = Gpt(blocks=12, width=256, vocabulary=1000).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
 
@@ -39,6 +49,49 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+
+    return step, model
+
+
+def train():
+    """Prints the median time of the process in a step."""
+    step, _ = make_step()
+    times = []
+    for _ in range(WARMUP_STEPS + MEASURED_STEPS):
+        start = time.process_time()
+        step()
+        times.append(time.process_time() - start)
+    print(statistics.median(times[WARMUP_STEPS:]))
+
+
+def compare(name, pairs, plain, other):
+    """Runs two commands in turn, each of which prints a time, and prints the medians, and by how much the second differs."""
+    times = [[], []]
+    for pair in range(pairs):
+        # Neither is always first.
+        for which in (0, 1) if pair % 2 else (1, 0):
+            words = (plain, other)[which]
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+            times[which].append(float(done.stdout) * 1e3)
+    differences = sorted(second - first for first, second in zip(*times))
+    middle = differences[pairs // 4], differences[-1 - pairs // 4]
+    columns = [statistics.median(each) for each in times] + [statistics.median(differences), *middle]
+    columns += [min(times[1]) - min(times[0])]
+    print(f"{name:32}" + "{:10.2f}{:10.2f}{:+10.2f}{:+10.2f} to{:+7.2f}{:+10.2f}".format(*columns), flush=True)
+
+
+def main_of_run(pairs):
+    here, python = os.path.abspath(__file__), [sys.executable, "-W", "ignore"]
+    run = ["highwater", "run", "--quiet", "--", *python]
+    print(f"PyTorch {torch.__version__}, processor time in milliseconds, {pairs} alternating pairs of processes")
+    print(f"{'':32}   without       run differences within pairs       of the least")
+    compare("start and import torch", pairs, [*python, "-c", IMPORT], [*run, "-c", IMPORT])
+    compare("step, without: two lines", pairs, [*python, here, "lines"], [*run, here, "train"])
+
+
+def main():
+    step, model = make_step()
 
     def seconds(setting):
         """The least time of the process in a step."""
@@ -79,4 +132,15 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    words = sys.argv[1:]
+    if words[:1] == ["run"]:
+        main_of_run(int((words[1:] or ["10"])[0]))
+    elif words == ["train"]:
+        train()
+    elif words == ["lines"]:
+        import highwater
+
+        with highwater.record_memory_history("lines.snap"):
+            train()
+    else:
+        main()

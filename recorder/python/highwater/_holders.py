@@ -1,6 +1,7 @@
 """Finds what in the program holds tensors that are neither parameters nor anything else of a model or an optimizer."""
 
 import collections
+import contextlib
 import gc
 import inspect
 import os
@@ -62,18 +63,20 @@ class _Search:
         self._follow(followed)
         found = {}
         for tensor in followed:
-            text, container = self._holder_of(tensor)
-            found.setdefault(text, (container, []))[1].append(tensor)
+            *texts, container = self._holder_of(tensor)
+            found.setdefault(tuple(texts), (container, []))[1].append(tensor)
         rows = []
-        for text, (container, tensors) in found.items():
+        for (text, size), (container, tensors) in found.items():
             # All of a container, of which some were followed.
             ids = _ids(container)
             inside = [one for one in self._tensors if id(one) in ids]
             tensors = max(inside, tensors, key=len)
             sizes = {storage.data_ptr(): storage.nbytes() for one in tensors for storage in storages(one)}
             graphs = sum(map(_has_graph, tensors))
+            words = ", ".join(filter(None, [size, _kind(tensors)]))
+            text += f" ({words})" if words else ""
             rows.append({"holder": text, "tensors": len(tensors), "bytes": sum(sizes.values()), "graphs": graphs})
-        rows.sort(key=lambda row: (row["holder"] == _NOTHING, -row["graphs"], -row["bytes"]))
+        rows.sort(key=lambda row: (row["holder"].startswith(_NOTHING), -row["graphs"], -row["bytes"]))
         return rows[:_MAX_HOLDERS]
 
     def _follow(self, objects):
@@ -107,7 +110,7 @@ class _Search:
         return id(one) in self._names or id(one) in self._modules
 
     def _holder_of(self, tensor):
-        """Returns the text for what holds a tensor, and the container nearest to it; None for no container."""
+        """Returns the text for what holds a tensor, that for its size, and the container nearest to it, or None."""
         queue, came_from = collections.deque([tensor]), {id(tensor): None}
         while queue:
             one = queue.popleft()
@@ -115,20 +118,20 @@ class _Search:
                 path = [one]
                 while came_from[id(path[-1])] is not None:
                     path.append(came_from[id(path[-1])])
-                return self._text(path), next((each for each in reversed(path) if _is_container(each)), None)
+                return *self._text(path), next((each for each in reversed(path) if _is_container(each)), None)
             for parent in self._parents.get(id(one), ()):
                 if id(parent) not in came_from:
                     came_from[id(parent)] = one
                     queue.append(parent)
         kinds = [type(parent).__name__ for parent in self._parents.get(id(tensor), ())]
         if self._is_cut:
-            return "not found in time", None
-        return f"no variable, but a {kinds[0]}, as in a reference cycle" if kinds else _NOTHING, None
+            return "not found in time", "", None
+        return f"no variable, but a {kinds[0]}, as in a reference cycle" if kinds else _NOTHING, "", None
 
     def _text(self, path):
-        """Returns the text for a path from a named object to a tensor: `trainer.history (list of 12)`."""
+        """Returns the texts for a path from a named object to a tensor, `trainer.history` and `list of 12`."""
         text, where = self._names.get(id(path[0]), ("", ""))
-        sizes, largest = "", 0
+        size, largest = "", 0
         for holder, held in zip(path, path[1:]):
             if id(holder) in self._modules:
                 text = f"{self._modules[id(holder)]}.{_key_of(holder, held)}"
@@ -146,8 +149,8 @@ class _Search:
             is_own = isinstance(holder, dict) and text.endswith(f".{_key_of(holder, held)}")
             if _is_container(holder) and not is_own and len(holder) > largest:
                 largest = len(holder)
-                sizes = f" ({type(holder).__name__} of {largest:,})"
-        return text + where + sizes
+                size = f"{type(holder).__name__} of {largest:,}"
+        return text + where, size
 
 
 def _is_held(one, known):
@@ -212,6 +215,17 @@ def _is_container(one):
 def _is_plain_object(one):
     plain = (*_SEQUENCES, types.CellType, types.FunctionType, types.FrameType, types.GeneratorType, types.CoroutineType)
     return not isinstance(one, plain)
+
+
+def _kind(tensors):
+    """Returns the dtype and the shape of most of the tensors: `float32 [32, 1024]`."""
+    kinds = collections.Counter()
+    for one in tensors:
+        # A nested tensor has no shape, and a subclass may have none either.
+        with contextlib.suppress(Exception):
+            kinds[f"{one.dtype} {list(one.shape)}".replace("torch.", "", 1)] += 1
+    kind = next((kind for kind, _ in kinds.most_common(1)), "")
+    return f"{kind} and others" if len(kinds) > 1 else kind
 
 
 def _has_graph(tensor):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from highwater import _launched, _variables
+from highwater import _launch, _launched, _variables
 from highwater._main_thread import Watch
 from highwater._marked import MarkedSteps
 from highwater._rotation import Rotation, ring_events
@@ -58,7 +58,7 @@ def test_values_are_read_and_options_of_run_go_first(variables):
 def test_a_value_that_makes_no_sense_is_one_warning(name, values, variables, tmp_path, capsys):
     for value in values:
         variables(**{name: value, "record": str(tmp_path / "run.snap")})
-        _launched._process = None
+        _launch._process = None
         _launched._begin()
         output, errors = capsys.readouterr()
         beginning = f"highwater: cannot record this process: HIGHWATER_{name}={value!r}: expected "
@@ -75,7 +75,7 @@ def test_paths_without_a_place_and_variables_without_a_file_are_one_warning(vari
         ({"oom_snapshot": str(tmp_path), "every": "1min"}, "HIGHWATER_EVERY have no effect with HIGHWATER_OOM_SNAPSHOT alone"),
     ):
         variables(**asked)
-        _launched._process = None
+        _launch._process = None
         _launched._begin()
         errors = capsys.readouterr().err
         assert errors.startswith("highwater: ") and what in errors and errors.count("\n") == 1, errors

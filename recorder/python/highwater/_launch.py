@@ -1,0 +1,179 @@
+"""The recordings of a process whose environment asks for them, from its first use of a GPU on."""
+
+import contextlib
+import ctypes
+import os
+import socket
+import sys
+import time
+
+from . import _files, _variables
+from ._program import ProgramRecording
+from ._rank import rank_and_size
+from ._rotation import Rotation, numbered
+from ._switch import Switch
+
+# Set by `highwater run`: the folder in which processes claim their files, and whether the driver is recorded too.
+_CLAIMS = "HIGHWATER_RUN_CLAIMS"
+_DRIVER = "HIGHWATER_RUN_DRIVER"
+
+# The process that is being recorded.
+_process = None
+
+
+def begin():
+    """Begins what the environment asks for, the first time in a process."""
+    global _process
+    if _process == os.getpid() or not _asked()[1]:
+        return
+    _process = os.getpid()
+    options, others = _variables.read()
+    launch = _Launch(options, others)
+    if "file" in others or "signal" in others:
+        Switch(launch.recording, others.get("file"), others.get("signal")).start()
+    elif not launch.begin():
+        return
+    if _variables.is_run():
+        _leave_driver()
+
+
+def _asked():
+    """Returns the variable that asks for the recording, and its value."""
+    names = [_variables.RUN_FILE, _variables.RECORD, _variables.OOM_SNAPSHOT]
+    return next(((name, os.environ[name]) for name in names if os.environ.get(name)), (None, None))
+
+
+class _Launch:
+    """The recordings of this process: one, or those of a switch."""
+
+    def __init__(self, options, others):
+        self._options, self._others = options, others
+        self._variable, value = _asked()
+        self._is_for_oom = self._variable == _variables.OOM_SNAPSHOT
+        if self._is_for_oom and others:
+            names = ", ".join(_variables.OF_FILES)
+            raise ValueError(f"{names} have no effect with {self._variable} alone: set {_variables.RECORD}=<path>")
+        try:
+            path, is_in_folder = _path(os.path.join(value, "") if self._is_for_oom else value)
+            # The program may change its folder.
+            self._path = _files.resolve(path)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self._variable}={value!r}: expected a path of a file or a folder: {error}") from None
+        is_run = _variables.is_run()
+        claims = os.environ.get(_CLAIMS, "") if is_run else ""
+        self._names = _Names(self._path, claims, is_alone=is_in_folder and not is_run)
+
+    def begin(self):
+        """Begins the recording of the whole process; returns whether there is one."""
+        recording = self.recording()
+        recording.keeps_empty = False
+        # At the end of the program, nothing is written of what is kept for a failed request.
+        recording.is_for_oom = self._is_for_oom
+        return recording.begin()
+
+    def recording(self, number=None):
+        """Returns a recording, of the number that a switch gives it."""
+        names = self._names
+        recording = ProgramRecording(self._path, **self._options)
+        recording.gives_hints = False
+        rotation = self._rotation()
+        if rotation is not None:
+            recording.rotate(rotation)
+
+        def name_file(path, rank, size):
+            is_whole = path == self._path
+            path = names.name(path, rank, size)
+            path = path if number is None else numbered(path, number)
+            return path if rotation is None or not is_whole else rotation.name(path)
+
+        def note(path):
+            if rotation is not None:
+                rotation.note(path)
+            names.note(path)
+
+        recording.name_file, recording.on_path = name_file, note
+        recording.on_begin, recording.on_end = names.begin, names.end
+        return recording
+
+    def _rotation(self):
+        file, disk = self._others.get("sizes", (None, None))
+        every_s = self._others.get("every_s")
+        if file is None and every_s is None:
+            return None
+        return Rotation(self._options.get("max_entries", 1_000_000), every_s, file, disk)
+
+
+def _leave_driver():
+    """Has the preloaded library leave the recording of this process to PyTorch's, or name its own differently."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).highwater_inject_leave_to_framework(int(bool(os.environ.get(_DRIVER))))
+
+
+def _path(path):
+    """Returns the path of the recording, and whether that is a file in a folder, named after the script or the module."""
+    if path.endswith(os.sep):
+        os.makedirs(path, exist_ok=True)
+    if not os.path.isdir(path):
+        return path, False
+    script = sys.argv[0] if sys.argv else ""
+    name = os.path.splitext(os.path.basename(script))[0]
+    if name == "__main__":
+        name = os.path.basename(os.path.dirname(script))
+    return os.path.join(path, (name if name not in ("", "-", "-c") else "python") + ".snap"), True
+
+
+class _Names:
+    """The names of this process's files.
+
+    The first process to use CUDA has the asked name, ranks have theirs, and others that of their process. In a folder
+    that the user has named, all have a name of their own.
+    """
+
+    def __init__(self, path, claims, is_alone):
+        self._path, self._claims = path, claims
+        self._locks = []
+        rank, size = rank_and_size()
+        word = f"rank{rank}" if size > 1 else ""
+        own = f"{int(time.time())}.pid{os.getpid()}" if is_alone else f"pid{os.getpid()}"
+        is_free = not is_alone and self._claim(word)
+        self._word = word if is_free else f"{word}.{own}".lstrip(".")
+        self._begun = os.path.join(claims, f".{os.getpid()}.begun") if claims else None
+
+    def name(self, path, rank, size):
+        """Returns the path of the file for `path`; a rank that is known by now has its own name."""
+        word = f"rank{rank}"
+        if size > 1 and not self._word.startswith("rank") and self._claim(word):
+            self._word = word
+        return _files.beside(path, self._word) if self._word else path
+
+    def _claim(self, word):
+        """Takes a name, which no other process then takes as long as this one runs; returns whether it was free."""
+        path = os.path.abspath(_files.beside(self._path, word) if word else self._path)
+        with contextlib.suppress(OSError):
+            if self._claims:
+                open(os.path.join(self._claims, os.path.basename(path)), "x").close()
+            else:
+                # A socket without a file, whose name is free again when the process has ended.
+                lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                lock.bind(b"\0highwater" + os.fsencode(path)[-90:])
+                self._locks.append(lock)
+            return True
+        return False
+
+    def begin(self):
+        """Notes for `highwater run` that a recording has begun, which it misses if the process is killed."""
+        if self._begun:
+            with contextlib.suppress(OSError):
+                open(self._begun, "x").close()
+
+    def note(self, path):
+        """Notes a file for `highwater run`."""
+        if self._claims:
+            with contextlib.suppress(OSError), open(os.path.join(self._claims, f".{os.path.basename(path)}"), "w") as file:
+                file.write(path)
+
+    def end(self):
+        """Notes that nothing is missing."""
+        if self._begun:
+            with contextlib.suppress(OSError):
+                os.remove(self._begun)
