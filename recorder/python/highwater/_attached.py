@@ -49,16 +49,27 @@ def begin(path, options, note):
     recording.gives_hints = False
     recording.on_over = detach
     recording.on_path = lambda written: note(f"written {written}")
-    recording.on_end = lambda: note("ended")
-    if not recording.begin():
+
+    def end():
+        global _attached
+        _attached = None
+        note("ended")
+
+    recording.on_end = end
+    # Before it begins and until its file is written: the main thread may be asked for more at any line.
+    _attached, has_begun = recording, False
+    try:
+        has_begun = recording.begin()
+    finally:
+        _attached = recording if has_begun else None
+    if not has_begun:
         raise RuntimeError(_device.why_unavailable())
-    _attached = recording
     note("recording")
 
 
 def is_active():
-    """Returns whether such a recording is active."""
-    return _attached is not None and _attached.is_active()
+    """Returns whether such a recording is active, or is being begun or ended."""
+    return _attached is not None
 
 
 def detach():

@@ -10,6 +10,7 @@ import socket
 from torch._C._distributed_c10d import _register_handler
 
 from . import _attached, _binary, _device, _files, _main_thread, _session
+from ._recording import record_memory_history
 from .snapshot import Snapshot
 
 # Recordings that the page names.
@@ -23,7 +24,12 @@ _paths = []
 
 
 def serve(folder, options):
-    """Begins to answer the requests of the page, in this process."""
+    """Begins to answer the requests of the page, in this process.
+
+    Raises:
+        TypeError, ValueError: the options are not those of `record_memory_history`.
+    """
+    record_memory_history(**options)
     global _folder, _options
     _folder, _options = os.path.abspath(os.path.expanduser(folder)), options
 

@@ -149,6 +149,12 @@ def test_all_ranks_are_shown_and_record_what_is_asked_for(page):
     assert len(glob.glob(str(page.folder / "own.rank[01].snap"))) == 2
 
 
+def test_options_that_no_recording_has_are_an_error_at_the_start(torch):
+    debug = pytest.importorskip("highwater.debug", reason="needs PyTorch's debug server", exc_type=ImportError)
+    with pytest.raises(TypeError, match="depht"):
+        debug.Memory("dumps", depht=3)
+
+
 def test_what_the_page_needs_is_said_in_a_sentence(torch, monkeypatch):
     monkeypatch.delitem(sys.modules, "highwater.debug", raising=False)
     monkeypatch.setitem(sys.modules, "tabulate", None)

@@ -46,11 +46,12 @@ def make_module(torch):
 @pytest.fixture
 def fake(torch, monkeypatch):
     """The module, as that of the process's kind of device."""
-    from highwater import _device
+    from highwater import _device, _session
 
     module = make_module(torch)
     monkeypatch.setattr(torch, "fake", module, raising=False)
     monkeypatch.setattr(_device, "name", lambda: "fake")
+    monkeypatch.setattr(_session, "_has_observer", False)
     # The tensors are CUDA's.
     monkeypatch.setattr(_device, "has", lambda tensor: tensor.is_cuda)
     return module
