@@ -147,7 +147,7 @@ fn rows<'a>(fleet: &'a Fleet, standings: &'a Standings, warning: Color32) -> Row
         }),
         Column::text(("Host", 110.0), "The machine.", move |row| ranks[row].header.host.clone()),
         Column::count(("Events", 84.0), "Number of events.", move |row| ranks[row].events),
-        Column::bytes(("Peak allocated", 116.0), "Peak of allocated bytes.", move |row| peak(row).bytes)
+        Column::bytes(("Peak allocated", 104.0), "Peak of allocated bytes.", move |row| peak(row).bytes)
             .look(move |row, cell| Cell { share: Some(peak(row).bytes as f32 / most as f32), ..cell }),
         Column::bytes(("Peak reserved", 104.0), "Peak of reserved bytes.", move |row| {
             ranks[row].peak(Metric::Reserved).bytes

@@ -27,7 +27,7 @@ pub(crate) const X_LABEL_HALF: f64 = 26.0;
 /// Least distance between two labelled ticks of the byte axis, in points.
 pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
 /// Width of a figure beside the bar of a cell.
-pub const FIGURE_WIDTH: f32 = 68.0;
+pub const FIGURE_WIDTH: f32 = 76.0;
 /// Width of a column of differences without bars, in points.
 pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
 /// Height of a row in tables, in points.

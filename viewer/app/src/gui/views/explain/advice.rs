@@ -152,7 +152,7 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
     // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
     let mut without = Column::bytes(
-        ("Peak without it", 116.0),
+        ("Peak without it", 104.0),
         "The peak without this part and all parts above it. Press Enter to go there.",
         |row| left(row).bytes,
     )

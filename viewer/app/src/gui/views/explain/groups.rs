@@ -101,7 +101,8 @@ fn rows(explained: &Explained) -> Rows<'_> {
         false => ("At the peak", "Bytes of these blocks at the peak."),
     };
     let figures = [
-        Column::bytes((bytes, 110.0), of_bytes, |row| rows[row].bytes)
+        Column::bytes((bytes, 80.0), of_bytes, |row| rows[row].bytes)
+            .with_bars()
             .look(move |row, cell| Cell { share: Some((rows[row].bytes as f64 / most as f64) as f32), ..cell }),
         Column::figure(("Share", 50.0), "Share of the listed bytes.", move |row| share(rows[row].bytes, total)).fixed(),
         Column::count(("Blocks", 50.0), "Number of blocks.", |row| rows[row].blocks),
