@@ -24,7 +24,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "recorder/simulate", lines: 3_200, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
     Budget { folder: "snapshots", lines: 13_900, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 23_550, homonyms: 2 },
+    Budget { folder: "snapshots/analysis", lines: 23_900, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 10_700, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
     Budget { folder: "viewer", lines: 20_100, homonyms: 3 },

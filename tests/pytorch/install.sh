@@ -32,8 +32,8 @@ ln -sf libcuda.so.1 "$folder/lib/libnvidia-ml.so.1"
 
 [ -x "$folder/venv/bin/python" ] || python3 -m venv "$folder/venv" ||
   fail "cannot create $folder/venv: python3 has no venv module; install python3-venv"
-# PyTorch's debug server needs the last two.
-packages=("torch==$version" pytest pytest-xdist tabulate requests)
+# PyTorch's debug server needs tabulate and requests; Perfetto's package has the messages of its traces.
+packages=("torch==$version" pytest pytest-xdist tabulate requests perfetto==0.59.1 protobuf)
 case $version in 2.6.*) packages+=("numpy<3") ;; esac
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${packages[@]}" ||
   fail "cannot install PyTorch $version: see the message of pip above"

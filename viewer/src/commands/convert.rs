@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use highwater_analysis::excerpt::{excerpt, remove_stacks};
 use highwater_analysis::folded::write_folded;
+use highwater_analysis::perfetto::write_perfetto;
 use highwater_analysis::source::Source;
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{Destination, Kind};
@@ -58,7 +59,8 @@ pub struct ConvertArguments {
     ///
     /// .snap is Highwater's own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
     /// this program; each may end in .gz. .folded has the stacks and bytes at the peak of requested bytes, for flame graph
-    /// programs. .html is a page with the app and the recording in it, or two recordings to compare; it opens in a browser
+    /// programs. .perfetto-trace (or .pftrace) has totals, categories, steps and phases over time, for Perfetto's viewer.
+    /// .html is a page with the app and the recording in it, or two recordings to compare; it opens in a browser
     /// without a server or network. .parquet has one table of the recording, for query engines. An existing file is replaced once the new one
     /// is complete.
     #[arg(value_name = "PATH", required = true)]
@@ -163,7 +165,7 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
         return Err(Failure::Usage(text.to_owned()));
     }
     let destination = Destination::new(out, file)?;
-    let in_windows = matches!(destination.kind, Kind::Snap | Kind::Folded) && !arguments.no_stacks;
+    let in_windows = matches!(destination.kind, Kind::Snap | Kind::Folded | Kind::Perfetto) && !arguments.no_stacks;
     let (input, (exported, bytes)) =
         read_and(file, arguments, in_windows, |input| Ok((input.clone(), write_to(&destination, &input.source)?)))?;
     let answer = Answer { file, input: &input, destination: &destination, exported, bytes };
@@ -221,6 +223,7 @@ pub(super) fn write_to(destination: &Destination, source: &Source<'_>) -> Result
         match destination.kind {
             Kind::Snap => source.write(out, &mut tell).map(|_| Exported { events, lost: Vec::new() }),
             Kind::Folded => Ok(Exported { events, lost: vec![write_folded(out, source)?] }),
+            Kind::Perfetto => Ok(Exported { events, lost: vec![write_perfetto(out, source, &mut tell)?] }),
             Kind::Pickle | Kind::Json => {
                 let window = source.window(source.events())?;
                 let write = if destination.kind == Kind::Json { write_json } else { write_pickle };
@@ -310,6 +313,7 @@ impl Answer<'_> {
                 let file = quoted(&out.display().to_string());
                 page.hint(&format!("Next: inferno-flamegraph {file} > flames.svg   or any flame graph program"))
             }
+            Kind::Perfetto => page.hint("Next: open it in Perfetto's viewer, ui.perfetto.dev"),
             Kind::Snap => page.hint(&next_command(&["info"], out, &[], "for what is in it")),
             Kind::Pickle | Kind::Json => {
                 page.hint(&next_command(&["peak"], out, &[], "or open it in PyTorch's viewer, pytorch.org/memory_viz"))

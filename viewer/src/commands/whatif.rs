@@ -161,8 +161,11 @@ pub fn report<'a>(input: &'a Input, arguments: &'a WhatIfArguments) -> Result<Wh
     };
     if let Some(out) = arguments.out.as_ref().filter(|_| input.source.whole().is_none()) {
         let ending = out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-        if !matches!(ending.as_deref(), Some("snap" | "folded")) {
-            let text = format!("--out {}: a recording of this length is written as .snap or .folded", out.display());
+        if !matches!(ending.as_deref(), Some("snap" | "folded" | "perfetto-trace" | "pftrace")) {
+            let text = format!(
+                "--out {}: a recording of this length is written as .snap, .folded or .perfetto-trace",
+                out.display()
+            );
             return Err(Failure::Usage(text));
         }
     }

@@ -13,14 +13,14 @@ use crate::sample::trace;
 #[test]
 fn a_recording_becomes_what_the_ending_says() {
     let (folder, _) = folder();
-    for name in ["a.snap", "a.pickle", "a.pkl", "a.json", "a.folded", "a.json.gz"] {
+    for name in ["a.snap", "a.pickle", "a.pkl", "a.json", "a.folded", "a.perfetto-trace", "a.json.gz"] {
         let output = highwater(folder.path(), &format!("convert step.snap {name} --json"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&answer["file"], &answer["events"]), (&name.into(), &22.into()));
         assert_eq!(answer["bytes"], std::fs::metadata(folder.path().join(name)).unwrap().len());
         let lost = answer["lost"].as_array().unwrap();
-        assert_eq!(lost.is_empty(), name != "a.folded", "{lost:?}");
+        assert_eq!(lost.is_empty(), !matches!(name, "a.folded" | "a.perfetto-trace"), "{lost:?}");
     }
     let bytes = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     assert_eq!(text_from_trace(&read_file(&folder.path().join("a.snap")).unwrap()), text_from_trace(&trace()));
@@ -76,7 +76,10 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
     let cases = [
         ("convert step.snap", "OUT is missing"),
         ("convert step.snap -", "name a file"),
-        ("convert step.snap step.csv", ".snap, .pickle, .pkl, .json, .folded, each optionally"),
+        (
+            "convert step.snap step.csv",
+            ".snap, .pickle, .pkl, .json, .folded, .perfetto-trace, .pftrace, each optionally",
+        ),
         ("convert step.snap step.parquet.gz", "already compressed"),
         ("convert step.snap ./step.snap", "the same file"),
         ("convert step.snap folder.json", "not a regular file"),

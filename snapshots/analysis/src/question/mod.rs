@@ -10,6 +10,7 @@ pub mod listed_blocks;
 pub mod growth;
 pub mod tree;
 pub mod folded;
+pub mod perfetto;
 pub mod statistics;
 pub mod verify;
 pub mod explain;

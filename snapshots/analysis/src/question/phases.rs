@@ -293,17 +293,22 @@ pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
 }
 
 /// Running sums of bytes by category.
-struct LiveBytes {
+pub(crate) struct LiveBytes {
     device: DeviceId,
     metric: Metric,
     bytes: CategoryBytes,
 }
 
 impl LiveBytes {
-    fn new(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
+    pub(crate) fn new(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
         let mut live = Self { device, metric, bytes: CategoryBytes::default() };
         baseline_effects(trace, device, |effect| live.take(trace, effect));
         live
+    }
+
+    /// The live bytes of a category.
+    pub(crate) fn of(&self, category: Category) -> u64 {
+        self.bytes.get(category)
     }
 
     fn take(&mut self, trace: &Trace, effect: Effect) {
@@ -322,7 +327,7 @@ impl LiveBytes {
     }
 
     /// Applies event `id`; returns whether it affected memory of this device.
-    fn apply(&mut self, trace: &Trace, id: EventId) -> bool {
+    pub(crate) fn apply(&mut self, trace: &Trace, id: EventId) -> bool {
         let index = id.0 as usize;
         if trace.events.device[index] != self.device {
             return false;

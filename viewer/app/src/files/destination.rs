@@ -26,16 +26,20 @@ pub enum Kind {
     Json,
     /// Stacks with their bytes.
     Folded,
+    /// Perfetto's trace.
+    Perfetto,
 }
 
 impl Kind {
     /// The file extensions of each kind, without the dot.
-    const ENDINGS: [(&'static str, Self); 5] = [
+    const ENDINGS: [(&'static str, Self); 7] = [
         ("snap", Self::Snap),
         ("pickle", Self::Pickle),
         ("pkl", Self::Pickle),
         ("json", Self::Json),
         ("folded", Self::Folded),
+        ("perfetto-trace", Self::Perfetto),
+        ("pftrace", Self::Perfetto),
     ];
 
     /// Returns its name in reports.
@@ -45,6 +49,7 @@ impl Kind {
             Self::Pickle => "PyTorch pickle",
             Self::Json => "PyTorch JSON",
             Self::Folded => "folded stacks",
+            Self::Perfetto => "Perfetto trace",
         }
     }
 }

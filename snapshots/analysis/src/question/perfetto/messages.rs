@@ -1,0 +1,81 @@
+//! The messages of a Perfetto trace that are written, with the fields that are set: a part of `perfetto_trace.proto`
+//! (<https://perfetto.dev/docs/reference/trace-packet-proto>).
+
+use prost::Message;
+
+/// A packet of a trace.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Packet {
+    /// Nanoseconds.
+    #[prost(uint64, optional, tag = "8")]
+    pub(super) timestamp: Option<u64>,
+    /// The writer of the packet.
+    #[prost(uint32, tag = "10")]
+    pub(super) trusted_packet_sequence_id: u32,
+    #[prost(message, optional, tag = "11")]
+    pub(super) track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "60")]
+    pub(super) track_descriptor: Option<TrackDescriptor>,
+}
+
+/// A track.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrackDescriptor {
+    #[prost(uint64, tag = "1")]
+    pub(super) uuid: u64,
+    #[prost(string, tag = "2")]
+    pub(super) name: String,
+    #[prost(uint64, optional, tag = "5")]
+    pub(super) parent_uuid: Option<u64>,
+    #[prost(message, optional, tag = "8")]
+    pub(super) counter: Option<Counter>,
+}
+
+/// What makes a track one of values.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Counter {
+    #[prost(enumeration = "Unit", tag = "3")]
+    pub(super) unit: i32,
+}
+
+/// The unit of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum Unit {
+    /// Not stated.
+    Unspecified = 0,
+    /// Bytes.
+    SizeBytes = 3,
+}
+
+/// An event on a track.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrackEvent {
+    #[prost(enumeration = "EventType", tag = "9")]
+    pub(super) r#type: i32,
+    #[prost(uint64, tag = "11")]
+    pub(super) track_uuid: u64,
+    #[prost(string, optional, tag = "23")]
+    pub(super) name: Option<String>,
+    #[prost(int64, optional, tag = "30")]
+    pub(super) counter_value: Option<i64>,
+}
+
+/// The type of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum EventType {
+    /// Not stated.
+    Unspecified = 0,
+    /// A slice begins.
+    SliceBegin = 1,
+    /// The slice that began last on the track ends.
+    SliceEnd = 2,
+    /// A moment.
+    Instant = 3,
+    /// A value.
+    Counter = 4,
+}
+
+/// The field of a trace that has its packets, as it precedes each: number 1, with a length.
+pub(super) const PACKET_FIELD: u8 = 0x0a;
