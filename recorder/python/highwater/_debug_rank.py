@@ -1,6 +1,7 @@
 """What each rank does for the page of `highwater.debug`: tells its totals, records steps, and sends its recordings."""
 
 import base64
+import ctypes
 import functools
 import json
 import os
@@ -128,4 +129,7 @@ def _answer(function):
 
 
 for _name, _function in {"memory": _totals, "record": _record, "file": _file}.items():
-    _register_handler(f"highwater_{_name}", _answer(_function))
+    _handler = _answer(_function)
+    # PyTorch drops its references after Python has ended: dropping the last one there would abort the process.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_handler))
+    _register_handler(f"highwater_{_name}", _handler)
