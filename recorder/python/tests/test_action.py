@@ -227,7 +227,7 @@ def test_a_regression_names_the_module_and_the_comment_is_updated_in_place(workf
     assert better.returncode == 0 and better.stdout[0]["passed"] == "true", better.stderr
     assert len(workflow.comments) == 102 and workflow.comments[0]["body"] == f"{MARKER} hello"
     golden("memory_check_passed.md", workflow.comments[-1]["body"])
-    # What is merged is the next baseline, and fails nothing by its growth.
+    # A push to the main branch becomes the next baseline, and its growth is not limited.
     merged = workflow.run("push", run=f"{model} --hidden 4608")
     assert merged.returncode == 0 and "| 559.58 MiB | 519.56 MiB | +40.02 MiB |" in merged.stdout[1], merged.stderr
     assert len(workflow.artifacts) == 2

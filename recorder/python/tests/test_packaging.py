@@ -130,7 +130,7 @@ def test_the_version_stands_in_one_place():
     assert stated == {"Cargo.toml"}
     assert 'dynamic = ["version"]' in read("recorder", "python", "pyproject.toml")
     for name in os.listdir(os.path.join(ROOT, PACKAGING)):
-        # Neither the version nor a tag of another; a requirement such as `maturin==1.16.0` is no version of ours.
+        # Neither this version nor the tag of another one; requirements such as `maturin==1.16.0` are of other packages.
         assert not re.search(rf"\bv\d+\.\d+|(?<![\d.=]){re.escape(version())}(?!\.?\d)", read(PACKAGING, name)), name
     highwater = shutil.which("highwater")
     if highwater is not None:
