@@ -209,7 +209,9 @@ fn a_file_that_is_not_what_it_was_gives_a_message_and_not_the_end() {
 
     std::fs::write(&file, &bytes[..bytes.len() / 3]).unwrap();
     let (detail, _) = after(&mut watched);
-    assert!(detail.events < whole.events && detail.state == State::Growing, "it was truncated, and may grow again");
+    // A busy program may have written its first events after a third of the file.
+    let may_grow = matches!(detail.state, State::Growing | State::Waiting);
+    assert!(detail.events < whole.events && may_grow, "it was truncated, and may grow again: {:?}", detail.state);
 
     let mut damaged = bytes.clone();
     let middle = bytes.len() / 2;
