@@ -109,6 +109,13 @@ fn left(way: &str) -> (Trace, Output) {
     let mut child = Command::new(program);
     child.args(["--exact", "the_child_records_and_leaves", "--nocapture", "--test-threads=1"]);
     child.env(CHILD, format!("{way} {}", path.display())).stdin(Stdio::null());
+    let heed_hangups = || {
+        // SAFETY: signal is safe to call between fork and exec. Under nohup, programs ignore the signal otherwise.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { child.pre_exec(heed_hangups) };
     let output = child.output().expect("the test binary runs again");
     let trace = read_file(&path).unwrap_or_else(|why| panic!("{way}: {why}"));
     assert_eq!(trace.blocks.len() as u64, BLOCKS, "{way}: {}", String::from_utf8_lossy(&output.stderr));
