@@ -165,4 +165,5 @@ def test_what_the_page_needs_is_said_in_a_sentence(torch, monkeypatch):
 def test_a_program_that_imports_the_page_ends_as_usual(torch):
     pytest.importorskip("highwater.debug", reason="needs PyTorch's debug server", exc_type=ImportError)
     program = "import torch, highwater.debug; highwater.debug.Memory('dumps'); torch.zeros(1, device='cuda')"
-    assert subprocess.run([sys.executable, "-c", program], env={**os.environ, "RANK": "0"}, check=False).returncode == 0
+    environment = {**os.environ, "RANK": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0
