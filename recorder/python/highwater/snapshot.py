@@ -7,13 +7,17 @@ import html
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from . import _binary, _files
+from . import _binary, _files, _tables
 from ._server import Server
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
     from . import _results
 
 # One key, as `"scope,phase"`, or several.
@@ -55,7 +59,7 @@ class _Page:
 class Snapshot:
     """A recording: a `.snap` file, or a memory snapshot that PyTorch wrote.
 
-    Every method runs the `highwater` program once and returns its `--json` object. Sizes are integers in bytes.
+    Every method runs the `highwater` program; those that ask return its `--json` object. Sizes are integers in bytes.
 
     >>> snapshot = Snapshot("step.snap")
     >>> snapshot.peak(by="scope,phase")["groups"][0]["bytes"]
@@ -241,6 +245,59 @@ class Snapshot:
         """
         options = {"from": first, "to": last, "kind": _keys(kind)}
         return self._ask("events", **options, where=where, device=device)
+
+    def to_arrow(self, table: _tables.Table = "blocks", *, columns: Sequence[str] | None = None) -> pyarrow.Table:
+        """Returns a table of the recording, or of a folder with those of all ranks, with a row for each block or event.
+
+        Sizes are in bytes, times in nanoseconds since 1970. Numbers are int64, texts dictionaries; missing values are
+        null. Events are numbered from 0, as in other answers; -1 (null in answers) is the state before the first, of
+        which each device has a row. A block is live at event `e` if `alloc_event <= e`, and `free_event` is null or
+        greater than `e`; the live blocks of a device sum to its totals after that event. Metadata of the schema
+        describes the recording.
+
+        Both tables have `rank`, `recording` (the file's name), `device`, `stream`, `block` (its number), `address`,
+        `category`, `op_id` and `op` (the forward operation), `scope` (the module), `pool`, `step`, `phase`, `frame`
+        (the program's innermost line) and `stack` (outermost first).
+
+        `blocks` also has `requested_bytes`, `allocated_bytes` (after rounding), `alloc_event`, `free_event`,
+        `free_completed_event` (from which on it is not active), `last_use_event`, `alloc_time_ns`, `free_time_ns`,
+        `lifetime_ns` and `lifetime` (`phase`, `step`, `steps`, `kept`, `before` or `always`).
+
+        `events` also has `event` (its number), `time_ns`, `kind`, `mark`, `size_bytes` and `rounded_bytes` of the
+        block, and the device's totals after the event: `requested_bytes`, `allocated_bytes`, `active_bytes`,
+        `reserved_bytes` and `device_used_bytes`.
+
+        Args:
+            table: `"blocks"` or `"events"`.
+            columns: The names of the columns to read, in this order; by default all.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+
+        >>> snapshot.to_arrow(columns=["category", "requested_bytes"]).num_rows
+        297
+        """
+        return _tables.to_arrow(self.path, table, columns)
+
+    def to_pandas(self, table: _tables.Table = "blocks", *, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """Returns the table that `to_arrow` describes for pandas: numbers as `Int64`, with nulls, texts as categories.
+
+        Raises:
+            ImportError: pandas or pyarrow is not installed.
+
+        >>> snapshot.to_pandas("events", columns=["event", "allocated_bytes"]).plot("event")
+        """
+        return _tables.to_pandas(self.path, table, columns)
+
+    def to_polars(self, table: _tables.Table = "blocks", *, columns: Sequence[str] | None = None) -> polars.DataFrame:
+        """Returns the table that `to_arrow` describes for Polars: numbers as `Int64`, texts as `Categorical`.
+
+        Raises:
+            ImportError: Polars is not installed.
+
+        >>> snapshot.to_polars().group_by("category").agg(polars.col("requested_bytes").max())
+        """
+        return _tables.to_polars(self.path, table, columns)
 
     def serve(self, *, port: int | None = None, host: str | None = None) -> Server:
         """Serves the app with the recording to browsers, until `stop()` or the end of the program.

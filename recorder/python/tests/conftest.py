@@ -6,10 +6,12 @@ import pickle
 import shutil
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 
 import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, PACKAGE)
 pytest_plugins = ["pytester"]
 
 
@@ -41,6 +43,29 @@ def record(torch, tmp_path):
             return pickle.load(file)
 
     return record
+
+
+@pytest.fixture(scope="session")
+def run_with():
+    """Runs Python with packages and variables, and returns its output: `run_with(packages, *arguments, cwd=…)`.
+
+    `.ci/run` installs the packages beside DataFusion, not beside PyTorch, which is tested without NumPy. Where one is
+    missing, the test is skipped.
+    """
+    extra = os.environ.get("HIGHWATER_DATAFUSION")
+    folders = [os.path.abspath(extra)] if extra else []
+
+    def run(packages, *arguments, cwd, **environment):
+        for name in packages:
+            if PathFinder.find_spec(name, [*sys.path, *folders]) is None:
+                pytest.skip(f"{name} is not installed")
+        environment["PYTHONPATH"] = os.pathsep.join([PACKAGE, *folders])
+        environment = {**os.environ, **environment}
+        done = subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
 
 
 class Simulate:

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-import highwater
+import highwater._binary
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 # Pages whose Python code is run, and all pages with commands that need PyTorch.
@@ -251,6 +251,15 @@ def test_every_line_of_python_in_the_pages_runs(torch, recordings, capsys):
                 exec(code, {"highwater": highwater, **names})
     # A block of README.md starts it.
     torch.cuda.memory._record_memory_history(None)
+
+
+def test_tables_of_the_pages_are_printed(tmp_path, run_with):
+    (record,) = [line for line in commands("docs/pytorch.md") if line.startswith("highwater record")]
+    subprocess.run(shlex.split(record), cwd=tmp_path, check=True, capture_output=True)
+    session = "\n".join(blocks("docs/pytorch.md", "pycon"))
+    assert session.count(">>>") > 8
+    (tmp_path / "session.txt").write_text(session)
+    run_with(["pandas", "pyarrow"], "-m", "doctest", "session.txt", cwd=tmp_path)
 
 
 def test_a_server_answers_until_it_is_stopped(recordings):
