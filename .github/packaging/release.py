@@ -16,8 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PLACEHOLDER = "OWNER/highwater"
 README = "recorder/python/README.md"
-# The sources that name the repository: what cargo and PyPI show.
-SOURCES = ("Cargo.toml", "recorder/python/pyproject.toml")
+# The sources that name the repository: what cargo, PyPI and VS Code show.
+EXTENSION = "viewer/vscode/package.json"
+SOURCES = ("Cargo.toml", "recorder/python/pyproject.toml", EXTENSION)
 # Templates, and their names beside the archives.
 TEMPLATES = {
     "install.sh": "highwater-installer.sh",
@@ -48,6 +49,8 @@ def prepare_sources(repository, tag=None):
     for name in SOURCES:
         path = os.path.join(ROOT, name)
         write(path, read(path).replace(PLACEHOLDER, repository))
+    extension = os.path.join(ROOT, EXTENSION)
+    write(extension, read(extension).replace('"version": "0.0.0"', f'"version": "{version()}"'))
     readme = os.path.join(ROOT, README)
     write(readme, with_addresses(read(readme), repository, f"v{version()}"))
     for name in ("LICENSE-APACHE", "LICENSE-MIT"):

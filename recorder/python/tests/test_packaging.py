@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -53,6 +54,7 @@ def release(tmp_path):
         "LICENSE-APACHE",
         "recorder/python/pyproject.toml",
         "recorder/python/README.md",
+        "viewer/vscode/package.json",
     ]
     for name in [*names, *glob.glob(os.path.join(PACKAGING, "*"), root_dir=ROOT)]:
         os.makedirs(tmp_path / "copy" / os.path.dirname(name), exist_ok=True)
@@ -102,6 +104,7 @@ def test_the_package_has_one_name_on_the_index():
     assert f"/source/h/{package}/{file}-${{{{ version }}}}.tar.gz" in read(PACKAGING, "recipe.yaml")
     # What documents, messages and workflows advise to install.
     texts = [read("README.md"), read(PACKAGING, "README.md"), read("recorder", "python", "highwater", "_binary.py")]
+    texts += [read("viewer", "vscode", "src", "program.js"), read("viewer", "vscode", "README.md")]
     pages = glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
     texts += [read(page) for page in [*pages, os.path.join(ROOT, "recorder", "python", "README.md")]]
     advised = re.findall(r"(?:pip install|uvx(?: --from)?) (highwater[\w-]*)", "\n".join(texts))
@@ -146,6 +149,8 @@ def test_sources_get_the_address_of_their_repository(release):
     python = release.copy / "recorder" / "python"
     assert 'repository = "https://github.com/acme/fork"' in (release.copy / "Cargo.toml").read_text()
     assert "OWNER" not in (python / "pyproject.toml").read_text()
+    extension = json.loads((release.copy / "viewer/vscode/package.json").read_text())
+    assert extension["version"] == version() and "OWNER" not in json.dumps(extension)
     assert (python / "LICENSE-MIT").read_text() == read("LICENSE-MIT")
     readme = (python / "README.md").read_text()
     assert f"(https://raw.githubusercontent.com/acme/fork/v{version()}/docs/images/" in readme
