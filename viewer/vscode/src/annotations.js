@@ -21,7 +21,9 @@ class Annotations {
     this.peak = undefined;
     /** @type {string} */
     this.recording = "";
-    this.listener = vscode.window.onDidChangeVisibleTextEditors((editors) => Promise.all(editors.map((one) => this.draw(one))));
+    this.listener = vscode.window.onDidChangeVisibleTextEditors((editors) =>
+      Promise.all(editors.map((one) => this.draw(one))),
+    );
   }
 
   /**
@@ -59,11 +61,17 @@ class Annotations {
     const peak = this.peak;
     if (!lines || !peak) return editor.setDecorations(this.type, []);
     const recordedMs = peak.recordedMs ?? Infinity;
-    const isChanged = await fs.stat(document.uri.fsPath).then((facts) => facts.mtimeMs > recordedMs, () => false);
+    const isChanged = await fs.stat(document.uri.fsPath).then(
+      (facts) => facts.mtimeMs > recordedMs,
+      () => false,
+    );
     // Meanwhile another recording may be shown, or none.
     if (peak !== this.peak) return;
     const there = lines.filter(({ line }) => line <= document.lineCount);
-    editor.setDecorations(this.type, there.map((line) => this.decoration(line, document, isChanged)));
+    editor.setDecorations(
+      this.type,
+      there.map((line) => this.decoration(line, document, isChanged)),
+    );
   }
 
   /**

@@ -33,6 +33,7 @@ class RecordingEditor {
 
     const show = async () => {
       server?.dispose();
+      server = undefined;
       panel.webview.html = waitingPage(path.basename(uri.fsPath));
       /** @type {RunningServer | undefined} */
       let started;

@@ -64,10 +64,16 @@ async function showPeak(annotations, uri) {
       line,
     }));
     if (items.length === 0) {
-      await vscode.window.showInformationMessage(`${peak.text}; no block that is live there has a recorded line of code`);
+      await vscode.window.showInformationMessage(
+        `${peak.text}; no block that is live there has a recorded line of code`,
+      );
       return;
     }
-    const chosen = await vscode.window.showQuickPick(items, { title: peak.text, matchOnDescription: true, matchOnDetail: true });
+    const chosen = await vscode.window.showQuickPick(items, {
+      title: peak.text,
+      matchOnDescription: true,
+      matchOnDetail: true,
+    });
     if (chosen) await openSource(chosen.line.file, chosen.line.line, undefined);
   } catch (why) {
     if (why instanceof vscode.CancellationError) return;

@@ -25,7 +25,7 @@ html, body { height: 100%; margin: 0; padding: 0; overflow: hidden; }
 iframe { display: block; width: 100%; height: 100%; border: 0; }
 main { padding: 24px; overflow: auto; }
 pre { white-space: pre-wrap; font-family: var(--vscode-editor-font-family); }
-button { color: var(--vscode-button-foreground); background: var(--vscode-button-background); border: 0; padding: 6px 12px; }
+button { border: 0; padding: 6px; color: var(--vscode-button-foreground); background: var(--vscode-button-background); }
 </style>
 </head>
 <body>
@@ -46,9 +46,10 @@ function framePage(address) {
   const script = `
 const vscode = acquireVsCodeApi();
 const frame = document.querySelector("iframe");
-frame.addEventListener("load", () => frame.contentWindow.postMessage({ highwater: "editor" }, ${JSON.stringify(origin)}));
+const server = ${JSON.stringify(origin)};
+frame.addEventListener("load", () => frame.contentWindow.postMessage({ highwater: "editor" }, server));
 addEventListener("message", ({ source, origin, data }) => {
-  if (source !== frame.contentWindow || origin !== ${JSON.stringify(origin)}) return;
+  if (source !== frame.contentWindow || origin !== server) return;
   if (data?.highwater === "open") vscode.postMessage({ kind: "open", file: data.file, line: data.line });
 });`;
   const body = `<iframe src="${escaped(address)}" title="Highwater" allow="clipboard-read; clipboard-write"></iframe>`;

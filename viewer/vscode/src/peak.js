@@ -60,8 +60,11 @@ function parsePeak(json) {
     if (name) known.functions.push(name);
     lines.set(`${line} ${file}`, known);
   }
-  const at = [answer.event === null ? "" : `event ${answer.event.toLocaleString("en")}`, answer.step === null ? "" : `step ${answer.step}`, answer.phase ?? ""];
-  const text = `${formatBytes(answer.bytes)} ${answer.metric} at the peak of device ${answer.device}: ${at.filter((part) => part).join(", ")}`;
+  const at = [`peak of device ${answer.device}`];
+  if (answer.event !== null) at.push(`event ${answer.event.toLocaleString("en")}`);
+  if (answer.step !== null) at.push(`step ${answer.step}`);
+  if (answer.phase !== null) at.push(answer.phase);
+  const text = `${formatBytes(answer.bytes)} ${answer.metric} at the ${at.join(", ")}`;
   const sorted = [...lines.values()].sort((a, b) => b.bytes - a.bytes);
   const recordedMs = answer.time_us > 0 ? answer.time_us / 1000 : undefined;
   return { bytes: answer.bytes, text, recordedMs, lines: sorted };

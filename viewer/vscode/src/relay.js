@@ -1,11 +1,11 @@
-// Passes requests on to `highwater serve`, whose page forbids other pages to show it in a frame, as the editor does.
+// Passes requests on to `highwater serve`, whose page may not be shown in a frame, as the editor shows it.
 "use strict";
 
 const http = require("node:http");
 
 /**
- * Starts a relay on a free port of the loopback device. Only who knows the secret part of the address gets an answer, as
- * from the server itself.
+ * Starts a relay on a free port of the loopback device. Only who knows the secret part of the address gets an answer,
+ * as from the server itself.
  * @param {URL} target the address of the server
  * @returns {Promise<{ port: number, close: () => void }>}
  */

@@ -7,17 +7,23 @@ const vscode = require("vscode");
 
 /** @param {string} file */
 async function isFile(file) {
-  return fs.stat(file).then((facts) => facts.isFile(), () => false);
+  return fs.stat(file).then(
+    (facts) => facts.isFile(),
+    () => false,
+  );
 }
 
-/** Whether `file` is an absolute path of this machine: a recording may come from anywhere and name any path. @param {string} file */
+/**
+ * Whether `file` is an absolute path of this machine: a recording may come from anywhere and name any path.
+ * @param {string} file
+ */
 function isLocal(file) {
   return path.isAbsolute(file) && !/^(\/\/|\\\\|\/(net|proc|sys|dev)\/)/.test(file) && !file.includes("\0");
 }
 
 /**
- * The file of a recorded line: at its own path, else, if it was recorded elsewhere, the file of the workspace whose path
- * ends alike, with the longest common end.
+ * The file of a recorded line: at its own path, else, if it was recorded elsewhere, the file of the workspace whose
+ * path ends alike, with the longest common end.
  * @param {string} file
  * @returns {Promise<vscode.Uri | undefined>}
  */
@@ -45,7 +51,9 @@ async function openSource(file, line, column) {
   const uri = await locate(file);
   if (!uri) {
     const advice = "open the folder that has it as the workspace";
-    await vscode.window.showWarningMessage(`${file}: there is no such file on this machine or in the workspace; ${advice}`);
+    await vscode.window.showWarningMessage(
+      `${file}: there is no such file on this machine or in the workspace; ${advice}`,
+    );
     return;
   }
   const selection = new vscode.Range(line - 1, 0, line - 1, 0);

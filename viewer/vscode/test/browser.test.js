@@ -17,7 +17,8 @@ const { Server, endAll } = require("../src/server");
 const browser = chromium.program();
 const missing = browser || process.env.HIGHWATER_REQUIRE_BROWSER ? false : "there is no Chromium";
 const root = fs.mkdtempSync(path.join(os.tmpdir(), "highwater-vscode-"));
-const WEBVIEW = "globalThis.sent = []; globalThis.acquireVsCodeApi = () => ({ postMessage: (message) => sent.push(message) });";
+const WEBVIEW =
+  "globalThis.sent = []; globalThis.acquireVsCodeApi = () => ({ postMessage: (message) => sent.push(message) });";
 
 beforeEach(() => fake.reset());
 after(() => {
@@ -37,7 +38,9 @@ async function until(isTrue) {
 async function shown(file, look) {
   const server = new Server(fake.Uri.file(file));
   const address = (await server.address()).toString();
-  const host = http.createServer((_, response) => response.setHeader("Content-Type", "text/html").end(framePage(address)));
+  const host = http.createServer((_, response) =>
+    response.setHeader("Content-Type", "text/html").end(framePage(address)),
+  );
   await new Promise((resolve) => host.listen(0, "127.0.0.1", resolve));
   const outer = `http://localhost:${host.address().port}`;
   const page = new chromium.Chromium(browser);

@@ -16,8 +16,19 @@ class Chromium {
   constructor(name) {
     this.profile = fs.mkdtempSync(path.join(os.tmpdir(), "highwater-chromium-"));
     // All frames in one process, so that one session sees the scripts of all.
-    const words = ["--headless", "--no-sandbox", "--no-first-run", "--remote-debugging-pipe", "--disable-site-isolation-trials"];
-    words.push("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--window-size=1440,900", `--user-data-dir=${this.profile}`);
+    const words = [
+      "--headless",
+      "--no-sandbox",
+      "--no-first-run",
+      "--remote-debugging-pipe",
+      "--disable-site-isolation-trials",
+    ];
+    words.push(
+      "--use-angle=swiftshader",
+      "--enable-unsafe-swiftshader",
+      "--window-size=1440,900",
+      `--user-data-dir=${this.profile}`,
+    );
     this.child = spawn(name, words, { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
     this.number = 0;
     this.calls = new Map();
@@ -59,7 +70,9 @@ class Chromium {
   async value(origin, expression) {
     const contextId = this.contexts.get(origin);
     if (contextId === undefined) return undefined;
-    const answer = await this.call("Runtime.evaluate", { expression, contextId, returnByValue: true }).catch(() => undefined);
+    const answer = await this.call("Runtime.evaluate", { expression, contextId, returnByValue: true }).catch(
+      () => undefined,
+    );
     return answer?.result.value;
   }
 

@@ -102,7 +102,10 @@ test("a missing program is reported with what to do, and found at the next try",
   fake.settings["highwater.path"] = "/no/such/highwater";
   const { webview, frame, send, close } = tab("step.snap");
   await until(() => webview.html.includes("<pre>"));
-  assert.match(webview.html, /cannot start \/no\/such\/highwater: there is no such file; install it \(pip install highwater-gpu\)/);
+  assert.match(
+    webview.html,
+    /cannot start \/no\/such\/highwater: there is no such file; install it \(pip install highwater-gpu\)/,
+  );
   assert.match(webview.html, /or set highwater\.path/);
   await send({ kind: "settings" });
   assert.deepEqual(fake.of("executeCommand"), [["workbench.action.openSettings", "highwater.path"]]);

@@ -41,7 +41,15 @@ test("a file of another machine is found in the workspace by the longest common 
 test("paths that lead out of the workspace, to devices or to other machines are not opened", async () => {
   const outside = write("outside.py");
   fake.folders = [path.join(root, "project")];
-  const names = [`/gone/../${path.basename(outside)}`, "/dev/null", "/proc/self/environ", "//host/share/x.py", "\\\\host\\x.py", "x\0.py", ""];
+  const names = [
+    `/gone/../${path.basename(outside)}`,
+    "/dev/null",
+    "/proc/self/environ",
+    "//host/share/x.py",
+    "\\\\host\\x.py",
+    "x\0.py",
+    "",
+  ];
   for (const name of names) assert.equal(await found(name), undefined, name);
 });
 
@@ -49,17 +57,32 @@ test("a click in the page opens the line beside it", async () => {
   const file = write("here/model.py");
   await openSource(file, 2, 1);
   await openSource(file, 3, 2);
-  const opened = fake.of("showTextDocument").map(([uri, { selection, viewColumn }]) => [uri.fsPath, selection.start.line, viewColumn]);
-  assert.deepEqual(opened, [[file, 1, 2], [file, 2, 1]]);
+  const opened = fake
+    .of("showTextDocument")
+    .map(([uri, { selection, viewColumn }]) => [uri.fsPath, selection.start.line, viewColumn]);
+  assert.deepEqual(opened, [
+    [file, 1, 2],
+    [file, 2, 1],
+  ]);
 });
 
 test("a file that is not here is named", async () => {
   await openSource("/gone/other.py", 2, 1);
-  assert.match(fake.of("showWarningMessage")[0][0], /^\/gone\/other\.py: there is no such file on this machine or in the workspace/);
+  assert.match(
+    fake.of("showWarningMessage")[0][0],
+    /^\/gone\/other\.py: there is no such file on this machine or in the workspace/,
+  );
 });
 
 test("messages of another form are passed over", async () => {
   const file = write("here/model.py");
-  for (const [name, line] of [[7, 1], [file, "1"], [file, 0], [file, 1.5], [undefined, undefined]]) await openSource(name, line, 1);
+  for (const [name, line] of [
+    [7, 1],
+    [file, "1"],
+    [file, 0],
+    [file, 1.5],
+    [undefined, undefined],
+  ])
+    await openSource(name, line, 1);
   assert.deepEqual(fake.calls, []);
 });

@@ -91,10 +91,12 @@ const fake = {
 };
 
 /** A function that is recorded, and returns the user's answer. */
-const asked = (name) => async (...words) => {
-  fake.calls.push([name, ...words]);
-  return fake.answers[name]?.(...words);
-};
+const asked =
+  (name) =>
+  async (...words) => {
+    fake.calls.push([name, ...words]);
+    return fake.answers[name]?.(...words);
+  };
 
 const vscode = {
   Uri,
