@@ -27,7 +27,7 @@ after(() => {
 });
 
 async function until(isTrue) {
-  for (let turn = 0; turn < 600; turn++) {
+  for (let turn = 0; turn < 1200; turn++) {
     if (await isTrue()) return;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
