@@ -75,7 +75,7 @@ const CARRIED: ([&str; 2], &str) = (["highwater-inject-library", "highwater-simu
 /// The files of the viewer that may use the engine or its allocator: recording scenarios and replaying recordings.
 const ENGINE_USERS: [&str; 10] = [
     "viewer/src/commands/record.rs",
-    "viewer/src/commands/record/step.rs",
+    "viewer/src/commands/record/step_options.rs",
     "viewer/src/commands/plan/rerun.rs",
     "viewer/src/commands/plan/rust_program.rs",
     "viewer/app/src/answers/replays/capacity.rs",

@@ -1,4 +1,4 @@
-//! Values of options, parsed from text with errors explained.
+//! Value types and parsers of options that several commands share.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! `highwater record`: runs a built-in training step of the engine and records it.
 
-mod step;
+mod step_options;
 
-pub use self::step::ScenarioArguments;
+pub use self::step_options::ScenarioArguments;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +19,7 @@ use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_engine::scenario::{self, DeviceChoice, Options, Report};
 use highwater_snapshots::units::{format_bytes, format_count, format_flops, parse_size};
 
-use self::step::{ModelArguments, StepArguments};
+use self::step_options::{ModelArguments, StepArguments};
 use crate::args::CategoryChoice;
 use crate::commands::next::next_command;
 use crate::commands::phases::rows_table;
@@ -30,7 +30,7 @@ use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 use crate::output::peaks::{peaks_table, peaks_value};
 
-/// `highwater record`.
+/// Arguments of `highwater record`.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
     /// Training step to run; `--list` names them

@@ -3,7 +3,7 @@
 
 mod job;
 mod budget;
-mod handle;
+mod budget_slider;
 mod switches;
 mod notes;
 mod others;
@@ -27,7 +27,7 @@ use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::{exact_height_ui, scrolling_ui, split_ui};
 use crate::gui::widgets::theme::{self, Shades};
 use budget::{BudgetForm, default_budget, default_reserve};
-use handle::Handle;
+use budget_slider::BudgetSlider;
 use job::{Key, Outcome, Planned, Planner};
 use switches::Switches;
 
@@ -53,7 +53,7 @@ const LOOK: CurveLook = CurveLook {
 #[derive(Debug)]
 pub struct PlanView {
     form: BudgetForm,
-    handle: Handle,
+    slider: BudgetSlider,
     budget: Budget,
     /// Where the budget comes from, if the user has not chosen it.
     from: Option<&'static str>,
@@ -77,7 +77,7 @@ impl Default for PlanView {
         let replays = Arc::default();
         Self {
             form: BudgetForm::default(),
-            handle: Handle::default(),
+            slider: BudgetSlider::default(),
             budget: Budget::default(),
             from: None,
             is_reserve_chosen: false,
@@ -290,9 +290,9 @@ impl PlanView {
     /// The curves with the budget's handle.
     fn curve_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let planned = self.query.answer()?.as_ref().ok()?;
-        let look = CurveLook { limit: Some(("budget", self.budget.bytes)), top: self.handle.fixed_top(), ..LOOK };
+        let look = CurveLook { limit: Some(("budget", self.budget.bytes)), top: self.slider.fixed_top(), ..LOOK };
         let action = self.curve.curve_ui(ui, context, &planned.chosen.run, &look);
-        let moved = self.curve.frame().and_then(|frame| self.handle.handle_ui(ui, frame, self.budget.bytes));
+        let moved = self.curve.frame().and_then(|frame| self.slider.slider_ui(ui, frame, self.budget.bytes));
         if let Some(bytes) = moved.filter(|bytes| *bytes > self.budget.reserve) {
             let budget = Budget { bytes, ..self.budget };
             self.form.set(budget);

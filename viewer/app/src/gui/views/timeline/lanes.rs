@@ -1,4 +1,4 @@
-//! Steps and phases above the plot, labelled where there is room.
+//! The lanes above the plot: steps, phases, regions and notes.
 
 use std::ops::Range;
 use std::sync::Arc;

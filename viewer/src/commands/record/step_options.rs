@@ -9,7 +9,7 @@ use highwater_engine::optim::Form;
 use highwater_engine::scenario::{Checkpoint, OptimizerKind, Options, Sizes};
 use highwater_snapshots::scope_pattern::{ScopePattern, ScopePatternError};
 
-/// How a training step is run: those options that every scenario has.
+/// Options of a training step that all scenarios share.
 #[derive(Clone, Debug, Args)]
 pub struct StepArguments {
     /// Number of training steps

@@ -1,4 +1,4 @@
-//! The handle of the budget on the byte axis: dragged, or moved by the keyboard.
+//! The slider of the budget: a handle on the byte axis, dragged or moved by the keyboard.
 
 use eframe::egui::{
     Align2, CursorIcon, FontId, Key, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
@@ -15,21 +15,21 @@ const HEIGHT: f32 = 18.0;
 /// Distance from the line at which it can be dragged, in points.
 const NEAR: f32 = 4.0;
 
-/// State of the handle.
+/// State of the slider.
 #[derive(Debug, Default)]
-pub(super) struct Handle {
+pub(super) struct BudgetSlider {
     /// The upper end of the axis while it is dragged: it must not move with the handle.
     fixed_top: Option<f64>,
 }
 
-impl Handle {
+impl BudgetSlider {
     /// The upper end of the byte axis while the handle is dragged.
     pub(super) fn fixed_top(&self) -> Option<f64> {
         self.fixed_top
     }
 
     /// Shows the handle for a budget of `bytes` at the left edge of `frame`. Returns the budget if it was moved.
-    pub(super) fn handle_ui(&mut self, ui: &mut Ui, frame: &PlotFrame, bytes: u64) -> Option<u64> {
+    pub(super) fn slider_ui(&mut self, ui: &mut Ui, frame: &PlotFrame, bytes: u64) -> Option<u64> {
         let y = frame.screen_y(bytes as f64).clamp(frame.rect.top(), frame.rect.bottom());
         let is_above = bytes as f64 > frame.view.y.end;
         let grip = Rect::from_min_max(
