@@ -1,5 +1,5 @@
 //! The bytes of a mapped file, without a copy.
-#![expect(unsafe_code, reason = "mapping a file hands out its bytes without a copy")]
+#![expect(unsafe_code, reason = "a mapped file's bytes are used without a copy")]
 
 use std::cell::Cell;
 use std::fs::File;
@@ -103,7 +103,7 @@ unsafe impl gimli::CloneStableDeref for SharedBytes {}
 const PORTION: usize = 32 << 20;
 
 impl Map {
-    /// Gives back the memory of the bytes before `end`, which were read: a file of gigabytes takes no more than a
+    /// Releases the memory of the bytes before `end`, which were read: a file of gigabytes takes no more than a
     /// portion of it at a time. They can still be read, from the file again.
     pub fn forget_before(&self, end: u64) {
         let end = usize::try_from(end).map_or(self.map.len(), |end| end.min(self.map.len()));

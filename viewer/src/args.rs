@@ -30,7 +30,7 @@ pub struct Form {
     /// Print one JSON object: sizes in bytes, times in microseconds since 1970
     #[arg(long)]
     pub json: bool,
-    /// Print the table as comma-separated values: sizes in bytes, names of columns first
+    /// Print the table as comma-separated values with a header row; sizes in bytes
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 }
@@ -53,7 +53,7 @@ pub struct TablelessSource {
     pub json: bool,
 }
 
-/// Which device to look at.
+/// The device to look at.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct DeviceChoice {
     /// Device N [default: the one that ran out of memory, else the one with the highest peak]
@@ -61,7 +61,7 @@ pub struct DeviceChoice {
     pub device: Option<u16>,
 }
 
-/// Which blocks to look at.
+/// The blocks to look at.
 #[derive(Clone, Debug, Default, Args)]
 pub struct BlockChoice {
     /// Only blocks that match all conditions, such as 'category=activation size>=1MiB', or a plain word: adam
@@ -75,10 +75,11 @@ pub struct BlockChoice {
     pub filter: Where,
 }
 
-/// How modules are listed.
+/// The listing of modules.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ModuleChoice {
-    /// List each module: by default, modules that are equal but for a number in their paths, such as layers, are one row
+    /// List each module separately; by default, equal modules whose paths differ only in a number, such as layers, are
+    /// one row
     #[arg(long)]
     pub each: bool,
 }
@@ -101,16 +102,16 @@ static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// How the parts of a recording that are not recorded are derived: categories, and whose code a line is.
+/// The sources of values that are not recorded: categories, and the owner of each line of code.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CategoryChoice {
     /// Source of the categories that are not recorded: guesses, or a rules file
     #[arg(long, value_name = "FILE|guess|none", long_help = CATEGORIES_HELP.as_str())]
     pub categories: Option<Categories>,
-    /// Take lines that contain PATTERN as a library's, so that their callers represent stacks; may be repeated
+    /// Treat lines that contain PATTERN as library code, so that their callers represent stacks; repeatable
     ///
     /// PATTERN is a part of a line as --by stack shows it, with file, line and function: 'pool.rs' or 'Tensor::zeros'.
-    /// Lines of Rust's libraries, of frameworks and of the allocator that called the recorder are taken so already.
+    /// Lines of Rust's libraries, of frameworks and of the allocator that called the recorder are library code anyway.
     #[arg(long, value_name = "PATTERN")]
     pub skip: Vec<String>,
 }

@@ -1,5 +1,5 @@
 //! Driver for host memory. Every operation is complete when it returns, so streams never have pending work.
-#![expect(unsafe_code, reason = "obtains and gives back raw host memory")]
+#![expect(unsafe_code, reason = "allocates and frees raw host memory")]
 
 use std::alloc::Layout;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
 //! Driver for the memory of a CUDA device.
-#![expect(unsafe_code, reason = "gives memory back to the device")]
+#![expect(unsafe_code, reason = "frees memory of the device")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

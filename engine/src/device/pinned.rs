@@ -1,5 +1,5 @@
 //! Pinned host memory, which a device copies from and to asynchronously.
-#![expect(unsafe_code, reason = "gives host memory back to the device's driver, and clears it")]
+#![expect(unsafe_code, reason = "frees host memory through the device's driver, and clears it")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

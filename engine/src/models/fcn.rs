@@ -170,7 +170,7 @@ fn upscore(init: &mut Init, name: &str, classes: usize, stride: usize) -> Result
 impl Module for Fcn {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let &[_, _, height, width] = images.shape().lengths() else {
-            return Err(Error::shape("fcn", images.shape(), "images are [batch, 3, height, width]"));
+            return Err(Error::shape("fcn", images.shape(), "expected images of shape [batch, 3, height, width]"));
         };
         let mut hidden = images.clone();
         let mut skipped = Skipped::default();

@@ -107,7 +107,7 @@ impl Nerf {
     pub fn render(&self, samples: Samples) -> Result<Tensor> {
         let Samples { points, steps } = samples;
         if steps.rank() != 2 {
-            return Err(Error::shape("nerf", steps.shape(), "steps are [rays, samples]"));
+            return Err(Error::shape("nerf", steps.shape(), "expected steps of shape [rays, samples]"));
         }
         let (rays, count) = (steps.shape()[0], steps.shape()[1]);
         let raw = self.look_at(&points.reshape([rays * count, 3])?)?.reshape([rays, count, 4])?;

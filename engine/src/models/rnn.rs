@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, Init, Linear, Module, Visitor};
 use crate::tensor::Tensor;
 
-/// How a step combines input and state.
+/// The combination of input and state in a step.
 #[derive(Debug)]
 enum Cell {
     /// tanh(x·Wx + h·Wh + b).
@@ -112,6 +112,6 @@ fn check_inputs(inputs: &Tensor) -> Result<()> {
     if inputs.rank() == 3 {
         Ok(())
     } else {
-        Err(Error::shape("rnn", inputs.shape(), "inputs are [steps, batch, width]"))
+        Err(Error::shape("rnn", inputs.shape(), "expected inputs of shape [steps, batch, width]"))
     }
 }

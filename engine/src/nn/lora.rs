@@ -31,8 +31,8 @@ impl LoraOptions {
     pub(crate) fn check(&self, known: &[&str]) -> Result<()> {
         let unknown = self.targets.iter().find(|target| !known.contains(target));
         let what = match unknown {
-            Some(target) => format!("no layer is called {target}; there are {}", known.join(", ")),
-            None if self.targets.is_empty() => format!("no layer is named; give some of {}", known.join(", ")),
+            Some(target) => format!("no layer named '{target}': expected one of {}", known.join(", ")),
+            None if self.targets.is_empty() => format!("no target layers: expected some of {}", known.join(", ")),
             None => return Ok(()),
         };
         Err(Error::Setting { op: "lora", what })

@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 /// The options of attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionOptions {
-    /// Which keys each query attends to.
+    /// The keys that each query attends to.
     pub mask: Mask,
     /// The factor of the scores; 1 / √width if `None`.
     pub scale: Option<f64>,
@@ -67,7 +67,7 @@ impl Tensor {
         let slots = heads + 2 * key_heads;
         let fits = self.rank() == 3 && slots > 0 && self.shape()[2].is_multiple_of(slots);
         if !fits {
-            let need = "it must be [batch, length, (heads + 2 key heads) times width]";
+            let need = "expected [batch, length, (heads + 2 · key heads) · width]";
             return Err(Error::shape(op, self.shape(), need));
         }
         let packed = self.with_rows()?;
@@ -121,7 +121,7 @@ fn check(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
     }
     let (q, k) = (query.shape(), key.shape());
     let fits = q[0] == k[0] && q[3] == k[3] && k[1] > 0 && q[1].is_multiple_of(k[1]);
-    let need = "batch and width must be equal, and the query's heads a multiple of the key's";
+    let need = "expected equal batch and width, and a number of query heads that is a multiple of the key heads";
     if fits { Ok(()) } else { Err(Error::shapes(op, q, k, need)) }
 }
 

@@ -100,7 +100,7 @@ fn check(
     }
     let channels = input.shape()[1];
     let is_one_a_channel = |tensor: &Tensor| {
-        let need = "weight, bias and statistics have one number a channel, one after another";
+        let need = "expected contiguous weight, bias and statistics of shape [channels]";
         let fits = **tensor.shape() == [channels] && tensor.is_contiguous();
         if fits { Ok(()) } else { Err(Error::shapes(op, input.shape(), tensor.shape(), need)) }
     };
@@ -117,7 +117,7 @@ fn check(
         input.check_device(op, statistic)?;
         is_one_a_channel(statistic)?;
         if statistic.dtype() != input.dtype().statistics() {
-            let need = "running statistics are f64 for an input of f64, else f32";
+            let need = "expected running statistics of dtype f64 for an f64 input, else f32";
             return Err(Error::DType { op, found: statistic.dtype(), need });
         }
     }

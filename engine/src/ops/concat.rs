@@ -32,7 +32,7 @@ impl Tensor {
                     op,
                     first.shape(),
                     tensor.shape(),
-                    "all axes but the joined one must be equal",
+                    "expected equal lengths of all axes except the concatenated one",
                 ));
             }
             length += tensor.shape()[axis];

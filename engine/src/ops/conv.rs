@@ -78,7 +78,7 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOp
     let (x, w) = (input.shape(), weight.shape());
     let ConvOptions { stride, padding, dilation, groups } = options;
     if x.rank() != 4 || w.rank() != 4 || Some(x[1]) != w[1].checked_mul(groups) {
-        let need = "they must be [batch, channels, height, width] and [outputs, channels / groups, height, width]";
+        let need = "expected [batch, channels, height, width] and [outputs, channels / groups, height, width]";
         return Err(Error::shapes(op, x, w, need));
     }
     check_groups(op, w[0], groups)?;

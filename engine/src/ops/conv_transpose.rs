@@ -124,7 +124,7 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvTr
     input.check_float(op)?;
     let (x, w) = (input.shape(), weight.shape());
     if x.rank() != 4 || w.rank() != 4 || x[1] != w[0] {
-        let need = "they must be [batch, channels, height, width] and [channels, outputs / groups, height, width]";
+        let need = "expected [batch, channels, height, width] and [channels, outputs / groups, height, width]";
         return Err(Error::shapes(op, x, w, need));
     }
     if let Some(bias) = bias {
@@ -150,7 +150,7 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvTr
         Some(size).filter(|&size| size > 0)
     });
     let (Some(height), Some(width)) = (height, width) else {
-        let need = "an input has at least one pixel, and the padding must leave at least one of the result";
+        let need = "expected an input of at least one pixel, and padding that leaves at least one of the result";
         return Err(Error::shapes(op, x, w, need));
     };
     Ok(Form { window, size: [height, width], weight: Weight { shape: *w, groups } })

@@ -20,7 +20,7 @@ impl Tensor {
         let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         if self.rank() == 0 || octaves > 60 {
-            let need = "it needs at least one axis, and at most 60 octaves can be made of it";
+            let need = "expected at least one axis, and at most 60 octaves";
             return Err(Error::shape(op, self.shape(), need));
         }
         let input = self.in_order()?;

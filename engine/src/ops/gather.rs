@@ -56,7 +56,7 @@ impl Tensor {
         }
         let fits = places.rank() == self.rank()
             && (0..self.rank()).all(|other| other == axis || places.shape()[other] <= self.shape()[other]);
-        let need = "expected as many axes as the tensor, and no axis longer than its own except the given one";
+        let need = "expected as many axes as the tensor, and no axis longer than the tensor's except the given one";
         if fits { Ok(()) } else { Err(Error::shapes(op, self.shape(), places.shape(), need)) }
     }
 }

@@ -103,7 +103,7 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
         return Err(Error::DType { op, found: targets.dtype(), need: "expected class indices of dtype i64" });
     }
     if hidden.rank() != 2 || weight.rank() != 2 || hidden.shape()[1] != weight.shape()[1] {
-        let need = "rows are [rows, width] and the weight is [classes, width]";
+        let need = "expected rows of shape [rows, width] and a weight of shape [classes, width]";
         return Err(Error::shapes(op, hidden.shape(), weight.shape(), need));
     }
     if **targets.shape() != hidden.shape()[..1] {

@@ -68,12 +68,11 @@ fn check(base: &Tensor, input: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     }
     let rank = input.rank();
     if rank < 2 || input.shape()[rank - 1] != a.shape()[1] {
-        let need = "the input is [rows, inputs], or has more axes before, and the other [rank, inputs]";
+        let need = "expected an input of shape […, rows, inputs] and a of shape [rank, inputs]";
         return Err(Error::shapes(OP, input.shape(), a.shape(), need));
     }
     let sum = input.shape().with_axis(rank - 1, b.shape()[0]);
-    let need =
-        "what the layer computed has the input's rows, and as many columns as the other, [outputs, rank], has rows";
+    let need = "expected a layer's output of shape […, rows, outputs], as many columns as b, [outputs, rank], has rows";
     if *base.shape() == sum { Ok(()) } else { Err(Error::shapes(OP, base.shape(), b.shape(), need)) }
 }
 

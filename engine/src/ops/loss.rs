@@ -28,7 +28,7 @@ impl Tensor {
             return Err(Error::DType { op, found: targets.dtype(), need: "expected class indices of dtype i64" });
         }
         if self.rank() < 2 || *targets.shape() != self.shape().without_axis(1) {
-            let need = "logits are [rows, classes] and targets [rows], or [batch, classes, …] and [batch, …]";
+            let need = "expected logits [rows, classes] and targets [rows], or [batch, classes, …] and [batch, …]";
             return Err(Error::shapes(op, self.shape(), targets.shape(), need));
         }
         let (logits, targets) = (self.in_order()?, targets.in_order()?);

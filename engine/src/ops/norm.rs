@@ -36,7 +36,7 @@ impl Tensor {
                     op,
                     self.shape(),
                     parameter.shape(),
-                    "weight and bias have the last axis' length",
+                    "expected a weight and a bias with the length of the last axis",
                 ));
             }
         }

@@ -267,10 +267,8 @@ pub(super) fn check(op: &'static str, left: &Tensor, right: &Tensor, right_is: R
         && right.rank() >= 2
         && left.shape()[left.rank() - 1] == right.shape()[right.rank() - inner_from_end];
     let need = match right_is {
-        RightIs::Plain => {
-            "the first's last axis must be as long as the second's last but one; both need two axes or more"
-        }
-        RightIs::Transposed => "the input's last axis must be as long as the weight's, which is [outputs, inputs]",
+        RightIs::Plain => "expected […, m, k] and […, k, n]",
+        RightIs::Transposed => "expected an input of shape […, inputs] and a weight of shape [outputs, inputs]",
     };
     if fits { Ok(()) } else { Err(Error::shapes(op, left.shape(), right.shape(), need)) }
 }

@@ -76,7 +76,7 @@ impl Tensor {
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         let at = self.shape().axis("squeeze", axis)?;
         if self.shape()[at] != 1 {
-            return Err(Error::shape("squeeze", self.shape(), "only an axis of length 1 can be left out"));
+            return Err(Error::shape("squeeze", self.shape(), "only an axis of length 1 can be squeezed"));
         }
         self.reshape(self.shape().without_axis(at))
     }

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// How a rule iterates over many parameters. The results are the same, up to rounding.
+/// The form of a rule's loop over many parameters. The results are the same, up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Each operation runs for all parameters before the next operation, like PyTorch's `foreach=True`, its default on
@@ -169,7 +169,7 @@ pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f6
 /// Checks that a fused step supports `parameter`, and counts the change.
 pub(crate) fn begin_fused(op: &'static str, parameter: &Tensor) -> Result<()> {
     if !parameter.is_contiguous() {
-        let need = "a fused step goes through memory in order; make the parameter contiguous, or use another form";
+        let need = "a fused step needs contiguous memory; make the parameter contiguous, or use another form";
         return Err(Error::shape(op, parameter.shape(), need));
     }
     parameter.begin_change(op)

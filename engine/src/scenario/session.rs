@@ -97,7 +97,7 @@ impl Session {
 /// Opens the device given by `options`.
 pub(crate) fn open_device(options: &Options) -> Result<Device, ScenarioError> {
     if let Some(capacity) = options.capacity.filter(|&capacity| capacity > MAX_CAPACITY) {
-        let need = "give at most 72057594037927936 bytes, which are 64 PiB";
+        let need = "expected at most 64 PiB (72057594037927936 bytes)";
         return Err(ScenarioError::OptionValue { option: "--capacity", value: capacity.to_string(), need });
     }
     let config: AllocConfig = options.alloc_conf.as_deref().unwrap_or_default().parse()?;

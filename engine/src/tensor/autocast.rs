@@ -48,8 +48,8 @@ pub(crate) fn of_products() -> Option<DType> {
 /// Returns the data type to convert the operands of a product to, if any has another.
 pub(crate) fn for_product(operands: &[&Tensor]) -> Option<DType> {
     let dtype = of_products()?;
-    let all_fractions = operands.iter().all(|operand| operand.dtype().is_float());
-    (all_fractions && operands.iter().any(|operand| operand.dtype() != dtype)).then_some(dtype)
+    let all_floats = operands.iter().all(|operand| operand.dtype().is_float());
+    (all_floats && operands.iter().any(|operand| operand.dtype() != dtype)).then_some(dtype)
 }
 
 impl Tensor {

@@ -53,7 +53,7 @@ impl Tensor {
     pub fn item(&self) -> Result<f64> {
         match self.to_f64_vec()?[..] {
             [number] => Ok(number),
-            _ => Err(Error::shape("item", self.shape(), "give a tensor of one element")),
+            _ => Err(Error::shape("item", self.shape(), "expected a tensor of one element")),
         }
     }
 

@@ -377,7 +377,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
         Llama::new(&mut Init::new(&device, DType::F32, 0), LlamaSize::SMALL, Some(&options)).unwrap_err().to_string()
     };
     said(lora(4, &["q_proj", "query"]), &["lora", "query", "q_proj, k_proj"]);
-    said(lora(4, &[]), &["lora", "no layer is named", "down_proj"]);
+    said(lora(4, &[]), &["lora", "no target layers", "down_proj"]);
     said(lora(0, &["q_proj"]), &["lora", "rank is 0"]);
     let model = Gpt2::new(&mut init, Gpt2Size::SMALL, None).unwrap();
     let tokens = |shape: &[usize]| {

@@ -55,7 +55,7 @@ class MarkedSteps(Steps):
     def hints(self):
         """Yields that the function was not called, as a sentence."""
         if not self._is_called:
-            what = "no such function was called, so that all is one step"
+            what = "no such function was called, so everything counts as one step"
             yield f"step_at={self._name!r} (HIGHWATER_STEP_AT): {what}; expected its qualified name, as Engine.step"
 
     def find(self):

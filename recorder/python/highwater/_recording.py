@@ -140,7 +140,7 @@ class record_memory_history(contextlib.AbstractContextManager):
     def __call__(self, function: Function) -> Function:
         if inspect.isasyncgenfunction(function) or inspect.isclass(function):
             what = "a class" if inspect.isclass(function) else "an asynchronous generator"
-            raise TypeError(f"record_memory_history cannot decorate {what}: use the `with` statement in it")
+            raise TypeError(f"record_memory_history cannot decorate {what}: put the `with` statement inside it")
         run: Any
         if inspect.iscoroutinefunction(function):
             run = self._around_coroutine(function)
@@ -156,8 +156,8 @@ class record_memory_history(contextlib.AbstractContextManager):
             with self:
                 result = function(*args, **kwargs)
             if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-                what = f"{getattr(function, '__qualname__', function)} returned a {type(result).__name__}"
-                warn(f"{what}, and what that does was not recorded: use the `with` statement in it")
+                name, kind = getattr(function, "__qualname__", function), type(result).__name__
+                warn(f"{name} returned a {kind}, whose body was not recorded: put the `with` statement inside {name}")
             return result
 
         return run

@@ -242,8 +242,8 @@ class _Simulation:
         if at and (reads > _MAX_READS or (reads >= _MIN_SLOW_READS and seconds > _MAX_READING_SECONDS)):
             self.endless = f"{at[0]}:{at[1]}"
             self._finish()
-            what = f"has read {reads:,} values of the device in one step, which are zeros"
-            _end(f"{self.endless} {what}: it seems to wait for one that never comes", MISSING_STATUS)
+            what = f"read {reads:,} device values in one step. Values of the simulated device are always zero"
+            _end(f"{self.endless} {what}, so the program probably waits for one that never changes", MISSING_STATUS)
 
     def _skip_initialization(self, torch):
         """Leaves large tensors of the host as they are: their values are not copied to a device that has none."""

@@ -14,7 +14,7 @@ _MAX_SETS = 1000
 
 
 class Steps:
-    """What has happened in the step, and where forward ran last."""
+    """The events of the step so far, and the place where forward ran last."""
 
     def __init__(self):
         # Number of calls of backward, and those of the steps before.
@@ -92,7 +92,7 @@ class Steps:
             )
         elif not (self._seen or self.is_stepped) and self._count == 1 and self.backwards > 1:
             yield (
-                f"no optimizer of torch.optim has run, so that all {self.backwards} backward passes are in one step: "
+                f"no optimizer of torch.optim has run, so all {self.backwards} backward passes count as one step: "
                 "call run.step() at the end of each training step"
             )
 

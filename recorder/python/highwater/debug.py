@@ -20,7 +20,7 @@ try:
     from tabulate import tabulate
     from torch.distributed.debug._frontend import DebugHandler, NavLink, Route, fetch_all
 except ImportError as error:
-    needs = "a PyTorch whose debug server takes handlers, such as 2.15, and what that needs: jinja2 and tabulate"
+    needs = "a PyTorch version whose debug server accepts custom handlers (such as 2.15), jinja2 and tabulate"
     raise ImportError(f"highwater.debug needs {needs} ({error})", name=error.name) from None
 
 from . import _debug_rank

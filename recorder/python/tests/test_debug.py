@@ -158,7 +158,7 @@ def test_options_that_no_recording_has_are_an_error_at_the_start(torch):
 def test_what_the_page_needs_is_said_in_a_sentence(torch, monkeypatch):
     monkeypatch.delitem(sys.modules, "highwater.debug", raising=False)
     monkeypatch.setitem(sys.modules, "tabulate", None)
-    with pytest.raises(ImportError, match="highwater.debug needs a PyTorch whose debug server takes handlers"):
+    with pytest.raises(ImportError, match="highwater.debug needs a PyTorch version whose debug server accepts"):
         __import__("highwater.debug")
 
 

@@ -273,7 +273,7 @@ def test_a_decorated_function_whose_work_is_done_after_it_returns_gives_a_warnin
 
     functions = [lambda: work(), lambda: (row for row in range(3)), Callable()]
     for function in functions:
-        with pytest.warns(UserWarning, match="what that does was not recorded"):
+        with pytest.warns(UserWarning, match="whose body was not recorded: put the `with` statement inside"):
             result = highwater.record_memory_history(tmp_path / "step.snap", convert=False)(function)()
         result.close()
 

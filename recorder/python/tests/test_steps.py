@@ -352,7 +352,7 @@ def test_a_loop_without_an_optimizer_gives_a_hint(torch, tmp_path, net):
             step()
 
     (hint,) = hints_of(torch, tmp_path, by_hand)
-    assert "all 4 backward passes are in one step" in hint
+    assert "all 4 backward passes count as one step" in hint
     assert hints_of(torch, tmp_path, lambda run: by_hand(run, run.step)) == []
 
 

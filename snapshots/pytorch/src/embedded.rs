@@ -26,17 +26,15 @@ pub fn recover(raw: &RawSnapshot) -> Option<Result<Trace, Problem>> {
 }
 
 fn read(text: &str, digest: u32) -> Result<Trace, String> {
-    const ASIDE: &str = "is left aside, and the file is read as any snapshot";
+    const ASIDE: &str = "is ignored, and the file is read as any snapshot";
     let mut parts = text.splitn(3, ':');
     let mut part = || parts.next().unwrap_or_default();
     let (marker, written, body) = (part(), part(), part());
     if marker != EMBEDDED_MARKER {
-        return Err(format!(
-            "the recording that the file carries is of a kind that this program does not know: it {ASIDE}"
-        ));
+        return Err(format!("the recording in the file is of an unknown kind: it {ASIDE}"));
     }
     if u32::from_str_radix(written, 16) != Ok(digest) {
-        return Err(format!("the file was edited after it was written: the recording that it carries {ASIDE}"));
+        return Err(format!("the file was edited after it was written: the recording in it {ASIDE}"));
     }
     let bytes = STANDARD.decode(body).map_err(|why| why.to_string());
     let trace = bytes.and_then(|bytes| read_bytes(&bytes).map_err(|why| why.to_string()));
@@ -78,9 +76,9 @@ mod tests {
         let text = |raw: &mut RawSnapshot, change: &dyn Fn(&str) -> String| {
             raw.highwater = raw.highwater.as_deref().map(change);
         };
-        assert!(why(&|raw| text(raw, &|text| text.replace("snap1", "snap2"))).contains("does not know"));
+        assert!(why(&|raw| text(raw, &|text| text.replace("snap1", "snap2"))).contains("unknown kind"));
         assert!(why(&|raw| text(raw, &|text| text[..60].to_owned())).contains("damaged"));
         assert!(why(&|raw| text(raw, &|text| text.to_owned() + "!")).contains("damaged"));
-        assert!(why(&|raw| text(raw, &|_| String::new())).contains("does not know"));
+        assert!(why(&|raw| text(raw, &|_| String::new())).contains("unknown kind"));
     }
 }

@@ -231,8 +231,7 @@ impl Intake {
             None => {
                 extras.action = draft.action;
                 let name = if draft.action.is_some() { self.string(draft.action) } else { "(none)" };
-                let what = format!("the action '{name:.60}', which this program does not know: kept as a mark");
-                self.count_unexpected(what);
+                self.count_unexpected(format!("unknown action '{name:.60}' (kept as a mark)"));
                 Action::Unknown
             }
         };

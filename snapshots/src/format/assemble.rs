@@ -16,7 +16,7 @@ use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
 use crate::trace::{DeviceUse, Header, Start, Trace, Trust};
 use crate::yielding::yield_if_due;
 
-/// The most problems noted one by one; the rest are counted.
+/// Maximum number of problems noted one by one; the rest are counted.
 const MAX_PROBLEMS: u64 = 200;
 
 /// No row of a table takes fewer bytes than this once decompressed.
@@ -46,14 +46,14 @@ pub(super) struct Assembler {
     problems: u64,
     /// For each run of events, the number of events after it, and the bytes live during it; `None` if not requested.
     measured: Option<Vec<(u64, LiveBytes)>>,
-    /// What was read and is not kept; `None` if all is.
+    /// The events that were read and are not kept; `None` if all are kept.
     passing: Option<Box<Passed>>,
 }
 
-/// What is live before a recording's first event, and events, as they are read by who keeps none of them.
+/// The state before a recording's first event, and events, for readers that keep none of them.
 #[derive(Clone, Debug, Default)]
 pub struct Passed {
-    /// What is live before the first event.
+    /// The state before the first event, by device.
     pub starting: Vec<StartingState>,
     /// Events, in order.
     pub events: Vec<Event>,
@@ -73,12 +73,12 @@ impl Assembler {
         Self { passing: Some(Box::default()), ..Self::default() }
     }
 
-    /// What was read since this was last asked, of an assembler that keeps no events.
+    /// Takes the events read since the last call, of an assembler that keeps no events.
     pub(super) fn take_passed(&mut self) -> Passed {
         self.passing.as_deref_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Where the recording comes from.
+    /// The origin of the recording.
     pub(super) fn header(&self) -> &Header {
         self.builder.header()
     }
@@ -99,7 +99,7 @@ impl Assembler {
         trace
     }
 
-    /// How many events were taken.
+    /// Number of events taken so far.
     pub(super) fn events(&self) -> usize {
         self.builder.event_count()
     }
@@ -114,7 +114,7 @@ impl Assembler {
         self.measured = Some(Vec::new());
     }
 
-    /// What was noted since this was last asked: runs of events by how many events there are after each.
+    /// Takes the measurements since the last call: runs of events, with the number of events after each.
     pub(super) fn take_measured(&mut self) -> Vec<(u64, LiveBytes)> {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -247,9 +247,7 @@ impl Assembler {
                 self.take_events(header, &decoded.events)?;
                 if decoded.unknown > 0 {
                     let count = decoded.unknown;
-                    let what =
-                        format!("{count} events are of kinds that this program does not know: they are left out");
-                    self.note(Problem::at(offset, what));
+                    self.note(Problem::at(offset, format!("{count} events of unknown kinds are left out")));
                 }
             }
             Part::Annotations(_) | Part::Attributes(_) if self.passing.is_some() => {}
@@ -397,7 +395,7 @@ impl Assembler {
     /// The trace, of a file of `bytes` bytes.
     pub(super) fn finish(mut self, bytes: u64, was_cut: bool) -> Trace {
         if !self.has_header {
-            self.note(Problem::new("where the recording comes from is lost: the file has no readable header section"));
+            self.note(Problem::new("the origin of the recording is lost: the file has no readable header section"));
         }
         if self.end.is_none() && !was_cut {
             self.note(Problem::at(
@@ -417,7 +415,7 @@ impl Assembler {
         self.builder.finish()
     }
 
-    /// What limits the accuracy, as far as the file says and shows it.
+    /// The limits of accuracy that the file states or shows.
     fn trust(&self) -> Trust {
         let recorded_end = self.end.clone().unwrap_or_default();
         Trust {

@@ -59,22 +59,22 @@ impl<T> Kept<T> {
     }
 }
 
-/// Why a row is left out.
+/// The reason that a row is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It names what the file does not have.
+    /// It refers to a row that the file does not have.
     NotThere,
-    /// It belongs to what was lost.
+    /// It belongs to an event or a row that was lost.
     Lost,
 }
 
 impl Owners {
-    /// How many annotations the file has had so far.
+    /// Number of annotations in the file so far.
     pub(super) fn annotation_rows(&self) -> u64 {
         self.annotations.rows
     }
 
-    /// How many attributes the file has had so far.
+    /// Number of attributes in the file so far.
     pub(super) fn attribute_rows(&self) -> u64 {
         self.attributes.rows
     }
@@ -153,8 +153,8 @@ fn found_rows<T>(
         1 => Some(format!("1 {name} {one} {what}: it is left out")),
         _ => Some(format!("{count} {name}s {several} {what}: they are left out")),
     };
-    let missing = left_out(missing, ["names", "name"], "what is not there");
-    let lost = left_out(lost, ["belongs", "belong"], "to what was lost before");
+    let missing = left_out(missing, ["refers", "refer"], "to missing rows");
+    let lost = left_out(lost, ["belongs", "belong"], "to lost rows");
     problems.extend(missing.into_iter().chain(lost).map(|what| Problem::at(offset, what)));
     found
 }

@@ -165,8 +165,8 @@ fn annotations_and_attributes_of_what_is_not_there_are_left_out_and_counted() {
     assert_eq!(trace.attributes, [attribute(event, 0, 1), attribute(Owner::Block(BlockId(3)), 0, 1)]);
     let told: Vec<&str> = trace.problems.iter().map(|problem| problem.what.as_str()).collect();
     let expected = [
-        "5 annotations name what is not there: they are left out",
-        "7 attributes name what is not there: they are left out",
+        "5 annotations refer to missing rows: they are left out",
+        "7 attributes refer to missing rows: they are left out",
     ];
     assert_eq!(told, expected);
 }
@@ -184,8 +184,8 @@ fn where_events_and_blocks_are_refused_what_belongs_to_the_others_finds_its_rows
     assert_eq!(trace.annotations, [annotation(0, 0, 2), annotation(0, 0, 1)]);
     assert_eq!(trace.attributes, [attribute(Owner::Event(EventId(0)), 0, 1)]);
     let told: String = trace.problems.iter().map(|problem| format!("{}\n", problem.what)).collect();
-    assert!(told.contains("2 annotations belong to what was lost before"), "{told}");
-    assert!(told.contains("2 attributes belong to what was lost before"), "{told}");
+    assert!(told.contains("2 annotations belong to lost rows"), "{told}");
+    assert!(told.contains("2 attributes belong to lost rows"), "{told}");
 }
 
 #[test]

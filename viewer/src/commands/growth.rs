@@ -37,7 +37,7 @@ use crate::output::page::Page;
 /// Default number of groups.
 const TOP: usize = 12;
 
-/// `highwater growth`.
+/// Arguments of `highwater growth`.
 #[derive(Clone, Debug, Args)]
 pub struct GrowthArguments {
     /// The recording, and how to answer.
@@ -49,14 +49,13 @@ pub struct GrowthArguments {
     /// Last step of the window [default: the last whole step]
     #[arg(long, value_name = "M")]
     pub to_step: Option<u32>,
-    /// What to compare: steps, or bursts of work, which lie between idle moments: for servers, whose memory returns to a
-    /// floor
+    /// Units to compare: steps, or bursts of work between idle moments, for servers, whose memory returns to a floor
     #[arg(long, value_name = "WHAT", default_value = "steps", value_parser = between_parser())]
     pub between: Between,
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// Memory total: requested, allocated, active or reserved; of reserved memory, segments are counted
+    /// Memory total: requested, allocated, active or reserved; for reserved memory, segments are counted
     #[arg(long, value_name = "M", default_value = "requested", value_parser = growing_metric_parser())]
     pub metric: Metric,
     /// The grouping keys.
@@ -86,7 +85,7 @@ impl GrowthArguments {
     }
 }
 
-/// `highwater growth`.
+/// Runs `highwater growth`.
 pub fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let report = GrowthReport::of(input, arguments)?;
@@ -180,7 +179,7 @@ impl<'a> GrowthReport<'a> {
         self.arguments.between.unit()
     }
 
-    /// When blocks are counted that are allocated.
+    /// The time in which the counted blocks are allocated.
     fn when(&self) -> String {
         if self.has_steps() { format!("in these {}s", self.unit()) } else { "in the recording".to_owned() }
     }
@@ -213,7 +212,7 @@ impl<'a> GrowthReport<'a> {
             let of_line = |leak: &Leak| {
                 let (line, each) = (&leak.line, format_bytes(leak.bytes_per_step));
                 let unit = self.unit();
-                format!("{device}{line} obtains segments that are kept in every {unit}, {each} a {unit} on average.")
+                format!("{device}{line} reserves segments that are kept in every {unit}, {each} a {unit} on average.")
             };
             lines.extend(growth.leaks.iter().map(of_line));
         }
@@ -267,7 +266,7 @@ impl<'a> GrowthReport<'a> {
         let when = self.when();
         let (noun, born, freed, total) = match self.measures_segments() {
             true => {
-                ("segment", format!("obtained {when} is still reserved"), "was released", "Reserved memory".to_owned())
+                ("segment", format!("reserved {when} was not released"), "was released", "Reserved memory".to_owned())
             }
             false => {
                 let total = format!("Live memory ({})", self.growth.start.metric);
@@ -297,7 +296,7 @@ impl<'a> GrowthReport<'a> {
         for group in &self.growth.stacks {
             page.gap()?;
             let what = match self.measures_segments() {
-                true => format!("{} obtained at", count_of(group.blocks, "segment")),
+                true => format!("{} reserved at", count_of(group.blocks, "segment")),
                 false => format!("{} allocated at", count_of(group.blocks, "block")),
             };
             page.line(&format!("{} in {what}", format_bytes(group.bytes)))?;
@@ -450,7 +449,7 @@ impl Report for GrowthReport<'_> {
         if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
             match self.measures_segments() {
                 true => {
-                    let text = format!("No source line obtains a segment that is kept in every {}.", self.unit());
+                    let text = format!("No source line reserves a segment that is kept in every {}.", self.unit());
                     page.line(&text)?;
                 }
                 // Already the first line.
@@ -471,7 +470,7 @@ impl Report for GrowthReport<'_> {
         page.gap()?;
         let allocated = self.when();
         page.line(&match self.measures_segments() {
-            true => format!("Segments obtained {allocated} and still reserved, by group:"),
+            true => format!("Segments reserved {allocated} and not released, by group:"),
             false => format!("Allocated {allocated} and still live, by group:"),
         })?;
         page.table(&self.table())?;

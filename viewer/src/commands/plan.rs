@@ -74,7 +74,7 @@ impl PlanArguments {
     }
 }
 
-/// `highwater plan`.
+/// Arguments of `highwater plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArguments {
     /// The recording; one of `highwater record` is run again with the changes, others are replayed; `-` is standard input
@@ -83,16 +83,16 @@ pub struct PlanArguments {
     /// Device memory, such as 24GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub budget: u64,
-    /// Part of the budget for what lives outside the allocator, such as the CUDA context and communication buffers
-    /// [default: what others use according to the recording's samples]
+    /// Part of the budget for memory outside the allocator, such as the CUDA context and communication buffers
+    /// [default: the memory that others use according to the recording's samples]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub reserve: Option<u64>,
-    /// Changes that give other numbers or train other weights, comma-separated: 8bit (optimizer state), bf16 (parameters
-    /// and activations), lora (adapters of rank 16), freeze (the first blocks)
+    /// Changes to allow although they alter the numerical results or the trained weights, comma-separated: 8bit
+    /// (optimizer state), bf16 (parameters and activations), lora (adapters of rank 16), freeze (the first blocks)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub allow: Vec<Allowance>,
-    /// Changes that the program cannot make, comma-separated: fused, in-backward (as it clips the norm of all gradients),
-    /// micro-batches, recompute, settings (of the allocator)
+    /// Changes to exclude because the program cannot make them, comma-separated: fused, in-backward (not possible with
+    /// clipping of the gradient norm), micro-batches, recompute, settings (allocator settings)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub forbid: Vec<Forbidden>,
     /// Modules that may be recomputed: layers.3, layers.*.mlp or layers.{0-9}; repeatable [default: the repeated blocks of
@@ -102,8 +102,8 @@ pub struct PlanArguments {
     /// Find the largest batch size or sequence length with which some plan fits, and that plan; for `record`'s steps
     #[arg(long, value_name = "batch|seq")]
     pub maximize: Option<Maximize>,
-    /// GPU: of a program, the one that it is simulated on, which decides its kernels [default: a100]; of `record`'s steps,
-    /// the one whose peak rates the time of a step is estimated from (a10, a100, h100, h200, l4, l40s or rtx4090)
+    /// GPU on which a program is simulated, which decides its kernels [default: a100]; for `record`'s steps, the GPU
+    /// whose peak rates give the estimated time of a step (a10, a100, h100, h200, l4, l40s or rtx4090)
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<Gpu>,
     /// Estimate products of f32 matrices in TF32, which PyTorch uses only if it is allowed
@@ -220,7 +220,7 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
     Ok(report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })?.proven(proven))
 }
 
-/// What a report applies, and what limits it beside the step's own warnings.
+/// The changes of a report, and the limits beside the step's own warnings.
 #[derive(Default)]
 struct Applied {
     /// The changes to make, if any.

@@ -38,7 +38,7 @@ fn function(text: &str) -> Result<String, String> {
         .ok_or_else(|| "expected a function, as Engine.step or module:Engine.step".to_owned())
 }
 
-/// `highwater run`.
+/// Arguments of `highwater run`.
 #[derive(Clone, Debug, Args)]
 pub struct ProgramArguments {
     /// File to write [default: the script's or program's name with .snap, in the current folder]
@@ -54,7 +54,7 @@ pub struct ProgramArguments {
     /// Record no stacks
     #[arg(long)]
     pub no_stacks: bool,
-    /// Record only these training steps of PyTorch programs, counted from 0, without the last: 10..13
+    /// Record only these training steps of PyTorch programs, counted from 0, the last one excluded: 10..13
     #[arg(long, value_name = "FROM..TO", value_parser = steps)]
     pub steps: Option<Range<u32>>,
     /// Count each call of this function of a PyTorch program as a step: Engine.step, or package.module:Engine.step
@@ -68,7 +68,8 @@ pub struct ProgramArguments {
     /// Print nothing about the recording when the program has ended
     #[arg(long)]
     pub quiet: bool,
-    /// Leave out blocks smaller than SIZE, such as 64KiB, which still count as reserved; not of PyTorch programs
+    /// Leave out blocks smaller than SIZE, such as 64KiB (they still count as reserved); has no effect on PyTorch
+    /// programs
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub smallest: Option<u64>,
     /// Program and its arguments
@@ -76,7 +77,7 @@ pub struct ProgramArguments {
     pub words: Vec<OsString>,
 }
 
-/// What Python runs when it starts: the recorder is imported only together with PyTorch.
+/// The code that Python runs when it starts: the recorder is imported only together with PyTorch.
 const START: &str = r#"
 class _BeforeTorch:
     @staticmethod

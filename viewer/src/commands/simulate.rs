@@ -54,11 +54,11 @@ impl SimulateArguments {
     }
 }
 
-/// `highwater simulate`.
+/// Arguments of `highwater simulate`.
 #[derive(Clone, Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("card").args(["gpu", "memory"]).required(true).multiple(true),
-    after_help = "Exit status: 0 if the program fits, 1 if it does not, 2 if that could not be told.\n\n\
+    after_help = "Exit status: 0 if the program fits, 1 if it does not, 2 if that could not be determined.\n\n\
                   Example: highwater simulate --gpu rtx4090 -- python train.py --batch-size 8"
 )]
 pub struct SimulateArguments {
@@ -68,7 +68,7 @@ pub struct SimulateArguments {
     /// Memory of each device, such as 24GiB [default: that of the GPU]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
-    /// Memory that lies outside of PyTorch's allocator: CUDA's context, NCCL's buffers, other processes
+    /// Memory outside of PyTorch's allocator: CUDA's context, NCCL's buffers, other processes
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0")]
     pub reserve: u64,
     /// Training steps after which the program is ended; 0 lets it run to its end
@@ -77,27 +77,27 @@ pub struct SimulateArguments {
     /// Run the program as one of N ranks that train together, without the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
-    /// The rank that the program is run as
+    /// Rank of the program
     #[arg(long, value_name = "N", default_value_t = 0, requires = "ranks")]
     pub rank: u32,
     /// File to write [default: the program's name with .snap, in the current folder]
     ///
-    /// If several processes use the device, each writes a file of its own: FILE.rank3.snap or FILE.pid1234.snap.
+    /// If several processes use the device, each writes its own file: FILE.rank3.snap or FILE.pid1234.snap.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Order of addresses as of a driver's on linux or on windows (also WSL), on which the reserved bytes of some programs
-    /// depend
+    /// Order in which the driver returns addresses, as on linux or on windows (also WSL); the reserved bytes of some
+    /// programs depend on it
     #[arg(long, value_name = "linux|windows", value_parser = address_order, default_value = "linux")]
     pub addresses: AddressOrder,
     /// Compute small tensors on the host in a first run of the program, so that loops and branches that depend on them run
     /// as on a GPU; the program runs twice
     #[arg(long)]
     pub values: bool,
-    /// Find out whether what is allocated depends on values of the device that are not known, and between which figures:
-    /// with --values, and then with ones instead of zeros for these; the program runs four times
+    /// Determine whether allocations depend on unknown values of the device, and the bounds of the figures: run with
+    /// --values, then with ones instead of zeros for these; the program runs four times
     #[arg(long)]
     pub bounds: bool,
-    /// Initialize large tensors of the host, which are left as they are by default
+    /// Initialize large tensors on the host, which are left uninitialized by default
     #[arg(long)]
     pub keep_init: bool,
     /// Print one JSON object: sizes in bytes; what the program prints goes to standard error

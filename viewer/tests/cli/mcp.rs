@@ -192,7 +192,7 @@ fn bad_calls_say_what_to_do_in_the_words_of_the_tool() {
         ("peak", step(json!({"by": ["scope"]})), "invalid by: expected a string"),
         ("peak", step(json!({"each": "perhaps"})), "invalid each: expected true or false"),
         ("plan", step(json!({"budget": 24})), "did you mean 24GiB?"),
-        ("peak", step(json!({"out": "x"})), "unknown argument out of peak: expected some of file,"),
+        ("peak", step(json!({"out": "x"})), "unknown argument out of peak: expected one of file,"),
         ("plan", step(json!({})), "budget is missing"),
         ("check", step(json!({})), "max_peak"),
         ("fly", json!({}), "unknown tool fly: expected one of summary,"),

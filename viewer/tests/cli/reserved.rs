@@ -20,7 +20,7 @@ fn graphs() -> Trace {
     trace
 }
 
-/// Steps that each use a stream of their own.
+/// Steps that each use their own stream.
 fn streams() -> Trace {
     let step = |step: u64| {
         format!(
@@ -54,7 +54,7 @@ fn reserved_memory_is_grouped_by_the_pool_that_it_lies_in() {
     let never: Vec<&str> =
         found["pools"][2]["never_in_use_with"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
     assert_eq!(never.len(), 2, "{found}");
-    // By other keys they are a group of their own.
+    // By other keys they are a separate group.
     let found = json(graphs(), "peak a.snap --metric reserved --by category --json");
     let keys: Vec<&str> =
         found["groups"].as_array().unwrap().iter().filter_map(|group| group["key"].as_str()).collect();
@@ -87,7 +87,7 @@ fn growth_of_reserved_memory_is_named_with_its_cause_and_line() {
         "{text}"
     );
     assert!(
-        text.contains("loader.py:9 prefetch obtains segments that are kept in every step, 256 MiB a step"),
+        text.contains("loader.py:9 prefetch reserves segments that are kept in every step, 256 MiB a step"),
         "{text}"
     );
     assert!(text.contains("one stream would need 256 MiB in all"), "{text}");

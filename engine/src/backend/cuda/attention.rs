@@ -1,7 +1,7 @@
 //! Attention, softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never leave registers.
 //!
 //! As in flash attention (Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
-//! 2023), but that backward computes the gradients of queries by a kernel of their own, where no two blocks add to one
+//! 2023), but that backward computes the gradients of queries by a separate kernel, where no two blocks add to one
 //! number.
 
 use bytemuck::{Pod, Zeroable};
@@ -16,21 +16,21 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 const OP: &str = "attention";
-/// The file of kernels that sum.
+/// The file of the kernels for sums.
 const SUMS: &str = "attention_sums";
 /// Threads of a block of attention.
 const THREADS: u32 = 128;
-/// The most blocks of a launch.
+/// Maximum number of blocks of a launch.
 const MAX_BLOCKS: usize = i32::MAX as usize;
-/// Kernels count heads and places in 32 bits, and go a tile beyond the last.
+/// Maximum number of heads and positions: kernels count them in 32 bits, and go a tile beyond the last.
 const MAX_PLACES: usize = 1 << 31;
 
-/// Rows as kernels take them: `struct Rows` in attention.cuh.
+/// The rows of a tensor as a kernel argument: `struct Rows` in attention.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Rows {
     address: u64,
-    /// From one batch, head and place to the next, in elements.
+    /// Strides of batches, heads and positions, in elements.
     strides: [u64; 3],
 }
 
@@ -39,17 +39,17 @@ impl Rows {
         Self { address, strides: std::array::from_fn(|axis| view.layout.strides()[axis] as u64) }
     }
 
-    /// Those of a view that a launch reads.
+    /// The rows of a view that a launch reads.
     fn read<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
         Ok(Self::new(launch.lend(view)?, view))
     }
 
-    /// Those of a view that a launch writes.
+    /// The rows of a view that a launch writes.
     fn write<'a>(launch: &mut Launch<'a>, view: View<'a>) -> Result<Self> {
         Ok(Self::new(launch.lend_to_write(view)?, view))
     }
 
-    /// Whether every row of this view begins at a multiple of 16 bytes, and has as many.
+    /// Whether every row of this view begins at a multiple of 16 bytes, and has a multiple of 16 bytes.
     fn is_wide(&self, view: View<'_>) -> bool {
         let (shape, strides) = (view.layout.shape(), view.layout.strides());
         let bytes = |elements: usize| (elements * view.dtype.size()) as u64;
@@ -58,7 +58,7 @@ impl Rows {
     }
 }
 
-/// What backward reads: `struct Known` in attention_backward.cuh.
+/// The inputs of backward: `struct Known` in attention_backward.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Known {
@@ -66,7 +66,7 @@ struct Known {
     rows: [Rows; 6],
 }
 
-/// What is to be computed: `struct Sight` in attention.cuh.
+/// The sizes and settings of an attention: `struct Sight` in attention.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sight {
@@ -84,14 +84,15 @@ struct Sight {
 }
 
 impl Sight {
-    /// For these queries and keys. `is_wide` says that all rows begin at multiples of 16 bytes and have as many.
+    /// The arguments for these queries and keys. `is_wide` means that all rows begin at multiples of 16 bytes and have
+    /// a multiple of 16 bytes.
     fn new(query: View<'_>, key: View<'_>, size: AttentionSize, is_wide: bool) -> Result<Self> {
         let (q, k) = (query.layout.shape(), key.layout.shape());
         if q[3] > MAX_WIDTH {
-            return Err(Error::shape(OP, q, "on a CUDA device heads are at most 256 wide"));
+            return Err(Error::shape(OP, q, "CUDA attention supports head sizes of at most 256"));
         }
         if [q[1], q[2], k[2]].into_iter().any(|length| length > MAX_PLACES) {
-            return Err(Error::shapes(OP, q, k, "on a CUDA device heads and lengths are at most 2³¹"));
+            return Err(Error::shapes(OP, q, k, "CUDA attention supports at most 2³¹ heads and sequence positions"));
         }
         Ok(Self {
             batches: q[0] as u64,
@@ -108,20 +109,20 @@ impl Sight {
         })
     }
 
-    /// How many heads of queries there are in all, and how many of keys.
+    /// The number of heads of queries in all, and of heads of keys.
     fn heads(&self) -> [usize; 2] {
         let heads = self.batches as usize * self.heads as usize;
         [heads, heads / self.heads_a_key.max(1) as usize]
     }
 }
 
-/// Fails unless numbers of a row are contiguous.
+/// Panics unless the elements of a row are contiguous.
 fn check_rows(views: &[View<'_>]) {
     let is_row = |view: &View<'_>| view.layout.shape()[3] <= 1 || view.layout.strides()[3] == 1;
     assert!(views.iter().all(is_row), "numbers of a row lie one after another");
 }
 
-/// A step of attention, ready to be given to the stream.
+/// A step of attention, ready to be submitted to the stream.
 struct Work {
     step: Step,
     tiles: Tiles,
@@ -141,7 +142,7 @@ impl Work {
         Ok(Self { step, tiles, shares: heads * rows.div_ceil(tiles.rows) })
     }
 
-    /// Gives it to the stream: launches with the arguments that its kernel takes before `sight`.
+    /// Submits it to the stream, with the arguments of its kernel before `sight`.
     fn start<'a>(&self, sight: Sight, launch: impl Fn() -> Result<Launch<'a>>) -> Result<()> {
         for first in (0..self.shares).step_by(MAX_BLOCKS) {
             let blocks = (self.shares - first).min(MAX_BLOCKS) as u32;
@@ -237,8 +238,9 @@ pub(crate) fn attention_backward(
     work.start(sight, || Ok(launch()?.with(grads[0]).with(known)))
 }
 
-/// Among how many blocks the heads of queries are divided that look at one tile of keys: where one head of keys serves
-/// many, there would be too few blocks else. What each has, of so many bytes, waits in the workspace to be added up.
+/// Number of blocks among which the query heads of one tile of keys are divided: if many query heads share a key head,
+/// there would be too few blocks otherwise. Each writes a partial result of so many bytes to the workspace, where they
+/// are added up.
 fn parts(queue: &Queue<'_>, sight: &Sight, blocks: usize, bytes: usize) -> usize {
     let room = queue.workspace().1 as usize / bytes.max(1);
     let wanted = 2 * queue.gpu().processors() as usize / blocks.max(1);

@@ -196,21 +196,22 @@ impl Store {
     #[cold]
     pub(super) fn unknown_key(&mut self, key: Value, of: &str) {
         let name = match key {
-            Value::Text(id) => format!("the key '{:.60}'", self.intake.string(id)),
-            key => format!("a key that is {}", key.kind()),
+            Value::Text(id) => format!("unexpected key '{:.60}'", self.intake.string(id)),
+            key => format!("unexpected key ({})", key.kind()),
         };
-        self.intake.count_unexpected(format!("{name} in {of}, which this program does not know"));
+        self.intake.count_unexpected(format!("{name} in {of} (ignored)"));
     }
 
     #[cold]
     fn misplaced(&mut self, key: Key, of: &str) {
-        self.intake.count_unexpected(format!("the key '{}' in {of}, where it means nothing", key.name()));
+        self.intake.count_unexpected(format!("unexpected key '{}' in {of} (ignored)", key.name()));
     }
 
     #[cold]
     fn wrong(&mut self, key: Key, value: Value, expected: &str) {
         let kind = value.kind();
-        self.intake.count_unexpected(format!("'{}' is {kind} where {expected} must be: taken as nothing", key.name()));
+        let what = format!("invalid value of '{}': expected {expected}, got {kind} (treated as missing)", key.name());
+        self.intake.count_unexpected(what);
     }
 
     #[inline]
@@ -273,7 +274,7 @@ impl Store {
         let text = self.intake.string(id);
         let is_first = text == first;
         if !is_first && text != second && !text.is_empty() {
-            let what = format!("'{}' is '{text:.60}', not '{first}' or '{second}': taken as '{second}'", key.name());
+            let what = format!("'{}' is '{text:.60}', not '{first}' or '{second}' (treated as '{second}')", key.name());
             self.intake.count_unexpected(what);
         }
         is_first
@@ -284,7 +285,7 @@ impl Store {
         let text = self.intake.string(id);
         let state = BlockState::from_name(text);
         if state.is_none() && !text.is_empty() {
-            let what = format!("the block state '{text:.60}', taken as inactive");
+            let what = format!("unknown block state '{text:.60}' (treated as inactive)");
             self.intake.count_unexpected(what);
         }
         state.unwrap_or(BlockState::Inactive)

@@ -93,7 +93,7 @@ fn what_is_missing_or_null_is_empty() {
     .unwrap();
     assert_eq!(raw.traces.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 3]);
     assert_eq!((raw.traces[2][0].action, raw.traces[2][0].stack), (Action::Alloc, Sequences::NONE));
-    assert_eq!(problems(&raw), ["2 times: the action '(none)', which this program does not know: kept as a mark"]);
+    assert_eq!(problems(&raw), ["2 times: unknown action '(none)' (kept as a mark)"]);
 }
 
 #[test]
@@ -111,22 +111,22 @@ fn what_does_not_fit_is_counted_and_taken_as_missing() {
     .unwrap();
     let found = problems(&raw);
     for part in [
-        "2 times: the key 'new' in events, which this program does not know",
-        "once: the key 'future' in the snapshot, which this program does not know",
-        "'addr' is an integer where an integer from 0 to 2^64 must be: taken as nothing",
-        "'size' is a float where an integer",
-        "'time_us' is a float where an integer",
-        "'stream' is a list where an integer",
-        "'pool_id' is a list where two integers must be",
-        "'line' is an integer where an integer from 0 to 2^32 must be",
-        "'name' is a dict where a string must be",
-        "'user_metadata' is an integer where a string must be",
-        "'is_expandable' is an integer where a bool must be",
-        "'segment_type' is 'huge', not 'small' or 'large': taken as 'large'",
-        "'device' is a float where a device's ordinal must be",
-        "the block state 'asleep'",
-        "'size' is a string where an integer",
-        "'stage' is 'MIDDLE', not 'START' or 'END': taken as 'END'",
+        "2 times: unexpected key 'new' in events (ignored)",
+        "once: unexpected key 'future' in the snapshot (ignored)",
+        "'addr': expected an integer from 0 to 2^64, got an integer (treated as missing)",
+        "'size': expected an integer from 0 to 2^64, got a float",
+        "'time_us': expected an integer from 0 to 2^64, got a float",
+        "'stream': expected an integer from 0 to 2^64, got a list",
+        "'pool_id': expected two integers, got a list",
+        "'line': expected an integer from 0 to 2^32, got an integer",
+        "'name': expected a string, got a dict",
+        "'user_metadata': expected a string, got an integer",
+        "'is_expandable': expected a bool, got an integer",
+        "'segment_type' is 'huge', not 'small' or 'large' (treated as 'large')",
+        "'device': expected a device's ordinal, got a float",
+        "unknown block state 'asleep'",
+        "'size': expected an integer from 0 to 2^64, got a string",
+        "'stage' is 'MIDDLE', not 'START' or 'END' (treated as 'END')",
     ] {
         assert!(found.iter().any(|problem| problem.contains(part)), "{part} in {found:#?}");
     }

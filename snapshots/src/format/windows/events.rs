@@ -17,7 +17,7 @@ const BATCH_EVENTS: u64 = 1 << 18;
 #[derive(Debug)]
 pub(super) struct EventSections {
     rows: Vec<EventSection>,
-    /// How many events there are.
+    /// Number of events.
     pub(super) count: u64,
 }
 
@@ -134,7 +134,7 @@ fn decode_one(sections: &Sections, unpacker: &mut Unpacker, row: EventSection) -
     let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
     let decoded = decode_events(raw, header.count).map_err(damaged)?;
     if decoded.unknown > 0 {
-        return Err(damaged(format!("{} events are of kinds that this program does not know", decoded.unknown)));
+        return Err(damaged(format!("{} events are of unknown kinds", decoded.unknown)));
     }
     Ok(decoded.events)
 }

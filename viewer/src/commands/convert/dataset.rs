@@ -222,7 +222,7 @@ pub fn schema_page() -> String {
             let null = if column.is_optional { "yes" } else { "" };
             format!("| `{}` | {} | {null} | {} |\n", column.name, column.type_name(), column.about)
         };
-        let head = format!("| `{title}` | type | null | what it says |\n|---|---|---|---|\n");
+        let head = format!("| `{title}` | type | null | description |\n|---|---|---|---|\n");
         head + &columns.iter().map(row).collect::<String>()
     }
     format!("{}\n{}", rows("events", &events::columns()), rows("blocks", &blocks::columns()))

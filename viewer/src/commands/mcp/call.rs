@@ -21,7 +21,7 @@ const WIDTH: usize = 120;
 /// Width and height of pictures, small enough for a model to be sent.
 const PICTURE_SIZE: &str = "1200x750";
 
-/// Why there is no answer to a call.
+/// The reason that there is no answer to a call.
 pub(super) enum Unanswered {
     /// The text for the client.
     Because(String),
@@ -80,7 +80,7 @@ fn words(access: &Access, tool: &Tool, arguments: &Value) -> Result<Vec<PathBuf>
     };
     if let Some(name) = given.keys().find(|name| tool.parameters.iter().all(|known| known.name != name.as_str())) {
         let names: Vec<&str> = tool.parameters.iter().map(|parameter| parameter.name).collect();
-        return Err(format!("unknown argument {name} of {}: expected some of {}", tool.name, names.join(", ")));
+        return Err(format!("unknown argument {name} of {}: expected one of {}", tool.name, names.join(", ")));
     }
     let mut words = Vec::new();
     for parameter in tool.parameters {

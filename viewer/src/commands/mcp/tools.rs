@@ -20,13 +20,13 @@ pub(super) struct Tool {
 pub(super) struct Parameter {
     /// Its name: that of the option, with underscores.
     pub(super) name: &'static str,
-    /// What its values are.
+    /// The kind of its values.
     pub(super) kind: Kind,
-    /// What it means.
+    /// Its description.
     pub(super) about: &'static str,
 }
 
-/// What the values of a parameter are.
+/// The kind of a parameter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The recording that the command reads first. It may be left out if there is only one.
@@ -195,12 +195,14 @@ pub(super) const TOOLS: [Tool; 12] = [
             parameter(
                 "allow",
                 Kind::Texts,
-                "Changes that give other numbers: 8bit (optimizer state), bf16, lora, freeze (the first blocks).",
+                "Changes to allow although they alter the numerical results: 8bit (optimizer state), bf16, lora, \
+                 freeze (the first blocks).",
             ),
             parameter(
                 "forbid",
                 Kind::Texts,
-                "Changes that the program cannot make: fused, in-backward, micro-batches, recompute, settings.",
+                "Changes to exclude because the program cannot make them: fused, in-backward, micro-batches, \
+                 recompute, settings.",
             ),
             parameter("modules", Kind::Texts, "Modules that may be recomputed: layers.3, layers.*.mlp."),
         ],

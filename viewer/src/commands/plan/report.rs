@@ -28,12 +28,12 @@ pub(crate) struct PlanReport {
     proof: Proof,
     /// The command that records the step with the plan.
     command: Option<String>,
-    /// What applies the plan.
+    /// The code that applies the plan.
     code: Code,
     assumptions: Vec<String>,
     warnings: Vec<String>,
     possible: Vec<(Allowance, Plan)>,
-    /// What times are estimated from.
+    /// The source of the estimated times.
     roofline: Option<Roofline>,
     /// The size that was made as large as possible.
     maximized: Option<(Maximize, usize)>,
@@ -41,20 +41,20 @@ pub(crate) struct PlanReport {
     proven: Option<Proven>,
 }
 
-/// What a report needs beside the search.
+/// The data of a report beside the search.
 #[derive(Debug)]
 pub(crate) struct PlanContext {
     /// The budget.
     pub budget: Budget,
     /// The command that records the step with the plan.
     pub command: Option<String>,
-    /// What applies the plan.
+    /// The code that applies the plan.
     pub code: Code,
-    /// What limits the answer.
+    /// The limits of the answer.
     pub warnings: Vec<String>,
     /// If nothing fits, the plans that further changes would make possible.
     pub possible: Vec<(Allowance, Plan)>,
-    /// What times are estimated from, if they are.
+    /// The source of the estimated times, if there are any.
     pub roofline: Option<Roofline>,
 }
 
@@ -108,7 +108,7 @@ impl PlanReport {
         self.unproven().map_or_else(|| self.search.fits(), |proven| proven.fits)
     }
 
-    /// Returns what came of the program with the plan, if it did not fit or could not be told to.
+    /// Returns the result of the program with the plan, if it did not fit or could not be determined to fit.
     fn unproven(&self) -> Option<&Proven> {
         self.proven.as_ref().filter(|proven| proven.fits != Some(true))
     }
@@ -333,8 +333,8 @@ fn simulated_again(proven: &Proven, budget: Budget) -> String {
     if let Some(why) = &proven.why {
         let result = if proven.fits == Some(false) { "does not fit" } else { "is not proven to fit" };
         return format!(
-            "The plan {result} {device}: when the program was simulated again with its changes, {why}; up to there \
-             {reserved} were reserved.{condition}"
+            "The plan {result} {device}: when the program was simulated again with its changes, {why}; until \
+             then {reserved} were reserved.{condition}"
         );
     }
     let as_predicted = if proven.as_predicted { "as predicted" } else { "not exactly as predicted" };

@@ -48,7 +48,7 @@ pub(super) struct Rerun {
     candidates: Vec<ScopePattern>,
     /// The modules that may be recomputed, each with the additional work of a step in which it is.
     modules: Vec<(String, u64)>,
-    /// What the time of a step is estimated from, if that is asked for.
+    /// The source of the estimated time of a step, if that is requested.
     roofline: Option<Roofline>,
     /// The recording that it was read from.
     recorded: Option<Arc<Trace>>,

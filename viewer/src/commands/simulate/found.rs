@@ -1,4 +1,4 @@
-//! What the program's processes recorded, and what follows from it.
+//! The recordings of the program's processes, and the conclusions from them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ pub(super) struct Called {
     pub(super) function: Option<String>,
     /// The text of the line.
     pub(super) text: String,
-    /// How many times.
+    /// Number of occurrences.
     pub(super) count: u64,
 }
 
-/// What the Python package noted about the simulation, as JSON in the recording.
+/// The Python package's notes about the simulation, as JSON in the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Noted {
@@ -86,7 +86,7 @@ impl Recorded {
 /// The run of the program in which values that are not known were ones.
 #[derive(Debug)]
 pub(super) struct WithOnes {
-    /// What its processes recorded, in the order of [`Simulated::recorded`].
+    /// The recordings of its processes, in the order of [`Simulated::recorded`].
     pub(super) traces: Vec<Trace>,
     /// Its exit status.
     pub(super) status: u8,
@@ -178,7 +178,7 @@ impl Simulated {
             return Outcome::Unknown(format!("{} is not simulated", called.name));
         }
         if let Some(line) = self.recorded.iter().find_map(|one| one.noted.endless.as_ref()) {
-            return Outcome::Unknown(format!("{line} waits for a value of the device, all of which are zeros"));
+            return Outcome::Unknown(format!("{line} waits for a value of the device, and all of these stay zero"));
         }
         let mut failed = self.recorded.iter().filter(|one| one.summary.oom_events > 0).peekable();
         let has_failed = failed.peek().is_some();
@@ -209,7 +209,7 @@ impl Simulated {
                 Outcome::Unknown("the program has allocated nothing on the device".to_owned())
             }
             (false, 0) if self.orders().any(|orders| orders.may_fail) => {
-                let why = "a request fails if the driver hands out addresses in another order (--addresses)";
+                let why = "a request fails if the driver returns addresses in another order (--addresses)";
                 Outcome::Unknown(why.to_owned())
             }
             (false, 0) if self.fails_with_ones() => {
@@ -246,7 +246,7 @@ fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
         let noted = fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
         found.push((process, path, trace, noted));
     }
-    // A process that only asks for the device's properties, as workers of PyTorch's compiler do, is no rank.
+    // A process that only asks for the device's properties, as workers of PyTorch's compiler do, is not a rank.
     let says_nothing = |(_, _, trace, noted): &Found| {
         // It has no failed requests to outlive.
         let nothing = Noted { outlives_failures: noted.outlives_failures, ..Noted::default() };

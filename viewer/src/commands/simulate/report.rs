@@ -19,7 +19,7 @@ use crate::commands::peak::PeakArguments;
 use crate::output::outcome::Failure;
 use crate::output::page::Page;
 
-/// What a CUDA context takes of a device, and NCCL beside it, at most: a program that fits by less may not fit.
+/// Maximum bytes of a device that a CUDA context, and NCCL beside it, take: a program that fits by less may not fit.
 const OUTSIDE_BYTES: u64 = 1 << 30;
 
 /// Lines of the program that are listed.
@@ -28,7 +28,7 @@ const MAX_LINES: usize = 8;
 /// Groups of the peak that are listed.
 const TOP: usize = 6;
 
-/// What lies outside of the answer.
+/// The memory that the answer does not include.
 const NOT_INCLUDED: [&str; 3] = [
     "CUDA's context, and what libraries allocate themselves (about 0.5 to 1 GiB)",
     "buffers of NCCL",
@@ -96,12 +96,12 @@ impl<'a> Report<'a> {
                 format!("Does not fit {device}: {failed}.")
             }
             Outcome::Unknown(why) => {
-                format!("Could not tell whether it fits {device}: {why}; up to there {reserved}.")
+                format!("Could not determine whether it fits {device}: {why}. Until then: {reserved}.")
             }
         }
     }
 
-    /// How far the figures are exact, as sentences.
+    /// The accuracy of the figures, as sentences.
     fn accuracy(&self) -> Vec<String> {
         let simulated = self.simulated;
         let Accuracy { class, values, orders, requested, .. } = &self.accuracy;
@@ -164,7 +164,7 @@ impl<'a> Report<'a> {
         lines.extend(listed(&reads, |called| called.text.clone()));
         match orders {
             Some(Ok(orders)) if !orders.is_exact() => lines.push(format!(
-                "The order in which the driver hands out addresses decides about some bytes: {} allocated, {} reserved.",
+                "Some bytes depend on the order in which the driver returns addresses: {} allocated, {} reserved.",
                 range(&orders.allocated),
                 range(&orders.reserved)
             )),
@@ -315,7 +315,7 @@ fn peaks_value(recorded: &Recorded) -> Value {
     Value::Map(metrics.map(|metric| (metric.name(), recorded.peak(metric).into())).into())
 }
 
-/// What a process has recorded.
+/// The JSON value of a process's recording.
 fn rank_value(recorded: &Recorded) -> Value {
     Value::Map(vec![
         ("rank", recorded.trace.header.rank.into()),

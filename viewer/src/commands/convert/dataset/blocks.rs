@@ -46,7 +46,7 @@ struct End {
 pub(super) struct LaterEnds(HashMap<BlockId, End>);
 
 impl LaterEnds {
-    /// What happens in `trace`, a window whose blocks are numbered, to the blocks of earlier parts.
+    /// The ends of blocks of earlier parts, in `trace`, a window whose blocks are numbered.
     pub(super) fn of(trace: &Trace) -> Self {
         let mut ends = HashMap::new();
         if trace.start.events > 0 {
@@ -182,7 +182,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         Column::or_null("allocated_bytes", "Bytes after rounding", Number(|r, row| number(r.block(row).allocated))),
         Column::always(
             "category",
-            "What it is for: parameter, gradient, activation …",
+            "Category: parameter, gradient, activation …",
             Text(|r, row| Some(r.texts.fixed(r.block(row).category.name()))),
         ),
         Column::or_null(
@@ -223,7 +223,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "free_event",
-            "The event by which its free was requested, from which on it is not live; null while it lives",
+            "The event by which its free was requested, from which on it is not live; null while it is live",
             Running(|r, row| match r.trace.was_waiting_at_start(r.id(row)) {
                 // It was requested before the first event.
                 true => Some(-1),
@@ -232,14 +232,14 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "free_completed_event",
-            "The event by which its memory came back, from which on it is not active",
+            "The event that completed its free, from which on it is not active",
             Running(|r, row| {
                 event_number(numbered(r.trace, r.block(row).free_completed).or(r.end(row).free_completed))
             }),
         ),
         Column::or_null(
             "last_use_event",
-            "The event of its last use, where the recording says uses",
+            "The event of its last use, if the recording has uses",
             Running(|r, row| event_number(r.end(row).last_use.or(numbered(r.trace, r.block(row).last_use)))),
         ),
         Column::or_null(
@@ -249,12 +249,12 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "free_time_ns",
-            "When its free was requested",
+            "The time at which its free was requested",
             Running(|r, row| r.free_requested(row).map(|event| r.time(event))),
         ),
         Column::or_null(
             "lifetime_ns",
-            "How long it lived, where both are known",
+            "Its lifetime, if both times are known",
             Running(|r, row| {
                 let (made, freed) = (r.time(r.alloc(row)?), r.time(r.free_requested(row)?));
                 Some(freed.saturating_sub(made))

@@ -135,7 +135,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::always(
             "time_ns",
-            "When, in nanoseconds since 1970",
+            "Time, in nanoseconds since 1970",
             Running(|r, row| {
                 let time = r.event(row).and_then(|event| r.trace.events.time_of(event)).unwrap_or(0);
                 Some(r.identity.unix_ns(time))
@@ -143,7 +143,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::always(
             "kind",
-            "What happened: alloc, free_requested, free_completed, segment_alloc …; start for the state before",
+            "Event kind: alloc, free_requested, free_completed, segment_alloc …; start for the state before",
             Text(|r, row| {
                 let name = r.event(row).map_or("start", |event| r.trace.events.kind[event.0 as usize].name());
                 Some(r.texts.fixed(name))
@@ -151,7 +151,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "device",
-            "Where; null for what concerns every device: steps and phases",
+            "The device; null for steps and phases, which concern every device",
             Number(|r, row| r.device(row).map(|device| i64::from(device.0))),
         ),
         Column::or_null(
@@ -205,7 +205,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "category",
-            "What the block is for: parameter, gradient, activation …",
+            "Category of the block: parameter, gradient, activation …",
             Text(|r, row| {
                 let category = r.trace.blocks.category[r.block(row)?.0 as usize];
                 Some(r.texts.fixed(category.name()))
@@ -262,7 +262,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "mark",
-            "What the program noted, in marks",
+            "Text of a mark of the program",
             Text(|r, row| match r.trace.subject(r.event(row)?) {
                 Subject::Mark(text) => Some(r.texts.string(r.trace, text)),
                 _ => None,

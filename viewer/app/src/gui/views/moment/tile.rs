@@ -1,4 +1,4 @@
-//! What a rectangle of the treemap or flame graph stands for: its node, colour, label and tooltip.
+//! The item of a rectangle of the treemap or flame graph: its node, colour, label and tooltip.
 
 use eframe::egui::{Color32, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::tree::{NodeId, Part};
@@ -135,7 +135,7 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
             .label(names::in_full(recording, tree, id).join("\n").replace("; ", "\n"))
             .widget_info(|| WidgetInfo::new(Role::Label)),
         What::Own(_) => {
-            ui.label(format!("{}: blocks in none of the parts", name(answer, item)));
+            ui.label(format!("{}: blocks that are in no subgroup", name(answer, item)));
         }
         What::Rest { .. } => {
             ui.label(format!("{}, each too small to draw. Click to list them.", name(answer, item)));

@@ -75,7 +75,7 @@ pub(super) fn next_device(bytes: u64, is_larger: bool) -> Option<u64> {
 pub(super) struct BudgetForm {
     budget: String,
     reserve: String,
-    /// Why the text of a field is not a valid size.
+    /// The reason that the text of a field is not a valid size.
     mistake: Option<String>,
     wants_focus: bool,
 }
@@ -109,7 +109,7 @@ impl BudgetForm {
             is_entered = true;
         }
         let label = ui.label("Reserve");
-        let tooltip = "Part of the budget for what lives outside the allocator, such as the CUDA context and \
+        let tooltip = "Part of the budget for memory outside the allocator, such as the CUDA context and \
                        communication buffers.";
         let field = TextEdit::singleline(&mut self.reserve).hint_text(theme::placeholder(ui, "600MiB"));
         let field = ui.add(field.desired_width(FIELD_WIDTH)).labelled_by(label.id).on_hover_text(tooltip);
