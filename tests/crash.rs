@@ -11,7 +11,7 @@ use highwater_snapshots::format::read_file;
 
 const CHILD: &str = "HIGHWATER_TEST_CRASHING_CHILD";
 
-/// Not a test of its own: what the child of the test below runs until it is killed.
+/// Not a separate test: what the child of the test below runs until it is killed.
 #[test]
 fn the_child_records_until_it_is_killed() {
     let Some(path) = std::env::var_os(CHILD) else {

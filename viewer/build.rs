@@ -80,7 +80,7 @@ fn embed_page(out: &Path) {
 /// Finds the newest library of this name in a folder `deps` around Cargo's folder for this script.
 fn find(out: &Path, name: &str) -> Option<PathBuf> {
     let places = out.ancestors().skip(1).take(4).map(|folder| folder.join("deps").join(name));
-    // With `--target`, libraries for the build machine are in a folder of their own, two levels up.
+    // With `--target`, libraries for the build machine are in a separate folder, two levels up.
     let profile = out.ancestors().nth(3)?;
     let apart = profile.parent()?.parent()?.join(profile.file_name()?).join("deps").join(name);
     let written = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).unwrap_or(SystemTime::UNIX_EPOCH);

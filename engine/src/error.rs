@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::dtype::DType;
 use highwater_allocator::AllocError;
 
-/// Why an operation failed: the operation, what it received, and what it expected.
+/// An error of an operation: the operation, what it received, and what it expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -88,7 +88,7 @@ impl Rng {
 pub(crate) mod tape {
     use super::{Draw, RefCell, VecDeque};
 
-    /// How draws are handled while code runs on this thread.
+    /// The recording or replay of draws while code runs on this thread.
     enum Tape {
         Note(Vec<Draw>),
         Play(VecDeque<Draw>),

@@ -27,7 +27,7 @@ fn turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// A model with its optimizer, on a device of its own.
+/// A model with its optimizer, on its own device.
 struct Program {
     device: Device,
     model: Perceptron,

@@ -1,4 +1,4 @@
-// Arange: numbers that rise or fall by equal steps. T is any fraction, or a whole number of 64 bits.
+// Arange: evenly spaced values. T is any floating-point type, or a 64-bit integer.
 #include "nest.cuh"
 
 template <class N>

@@ -1,4 +1,4 @@
-// Attention: what its kernels share: where rows lie, which keys are seen, tiles of rows in shared memory.
+// Attention: the parts that its kernels share: layouts of rows, masks, tiles of rows in shared memory.
 //
 // Attention goes by tiles as in Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work
 // Partitioning", 2023. A block has a tile of rows, queries or keys, of one head, and goes over tiles of the others, its
@@ -15,7 +15,7 @@
 const u32 TEAM = 4;
 const u32 TEAM_THREADS = TEAM * WARP;
 
-// How many numbers are 16 bytes.
+// Number of elements in 16 bytes.
 const u32 CHUNK = 16 / sizeof(T);
 typedef Pack<T, CHUNK> Chunk;
 
@@ -32,7 +32,7 @@ struct Rows {
     }
 };
 
-// What is to be computed.
+// The sizes and settings of an attention.
 struct Sight {
     u64 batches;
     // Heads of queries, and how many of them share a head of keys.
@@ -52,7 +52,7 @@ struct Sight {
     u64 first_share;
     f64 scale;
 
-    // How many keys a query sees.
+    // Number of keys that a query attends to.
     __device__ u32 seen(u32 query) const { return is_causal && query < keys ? query + 1 : keys; }
 };
 

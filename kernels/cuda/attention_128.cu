@@ -1,4 +1,4 @@
-// Attention for rows of 97 to 128 numbers.
+// Attention for heads of 97 to 128 elements.
 #include "attention_plans.cuh"
 
 typedef Plans<sizeof(T), 128, SMALL> Chosen;

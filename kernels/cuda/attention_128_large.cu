@@ -1,4 +1,4 @@
-// Attention for rows of 97 to 128 numbers, where there are many.
+// Attention for heads of 97 to 128 elements and many rows.
 #include "attention_plans.cuh"
 
 typedef Plans<sizeof(T), 128, LARGE> Chosen;

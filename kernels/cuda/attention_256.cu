@@ -1,4 +1,4 @@
-// Attention for rows of 129 to 256 numbers.
+// Attention for heads of 129 to 256 elements.
 #include "attention_plans.cuh"
 
 typedef Plans<sizeof(T), 256, SMALL> Chosen;

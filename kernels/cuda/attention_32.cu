@@ -1,4 +1,4 @@
-// Attention for rows of 1 to 32 numbers.
+// Attention for heads of 1 to 32 elements.
 #include "attention_plans.cuh"
 
 typedef Plans<sizeof(T), 32, SMALL> Chosen;

@@ -1,4 +1,4 @@
-// Attention for rows of 33 to 64 numbers.
+// Attention for heads of 33 to 64 elements.
 #include "attention_plans.cuh"
 
 typedef Plans<sizeof(T), 64, SMALL> Chosen;

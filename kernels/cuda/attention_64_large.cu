@@ -1,4 +1,4 @@
-// Attention for rows of 33 to 64 numbers, where there are many.
+// Attention for heads of 33 to 64 elements and many rows.
 #include "attention_plans.cuh"
 
 typedef Plans<sizeof(T), 64, LARGE> Chosen;

@@ -1,4 +1,4 @@
-// Attention for rows of 65 to 96 numbers.
+// Attention for heads of 65 to 96 elements.
 #include "attention_plans.cuh"
 
 typedef Plans<sizeof(T), 96, SMALL> Chosen;

@@ -7,7 +7,7 @@
 #include "attention_tensor_cores.cuh"
 #include "attention_threads.cuh"
 
-// What backward reads.
+// The inputs of backward.
 struct Known {
     Rows<const T> grad;
     Rows<const Real> log_sums;
@@ -42,7 +42,7 @@ __device__ inline void fetch_numbers(RowNumbers* numbers, const Known& known, co
     }
 }
 
-// What differs between the gradients of keys and of values.
+// The differences between the gradients of keys and of values.
 struct Target {
     Rows<T> out;
     Real* waiting;

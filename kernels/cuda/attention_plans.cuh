@@ -1,4 +1,4 @@
-// Attention's plans: how tiles are cut, by the bytes of a number and the width that rows are padded to.
+// Attention's plans: tile sizes by the bytes of an element and the padded head size.
 //
 // The engine knows them as well, in `backend/cuda/attention_tiles.rs`. They are as large as registers allow: no plan
 // has numbers that would have to be moved to memory and back.
@@ -24,7 +24,7 @@ enum Size { SMALL, LARGE, LEAN };
 template <u32 BYTES, u32 WIDTH, Size size>
 struct Plans;
 
-// How high a warp's part of a tile is: the higher, the more products for each number read.
+// Height of a warp's part of a tile: the higher, the more products for each number read.
 template <u32 HEIGHT>
 using Tensors = ByTensorCores<T, HEIGHT, 1>;
 template <u32 HEIGHT>

@@ -1,4 +1,4 @@
-// Attention by split numbers: how a warp multiplies tiles of single precision on tensor cores.
+// Attention in single precision: a warp multiplies tiles on tensor cores, with split factors.
 #pragma once
 #include "attention.cuh"
 #include "split_numbers.cuh"
@@ -13,7 +13,7 @@ struct BySplitNumbers {
     static const u32 LANES = 4;
     static const u32 WARP_ROWS = 16 * HEIGHT;
     static const u32 TILE_ROWS = TEAM / PARTS * WARP_ROWS;
-    // How many of a thread's numbers lie together along the width.
+    // Number of a thread's elements that are contiguous along the width.
     static const u32 TOGETHER = 2;
 
     __device__ static u32 lane() { return threadIdx.x % WARP; }

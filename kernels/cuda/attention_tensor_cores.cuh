@@ -1,4 +1,4 @@
-// Attention by tensor cores: how a warp multiplies tiles of 16-bit numbers.
+// Attention in 16-bit precision: a warp multiplies tiles on tensor cores.
 #pragma once
 #include "attention.cuh"
 #include "tensor_cores.cuh"
@@ -13,7 +13,7 @@ struct ByTensorCores {
     static const u32 LANES = 4;
     static const u32 WARP_ROWS = 16 * HEIGHT;
     static const u32 TILE_ROWS = TEAM / PARTS * WARP_ROWS;
-    // How many of a thread's numbers lie together along the width.
+    // Number of a thread's elements that are contiguous along the width.
     static const u32 TOGETHER = 2;
 
     __device__ static u32 lane() { return threadIdx.x % WARP; }

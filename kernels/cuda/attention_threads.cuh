@@ -1,18 +1,18 @@
-// Attention by threads: how a warp multiplies tiles of double precision, each thread with numbers of its own.
+// Attention in double precision: the threads of a warp multiply tiles, each with its own elements.
 #pragma once
 #include "attention.cuh"
 
 // Eight neighbouring lanes share a row, of which each has every eighth column of scores, and of every 8 chunks along the
 // width one. So what the lanes read at a time lies in different banks.
 struct ByThreads {
-    // Each warp has rows of its own.
+    // Each warp has its own rows.
     static const u32 PARTS = 1;
     // Rows that a thread has numbers of, and how many lanes share them.
     static const u32 ROWS = 1;
     static const u32 LANES = 8;
     static const u32 WARP_ROWS = WARP / LANES;
     static const u32 TILE_ROWS = TEAM * WARP_ROWS;
-    // How many of a thread's numbers lie together along the width.
+    // Number of a thread's elements that are contiguous along the width.
     static const u32 TOGETHER = CHUNK;
 
     __device__ static u32 lane() { return threadIdx.x % LANES; }

@@ -1,5 +1,5 @@
-// Batch norm: channels of `[batch, channels, places]` made mean 0 and variance 1 over all examples and places, and the
-// gradients. T is any fraction; statistics and sums are Real.
+// Batch norm: normalizes the channels of `[batch, channels, places]` over all examples and places, and computes the
+// gradients. T is any floating-point type; statistics and sums are Real.
 //
 // A channel is one line of places for each example. Where lines are long, blocks go over the lines of one channel
 // (`…_of_lines`); where they are a few bytes, over columns of the matrix `[batch, channels · places]`, since only that
@@ -45,7 +45,7 @@ struct Measured {
         if (running_mean != nullptr) {
             Real share = (Real)momentum, rest = (Real)(1 - momentum);
             running_mean[channel] = rest * running_mean[channel] + share * middle;
-            // What is remembered is the variance of the whole that the batch was drawn from.
+            // The running variance is the estimate for the population that the batch was drawn from.
             Real unbiased = spread * (Real)(count / (count - 1));
             running_variance[channel] = rest * running_variance[channel] + share * unbiased;
         }
@@ -115,8 +115,8 @@ KERNEL void measure_of_columns(Real* means, Real* squares, const T* in, const Si
 }
 EXPORT(measure_of_columns)
 
-// How the pieces of a channel lie: `parts` rows of `columns` for each channel. A part has so many of `elements` numbers
-// as `Part` gives it, `in_one` at a time.
+// The layout of a channel's pieces: `parts` rows of `columns` for each channel. A part has so many of `elements`
+// numbers as `Part` gives it, `in_one` at a time.
 struct Pieces {
     u64 parts;
     u64 columns;
@@ -168,7 +168,7 @@ struct Statistics {
     const Real* spread;
     u64 is_variance;
     f64 epsilon;
-    // How many channels of an example share a statistic; 0 where all examples share those of a channel.
+    // Number of channels of an example that share a statistic; 0 where all examples share those of a channel.
     u64 shared;
 
     __device__ Real rstd(u64 place) const {

@@ -1,4 +1,4 @@
-// Block: what the threads of a block do together.
+// Block: operations of all threads of a block together.
 #pragma once
 #include "number.cuh"
 
@@ -47,7 +47,7 @@ __device__ inline R fold_block(R value) {
     return all;
 }
 
-// What a kernel finds wrong in its numbers: an index outside of a table of `size` rows. The host looks when it waits.
+// An error that a kernel finds: an index outside of a table of `size` rows. The host looks when it waits.
 struct Fault {
     volatile i64 is_set;
     volatile i64 index;

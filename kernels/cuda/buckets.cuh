@@ -1,4 +1,4 @@
-// Buckets: things that are added to the same place, brought together in their order without sorting all of them.
+// Buckets: groups the things that are added to the same place, in their order, without sorting all of them.
 //
 // Each thing has a key: the place that it goes to. Keys are spread over buckets by a hash, and each block looks after
 // one bucket. It walks along the buckets of all things, keeps those that are its own, and takes them in windows of up to

@@ -1,4 +1,4 @@
-// Cast: numbers of one type as numbers of another. T is the type that is read, any; each kernel writes one.
+// Cast: converts elements from one type to another. T is the type that is read, any; each kernel writes one.
 //
 // A number goes by way of one that holds it exactly, or if it is a whole number, by way of double precision; from there
 // it is cut off or rounded once more, as the host does it.
@@ -26,7 +26,7 @@ struct Narrow<f64> {
         return (f64)x;
     }
 };
-// Beyond the ends of a type, numbers become its ends; what is no number becomes 0.
+// Beyond the ends of a type, numbers become its ends; NaN becomes 0.
 template <>
 struct Narrow<i64> {
     template <class W>

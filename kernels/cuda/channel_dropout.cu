@@ -1,4 +1,4 @@
-// Channel dropout: whole channels, by chance, become zero. T is any fraction.
+// Channel dropout: zeroes whole channels at random. T is any floating-point type.
 #include "lines.cuh"
 #include "philox.cuh"
 

@@ -1,9 +1,9 @@
-// Chunked loss: cross-entropy of some rows of logits, which become their own gradient. T is any fraction; loss and count
-// are Real.
+// Chunked loss: cross-entropy of some rows of logits, which become their own gradient. T is any floating-point type;
+// loss and count are Real.
 #include "exponents.cuh"
 #include "parts.cuh"
 
-// How many targets are not `ignored`, and 1 over that number. By one block; T is the count's type.
+// The number of targets that are not `ignored`, and its inverse. By one block; T is the count's type.
 KERNEL void count_targets(T* count, const i64* targets, u64 places, i64 ignored) {
     f64 counted = 0;
 #pragma unroll 8

@@ -1,4 +1,4 @@
-// Clip: how large gradients are, and gradients made smaller. T is any fraction; norms are doubles.
+// Clip: the norm of gradients, and their scaling by it. T is any floating-point type; norms are doubles.
 #include "lines.cuh"
 #include "parts.cuh"
 #include "rows.cuh"
@@ -70,7 +70,7 @@ __device__ inline void change(T* out, const Lines<1>& lines, F function) {
 
 KERNEL void clip_to_norm(T* out, const f64* norm, f64 most, const Lines<1> lines) {
     f64 share = most / (*norm + 1e-6);
-    // Written so that what is no number stays so.
+    // Written so that NaN stays NaN.
     Real factor = (Real)(share > 1 ? 1 : share);
     change(out, lines, [=](Real x) { return x * factor; });
 }
@@ -82,7 +82,7 @@ KERNEL void clamp(T* out, f64 least, f64 most, const Lines<1> lines) {
 }
 EXPORT_PLAIN(clamp)
 
-// Who finds something writes the same number.
+// All threads that find something write the same number.
 KERNEL void find_nonfinite(f32* found, const T* in, u64 elements, u32 is_in_order, const Nest<1> nest) {
     bool is_found = false;
     if (is_in_order) {

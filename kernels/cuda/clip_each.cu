@@ -1,4 +1,5 @@
-// Clip each: how large many gradients are, and many made smaller, in one launch. T is any fraction; each lies in order.
+// Clip each: the norm of many gradients, and their scaling by it, in one launch. T is any floating-point type; each
+// lies in order.
 #include "block.cuh"
 #include "multi_tensor.cuh"
 
@@ -62,7 +63,7 @@ struct Clip {
 
 KERNEL void clip_to_norm_each(const Tensors tensors, const Clip clip) {
     f64 share = clip.most / (*clip.norm + 1e-6);
-    // Written so that what is no number stays so.
+    // Written so that NaN stays NaN.
     Real factor = (Real)(share > 1 ? 1 : share);
     change_chunk(tensors, [=](Real x) { return x * factor; });
 }
@@ -82,7 +83,7 @@ struct Found {
     f32* found;
 };
 
-// Who finds something writes the same number.
+// All threads that find something write the same number.
 KERNEL void find_nonfinite_each(const Tensors tensors, const Found found) {
     f64 count = fold_chunk<Sum>(tensors, [](f64 x) { return x - x != 0 ? 1.0 : 0.0; });
     if (threadIdx.x == 0 && count > 0) {

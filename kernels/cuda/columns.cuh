@@ -1,4 +1,4 @@
-// Columns: sums over the rows of a matrix, deterministic however many blocks make them. T is any fraction.
+// Columns: sums over the rows of a matrix, deterministic however many blocks make them. T is any floating-point type.
 //
 // A row of blocks stands before the columns, each block before `WARP` packs of them (or `WARP` single ones, where rows
 // do not begin alike), and each of its warps goes over every eighth row. Where matrices are long there are more rows of

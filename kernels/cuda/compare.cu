@@ -1,9 +1,9 @@
-// Compare: truth values from two numbers, or from a number and a given one. T is any type.
+// Compare: bool results of comparing two elements, or an element and a scalar. T is any type.
 #include "lines.cuh"
 
 const u32 WIDTH = 16 / sizeof(T);
 
-// How two numbers can stand to each other; a comparison names those of which it holds.
+// The possible relations of two numbers; a comparison names those for which it holds.
 const u32 LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8;
 
 template <class N>
@@ -14,7 +14,7 @@ __device__ inline truth holds(u32 wanted, N l, N r) {
     return y;
 }
 
-// What a given number is compared in: fractions in what they are computed in, all else in double precision.
+// The type in which a given number is compared: floating-point types in their `Real`, all others in double precision.
 template <class N>
 struct Beside {
     typedef f64 type;

@@ -1,4 +1,4 @@
-// Copies: from global to shared memory, made while the threads that asked for them go on.
+// Copies: asynchronous copies from global to shared memory.
 #pragma once
 #include "number.cuh"
 

@@ -1,4 +1,5 @@
-// Elementwise: one output element from the input elements at the same place, in any layout. T is any fraction.
+// Elementwise: one output element from the input elements at the same index, in any layout. T is any floating-point
+// type.
 #include "functions.cuh"
 #include "lines.cuh"
 

@@ -1,4 +1,4 @@
-// Exponents: sums of e to many numbers, without overflow and in one pass over them. T is any fraction.
+// Exponents: sums of exponentials, without overflow and in one pass. T is any floating-point type.
 #pragma once
 #include "rows.cuh"
 
@@ -22,7 +22,7 @@ __device__ inline Real exponent(Real x) {
 // Below every number.
 __device__ inline Real least() { return (Real)-of_bits(0x7f800000u); }
 
-// Of numbers so far: the largest, and the sum of e to each one's distance from it. What is no number makes the sum none.
+// Of numbers so far: the largest, and the sum of e to each one's distance from it. NaN makes the sum NaN.
 struct Exponents {
     Real largest;
     Real sum;
@@ -57,7 +57,7 @@ struct Exponents {
         sum += other.sum;
     }
 
-    // The sum, which is no number where the largest is infinite.
+    // The sum, which is NaN where the largest is infinite.
     __device__ Real total() const { return sum + (largest - largest); }
 
     __device__ Real log_sum() const { return largest + log(total()); }

@@ -1,4 +1,4 @@
-// Extremes: the largest or smallest elements along an axis, and their places. T is any fraction.
+// Extremes: the largest or smallest elements along an axis, and their indices. T is any floating-point type.
 //
 // They are found one after another, each as the best of those that come after the one before it, so that nothing but the
 // results is written. How threads share a line does not change what is found.

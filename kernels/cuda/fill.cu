@@ -1,4 +1,4 @@
-// Fill: one value everywhere, and copies from one layout to another. T stands for all types of as many bytes.
+// Fill: fills with one value, and copies from one layout to another. T stands for all types of its size.
 #include "lines.cuh"
 
 // Elements that a thread takes at a time: 16 bytes of them.

@@ -1,4 +1,5 @@
-// Frequencies: numbers beside their sines and cosines, each octave twice as fast as the one before. T is any fraction.
+// Frequencies: positional encoding, each element with its sines and cosines at doubling frequencies. T is any
+// floating-point type.
 #include "maths.cuh"
 #include "nest.cuh"
 

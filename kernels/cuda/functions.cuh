@@ -1,4 +1,4 @@
-// Functions: what elementwise kernels compute, of elements of type T, by way of the numbers that these are computed in.
+// Scalar functions of the elementwise kernels. Computed in `Real`, stored as `T`.
 #pragma once
 #include "maths.cuh"
 

@@ -1,4 +1,4 @@
-// Index: rows picked from a table, and added back to it. T is any fraction.
+// Index: gathers rows of a table, and adds gradients back to them. T is any floating-point type.
 //
 // Adding costs about what the rows take to read and the rows of the table that they go to, to read and write; see
 // buckets.cuh for what finding equal indices costs. Halves are added in single precision and rounded once for each 256
@@ -65,7 +65,7 @@ EXPORT_PLAIN(bucket_rows)
 struct Table {
     u64 rows;
     u64 columns;
-    // How many rows are added.
+    // Number of rows that are added.
     u64 count;
     // Of the block's warps, how many lie beside one another along rows; the others take other rows of the table.
     u64 across;

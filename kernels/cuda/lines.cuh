@@ -1,4 +1,4 @@
-// Lines: the loops over several operands of one shape, a line at a time. A line is the innermost loop: within it, an
+// Lines: loops over several operands of one shape, a line at a time. A line is the innermost loop: within it, an
 // element's place is found without a division, and where memory allows, elements are moved in packs.
 //
 // A block's threads lie along x within a line, along y over lines.
@@ -8,7 +8,7 @@
 template <u32 operands>
 struct Lines {
     Nest<operands> nest;
-    // How many there are.
+    // Number of lines.
     u64 count;
     // Whether lines are moved in packs: the written elements lie one after another, and those of each operand that is read
     // do so or are one and the same; all lines begin at a multiple of a pack's bytes.

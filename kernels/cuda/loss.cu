@@ -1,5 +1,5 @@
-// Loss: cross-entropy from logits `[examples, classes, places]`, and its gradient. T is any fraction, of logits and
-// loss; statistics and the count are Real.
+// Loss: cross-entropy from logits `[examples, classes, places]`, and its gradient. T is any floating-point type, of
+// logits and loss; statistics and the count are Real.
 #include "exponents.cuh"
 #include "parts.cuh"
 

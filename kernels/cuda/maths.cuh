@@ -1,4 +1,4 @@
-// Maths: functions that several files of kernels share, in the precision of their argument.
+// Maths: functions shared by several kernels, in the precision of their argument.
 #pragma once
 #include "number.cuh"
 

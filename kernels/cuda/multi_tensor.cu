@@ -1,6 +1,6 @@
-// Each: elementwise functions of many tensors in one launch, each tensor in order. T is any fraction.
+// Each: elementwise functions of many tensors in one launch, each tensor in order. T is any floating-point type.
 //
-// Of the functions, those that optimizers go over all parameters with.
+// Only the functions that optimizers apply to all parameters.
 #include "functions.cuh"
 #include "multi_tensor.cuh"
 

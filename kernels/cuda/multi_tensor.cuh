@@ -13,7 +13,7 @@ template <u32 operands, u32 most>
 struct Many {
     u64 addresses[operands][most];
     u64 elements[most];
-    // How many chunks there are up to the end of each tensor. Behind the last, more than there are.
+    // Number of chunks up to the end of each tensor. Behind the last, more than there are.
     u32 ends[most];
 };
 
@@ -58,7 +58,7 @@ __device__ inline Chunk<operands> chunk_of_block(const Many<operands, most>& man
     return chunk;
 }
 
-// What of a chunk falls to this thread.
+// The part of a chunk that this thread computes.
 template <u32 operands>
 __device__ inline Share share_of_chunk(const Chunk<operands>& chunk, bool is_packed) {
     return Share{threadIdx.x, blockDim.x, chunk.length, is_packed};

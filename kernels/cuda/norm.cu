@@ -1,4 +1,4 @@
-// Norm: rows made mean 0 and variance 1, and the gradients. T is any fraction; statistics are Real.
+// Norm: layer normalization of rows, and the gradients. T is any floating-point type; statistics are Real.
 //
 // Gradients may be written over what they are made from: each place is read and written by the same thread, after sums
 // are known to all.

@@ -1,11 +1,11 @@
-// Number: the types of elements, how they become the numbers that kernels compute with, and back.
+// Number: the element types, and their conversion to and from the types that kernels compute in.
 //
 // Kernels are compiled for one type T, or two, T and U. Nothing is included from the toolkit, so that kernels compile
 // wherever the compiler alone is. `CUDA_ON_CPU` is defined where this text runs on the host, in tests.
 #pragma once
 
-// How a kernel is declared: by a name that the host can ask for. `EXPORT` follows each kernel, or `EXPORT_PLAIN` where
-// its threads never wait for one another; on a GPU, neither does anything.
+// The declaration of a kernel: with a name that the host can look up. `EXPORT` follows each kernel, or `EXPORT_PLAIN`
+// where its threads never wait for one another; on a GPU, neither does anything.
 #ifndef CUDA_ON_CPU
 #define KERNEL extern "C" __global__
 #define EXPORT(name)
@@ -35,7 +35,7 @@ struct truth {
     u8 byte;
 };
 
-// What a type computes in and keeps its sums and statistics in: single precision, or double for doubles.
+// The type in which elements are computed, and sums and statistics are kept: single precision, or double for doubles.
 template <class N>
 struct Computed {
     typedef f32 type;

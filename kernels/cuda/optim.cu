@@ -1,5 +1,5 @@
-// Optim: fused optimizer steps of many tensors in one launch. Each number of parameter, gradient and state is read once
-// and written once. T is the parameter's type, any fraction; U is the gradient's.
+// Optim: fused optimizer steps of many tensors in one launch. Each element of parameter, gradient and state is read
+// once and written once. T is the parameter's type, any floating-point type; U is the gradient's.
 //
 // All but gradients lies in order. Gradients that do not are gone over by the kernels named after a nest, a tensor each.
 #include "multi_tensor.cuh"
@@ -13,7 +13,7 @@ const u32 BYTES = 4000;
 
 __device__ inline Real load_grad(U x) { return (Real)load(x); }
 
-// What is null is not there. `rounded` is the parameter in the gradient's type.
+// Absent tensors are null. `rounded` is the parameter in the gradient's type.
 struct SgdTensor {
     T* parameter;
     U* rounded;

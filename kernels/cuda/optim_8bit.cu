@@ -1,5 +1,5 @@
-// Optim 8-bit: Adam's fused step with averages that are kept as a byte a number, many tensors in one launch. T is the
-// parameter's type, any fraction; U is the gradient's.
+// Optim 8-bit: Adam's fused step with averages of one byte an element, many tensors in one launch. T is the parameter's
+// type, any floating-point type; U is the gradient's.
 //
 // A warp takes a code block at a time: 256 numbers of a state, which share a divisor, the largest magnitude among them.
 #include "block.cuh"
@@ -50,7 +50,8 @@ struct Table {
     }
 };
 
-// What a lane takes of a code block of `length` numbers. With `is_packed`, the block is whole, and lies where packs may.
+// The part that a lane takes of a code block of `length` numbers. With `is_packed`, the block is whole, and lies where
+// packs may.
 struct Part {
     u32 length;
     bool is_packed;
@@ -58,7 +59,7 @@ struct Part {
     // Where in the block the lane's elements of this turn begin.
     __device__ static u32 first(u32 turn) { return (turn * WARP + threadIdx.x % WARP) * WIDTH; }
 
-    // What is not there is 0.
+    // Missing elements are 0.
     template <class N>
     __device__ Pack<N, WIDTH> read(const N* block, u32 turn) const {
         if (is_packed) {

@@ -1,5 +1,5 @@
-// Parts: what the blocks of one kernel leave for the one block of the next, which puts it together in order. So a fold
-// of any length is the same each time.
+// Parts: partial results of the blocks of one kernel, which the single block of the next combines in order, so that a
+// reduction of any length is deterministic.
 #pragma once
 #include "block.cuh"
 

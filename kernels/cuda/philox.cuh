@@ -1,4 +1,4 @@
-// Philox: random words that depend on a seed and a place alone, the same as on the host, to the bit.
+// Philox: random words that depend only on a seed and an index, bit for bit the same as on the host.
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
 #pragma once

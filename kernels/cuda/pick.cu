@@ -1,5 +1,5 @@
-// Pick: elements along an axis at given places, and added back there. T is any type for `gather`, any fraction for the
-// others.
+// Pick: gathers elements along an axis at given indices, and adds to them. T is any type for `gather`, any
+// floating-point type for the others.
 //
 // Adding goes line by line where there are many lines along the axis, a thread each; else by the buckets of
 // buckets.cuh. Either adds in the order of the places.

@@ -1,4 +1,4 @@
-// Piecewise: functions of straight pieces, and their slopes in two bits an element. T is any fraction.
+// Piecewise: piecewise linear functions, and their slopes in two bits an element. T is any floating-point type.
 //
 // A thread takes four elements, whose slopes are a byte, the first in its lowest bits.
 #include "nest.cuh"
@@ -6,7 +6,7 @@
 const u32 A_BYTE = 4;
 typedef Pack<T, A_BYTE> Four;
 
-// What the two bits say. ODD is −1; of two operands, that both slopes are 1, as one of them is no number.
+// The meaning of the two bits. ODD is −1; of two operands, that both slopes are 1, as one of them is NaN.
 const u32 ODD = 0, FLAT = 1, HALF = 2, RISES = 3;
 
 struct Piece {

@@ -1,4 +1,4 @@
-// Pool: each window of an image made one number, the largest or the mean. T is any fraction.
+// Pool: the maximum or the mean of each window of an image. T is any floating-point type.
 //
 // A thread has an element of what is written: of the result, or backwards a pixel, which gathers from the windows that
 // it lies in, in their order.
@@ -97,8 +97,8 @@ KERNEL void __launch_bounds__(THREADS, 4) max_pool_backward(T* out, const T* gra
 }
 EXPORT_PLAIN(max_pool_backward)
 
-// How many pixels of an axis a mean counts: those in the image, or also those in its padding. What the window at `place`
-// has beyond the padding, where the last one is not full, never counts.
+// Number of pixels of an axis that a mean counts: those in the image, or also those in its padding. What the window at
+// `place` has beyond the padding, where the last one is not full, never counts.
 __device__ inline u64 counted(const Window& window, u32 axis, u64 place, u64 size, u32 counts_padding) {
     if (!counts_padding) {
         Range pixels = pixels_under(window, axis, place, size);

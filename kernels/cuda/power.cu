@@ -1,9 +1,9 @@
-// Power: numbers raised to a given exponent. T is any fraction.
+// Power: elements raised to a scalar exponent. T is any floating-point type.
 #include "lines.cuh"
 
 const u32 WIDTH = 16 / sizeof(T);
 
-// Roots are computed as such: the root of −∞ is no number, its power with ½ would be ∞. All threads have one exponent.
+// Roots are computed as such: the root of −∞ is NaN, its power with ½ would be ∞. All threads have one exponent.
 __device__ inline Real raised(Real x, Real exponent) {
     if (exponent == Real(2)) {
         return x * x;

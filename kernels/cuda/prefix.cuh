@@ -1,8 +1,8 @@
-// Prefix: what all threads before have, folded.
+// Prefix: reductions over all preceding threads.
 #pragma once
 #include "block.cuh"
 
-// What the lanes of a warp up to and with each have, folded in their order. Every lane takes part.
+// The inclusive prefix reduction over the lanes of a warp, in their order. Every lane takes part.
 template <class Fold, class R>
 __device__ inline R fold_upto(R value) {
     u32 lane = threadIdx.x % WARP;
@@ -13,7 +13,7 @@ __device__ inline R fold_upto(R value) {
     return value;
 }
 
-// The sum of what the threads before have, and of what all threads of the block have.
+// The sums over the threads before this one, and over all threads of the block.
 template <class R>
 struct Before {
     R sum;

@@ -1,4 +1,4 @@
-// Random: numbers by chance into memory in order, and numbers left out by chance. T is any fraction.
+// Random: random elements in contiguous memory, and dropout. T is any floating-point type.
 #include "nest.cuh"
 #include "philox.cuh"
 

@@ -1,4 +1,4 @@
-// Reduce: sums along axes. T is any fraction.
+// Reduce: sums along axes. T is any floating-point type.
 //
 // A sum is over the loops `summed`, at each place of the loops `kept`. Large sums are made in parts by several rows of
 // blocks (y), which write their parts to `parts`; `sum_parts` adds those in order. How sums are cut depends on sizes
@@ -10,7 +10,7 @@
 const u32 WIDTH = 16 / sizeof(T);
 typedef Pack<T, WIDTH> Row;
 
-// How the threads of a block share sums over rows. What is summed is cut into pieces of rows.
+// The division of sums over rows among the threads of a block. What is summed is cut into pieces of rows.
 struct Rows {
     // Sums in all, rows that each is over, elements in a row and how far apart they are.
     u64 sums;
@@ -25,7 +25,7 @@ struct Rows {
     u32 across;
 };
 
-// How the threads of a block share sums over columns.
+// The division of sums over columns among the threads of a block.
 struct Columns {
     // Columns, how far apart they are in the input and the output, rows that each sum is over, and how often there is
     // all that.

@@ -1,4 +1,5 @@
-// RMS norm: rows divided by the root of their mean square, and the gradients. T is any fraction; statistics are Real.
+// RMS norm: rows divided by their root mean square, and the gradients. T is any floating-point type; statistics are
+// Real.
 //
 // Gradients may be written over what they are made from: each place is read and written by the same thread, after sums
 // are known to all.

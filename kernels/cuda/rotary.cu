@@ -1,4 +1,4 @@
-// Rotary: pairs of a head's numbers turned by angles that grow with the position. T is any fraction.
+// Rotary: rotates pairs of a head's elements by angles that grow with the position. T is any floating-point type.
 #include "maths.cuh"
 #include "nest.cuh"
 

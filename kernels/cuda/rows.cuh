@@ -1,5 +1,5 @@
-// Rows: numbers that lie one after another, gone over by some lanes of a warp, by a block or by all threads. T is any
-// fraction.
+// Rows: loops over contiguous elements by some lanes of a warp, by a block or by all threads. T is any floating-point
+// type.
 #pragma once
 #include "block.cuh"
 #include "nest.cuh"
@@ -72,7 +72,7 @@ __device__ inline void by_rows(u32 lanes, F f) {
     }
 }
 
-// How many elements a thread takes at a time, as a type.
+// Number of elements that a thread takes at a time, as a type.
 template <u32 n>
 struct Count {
     static constexpr u32 of = n;
@@ -119,7 +119,7 @@ __device__ inline void put(T* row, u64 at, const Reals<n>& numbers) {
 
 __device__ inline u64 bytes_past_a_pack(const void* place) { return (u64)place % sizeof(Wide); }
 
-// How many numbers come before the first that begins a pack in each of these rows: all, where the rows do not begin
+// Number of elements before the first that begins a pack in each of these rows: all, where the rows do not begin
 // alike. Rows that are null are left out.
 template <class... Others>
 __device__ inline u64 head_of(u64 width, const T* row, const Others*... others) {
@@ -156,7 +156,7 @@ __device__ inline void walk(const Team& team, u64 width, u64 head, F f) {
     }
 }
 
-// How often one whole number goes into another, and what is left.
+// Integer quotient and remainder.
 struct Division {
     u64 quotient;
     u64 rest;

@@ -1,4 +1,4 @@
-// Scan: running sums and products along lines. T is any fraction.
+// Scan: cumulative sums and products along lines. T is any floating-point type.
 //
 // Lines whose elements lie apart have a thread each, others a warp, few and long ones a block. Products are always made
 // from the first factor to the last, so that zeros and numbers past the largest meet in the same order as on any other
@@ -6,7 +6,7 @@
 #include "nest.cuh"
 #include "prefix.cuh"
 
-// How lines are walked. The strides are those of the written operand and of what is read.
+// The walk along lines. The strides are those of the written operand and of what is read.
 struct Walk {
     u64 lines;
     u64 length;

@@ -1,6 +1,6 @@
-// Softmax: rows made into shares of 1, or the logarithms of such shares, and the gradients of both. T is any fraction.
+// Softmax: softmax and log-softmax of rows, and the gradients of both. T is any floating-point type.
 //
-// What is written may be what is read: each place is read and written by the same thread, after sums are known to all.
+// The output may be the input: each place is read and written by the same thread, after sums are known to all.
 #include "exponents.cuh"
 
 KERNEL void softmax(T* out, const T* in, u64 rows, u64 width, u32 lanes) {

@@ -4,7 +4,7 @@
 // other three are added up as in Ootomo, Yokota: "Recovering single precision accuracy from tensor cores while surpassing
 // the FP32 theoretical peak performance", 2022, and `OpMultiplyAddFastF32` of NVIDIA's CUTLASS. Tensor cores cut sums
 // off where others round (tensor_cores.cuh), so that long ones would become too small: products with a small part have
-// sums of their own, the rests, and what has been summed over a few matrices is added by threads.
+// their own sums, the rests, and what has been summed over a few matrices is added by threads.
 #pragma once
 #include "tensor_cores.cuh"
 
@@ -34,11 +34,11 @@ struct SplitRight {
     __device__ explicit SplitRight(const Right8& whole) { split(whole, big, small); }
 };
 
-// A rest as it is to be added. Where a factor is infinite its small part is no number, and so is the rest: then the
+// A rest as it is to be added. Where a factor is infinite its small part is NaN, and so is the rest: then the
 // big products alone tell what the sum is, and are not finite themselves.
 __device__ inline f32 checked_rest(f32 rest) { return fminf(rest, LARGEST); }
 
-// How much larger a sum is than what the three products give, on average: small · small is 1.04 · 2⁻²³ of it, and what
+// The average excess of a sum over the three products: small · small is 1.04 · 2⁻²³ of it, and what
 // is cut off of the two small parts 0.63 · 2⁻²³ each, if a number's digits are equally frequent. What tensor cores cut
 // off as they sum is not made good: how much that is differs from one GPU to the next.
 const f32 GROWTH = (f32)(1 + (1.04 + 2 * 0.63) / 8388608);

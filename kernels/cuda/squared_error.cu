@@ -1,4 +1,4 @@
-// Squared error: how far two tensors are from each other, and the gradient. T is any fraction.
+// Squared error: the squared difference of two tensors, and the gradient. T is any floating-point type.
 #include "lines.cuh"
 #include "parts.cuh"
 #include "rows.cuh"

@@ -1,4 +1,4 @@
-// Steps: what optimizers compute of one parameter, its gradient and what is remembered of it.
+// Steps: the update of one element by each optimizer, from its gradient and state.
 #pragma once
 #include "number.cuh"
 
@@ -23,7 +23,7 @@ struct Sgd {
           is_nesterov(step.is_nesterov != 0),
           is_first(step.is_first != 0) {}
 
-    // What the parameter's gradient is taken for.
+    // The gradient with scale and weight decay.
     __device__ Real gradient(Real p, Real g) const { return g * grad_scale + weight_decay * p; }
     // The new direction from the former.
     __device__ Real direction(Real b, Real g) const { return is_first ? g : momentum * b + entering * g; }

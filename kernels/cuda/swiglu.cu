@@ -1,4 +1,5 @@
-// SwiGLU: silu(gate) · up in one pass, and both gradients in another. T is any fraction. All lies one after another.
+// SwiGLU: silu(gate) · up in one pass, and both gradients in another. T is any floating-point type. All tensors are
+// contiguous.
 #include "lines.cuh"
 #include "maths.cuh"
 
@@ -26,7 +27,8 @@ __device__ inline Slopes slopes_of(T grad, T gate, T up) {
     return Slopes{store<T>(g * load(up) * share * (Real(1) + x * (Real(1) - share))), store<T>(g * x * share)};
 }
 
-// What is null is not wanted. What is written may be what is read: a thread reads all at a place before it writes there.
+// Outputs that are not wanted are null. An output may be an input: a thread reads all at a place before it writes
+// there.
 KERNEL void swiglu_backward(T* of_gate, T* of_up, const T* grad, const T* gate, const T* up, u64 elements,
                             u32 is_packed) {
     u64 packs = is_packed ? elements / WIDTH : 0;

@@ -1,5 +1,5 @@
-// Tensor cores: the instructions by which a warp multiplies small matrices, of 16-bit fractions and of numbers of single
-// precision of which they read the first 11 bits.
+// Tensor cores: the instructions by which a warp multiplies small matrices, of 16-bit floating-point elements,
+// and of single-precision elements of which they read the first 11 bits.
 //
 // Every lane of the warp takes part. Which numbers a lane has of a matrix is told in "Parallel Thread Execution ISA",
 // sections on `mma.m16n8k16`, `mma.m16n8k8` and `ldmatrix`. On the CPU lanes show one another what they have.
@@ -30,7 +30,7 @@ struct Right8 {
 };
 
 #ifdef CUDA_ON_CPU
-// What each lane of each warp shows the others.
+// The elements that each lane of each warp shows the others.
 static const unsigned short* shown_rows[32][WARP];
 static Left16 shown_left[32][WARP];
 static u32 shown_right[32][WARP][2];
@@ -74,7 +74,7 @@ __device__ inline void read_matrices(const void* row, u32& first, u32& second, u
 #endif
 }
 
-// What tensor cores do with numbers of a type.
+// The operations of tensor cores on elements of a type.
 template <class N>
 struct Tensor;
 
@@ -149,7 +149,7 @@ struct Tensor<f16> {
 #endif
 
 #ifdef CUDA_ON_CPU
-// The first 11 bits of a number's fraction, the first of which is not stored.
+// The first 11 bits of a number's significand, the first of which is not stored.
 inline f64 first_bits(f32 number) { return of_bits(bits_of(number) & 0xffffe000u); }
 
 // A sum with the bits of single precision that it begins with.

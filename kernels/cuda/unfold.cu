@@ -1,5 +1,5 @@
-// Unfold: an image's windows as columns of a matrix, so that a convolution is a matrix product; and the reverse. T is any
-// fraction.
+// Unfold: copies an image's windows into columns of a matrix (im2col), and adds columns back to the image. T is any
+// floating-point type.
 #include "block.cuh"
 #include "nest.cuh"
 #include "window.cuh"
@@ -10,7 +10,7 @@ struct Unfolded {
     u64 size[2];
     u64 strides[3];
     u64 count;
-    // How far apart the rows of the columns are, and the elements in them.
+    // The strides of the columns' rows, and of the elements in them.
     u64 down;
     u64 right;
 };

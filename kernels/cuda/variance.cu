@@ -1,4 +1,5 @@
-// Variance: means, and sums of squared distances from them, along any axes. T is any fraction; means are Real.
+// Variance: means, and sums of squared deviations from them, along any axes. T is any floating-point type; means are
+// Real.
 //
 // Elements that are taken together are loops of their own, `inner`, for each place of the loops `outer`. The threads of
 // a block stand before `across` places, a power of two, and those of one place share its elements. They stand in the

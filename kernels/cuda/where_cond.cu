@@ -1,4 +1,4 @@
-// Choose: one of two elements, by a truth value at the same place. T stands for all types of as many bytes.
+// Where: one of two elements, by the bool at the same index. T stands for all types of its size.
 #include "lines.cuh"
 
 const u32 WIDTH = 16 / sizeof(T);

@@ -1,4 +1,4 @@
-// Window: how the kernel of a convolution or pooling moves over images.
+// Window: the positions of the kernel of a convolution or pooling on images.
 #pragma once
 #include "nest.cuh"
 
@@ -7,9 +7,9 @@ struct Window {
     u64 kernel[2];
     u64 stride[2];
     u64 padding[2];
-    // How far apart the kernel's elements are; 1 for pooling.
+    // The dilation; 1 for pooling.
     u64 dilation[2];
-    // How many places there are in all, and the first that is meant, counted row by row.
+    // The number of positions in all, and the first that is meant, counted row by row.
     u64 places[2];
     u64 first;
 };

@@ -29,7 +29,7 @@ use highwater_recorder::{
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Threads that take and give back memory, each on a device of its own.
+/// Threads that take and give back memory, each on its own device.
 const THREADS: u16 = 4;
 /// Events of one operation: a few blocks taken, and as many given back, each of which is two.
 const EVENTS_AN_OP: u64 = 12;

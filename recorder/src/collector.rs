@@ -43,7 +43,7 @@ pub(crate) struct Collected {
     pub(crate) trace: Option<Trace>,
     /// Path of the file, if the sink includes one.
     pub(crate) file: Option<PathBuf>,
-    /// Why the file is incomplete.
+    /// The reason that the file is incomplete.
     pub(crate) problem: Option<Error>,
     pub(crate) events: u64,
     pub(crate) events_lost: u64,
@@ -79,7 +79,7 @@ struct Collector {
     lost_to_file: u64,
     /// Number of events when the file failed: it lacks all later ones.
     events_until_failure: Option<u64>,
-    /// When the recording began, or a thread that may send the first event came.
+    /// The time at which the recording began, or at which a thread appeared that may send the first event.
     began: Instant,
     last_write: Option<Instant>,
 }

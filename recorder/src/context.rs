@@ -1,4 +1,4 @@
-//! What the current thread is doing: scope, op and category, as set by guards, and its call stack.
+//! The state of the current thread: scope, op and category, as set by guards, and its call stack.
 
 use std::cell::{Cell, RefCell};
 

@@ -52,7 +52,7 @@ const REFINING: [&str; 9] = [
 static STARTED: Once = Once::new();
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
-/// What the environment requested.
+/// A recording or a switch that the environment requested.
 enum Running {
     /// A recording, and how it goes on after one of the program's own.
     Recording(Recording, Box<HistoryOptions>),
@@ -86,7 +86,7 @@ fn variable_of_process(name: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
 }
 
-/// What the environment variables request.
+/// The recording and the trigger that the environment variables request.
 #[derive(Debug, PartialEq, Eq)]
 struct Requested {
     options: HistoryOptions,

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// What to run, and the process that asked for it.
+/// A process, and the function to run at its exit.
 type Work = (u32, fn());
 
 static AT_EXIT: Mutex<Vec<Work>> = Mutex::new(Vec::new());

@@ -135,7 +135,7 @@ fn is_known() -> bool {
     IS_KNOWN.load(Ordering::Acquire) || make_known(&IS_KNOWN)
 }
 
-/// How often a thread tries to register the heap, or checks whether another thread has.
+/// Maximum number of attempts of a thread to register the heap, or of its checks whether another thread has.
 const PATIENCE: u32 = 1000;
 
 #[cold]

@@ -62,12 +62,12 @@ pub(crate) enum Stage {
     Closed,
 }
 
-/// At whose request a recording is made.
+/// The origin of a request to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The program's.
     Program,
-    /// That of somebody outside of the program, through the environment or a switch. It gives way to the program's.
+    /// The environment's or a switch's, from outside the program. It gives way to the program's.
     Outside,
 }
 

@@ -13,7 +13,7 @@ use crate::current_stage::CurrentStage;
 use crate::history::History;
 use crate::message::{Message, NewOp, Read};
 
-/// What is written to the file at a time.
+/// A batch of data to write to the file.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) facts: Vec<DeviceFacts>,
@@ -80,7 +80,7 @@ pub(crate) struct Intake {
     named: HashMap<OpId, NewOp>,
     /// Maximum number of operations in `ops`.
     most_ops: Option<usize>,
-    /// What is waiting to be written to the file, if there is one.
+    /// The data waiting to be written to the file, if there is one.
     batch: Option<Batch>,
     /// Live state of each device, for a file that begins in the middle.
     live: Option<HashMap<DeviceId, LiveState>>,

@@ -21,7 +21,7 @@ static LEVEL: AtomicU8 = AtomicU8::new(Level::Off as u8);
 static FREE_STACKS: AtomicBool = AtomicBool::new(false);
 static USES: AtomicBool = AtomicBool::new(false);
 
-/// What a recording needs from the entry points.
+/// The data that a recording needs from the entry points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Level of detail.

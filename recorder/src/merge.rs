@@ -16,7 +16,7 @@ use crate::sender;
 /// Messages read at a time, so that the clock is updated and pending work gets done in between.
 const AT_A_TIME: usize = 1 << 16;
 
-/// How long to wait for a missing message. Its thread has only a few instructions left, but may be descheduled.
+/// The time to wait for a missing message. Its thread has only a few instructions left, but may be descheduled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Minimum number of retries in that time.
@@ -34,7 +34,7 @@ pub(crate) enum Item<'a> {
 pub(crate) struct Merge {
     consumers: Vec<Consumer>,
     expected: SequenceNumber,
-    /// When the next number was first found missing, and how often it was looked for since.
+    /// The time at which the next number was first found missing, and the number of checks since.
     stuck: Option<(Instant, u32)>,
     /// Number of sequence numbers that were skipped.
     given_up: u64,

@@ -21,7 +21,7 @@ pub(crate) struct NewOp {
     pub(crate) stack: StackId,
 }
 
-/// What a thread sends to the collector.
+/// A message from a thread to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// An event.

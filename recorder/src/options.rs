@@ -13,20 +13,20 @@ use crate::level::{Level, Wanted};
 pub struct HistoryOptions {
     /// Level of detail of each event.
     pub level: Level,
-    /// Which events get a call stack, at [`Level::Stacks`].
+    /// The events that get a call stack, at [`Level::Stacks`].
     pub stacks_on: StacksOn,
     /// Keep only this many most recent events; older ones are folded into the starting state. Unbounded if `None`.
     pub ring_events: Option<usize>,
     /// Whether to record uses of blocks as events. They show memory that is live but never used again, and are several
     /// times as many as allocations.
     pub uses: bool,
-    /// Where the recording is written.
+    /// The destination of the recording.
     pub sink: Sink,
     /// Blocks with fewer requested bytes are not recorded, only counted.
     pub smallest_bytes: u64,
     /// Record only these training steps, as counted by [`scope::step`](crate::scope::step). All steps if `None`.
     pub steps: Option<Range<u32>>,
-    /// What to do when the recorder falls behind the program.
+    /// The reaction when the recorder falls behind the program.
     pub when_behind: WhenBehind,
     /// Write the history to a new file in this folder when a device runs out of memory.
     pub dump_on_oom: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct HistoryOptions {
     pub queue_bytes: usize,
     /// Write several files, one after another. A single file if `None`.
     pub rotation: Option<Rotation>,
-    /// When stacks are symbolized.
+    /// The time at which stacks are symbolized.
     pub symbols: Symbols,
     /// Whether each rank of several, as numbered by the launcher's environment variables, writes its own file:
     /// `step.rank3.snap` if the sink is `step.snap`.
@@ -55,17 +55,17 @@ pub struct Rotation {
     pub disk_bytes: Option<u64>,
 }
 
-/// When stacks are symbolized to functions, files and lines.
+/// The time at which stacks are symbolized to functions, files and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symbols {
-    /// When the recording ends.
+    /// At the end of the recording.
     #[default]
     AtEnd,
     /// Never: `highwater symbolize` does it later, or on another machine.
     Never,
 }
 
-/// Which events get a call stack.
+/// The events that get a call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StacksOn {
     /// Allocations, segments and out-of-memory events.
@@ -75,7 +75,7 @@ pub enum StacksOn {
     AllocsAndFrees,
 }
 
-/// Where a recording is written.
+/// The destination of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sink {
     /// In memory; returned by `finish`.
@@ -87,7 +87,7 @@ pub enum Sink {
     Both(PathBuf),
 }
 
-/// What happens to events when the collector thread falls behind and the queues are full.
+/// The treatment of events when the collector thread falls behind and the queues are full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBehind {
     /// Events are dropped and counted; the program never waits.

@@ -56,7 +56,7 @@ impl Change {
     }
 }
 
-/// How a guard's phase ends.
+/// The end of a guard's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// With the guard, because the program marked the phase.

@@ -181,7 +181,7 @@ impl Consumer {
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<&[u64]> {
         loop {
-            // SAFETY: the consumer's current chunk stays allocated until the consumer gives it back.
+            // SAFETY: the consumer's current chunk stays allocated until the consumer returns it.
             let chunk = unsafe { &*self.chunk };
             // In this order: once another chunk follows, nothing more is written to this one.
             let next = chunk.next.load(Ordering::Acquire);

@@ -43,7 +43,7 @@ pub struct Finished {
     pub file: Option<PathBuf>,
     /// Numbers of events and blocks.
     pub counts: Counts,
-    /// Why the file is incomplete, such as a full disk. What was written before can be opened.
+    /// The reason that the file is incomplete, such as a full disk. The data written before can be opened.
     pub problem: Option<Error>,
 }
 

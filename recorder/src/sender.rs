@@ -181,7 +181,7 @@ pub(crate) fn wait(at_most: Duration) -> bool {
     !waiting.unwrap_or_else(PoisonError::into_inner).1.timed_out()
 }
 
-/// Takes over the consumers of queues that were created or given back since the last call.
+/// Takes over the consumers of queues that were created or returned since the last call.
 pub(crate) fn newcomers() -> Vec<Consumer> {
     std::mem::take(&mut *locked(&NEWCOMERS))
 }

@@ -103,6 +103,6 @@ pub struct Recorded<T> {
     pub file: Option<PathBuf>,
     /// Numbers of events and blocks.
     pub counts: Counts,
-    /// Why a requested part of the recording is missing; what was written to the file before can be read.
+    /// The reason that a requested part of the recording is missing; the data written to the file before can be read.
     pub problem: Option<Error>,
 }

@@ -19,7 +19,7 @@ use crate::warn::warn;
 /// Polling interval for the file and for signals; signals that arrive within one interval count as one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What starts and stops recordings.
+/// A file or a signal that starts and stops recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// Records while this file exists: `touch record.me`, `rm record.me`.

@@ -32,7 +32,7 @@ fn alloc(block: u64) {
     api::alloc(DeviceId(0), &NewBlock { block, address, requested: block, allocated: 512, stream, pool });
 }
 
-/// Not a test of its own: a program that records itself, and whose device is made at this moment.
+/// Not a separate test: a program that records itself, and whose device is made at this moment.
 #[test]
 fn the_child_records_its_training_itself() {
     let Some(way) = std::env::var_os(CHILD) else { return };

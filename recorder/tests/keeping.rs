@@ -332,7 +332,7 @@ fn a_path_that_cannot_be_written_is_refused_at_the_start_and_so_is_one_in_use() 
 
 const FILLING_CHILD: &str = "HIGHWATER_TEST_FILLING_CHILD";
 
-/// Not a test of its own: what the child of the next test runs, whose files may not grow beyond a limit.
+/// Not a separate test: what the child of the next test runs, whose files may not grow beyond a limit.
 #[test]
 fn the_child_fills_its_disk() {
     let Some(path) = std::env::var_os(FILLING_CHILD) else { return };

@@ -59,7 +59,7 @@ fn send(signal: &str) {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// Not a test of its own: what the children of the tests below run.
+/// Not a separate test: what the children of the tests below run.
 #[test]
 fn the_child_records_and_leaves() {
     let Some((way, path)) = std::env::var(CHILD).ok().and_then(|text| {
@@ -131,7 +131,7 @@ fn a_program_that_exits_or_panics_leaves_a_complete_file_with_source_lines() {
     }
 }
 
-/// Not a test of its own: a program that handles a signal, after it began to record.
+/// Not a separate test: a program that handles a signal, after it began to record.
 #[test]
 fn the_child_handles_a_signal() {
     extern "C" fn chained(number: libc::c_int) {

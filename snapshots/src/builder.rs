@@ -171,12 +171,12 @@ impl TraceBuilder {
         self.trace.attributes.push(attribute);
     }
 
-    /// How many events there are so far.
+    /// Number of events so far.
     pub fn event_count(&self) -> usize {
         self.trace.events.len()
     }
 
-    /// How many blocks and how many segments there are so far.
+    /// The numbers of blocks and of segments so far.
     pub fn row_counts(&self) -> (usize, usize) {
         (self.trace.blocks.len(), self.trace.segments.len())
     }
@@ -435,8 +435,8 @@ impl TraceBuilder {
         self.trace
     }
 
-    /// Notes where blocks do not fit into the segments; not where events are known to be missing. Of a window this is no
-    /// problem, as its recording is checked as a whole.
+    /// Notes where blocks do not fit into the segments; not where events are known to be missing. Of a window this is
+    /// not a problem, as its recording is checked as a whole.
     fn check_sums(&mut self) {
         let devices = (0..).map(DeviceId).zip(&mut self.devices);
         self.trace.sums = devices.map(|(device, state)| (device, std::mem::take(&mut state.sums))).collect();

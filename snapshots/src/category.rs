@@ -1,4 +1,4 @@
-//! What a block is for, when it was made, and which pool it came from: the three fixed vocabularies.
+//! The three fixed vocabularies: categories, phases and pools of blocks.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
-//! What can go wrong with a recording: errors that stop reading, and problems that do not.
+//! Errors that stop reading a recording, and problems that do not.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be read or written: what, where, and what to do.
+/// An error in reading or writing a file: what, where, and what to do.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,9 +20,9 @@ pub enum Error {
     Empty,
     /// A file of another kind.
     NotRecording {
-        /// What it is, or what it has: `a PNG picture`, `JSON with the keys 'a', 'b'`.
+        /// The kind or content of the file: `a PNG picture`, `JSON with the keys 'a', 'b'`.
         found: String,
-        /// What a recording is, or what to do.
+        /// A description of a recording, or advice.
         advice: &'static str,
     },
     /// A pickle of a protocol that no memory snapshot has.
@@ -41,7 +41,7 @@ pub enum Error {
     Damaged {
         /// Offset in the file.
         offset: u64,
-        /// What is wrong there.
+        /// The contradiction.
         what: String,
     },
     /// A file with annotations or attributes, which cannot be read as one of several.
@@ -53,7 +53,7 @@ pub enum Error {
     Refused {
         /// Offset in the file.
         offset: u64,
-        /// What was refused.
+        /// The refused code.
         what: String,
     },
     /// Some part could not be encoded.
@@ -67,7 +67,7 @@ pub enum Error {
     Text {
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error in it.
         what: String,
     },
 }
@@ -158,7 +158,7 @@ impl Error {
 /// Something a reader should know about a recording that was read all the same.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Problem {
-    /// Where in the file, when it has a place.
+    /// Offset in the file, if the problem has a position.
     pub offset: Option<u64>,
     /// The problem, as a sentence.
     pub what: String,

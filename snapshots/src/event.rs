@@ -78,13 +78,13 @@ kinds! {
 pub struct Event {
     /// Nanoseconds since the recording's origin (see [`Header::started_unix_us`](crate::trace::Header)).
     pub time_ns: u64,
-    /// Where it happened. Steps and phases concern every device and carry device 0, and so do the marks of our own
-    /// recorder; marks of imported recordings carry the device that they were recorded on. See
+    /// The device. Steps and phases concern every device and carry device 0, and so do the marks of our own recorder;
+    /// marks of imported recordings carry the device that they were recorded on. See
     /// [`Trace::is_everywhere`](crate::trace::Trace::is_everywhere).
     pub device: DeviceId,
     /// The stack that caused it.
     pub stack: StackId,
-    /// What happened.
+    /// The event itself, with the facts of its kind.
     pub what: What,
 }
 

@@ -58,7 +58,7 @@ impl std::fmt::Display for LineText<'_> {
     }
 }
 
-/// Where PyTorch generates the classes of autograd's nodes.
+/// The namespace in which PyTorch generates the classes of autograd's nodes.
 const AUTOGRAD_NODES: &str = "torch::autograd::generated::";
 
 /// Removes what a Rust compiler adds to a function's name for closures and blocks: `main::{{closure}}#0` reads `main`.

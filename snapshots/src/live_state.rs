@@ -102,7 +102,7 @@ impl LiveState {
         }
     }
 
-    /// What an event of this device does.
+    /// The effect of an event of this device.
     #[inline]
     pub fn transition(&self, what: &What) -> Transition {
         let named = match *what {

@@ -30,13 +30,13 @@ pub struct References {
 /// A node of the autograd graph that saves a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// When it is saved.
+    /// The event at which it is saved.
     pub packed: u64,
-    /// When backward reads it.
+    /// The event at which backward reads it.
     pub unpacked: Option<u64>,
-    /// From when on the node does not need it any more, although the graph still refers to it.
+    /// The position after which the node does not need it, although the graph still refers to it.
     pub dropped: Option<u64>,
-    /// When the graph's reference ends.
+    /// The event at which the graph's reference ends.
     pub released: Option<u64>,
     /// The path of the module that made the node.
     pub module: String,

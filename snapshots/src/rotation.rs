@@ -97,7 +97,7 @@ impl RotatedFiles {
         Some(Self { path: path.to_owned(), files: last, left_out })
     }
 
-    /// Which files are missing or left out, as a sentence; `None` if the first is there.
+    /// The files that are missing or left out, as a sentence; `None` if the first is there.
     pub fn gap(&self) -> Option<String> {
         let (first, name) = (self.files.first()?.0, numbered(&self.path, self.files.first()?.0));
         let name = name.file_name()?.to_string_lossy().into_owned();

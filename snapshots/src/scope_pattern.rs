@@ -194,7 +194,7 @@ impl fmt::Display for ScopePattern {
 pub struct ScopePatternError {
     /// The text.
     pub pattern: Box<str>,
-    /// What is wrong with it.
+    /// The error in the pattern.
     pub reason: &'static str,
 }
 

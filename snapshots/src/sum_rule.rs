@@ -41,13 +41,13 @@ impl SumRule {
         self.active -= bytes;
     }
 
-    /// Adds bytes obtained from the driver.
+    /// Adds bytes reserved from the driver.
     pub(crate) fn reserve(&mut self, bytes: u64) {
         self.has_segments = true;
         self.reserved += bytes;
     }
 
-    /// Notes that segment `range` was obtained while its neighbour `other` is reserved.
+    /// Notes that segment `range` was reserved while its neighbour `other` is reserved.
     pub(crate) fn compare(&mut self, range: Range, other: Range) {
         let end = |range: &Range| range.address.saturating_add(range.bytes);
         if range.address < end(&other) && other.address < end(&range) {
@@ -90,7 +90,7 @@ impl SumRule {
         };
     }
 
-    /// What is wrong with `device`.
+    /// The problems of `device`.
     pub fn problems(&self, device: DeviceId) -> Vec<Problem> {
         let exceeded = self.exceeded.map(|(events, excess)| excess.problem(device, events));
         let overlap = self.overlap.map(|([one, other], count)| {

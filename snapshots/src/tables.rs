@@ -49,7 +49,7 @@ pub struct Frame {
     pub address: u64,
     /// First of its source lines in [`Tables::lines`].
     pub first_line: u32,
-    /// How many: 0 while unresolved, more than one where functions were inlined.
+    /// Number of lines: 0 while unresolved, more than one where functions were inlined.
     pub line_count: u32,
 }
 
@@ -96,7 +96,7 @@ pub struct Op {
 /// Stacks and scopes are followed so far outward: a strange file may hold chains of millions. Recorders keep fewer.
 const MAX_DEPTH: usize = 1024;
 
-/// What PyTorch writes for the file of a function in a library without symbols.
+/// The file name that PyTorch writes for a function in a library without symbols.
 pub const UNKNOWN_FILE: &str = "??";
 
 impl Tables {

@@ -1,11 +1,11 @@
-//! What an event does to the memory of its device: the only place that decides it. Everything that follows the events of
-//! a recording, written or read, asks [`transition`] and applies the answer to what it keeps.
+//! The effect of an event on the memory of its device: the only place that decides it. Everything that follows the
+//! events of a recording, written or read, asks [`transition`] and applies the answer to the state that it keeps.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 
-/// What is known, before an event, of the block that it names, or of the segment that it releases.
+/// The known state, before an event, of the block that it names, or of the segment that it releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Never allocated or reserved, or free again.
@@ -16,12 +16,12 @@ pub enum Named {
     Waiting,
 }
 
-/// What an event does to the memory of its device.
+/// The effect of an event on the memory of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
     /// The block becomes live. A former block of its key, if there is one in use, is free now: its free is missing.
     Allocated {
-        /// What is known of the former block.
+        /// The state of the former block.
         former: Named,
     },
     /// The free of the block is requested: it is no longer live, but active.
@@ -66,7 +66,7 @@ pub enum Contradiction {
     UnmatchedRelease,
 }
 
-/// What an event of `kind` does, by what is known of the block or segment that it names; of a kind that names none,
+/// The effect of an event of `kind`, by the state of the block or segment that it names; for a kind that names none,
 /// `named` does not matter.
 #[inline]
 pub const fn transition(kind: EventKind, named: Named) -> Transition {
@@ -104,7 +104,7 @@ impl Transition {
     }
 }
 
-/// How often events contradicted those before them.
+/// Number of events that contradicted those before them, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contradictions {
     /// Frees and tags of unknown blocks.

@@ -27,7 +27,7 @@ const TICKS_A_LOOK: u32 = 512;
 
 thread_local! {
     static TICKS: Cell<u32> = const { Cell::new(0) };
-    /// When the current slice ends; `None` outside of work that may be suspended.
+    /// The time at which the current slice ends; `None` outside of work that may be suspended.
     static SLICE_END: Cell<Option<f64>> = const { Cell::new(None) };
 }
 

@@ -24,7 +24,7 @@ SANITIZED = {
     "racecheck": ["attention", "reduce", "norm", "scan"],
 }
 SANITIZER_SECONDS = 120
-# With less time, it is left for a run of its own.
+# With less time, it is left for a separate run.
 MIN_SANITIZER_SECONDS = 60
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: (\d+) hazards? displayed)")
 COMPLAINT = re.compile(r"^========= (?:Error: |Warning: )?(?:Invalid|Misaligned|Race reported|Program hit|Uninitialized|Potential)", re.M)

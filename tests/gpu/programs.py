@@ -15,7 +15,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.environ.get("OUT", os.getcwd())
-# A Python of its own may hold PyTorch, where this one has none.
+# A separate Python may have PyTorch, where this one has none.
 PYTORCH = os.environ.get("HIGHWATER_GPU_PYTORCH", sys.executable)
 DEADLINE = time.monotonic() + float(os.environ.get("HIGHWATER_GPU_SECONDS", "520"))
 # Multiplies every time limit of a program: a test on a busy machine waits as long as it takes.

@@ -1,5 +1,5 @@
-//! The commands. A file has a command's arguments, its call and its report; what only it needs lies beside it, in a folder
-//! of its name.
+//! The commands. Each file has a command's arguments, its execution and its report; code that only it uses is in a
+//! folder of the same name.
 
 pub mod next;
 pub mod info;
@@ -97,8 +97,8 @@ commands! {
     Run(run::ProgramArguments) => run::run,
     /// Record a PyTorch program that is already running, for some steps or some time (Linux)
     ///
-    /// The program is changed while it is recorded, and is as before afterwards. What is live when the recording begins
-    /// is its baseline, without stacks.
+    /// The program is modified while it is recorded, and restored afterwards. Blocks that are live when the recording
+    /// begins are its baseline, without stacks.
     Attach(attach::AttachArguments) => attach::run,
     /// Run a PyTorch program on a simulated GPU: what it needs, and whether it fits, without a GPU (Linux)
     ///
@@ -142,15 +142,15 @@ commands! {
     Serve(serve::ServeArguments) => serve::run,
     /// Show in the terminal how memory grows while a program runs: totals, peak, categories, modules, steps, ranks
     ///
-    /// A recording is followed while it is written, also all of a folder with one for each rank, or those that a process
-    /// writes. If standard output is not a terminal, it is printed once as text.
+    /// Follows a recording while it is written, all recordings of a folder with one for each rank, or those that a
+    /// process writes. If standard output is not a terminal, prints it once as text.
     Top(top::TopArguments) => top::run,
     /// Answer the questions of an assistant about recordings, by the Model Context Protocol
     ///
     /// The assistant starts it, and asks with one JSON-RPC message a line on standard input. It answers from the files that
     /// are named here, and writes none.
     Mcp(mcp::McpArguments) => mcp::run,
-    /// Install instructions with which an assistant uses this program (an Agent Skill), or print what they are
+    /// Install instructions with which an assistant uses this program (an Agent Skill), or list them
     Skill(skill::SkillArguments) => skill::run,
     /// Print the completions of commands and options for a shell
     Completions(completions::CompletionsArguments) => completions::run,

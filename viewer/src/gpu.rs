@@ -37,7 +37,7 @@ pub struct Rates {
     bandwidth: f64,
 }
 
-/// How numbers are computed, which decides the peak rate.
+/// The arithmetic, which decides the peak rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// Products of matrices in bf16 or f16.

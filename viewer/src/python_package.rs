@@ -7,7 +7,7 @@ use std::path::Path;
 /// The modules: name and source.
 const MODULES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));
 
-/// What Python runs when it starts: first the program's own module of this name, which this one hides.
+/// The code that Python runs when it starts: first the program's own module of this name, which this one hides.
 const START: &str = r#"import os, sys
 _here = os.path.dirname(os.path.abspath(__file__))
 def _start_own():

@@ -110,7 +110,7 @@ def baseline():
 def download_baseline(event):
     """Takes the newest artifact of the branch, or else of the default branch; returns what it is, or None."""
     api, name = Api(event.repository), urllib.parse.quote(f"{option('name')}-baseline")
-    # A fork may have a branch of the same name; what it uploads is no baseline.
+    # A fork may have a branch of the same name; what it uploads is not a baseline.
     artifacts = [
         artifact
         for artifact in api.rows(f"actions/artifacts?name={name}", "artifacts")
@@ -220,7 +220,7 @@ def compare(name, options, event):
     row = {"name": name, "baseline": base, "passed": True, "errors": [], "report": None}
     row["phases"], row["baseline_phases"] = phases_of(file, options), phases_of(base, options) if base else {}
     limits = [*options]
-    # A branch has what was merged into it: its growth is shown, and is no failure.
+    # A branch has what was merged into it: its growth is shown, and is not a failure.
     if base and event.is_change and option("max_growth"):
         limits += ["--max-growth", option("max_growth")]
     if not any(word.startswith(("--max", "--budgets")) for word in limits):

@@ -58,7 +58,8 @@ pub(super) struct Record {
     pub(super) events: u32,
     pub(super) previous: BlockIndex,
     pub(super) next: BlockIndex,
-    /// What the block was allocated for, for recordings that start later; of a previous block if the range is free.
+    /// The context of the block's allocation, for recordings that start later; of a previous block if the range is
+    /// free.
     pub(super) context: Context,
     /// Other streams that use the block.
     pub(super) other_streams: Option<Box<OtherStreams>>,

@@ -184,7 +184,7 @@ pub enum ConfigError {
         expected: char,
         /// The text before it.
         after: String,
-        /// What was found instead.
+        /// The text that was found instead.
         found: String,
     },
     /// Expandable segments on a device without virtual memory management.

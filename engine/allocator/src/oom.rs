@@ -46,7 +46,7 @@ pub struct OomReport {
     pub released: u64,
     /// The largest free range of this pool and stream.
     pub largest_free: u64,
-    /// Why the rest of the reserved memory could not serve the request.
+    /// The reason that the rest of the reserved memory could not serve the request.
     pub unusable: Unusable,
     /// Known remedies.
     pub advice: Vec<Advice>,

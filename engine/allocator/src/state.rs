@@ -54,11 +54,11 @@ pub struct BlockState {
     pub requested: u64,
     /// The key of the block; `None` if free.
     pub key: Option<u64>,
-    /// How it is used.
+    /// Its use.
     pub usage: BlockUsage,
 }
 
-/// How a range of a segment is used.
+/// The use of a range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockUsage {
     /// Allocated by the program.

@@ -17,7 +17,7 @@ const STREAM: StreamId = StreamId(0);
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// An allocator that recordings know, on a device of its own.
+/// An allocator that recordings know, on its own device.
 fn registered(settings: &str, driver: &AccountingDriver, device: DeviceId) -> Arc<CachingAllocator> {
     let config: AllocConfig = settings.parse().expect("valid settings");
     let allocator = CachingAllocator::new(Box::new(driver.clone()), device, config);

@@ -69,7 +69,7 @@ pub struct Costs {
     /// The work of each operation: its forward, recomputation and backward. Operations have ids only while they are
     /// recorded.
     pub by_op: BTreeMap<OpId, Cost>,
-    /// How often primitives of the same work were run.
+    /// Number of runs of primitives of the same work.
     pub primitives: BTreeMap<PrimitiveCost, u64>,
 }
 

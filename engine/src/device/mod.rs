@@ -18,7 +18,7 @@ use highwater_allocator::{AccountingDriver, AllocConfig, Block, CachingAllocator
 
 pub use stream::{Stream, StreamGuard};
 
-/// How a device computes.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// On the CPU, in host memory.

@@ -120,7 +120,7 @@ pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> Resul
 
 /// Lists the paths of a model's modules, with those that differ in one number joined.
 fn listed(paths: &[String]) -> String {
-    /// Most patterns of an error message.
+    /// Maximum number of patterns of an error message.
     const MOST: usize = 16;
     if paths.is_empty() {
         return "the model has no modules within it".to_owned();

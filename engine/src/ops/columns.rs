@@ -29,7 +29,7 @@ pub(super) struct Columns {
     // `None` if images are their own columns.
     memory: Option<Tensor>,
     window: Window,
-    /// Groups of channels, each multiplied by a matrix of its own.
+    /// Groups of channels, each multiplied by its own matrix.
     groups: usize,
     /// Windows at a time.
     most: usize,

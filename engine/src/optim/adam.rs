@@ -19,7 +19,7 @@ pub struct Adam {
     pub epsilon: f64,
     /// Weight decay (L2): this multiple of the parameter is added to its gradient.
     pub weight_decay: f64,
-    /// How the rule iterates over many parameters.
+    /// The form of the loop over many parameters.
     pub form: Form,
 }
 
@@ -41,7 +41,7 @@ pub struct AdamW {
     pub epsilon: f64,
     /// Decoupled weight decay; multiplied by the learning rate.
     pub weight_decay: f64,
-    /// How the rule iterates over many parameters.
+    /// The form of the loop over many parameters.
     pub form: Form,
 }
 

@@ -23,7 +23,7 @@ pub struct Sgd {
     pub weight_decay: f64,
     /// Enables Nesterov momentum (Sutskever et al., 2013). Requires momentum and no dampening.
     pub nesterov: bool,
-    /// How the rule iterates over many parameters.
+    /// The form of the loop over many parameters.
     pub form: Form,
 }
 

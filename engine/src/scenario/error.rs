@@ -1,7 +1,7 @@
 //! The errors of recording a scenario.
 
-/// Why a scenario could not be recorded. Running out of memory is not an error, because recordings exist to study it; a
-/// [`Report`](super::Report) describes it.
+/// An error that prevents recording a scenario. Running out of memory is not an error, because recordings exist to
+/// study it; a [`Report`](super::Report) describes it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {

@@ -37,7 +37,7 @@ pub struct Options {
     pub no_recompute: bool,
     /// Optimizer.
     pub optimizer: Option<OptimizerKind>,
-    /// How the optimizer iterates over the parameters.
+    /// The form of the optimizer's loop over the parameters.
     pub form: Option<Form>,
     /// Learning rate.
     pub learning_rate: Option<f64>,

@@ -41,11 +41,11 @@ pub trait Task {
 pub struct Batch {
     /// Batch size.
     pub size: usize,
-    /// How the losses of micro-batches are combined.
+    /// The reduction of the losses of micro-batches.
     pub loss: Reduction,
 }
 
-/// How a loss is computed from those of the parts of a batch.
+/// The computation of a loss from those of the parts of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// As their mean.

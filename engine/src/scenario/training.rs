@@ -30,7 +30,7 @@ pub(crate) enum LossIs {
     LeftAlone,
 }
 
-/// When parameters are updated.
+/// The time at which parameters are updated.
 enum StepsWhen {
     AfterBackward(Box<dyn Optimizer>),
     /// Gradients no longer exist after backward.

@@ -64,7 +64,7 @@ pub(crate) enum Ingredient {
     },
     /// A view of a tensor that is recomputed itself.
     Recipe {
-        /// How to recompute it.
+        /// The recipe to recompute it.
         recipe: Arc<dyn Recipe>,
         /// The view.
         layout: Layout,

@@ -5,7 +5,7 @@ use std::hint::black_box;
 /// What is done at the innermost frame.
 pub(crate) type Leaf = fn();
 
-/// A frame on the way to the leaves. `BYTES` makes each a function of its own, with a frame of its own size.
+/// A frame on the way to the leaves. `BYTES` makes each a separate function with its own frame size.
 pub(crate) type Node = fn(&Walk, depth: u32, path: u32) -> u32;
 
 pub(crate) struct Walk {

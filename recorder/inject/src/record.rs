@@ -92,7 +92,7 @@ fn scope_of(called: &str) -> ScopeId {
     context::current().scope
 }
 
-/// How the program refers to its new memory.
+/// The program's reference to its new memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Got {
     /// An address or an array.

@@ -1,4 +1,4 @@
-"""What each rank does for the page of `highwater.debug`: tells its totals, records steps, and sends its recordings."""
+"""The part of `highwater.debug` on each rank: reports its totals, records steps, and sends its recordings."""
 
 import base64
 import ctypes
@@ -36,7 +36,7 @@ def serve(folder, options):
 
 
 def _totals(request):
-    """Returns what the process uses, and its recordings."""
+    """Returns the memory that the process uses, and its recordings."""
     session = _session.active()
     rows, step = [], None
     if session is not None:

@@ -78,7 +78,7 @@ def stats(device):
 
 
 def allocations(device):
-    """Returns the number of allocations on a device since the program began, or what grows with each: their bytes."""
+    """Returns the number of allocations on a device since the program began, or else their bytes."""
     counters = stats(device)
     return counters.get("allocation", counters["allocated_bytes"])["all"]["allocated"]
 

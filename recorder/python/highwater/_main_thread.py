@@ -121,7 +121,7 @@ class _Work:
 
 
 class _Queued:
-    """What Python's `PyObject_IsTrue` calls: unlike a callback, it passes exceptions of signals' handlers to the program."""
+    """Called by `PyObject_IsTrue`: unlike a callback, it passes exceptions of signal handlers to the program."""
 
     def __bool__(self):
         # What is asked for later has the main thread called again.

@@ -1,4 +1,4 @@
-"""What a simulated GPU cannot answer exactly, by line of the program, and what recordings say about it."""
+"""Calls that a simulated GPU cannot answer exactly, by line of the program, and the notes about them in recordings."""
 
 import collections
 import json
@@ -14,7 +14,7 @@ _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
 class Noted:
-    """What is noted from the creation of this object on.
+    """The notes made since the creation of this object.
 
     `simulation` has all notes of the process in `notes`, as counts by kind, function and line of the program.
     """

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class _Answer(TypedDict, total=False):
-    """What most answers have."""
+    """The fields of most answers."""
 
     schema_version: int
 
@@ -28,7 +28,7 @@ class Group(Member, total=False):
 
 
 class Peak(_Answer):
-    """What uses the memory at a moment. `groups` and `rest_bytes` sum to `bytes`."""
+    """The use of memory at a moment. `groups` and `rest_bytes` sum to `bytes`."""
 
     device: int
     metric: str
@@ -111,7 +111,7 @@ class Explanation(_Answer):
 
 
 class Difference(_Answer):
-    """What makes the difference between two recordings. The deltas of groups and rest sum to `delta_bytes`."""
+    """The differences between two recordings. The deltas of groups and rest sum to `delta_bytes`."""
 
     a: dict[str, Any]
     b: dict[str, Any]

@@ -29,7 +29,7 @@ def kind():
 
 
 class Thread:
-    """What a thread is doing, and the tag that it has."""
+    """The state of a thread, and its tag."""
 
     __slots__ = ("scope", "phase", "is_inside", "optimizers", "text", "range", "first_nodes", "node_scopes")
 

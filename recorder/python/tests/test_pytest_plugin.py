@@ -541,7 +541,7 @@ def test_tensors_of_an_earlier_failure_do_not_count(run, pytester, monkeypatch):
         def test_small():
             torch.Tensor(50)
     """
-    # In a process of its own: `pytester` keeps all errors of its own process.
+    # In a separate process: `pytester` keeps all errors of its own process.
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(highwater.__file__)), prepend=os.pathsep)
     pytester.makepyfile(test_it=textwrap.dedent(text))
     result = pytester.runpytest_subprocess("-p", "highwater.pytest_plugin", "--highwater=off")

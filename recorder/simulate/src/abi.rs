@@ -1,10 +1,10 @@
-//! What the functions that C calls have in common: status codes, output parameters, handles.
+//! The common parts of functions that C calls: status codes, output parameters, handles.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a function of CUDA returns. The runtime and the driver share the codes below.
+/// The return value of CUDA's functions. The runtime and the driver share the codes below.
 pub(crate) type Status = c_int;
 
 pub(crate) const SUCCESS: Status = 0;

@@ -32,7 +32,7 @@ enum Run {
     /// Neither.
     Plain,
     First(File),
-    /// What is left of the file.
+    /// The rest of the file.
     Second(Vec<u8>),
 }
 

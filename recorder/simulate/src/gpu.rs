@@ -13,8 +13,8 @@ pub(crate) struct Gpu {
     pub(crate) memory_bytes: u64,
 }
 
-/// What the capability determines. Source: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications per Compute
-/// Capability".
+/// The properties that the capability determines. Source: NVIDIA's CUDA C++ Programming Guide, "Technical
+/// Specifications per Compute Capability".
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Architecture {
     pub(crate) threads_per_multiprocessor: i32,
@@ -49,7 +49,7 @@ impl Gpu {
         })
     }
 
-    /// What its capability determines.
+    /// The properties that its capability determines.
     pub(crate) fn architecture(&self) -> Architecture {
         let (threads, blocks, shared_kib) = match self.capability {
             (7, 5) => (1024, 16, 64),

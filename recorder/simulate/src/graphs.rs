@@ -1,5 +1,5 @@
 //! CUDA graphs: the work between the begin and the end of a capture does nothing, so that a graph is only a handle.
-//! PyTorch keeps the memory of a graph in a pool of its own.
+//! PyTorch keeps the memory of a graph in its own pool.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::collections::HashMap;

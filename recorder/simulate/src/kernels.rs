@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use crate::abi::{Out, SUCCESS, creates, functions, give, succeeds};
 use crate::settings::settings;
 
-/// Most threads of a block.
+/// Maximum number of threads of a block.
 const MAX_THREADS: c_int = 1024;
 
 /// The fields of `cudaFuncAttributes` that PyTorch and CUB read.

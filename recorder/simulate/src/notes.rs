@@ -1,5 +1,5 @@
-//! What the program does that the simulation cannot answer exactly, and reports to a listener as it happens: the Python
-//! package, which knows the line of the program.
+//! The calls of the program that the simulation cannot answer exactly, reported to a listener as they happen: the
+//! Python package, which knows the line of the program.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "calls a listener of another language"))]
 
 use std::ffi::{CString, c_char, c_int};

@@ -23,10 +23,10 @@ pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSW
 /// The file that the run which is recorded reads them from.
 pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 
-/// The most devices of a machine.
+/// Maximum number of devices of a machine.
 pub(crate) const MAX_DEVICES: usize = 64;
 
-/// What the variables say.
+/// The settings in the environment variables.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) gpu: Gpu,

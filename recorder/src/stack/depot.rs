@@ -13,7 +13,7 @@ use highwater_snapshots::intern::Interner;
 use super::losses;
 use crate::reentrancy;
 
-/// Identifies a stack, in the whole process and for its whole life; 0 is no stack.
+/// Identifies a stack, in the whole process and for its whole life; 0 means no stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct StackKey(u32);

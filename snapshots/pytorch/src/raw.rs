@@ -42,9 +42,9 @@ pub struct RawSnapshot {
     pub settings: Vec<(String, String)>,
     /// The string under the key `highwater`, written by this program when it exported the snapshot.
     pub highwater: Option<String>,
-    /// What Highwater's Python package added under the key `highwater_run`.
+    /// The facts that Highwater's Python package added under the key `highwater_run`.
     pub run: RunFacts,
-    /// What could not be read or interpreted.
+    /// The parts that could not be read or interpreted.
     pub problems: Vec<Problem>,
 }
 
@@ -97,7 +97,7 @@ pub struct RawFrame {
     pub fx: StringId,
 }
 
-/// What an event reports.
+/// The action of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {

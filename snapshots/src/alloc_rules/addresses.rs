@@ -11,7 +11,7 @@ pub(super) const PAGE_BYTES: u64 = 2 << 20;
 /// On Linux, the driver takes address space in regions of a multiple of this size.
 pub(super) const REGION_BYTES: u64 = 32 << 20;
 
-/// The order in which a driver hands out addresses. Found from public recordings of GPUs.
+/// The order in which a driver returns addresses. Found from public recordings of GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressOrder {
     /// Regions downward from a ceiling, each filled upward, as NVIDIA's driver does on Linux.

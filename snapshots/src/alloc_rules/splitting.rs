@@ -1,4 +1,4 @@
-//! When PyTorch's caching allocator splits a free block, and which pool a segment belongs to.
+//! The rules by which PyTorch's caching allocator splits a free block, and by which a segment belongs to a pool.
 
 use super::{AllocRules, MIN_BLOCK, SMALL_REQUEST, SMALL_SEGMENT};
 use crate::category::Pool;

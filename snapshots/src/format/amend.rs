@@ -31,7 +31,7 @@ pub struct Amendment<'a> {
     kept: Vec<Piece>,
     /// The sections that mark the recording as finished.
     ends: Vec<Piece>,
-    /// How many rows the table of strings has, with those that damage took.
+    /// Number of rows of the table of strings, with those lost to damage.
     strings: u64,
     torn_bytes: u64,
 }

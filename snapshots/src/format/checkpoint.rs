@@ -11,7 +11,7 @@ use crate::stage::{Outside, Stage};
 /// Blocks, segments and mappings that go into one part.
 const PART_ROWS: usize = 65_536;
 
-/// What is live after a number of events, or a part of it: the parts of a checkpoint follow each other in the file.
+/// The live state after a number of events, or a part of it: the parts of a checkpoint follow each other in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The number of events before it.
@@ -24,7 +24,7 @@ pub struct Checkpoint {
     pub largest_step: Option<u32>,
     /// The number of parts after this one.
     pub more: u32,
-    /// What is live on a device.
+    /// The live state of a device.
     pub state: StartingState,
     /// The allocation of each block of the state; none for those from before the recording.
     pub births: Vec<Option<Outside>>,

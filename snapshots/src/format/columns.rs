@@ -72,7 +72,7 @@ columns! {
     OomStream = 18 "oom_stream",
 }
 
-/// How many columns this version knows.
+/// Number of columns in this version.
 pub(super) const COLUMNS: usize = Column::ALL.len();
 
 /// The bytes of one entry of a payload's directory: number and length.

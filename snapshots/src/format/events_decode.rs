@@ -14,7 +14,7 @@ use crate::{Category, Phase, Pool};
 #[derive(Debug, Default)]
 pub(super) struct DecodedEvents {
     pub(super) events: Vec<Event>,
-    /// Events of kinds that this version does not know; they are left out.
+    /// Number of events of unknown kinds, which are left out.
     pub(super) unknown: u32,
 }
 

@@ -131,7 +131,7 @@ fn put_handle(out: &mut Vec<u8>, former: &mut u32, handle: u32) {
     }
 }
 
-/// What decides how a chunk is encoded, found in one pass over it.
+/// The facts that decide how a chunk is encoded, found in one pass over it.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChunkFacts {
     has_devices: bool,

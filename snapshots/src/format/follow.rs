@@ -34,12 +34,12 @@ impl Follower {
         Self { assembler: Assembler::passing(), ..Self::default() }
     }
 
-    /// What the bytes fed since the last call had before the first event and as events, of a follower that keeps none.
+    /// Takes the starting state and the events in the bytes fed since the last call, of a follower that keeps none.
     pub fn take_passed(&mut self) -> Passed {
         self.assembler.take_passed()
     }
 
-    /// Where the recording comes from, as far as it was read.
+    /// The origin of the recording, as far as it was read.
     pub fn header(&self) -> &Header {
         self.assembler.header()
     }
@@ -80,12 +80,12 @@ impl Follower {
         Ok(self.assembler.events() - before)
     }
 
-    /// How many bytes were fed.
+    /// Number of bytes fed so far.
     pub fn bytes_fed(&self) -> u64 {
         self.fed
     }
 
-    /// How many events there are so far.
+    /// Number of events so far.
     pub fn events(&self) -> usize {
         self.assembler.events()
     }

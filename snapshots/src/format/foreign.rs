@@ -2,25 +2,25 @@
 
 use crate::error::Error;
 
-/// What a file is that is not a recording.
+/// A description of a file that is not a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// What it is: `a PNG picture`.
+    /// The kind of the file: `a PNG picture`.
     pub found: String,
-    /// What to do.
+    /// The advice to the user.
     pub advice: &'static str,
 }
 
-/// What is read.
+/// The supported formats.
 const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), and PyTorch memory snapshots as \
                          pickle, as JSON or as a page saved by trace_plot, each optionally gzipped";
-/// What a snapshot is.
+/// The definition of a snapshot.
 pub const SNAPSHOT: &str = "a memory snapshot, as torch.cuda.memory._dump_snapshot writes it, is a dict with the keys \
                             'segments' and 'device_traces', or a list of segments";
-/// How to make a snapshot.
+/// The instructions to make a snapshot.
 const RECORD: &str = "call torch.cuda.memory._record_memory_history() at the start of the program, and after some steps \
                       torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
-/// How to save a snapshot that is in such a file.
+/// The instructions to save a snapshot that is in such a file.
 const SAVE: &str = "save a memory snapshot with torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 const PULL: &str = "run `git lfs pull` in its repository";
 const DECOMPRESS: &str = "decompress it first";

@@ -18,7 +18,7 @@ pub const TAIL_BYTES: usize = 16;
 pub struct IndexRow {
     /// Its kind's number.
     pub kind: u16,
-    /// Where its header begins.
+    /// Offset of its header.
     pub offset: u64,
     /// The number of events before it.
     pub events_before: u64,

@@ -31,7 +31,7 @@ macro_rules! section_kinds {
 }
 
 section_kinds! {
-    /// Where the recording comes from: one [`Header`](crate::trace::Header).
+    /// The origin of the recording: one [`Header`](crate::trace::Header).
     Header = 1 "header",
     /// One device: a [`DeviceFacts`](crate::trace::DeviceFacts).
     Device = 2 "device",
@@ -53,7 +53,7 @@ section_kinds! {
     StartingState = 10 "starting_state",
     /// Events in columns.
     Events = 11 "events",
-    /// How far the numbers can be trusted: an [`EndFacts`](super::EndFacts). The recording was finished.
+    /// The limits of accuracy: an [`EndFacts`](super::EndFacts). The recording was finished.
     End = 12 "end",
     /// The location of every section.
     Footer = 13 "footer",
@@ -63,7 +63,7 @@ section_kinds! {
     Attributes = 15 "attributes",
     /// Rows of summaries of events. Since version 1.4.
     Summaries = 16 "summaries",
-    /// What is live after a number of events, or a part of it. Since version 1.4.
+    /// The live state after a number of events, or a part of it. Since version 1.4.
     Checkpoint = 17 "checkpoint",
     /// Rows of the steps in which devices are active. Since version 1.5.
     StepActivity = 18 "step_activity",

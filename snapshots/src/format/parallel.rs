@@ -6,7 +6,7 @@
 mod threads {
     use rayon::prelude::*;
 
-    /// How many threads work.
+    /// Number of worker threads.
     pub(in crate::format) fn threads() -> usize {
         rayon::current_num_threads()
     }
@@ -32,7 +32,7 @@ mod threads {
 
 #[cfg(not(feature = "parallel"))]
 mod threads {
-    /// How many threads work.
+    /// Number of worker threads.
     pub(in crate::format) fn threads() -> usize {
         1
     }

@@ -11,13 +11,13 @@ pub const MARKER: [u8; 4] = [0xf7, b'S', b'E', b'C'];
 /// The length of a section's header.
 pub const HEADER_BYTES: usize = 36;
 
-/// The most bytes that a section may hold once decompressed.
+/// Maximum number of bytes of a decompressed section.
 pub const MAX_RAW_BYTES: usize = 64 << 20;
 
-/// The most events of one section.
+/// Maximum number of events of one section.
 pub const CHUNK_EVENTS: usize = 65_536;
 
-/// The most bytes that one stored byte may expand to, so that a small file cannot require much memory.
+/// Maximum number of bytes that one stored byte may expand to, so that a small file cannot require much memory.
 pub const MAX_EXPANSION: usize = 32;
 
 /// A flag: a reader that does not know the section's kind must report it.
@@ -108,7 +108,7 @@ impl SectionHeader {
 /// A section as stored in a file, whose payload's checksum is correct.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
-    /// Where its header begins.
+    /// Offset of its header.
     pub offset: u64,
     /// Its header.
     pub header: SectionHeader,
@@ -116,7 +116,7 @@ pub struct Section<'a> {
     pub stored: &'a [u8],
 }
 
-/// What a section is to say of itself.
+/// The fields of a section's header that its writer chooses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
     pub(super) kind: SectionKind,

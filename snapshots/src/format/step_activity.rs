@@ -1,4 +1,4 @@
-//! Which steps devices are active in, for a row of a summary.
+//! The steps in which devices are active, for a row of a summary.
 
 use serde::{Deserialize, Serialize};
 

@@ -23,21 +23,21 @@ pub(super) const MAX_DEVICES: usize = 256;
 pub struct Summary {
     /// The number of events before them.
     pub first: u64,
-    /// How many they are.
+    /// Number of events.
     pub events: u32,
     /// The smallest and the largest of their times, in nanoseconds since the recording's origin.
     pub times_ns: (u64, u64),
-    /// How many steps begin whose number is above those of all steps before.
+    /// Number of steps that begin with a number above those of all steps before.
     pub steps: u32,
-    /// How many steps begin whose number is not.
+    /// Number of steps that begin with a number that is not.
     pub repeated_steps: u32,
     /// The largest number of a step so far.
     pub largest_step: Option<u32>,
     /// Step and phase after them.
     pub stage: Stage,
-    /// What happened on each device, by ordinal; devices without anything live, and without events, are left out.
+    /// The summary of each device, by ordinal; devices without anything live, and without events, are left out.
     pub devices: Vec<DeviceSummary>,
-    /// Which steps devices are active in; `None` if it is unknown. A section of its own has it.
+    /// The steps in which devices are active; `None` if they are unknown. A separate section has them.
     #[serde(skip)]
     pub step_activity: Option<StepActivity>,
 }
@@ -61,7 +61,7 @@ pub struct DeviceSummary {
     pub by_category: [u64; Category::ALL.len()],
     /// The totals after the last event.
     pub end: Totals,
-    /// How often events contradicted those before them.
+    /// Number of events that contradicted those before them, by kind.
     pub contradictions: Contradictions,
 }
 
@@ -96,7 +96,7 @@ pub struct Summarizer {
     pub(super) row: Summary,
     /// The steps of the row in which any device is active.
     active_steps: ActiveSteps,
-    /// How often the step has changed in the row, and how often to a step.
+    /// The number of changes of step in the row, and of changes to a step.
     step_changes: u32,
     steps_begun: u32,
     rows: Vec<Summary>,

@@ -19,7 +19,7 @@ const CONFIG: Configuration<LittleEndian, Fixint, Limit<MAX_RAW_BYTES>> =
 /// The facts at the end of a finished recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndFacts {
-    /// How far the numbers can be trusted. What a reader counts itself (such as unmatched frees) may be left 0.
+    /// The limits of accuracy. Counts that a reader can make (such as unmatched frees) may be left 0.
     pub trust: Trust,
     /// Problems found while recording, or in the file that it was converted from.
     pub problems: Vec<Problem>,

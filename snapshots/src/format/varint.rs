@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }

@@ -10,30 +10,30 @@ pub enum WalkItem<'a> {
     Section(Section<'a>),
     /// A section with an intact header but a damaged payload.
     Damaged {
-        /// Where its header begins.
+        /// Offset of its header.
         offset: u64,
         /// Its header.
         header: SectionHeader,
     },
     /// Bytes that belong to no section that can be read.
     Stray {
-        /// Where they begin.
+        /// Offset of the first of them.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
     /// The file ends before this section does. Always the last.
     Cut {
-        /// Where the section begins.
+        /// Offset of the section.
         offset: u64,
-        /// How many of its bytes the file has.
+        /// Number of its bytes in the file.
         bytes: u64,
         /// Its header, if that much is there.
         header: Option<SectionHeader>,
     },
     /// The tail after the footer.
     Tail {
-        /// Where it begins.
+        /// Offset of the tail.
         offset: u64,
     },
 }
@@ -43,7 +43,7 @@ pub enum WalkItem<'a> {
 pub struct Walker<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where `bytes` begin in the file.
+    /// Offset of `bytes` in the file.
     base: u64,
     /// Bytes that may yet be checked in vain, so that sections made to overlap cannot take for ever; `None` when that
     /// many have been.
@@ -66,8 +66,8 @@ impl<'a> Walker<'a> {
         Self { base, ..Self::new(bytes, 0) }
     }
 
-    /// Where in the bytes given the next section is looked for. After [`WalkItem::Cut`], where that section
-    /// begins: go on from there when the file has grown.
+    /// Offset, in the bytes given, at which the next section is looked for. After [`WalkItem::Cut`], the start of that
+    /// section: go on from there when the file has grown.
     pub fn offset(&self) -> usize {
         self.at
     }

@@ -69,7 +69,7 @@ struct LastCheckpoint {
     bytes: u64,
 }
 
-/// Where the bytes go, and how many went there.
+/// The destination of the bytes, and their number so far.
 struct Stream<W> {
     out: W,
     path: PathBuf,
@@ -288,7 +288,7 @@ impl<W: Write> SnapWriter<W> {
         self.append(SectionKind::Facts, rows, |_, row| Some(row))
     }
 
-    /// Ends the recording: writes the end facts, the footer and the tail, flushes, and gives the stream back.
+    /// Ends the recording: writes the end facts, the footer and the tail, flushes, and returns the stream.
     pub fn finish(mut self, facts: &EndFacts) -> Result<W> {
         // A reader of a part learns from it which blocks live to the end.
         if self.last.events > 0 && self.last.events < self.events() {
@@ -330,17 +330,17 @@ impl<W: Write> SnapWriter<W> {
         self.stream.flush()
     }
 
-    /// How many events were written.
+    /// Number of events written.
     pub fn events(&self) -> u64 {
         self.rows(SectionKind::Events)
     }
 
-    /// How many rows were written to sections of `kind`.
+    /// Number of rows written to sections of `kind`.
     pub fn rows(&self, kind: SectionKind) -> u64 {
         self.rows[usize::from(kind.code())]
     }
 
-    /// How many bytes were written.
+    /// Number of bytes written.
     pub fn bytes_written(&self) -> u64 {
         self.stream.offset
     }

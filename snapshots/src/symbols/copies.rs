@@ -9,7 +9,7 @@ use super::object_file::inspect;
 /// Folders are searched so deep: files in them, and files in the folders in them.
 const MAX_DEPTH: usize = 2;
 
-/// So many files of all folders together are looked at.
+/// Maximum number of files that are looked at, in all folders together.
 const MAX_FILES: usize = 20_000;
 
 /// The binaries in some folders, which are scanned on first use.

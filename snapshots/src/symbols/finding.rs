@@ -1,4 +1,4 @@
-//! Which file a binary's symbols were read from, or why none.
+//! The file that a binary's symbols were read from, or the reason that there is none.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub enum Cause {
 /// No file, and what was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Why, in short.
+    /// The reason, in short.
     pub cause: Cause,
     /// The attempts and their results.
     pub what: String,

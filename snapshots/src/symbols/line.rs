@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// A binary or shared library to look symbols up in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Binary {
-    /// Where it was when it ran.
+    /// The path at which it ran.
     pub path: PathBuf,
     /// Its build id; empty if it has none.
     pub build_id: Vec<u8>,

@@ -9,7 +9,7 @@ use crate::format::Symbols;
 use crate::ids::{FrameId, ModuleId, StringId};
 use crate::tables::{Frame, SourceLine, Tables};
 
-/// Which frames are looked up.
+/// The frames that are looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
     /// Those without source lines.
@@ -135,7 +135,7 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
     found
 }
 
-/// What is known about a frame.
+/// The known part of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.
@@ -179,7 +179,7 @@ fn request(tables: &Tables, module: &ModuleOutcome, frames: &[FrameId]) -> Reque
 /// The table of strings, growing.
 struct Texts<'a> {
     known: HashMap<&'a str, StringId>,
-    /// How many the table has.
+    /// Number of frames in the table.
     count: usize,
     new: Vec<String>,
     new_rows: HashMap<String, StringId>,

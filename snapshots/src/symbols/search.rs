@@ -9,17 +9,17 @@ use super::finding::{Cause, Found, Missing};
 use super::line::Binary;
 use super::object_file::{Facts, Unread, checksum, hex, inspect};
 
-/// Where distributions put separate debug files.
+/// The folder of separate debug files in Linux distributions.
 pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// Where symbols are searched for, in addition to the binaries themselves.
+/// The places in which symbols are searched, in addition to the binaries themselves.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Folders with debug files, as `.build-id/ab/cdef.debug` and by debug link.
     pub(super) debug_folders: Vec<PathBuf>,
     /// Folders with binaries and debug files under any name.
     pub(super) copies: Copies,
-    /// When the recording began, if that is known.
+    /// The start of the recording, if it is known.
     pub(super) began: Option<SystemTime>,
 }
 

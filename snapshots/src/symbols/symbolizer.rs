@@ -19,7 +19,7 @@ pub struct Symbolizer {
     places: Places,
     modules: HashMap<Binary, Opened>,
     problems: Vec<SymbolProblem>,
-    /// What each of its threads runs first.
+    /// The function that each of its threads runs first.
     at_start: Option<fn()>,
 }
 

@@ -1,4 +1,4 @@
-//! Which allocator served a recorded device, so that advice follows from it.
+//! The allocator that served a recorded device, so that advice follows from it.
 
 use super::Trace;
 use crate::ids::DeviceId;

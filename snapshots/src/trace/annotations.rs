@@ -11,9 +11,9 @@ pub struct Annotation {
     pub name: StringId,
     /// The device that was current.
     pub device: DeviceId,
-    /// When it began, in nanoseconds since the recording's origin; none if that was not recorded.
+    /// Start time, in nanoseconds since the recording's origin; none if it was not recorded.
     pub start_ns: Option<u64>,
-    /// When it ended; none if that was not recorded.
+    /// End time; none if it was not recorded.
     pub end_ns: Option<u64>,
     /// The first event within it.
     pub first: EventId,
@@ -37,7 +37,7 @@ pub enum Owner {
 /// A fact for which this program has no column, as name and value: PyTorch's `user_metadata`, `compile_context` …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
-    /// Whose.
+    /// The owner.
     pub owner: Owner,
     /// Its name.
     pub name: StringId,

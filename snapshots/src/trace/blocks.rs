@@ -9,7 +9,7 @@ use crate::{Category, Pool};
 /// Blocks as columns of equal length; position is [`BlockId`].
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Where.
+    /// The device.
     pub device: Vec<DeviceId>,
     /// First byte on the device.
     pub address: Vec<u64>,
@@ -48,7 +48,7 @@ pub struct Blocks {
 /// One block's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Where.
+    /// The device.
     pub device: DeviceId,
     /// First byte on the device.
     pub address: u64,
@@ -120,7 +120,7 @@ impl Block {
 }
 
 impl Blocks {
-    /// How many.
+    /// Number of blocks.
     pub fn len(&self) -> usize {
         self.device.len()
     }

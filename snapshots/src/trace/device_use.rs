@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::ids::DeviceId;
 
-/// What a recording has of a device, as far as it decides which devices are looked at.
+/// The facts about a device in a recording that decide which devices are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUse {
     /// The device.

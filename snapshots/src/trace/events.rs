@@ -8,18 +8,18 @@ use crate::ids::{DeviceId, EventId, StackId};
 pub struct Events {
     /// The kind.
     pub kind: Vec<EventKind>,
-    /// Where.
+    /// The device.
     pub device: Vec<DeviceId>,
-    /// When, in nanoseconds since the recording's origin.
+    /// Time, in nanoseconds since the recording's origin.
     pub time_ns: Vec<u64>,
     /// The stack that caused it.
     pub stack: Vec<StackId>,
-    /// What it is about: a row of the table that the kind implies; see [`Trace::subject`](super::Trace::subject).
+    /// The subject: a row of the table that the kind implies; see [`Trace::subject`](super::Trace::subject).
     pub subject: Vec<u32>,
 }
 
 impl Events {
-    /// How many.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.kind.len()
     }

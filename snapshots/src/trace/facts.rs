@@ -1,4 +1,4 @@
-//! Where a recording comes from, its devices, and how far it can be trusted.
+//! The origin of a recording, its devices, and the limits of its accuracy.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::ids::DeviceId;
 use crate::transition::Contradictions;
 use crate::units::format_count;
 
-/// Where a recording comes from.
+/// The origin of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The program that recorded, with its version: `highwater 0.1.0`.
@@ -19,13 +19,13 @@ pub struct Header {
     pub pid: u32,
     /// This process's place among those that train together.
     pub rank: Option<u32>,
-    /// How many train together.
+    /// The world size: the number of processes that train together.
     pub world_size: Option<u32>,
     /// The origin of all times: Unix time in microseconds at which recording began.
     pub started_unix_us: u64,
     /// The clock that times were read from.
     pub clock: String,
-    /// How much was recorded: `state`, `events` or `stacks`.
+    /// The level of detail: `state`, `events` or `stacks`.
     pub level: String,
     /// Events kept at most; none if unbounded.
     pub ring_capacity: Option<u64>,
@@ -95,7 +95,7 @@ pub struct DeviceFacts {
     pub settings: Vec<(String, String)>,
 }
 
-/// How far the numbers of a trace can be trusted. All zero and false is a complete, exact recording.
+/// The limits of a trace's accuracy. All zero and false is a complete, exact recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
     /// Events that a full ring or a slow disk lost.

@@ -39,7 +39,7 @@ use crate::{Category, Phase};
 /// A recording: tables, events, and the blocks and segments that the events speak of.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Where the recording comes from.
+    /// The origin of the recording.
     pub header: Header,
     /// The devices recorded, by ordinal.
     pub devices: Vec<DeviceFacts>,
@@ -71,15 +71,15 @@ pub struct Trace {
     pub attributes: Vec<Attribute>,
     /// Steps and phases as ranges of events.
     pub spans: Spans,
-    /// How far the numbers can be trusted.
+    /// The limits of accuracy.
     pub trust: Trust,
     /// The problems found while reading.
     pub problems: Vec<Problem>,
-    /// What precedes the first event, if the trace is a window of a longer recording.
+    /// The state before the first event, if the trace is a window of a longer recording.
     pub start: Start,
-    /// What the recording has of each device, counted once when the trace is built.
+    /// The facts about each device, counted once when the trace is built.
     pub(crate) device_uses: Vec<DeviceUse>,
-    /// What is found of each device where blocks do not fit into the segments.
+    /// The violations of the sum rule on each device where blocks do not fit into the segments.
     pub(crate) sums: Vec<(DeviceId, SumRule)>,
     /// Whether the recording has times.
     pub(crate) has_times: bool,
@@ -139,7 +139,7 @@ impl Trace {
         }
     }
 
-    /// What event `id` does to the memory of its device.
+    /// The effect of event `id` on the memory of its device.
     ///
     /// # Panics
     ///
@@ -170,7 +170,7 @@ impl Trace {
         Some(self.replaced[found].1)
     }
 
-    /// What is known of `block` before event `id`, which names it.
+    /// The state of `block` before event `id`, which names it.
     #[inline]
     fn named_at(&self, block: BlockId, id: EventId) -> Named {
         let Some(row) = block.index() else { return Named::Unknown };
@@ -246,8 +246,8 @@ impl Trace {
         }
     }
 
-    /// What is found of each device where blocks do not fit into the segments, or segments overlap; meaningless where
-    /// [events are missing](Trust::has_all_segments).
+    /// The violations of the sum rule on each device: blocks that do not fit into the segments, or segments that
+    /// overlap; meaningless where [events are missing](Trust::has_all_segments).
     pub fn sums(&self) -> &[(DeviceId, SumRule)] {
         &self.sums
     }

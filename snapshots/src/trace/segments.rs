@@ -3,7 +3,7 @@
 use crate::event::Range;
 use crate::ids::{DeviceId, EventId, SegmentId};
 
-/// What a row of [`Segments`] represents.
+/// The role of a row of [`Segments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentRole {
     /// A whole segment, from its alloc to its free.
@@ -17,11 +17,11 @@ pub enum SegmentRole {
 /// Segments as columns of equal length; position is [`SegmentId`].
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
-    /// Where.
+    /// The device.
     pub device: Vec<DeviceId>,
     /// Address, length, stream and pool.
     pub range: Vec<Range>,
-    /// What the row represents.
+    /// The role of the row.
     pub role: Vec<SegmentRole>,
     /// The event that reserved, mapped or unmapped it; none for the baseline.
     pub alloc: Vec<EventId>,
@@ -32,11 +32,11 @@ pub struct Segments {
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where.
+    /// The device.
     pub device: DeviceId,
     /// Address, length, stream and pool.
     pub range: Range,
-    /// What the row represents.
+    /// The role of the row.
     pub role: SegmentRole,
     /// The event that reserved, mapped or unmapped it; none for the baseline.
     pub alloc: EventId,
@@ -45,7 +45,7 @@ pub struct Segment {
 }
 
 impl Segments {
-    /// How many.
+    /// Number of segments.
     pub fn len(&self) -> usize {
         self.device.len()
     }

@@ -61,7 +61,7 @@ struct StepRange {
     end: u32,
 }
 
-/// How sure a step or a phase is, least first.
+/// The reliability of a step or a phase, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Guess,

@@ -1,9 +1,9 @@
-//! What precedes the first event of a trace that is a window of a longer recording.
+//! The state before the first event of a trace that is a window of a longer recording.
 
 use crate::ids::{BlockId, DeviceId, OpId};
 use crate::stage::Stage;
 
-/// What precedes the first event; of a whole recording, nothing.
+/// The state before the first event; empty for a whole recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// The number of events of the recording before this trace's first.
@@ -22,7 +22,7 @@ pub struct Start {
     pub ops: Vec<OpId>,
 }
 
-/// What a device has at the start, in addition to its blocks and segments.
+/// The state of a device at the start, in addition to its blocks and segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStart {
     /// The device.
@@ -34,7 +34,7 @@ pub struct DeviceStart {
 }
 
 impl Start {
-    /// What `device` has at the start; `None` if the sums of the baseline are right.
+    /// The state of `device` at the start; `None` if the sums of the baseline are right.
     pub fn device(&self, device: DeviceId) -> Option<DeviceStart> {
         self.devices.iter().find(|start| start.device == device).copied()
     }

@@ -43,7 +43,7 @@ pub const TAGGED_STEP: &str = "highwater.step#";
 /// See [`TAGGED_STEP`].
 pub const TAGGED_PHASE: &str = "highwater.phase#";
 
-/// So many characters of a name count.
+/// Number of characters of a name that count.
 const MAX_CHARACTERS: usize = 500;
 
 impl Meaning {

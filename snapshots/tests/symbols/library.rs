@@ -17,7 +17,7 @@ __attribute__((noinline)) int outer(volatile int *place) {
 /// The build id that [`Library::new`] asks for.
 pub(crate) const BUILD_ID: [u8; 4] = [0x01, 0x23, 0xab, 0xcd];
 
-/// A library in a folder of its own, and an address in its inlined function.
+/// A library in its own folder, and an address in its inlined function.
 pub(crate) struct Library {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) path: PathBuf,

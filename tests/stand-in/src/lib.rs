@@ -6,7 +6,7 @@
 //! [`Setup`].
 //!
 //! # What it does as a GPU does
-//! - A device's memory is bounded: what does not fit fails as it does there. Fresh memory is full of what is no number,
+//! - A device's memory is bounded: what does not fit fails as it does there. Fresh memory is full of NaN,
 //!   and what lies past a block faults.
 //! - Streams, events and what waits for what; with [`LAZY_VARIABLE`](settings::LAZY_VARIABLE), work runs as late as it
 //!   may, so that a use of memory that was handed out too early is seen.

@@ -62,7 +62,7 @@ fn whole(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Fills a part of the file with what is no number.
+/// Fills a part of the file with NaN.
 fn fill(file: &File, offset: u64, bytes: usize) -> Result<()> {
     // SAFETY: a new mapping of the system's choice.
     let start = unsafe {

@@ -136,7 +136,7 @@ impl Setup {
 
     /// Runs `body` in a process that finds the stand-in; or right away, where tests use a GPU.
     ///
-    /// A test may do so several times, each in a process of its own that runs the test up to there; what it does beside
+    /// A test may do so several times, each in its own process that runs the test up to there; what it does beside
     /// that is done in each.
     ///
     /// # Panics

@@ -21,7 +21,7 @@ pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// What runs before other jobs where there is only one thread.
+/// The priority of a job where there is only one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Pictures that the user waits for while moving the view.

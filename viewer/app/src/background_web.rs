@@ -14,7 +14,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 /// A job and everything that it uses.
 type Job = Box<dyn FnOnce()>;
 
-/// What runs before other jobs.
+/// The priority of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Pictures that the user waits for while moving the view.

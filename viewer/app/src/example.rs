@@ -16,7 +16,7 @@ pub struct Example {
     pub name: &'static str,
     /// Its name.
     pub title: &'static str,
-    /// What it shows.
+    /// Its description.
     pub about: &'static str,
 }
 

@@ -11,7 +11,7 @@ pub struct History<T> {
     back: Vec<T>,
     now: T,
     forward: Vec<T>,
-    /// When the present state was last moved, if the movement may continue.
+    /// The time at which the present state was last moved, if the movement may continue.
     moved: Option<f64>,
 }
 

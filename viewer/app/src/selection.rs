@@ -50,7 +50,7 @@ pub struct Selection {
     pub device: usize,
     /// The total that bands, marker and panels show.
     pub metric: Metric,
-    /// What the horizontal axis counts; change it with [`Self::set_axis`].
+    /// The unit of the horizontal axis; change it with [`Self::set_axis`].
     axis: Axis,
     /// The visible part.
     view: View,
@@ -60,16 +60,16 @@ pub struct Selection {
     pub marks: [Option<usize>; 2],
     /// Whether the height of the view follows the largest total in it.
     fits_bytes: bool,
-    /// How far the view may reach if that is not the recording's extent: for two recordings on common axes.
+    /// The limits of the view if they are not the recording's extent: for two recordings on common axes.
     bounds: Option<View>,
 }
 
-/// Why there is no axis of time.
+/// The reason that there is no axis of time.
 pub const NO_TIMES: &str = "The recording has no times.";
 
 /// The narrowest view: two events, so that the axis can number one, or two nanoseconds.
 pub(crate) const NARROWEST: f64 = 2.0;
-/// The least room on each side of what a view shows, in units of the axis.
+/// Minimum room on each side of the shown range, in units of the axis.
 pub(crate) const MIN_ROOM: f64 = 0.25;
 /// The flattest view in bytes.
 pub(crate) const FLATTEST: f64 = 16.0;

@@ -14,7 +14,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use wasm_bindgen_cli_support::Bindgen;
 
-/// What browsers run.
+/// The target that browsers run.
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Cargo's profile unless another is named.

@@ -25,7 +25,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "expected a time, such as 30s or 5min".to_owned())
 }
 
-/// `highwater attach`.
+/// Arguments of `highwater attach`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example: highwater attach $(pgrep -f train.py) --steps 3")]
 pub struct AttachArguments {
@@ -48,12 +48,12 @@ pub struct AttachArguments {
     pub ring: Option<u64>,
 }
 
-/// How often the program's notes are read.
+/// Interval at which the program's notes are read.
 const PAUSE: Duration = Duration::from_millis(50);
 /// After this, a line says what is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the program has noted: `recording`, `written PATH`, `ended`, or `error TEXT`.
+/// The program's notes: `recording`, `written PATH`, `ended`, or `error TEXT`.
 #[derive(Debug, Default)]
 struct Notes {
     is_recording: bool,

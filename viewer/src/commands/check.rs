@@ -37,7 +37,7 @@ use crate::output::page::Page;
 /// Default number of groups of the difference from the baseline.
 const TOP: usize = 8;
 
-/// `highwater check`.
+/// Arguments of `highwater check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArguments {
     /// The recording, and how to answer.
@@ -55,7 +55,7 @@ pub struct CheckArguments {
     /// Limit of the peak within a phase, in any step: --max-phase optimizer=5GiB
     #[arg(long, value_name = "PHASE=SIZE")]
     pub max_phase: Vec<PhaseLimit>,
-    /// Recording to compare with, such as the main branch's; names what grew where a budget is exceeded
+    /// Recording to compare with, such as the main branch's; if a budget is exceeded, the growth is broken down
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Limit of the peak's growth over the baseline: a percentage such as 5% (the % may be left out), or a size such as

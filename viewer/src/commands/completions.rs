@@ -7,7 +7,7 @@ use super::Arguments;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater completions`.
+/// Arguments of `highwater completions`.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(after_help = "The shell must load the output: highwater completions bash > \
                         ~/.local/share/bash-completion/completions/highwater")]

@@ -50,7 +50,7 @@ pub enum ConvertTable {
     Blocks,
 }
 
-/// `highwater convert`.
+/// Arguments of `highwater convert`.
 #[derive(Clone, Debug, Args)]
 #[command(override_usage = "highwater convert [OPTIONS] <IN>... <OUT>")]
 pub struct ConvertArguments {
@@ -177,7 +177,7 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
     Ok(Status::Fine)
 }
 
-/// What was written, and its bytes.
+/// The exported data, and its bytes.
 type Written = (Exported, u64);
 
 /// Opens what the options ask for of a recording, and lets `write` write it; `in_windows` says whether it can do so where

@@ -36,7 +36,7 @@ use crate::output::page::Page;
 /// Default number of groups.
 const TOP: usize = 20;
 
-/// `highwater diff`.
+/// Arguments of `highwater diff`.
 #[derive(Clone, Debug, Args)]
 pub struct DiffArguments {
     /// First recording; `-` is standard input. Or a folder of ranks: its outlier is compared with a typical rank
@@ -97,7 +97,7 @@ impl DiffArguments {
     }
 }
 
-/// `highwater diff`.
+/// Runs `highwater diff`.
 pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
         return ranks::run(arguments, page);

@@ -28,12 +28,12 @@ use crate::output::caveats::{self, problem_texts};
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::{JsonText, Page, SCHEMA_VERSION};
 
-/// How `highwater events` writes an event.
+/// The notation of an event in `highwater events`.
 const EVENT_NOTATION: &str = "In a line, b8 is block 8, 4194304/5242880 its requested and allocated bytes, #op the \
                               operation, @module the module, small or large the allocator's pool, free= the bytes that \
                               were free on the device.";
 
-/// `highwater events`.
+/// Arguments of `highwater events`.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EVENT_NOTATION, after_help = EVENT_NOTATION)]
 pub struct EventsArguments {
@@ -70,7 +70,7 @@ impl EventsArguments {
     }
 }
 
-/// `highwater events`.
+/// Runs `highwater events`.
 pub fn run(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let listing = EventsListing::of(input, arguments)?;

@@ -35,7 +35,7 @@ const TOP: usize = 12;
 /// Default keys; the second does not apply to a recording without phases.
 const DEFAULT_KEYS: [GroupKey; 2] = [GroupKey::Category, GroupKey::Phase];
 
-/// `highwater explain`.
+/// Arguments of `highwater explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArguments {
     /// The recording, and how to answer.
@@ -78,7 +78,7 @@ impl ExplainArguments {
     }
 }
 
-/// `highwater explain`.
+/// Runs `highwater explain`.
 pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let report = ExplainReport::of(input, arguments)?;

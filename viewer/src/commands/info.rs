@@ -66,7 +66,7 @@ impl InfoArguments {
     }
 }
 
-/// `highwater info`.
+/// Runs `highwater info`.
 pub fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     if file.is_dir() && Windows::find_rotated(file).is_none() {

@@ -24,7 +24,7 @@ use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater join`.
+/// Arguments of `highwater join`.
 #[derive(Clone, Debug, Args)]
 pub struct JoinArguments {
     /// Recordings, two or more: of several allocators of one program, or of several processes

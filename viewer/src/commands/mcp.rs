@@ -20,7 +20,7 @@ use self::tools::TOOLS;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater mcp`.
+/// Arguments of `highwater mcp`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "An assistant that reads a JSON configuration starts it so:\n\n  \
                         {\"mcpServers\": {\"highwater\": {\"command\": \"highwater\", \"args\": [\"mcp\", \"FOLDER\"]}}}")]
@@ -36,17 +36,17 @@ const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 /// The version whose requests each state it, without a beginning.
 const STATELESS: &str = "2026-07-28";
 
-/// Where a request states its version, and what its client can do.
+/// The keys under which a request states its version, and the capabilities of its client.
 const ITS_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const ITS_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// How long a client may keep a list, in milliseconds.
+/// The time that a client may keep a list, in milliseconds.
 const KEPT_MS: u32 = 60_000;
 
 const VOCABULARY: &str = include_str!("mcp/vocabulary.md");
 const VOCABULARY_URI: &str = "highwater://vocabulary";
 
-/// `highwater mcp`.
+/// Runs `highwater mcp`.
 pub fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let access = Access::new(&arguments.files).map_err(Failure::Usage)?;
     let out = page.raw();

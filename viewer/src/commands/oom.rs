@@ -29,7 +29,7 @@ use crate::output::page::Page;
 /// Failed requests that are shown by default.
 const TOP: usize = 3;
 
-/// `highwater oom`.
+/// Arguments of `highwater oom`.
 #[derive(Clone, Debug, Args)]
 pub struct OomArguments {
     /// The recording, and how to answer.
@@ -56,7 +56,7 @@ impl OomArguments {
     }
 }
 
-/// `highwater oom`.
+/// Runs `highwater oom`.
 pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let turning = spinner("replaying");

@@ -23,9 +23,9 @@ use crate::output::page::Page;
 /// The summary that is printed if the app cannot be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summary {
-    /// What the file contains, and what is using memory at the peak.
+    /// The contents of the file, and the memory in use at the peak.
     Whole,
-    /// What is using memory at the peak.
+    /// The memory in use at the peak.
     Peak,
     /// Nothing, since standard output is in use.
     None,

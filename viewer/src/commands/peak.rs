@@ -35,7 +35,7 @@ use crate::output::page::Page;
 /// Number of groups that `peak` lists by default.
 const TOP: usize = 20;
 
-/// `highwater peak`.
+/// Arguments of `highwater peak`.
 #[derive(Clone, Debug, Args)]
 pub struct PeakArguments {
     /// The recording, and how to answer.
@@ -94,7 +94,7 @@ impl PeakArguments {
     }
 }
 
-/// `highwater peak`.
+/// Runs `highwater peak`.
 pub fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let report = PeakReport::of(input, arguments)?;
@@ -112,7 +112,7 @@ pub struct PeakReport<'a> {
     elsewhere: Vec<Moment>,
     /// The pools, if reserved memory is grouped by them.
     pools: Option<PoolsReport>,
-    /// What leaks, and what of it is live at the moment.
+    /// The leaks, and the part of them that is live at the moment.
     leaks: Option<LeaksAt>,
     /// The largest blocks, if they are to be listed.
     largest: Option<LargestBlocks>,

@@ -22,7 +22,7 @@ use crate::output::caveats::{self, problem_texts, trust};
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater phases`.
+/// Arguments of `highwater phases`.
 #[derive(Clone, Debug, Args)]
 pub struct PhasesArguments {
     /// The recording, and how to answer.
@@ -50,7 +50,7 @@ impl PhasesArguments {
     }
 }
 
-/// `highwater phases`.
+/// Runs `highwater phases`.
 pub fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let filter = &arguments.blocks.filter.filter;
     answer_counting(&arguments.source.file, &arguments.categories, filter, |input| {

@@ -49,7 +49,7 @@ pub struct RecordArguments {
     /// File to write [default: SCENARIO.snap]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// How the step is run.
+    /// The options of the training step.
     #[command(flatten)]
     pub step: StepArguments,
     /// Record each use of a block too, to find memory that is no longer used; about doubles the file

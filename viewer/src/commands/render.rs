@@ -26,7 +26,7 @@ const VIEW: &str = "timeline";
 const SIZE: PictureSize = PictureSize([1600, 900]);
 const SCALE: f32 = 1.0;
 
-/// `highwater render`.
+/// Arguments of `highwater render`.
 #[derive(Clone, Debug, Args)]
 pub struct RenderArguments {
     /// The recording, and how to answer.

@@ -26,7 +26,7 @@ use crate::input::recording::Recording;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater serve`.
+/// Arguments of `highwater serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
     /// Recordings; `-` is standard input. Recordings that are still being written are followed
@@ -201,8 +201,9 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
 const USER: &str = "USER";
 const HOST: &str = "HOST";
 
-/// How the user reaches this computer by ssh, from the variables of the environment: `USER@HOST`, and an explanation of
-/// what is not known of it. Only a connection tells the address, since other computers may not know this one's name.
+/// The destination by which the user reaches this computer with ssh, from the variables of the environment:
+/// `USER@HOST`, and an explanation of its unknown parts. Only a connection tells the address, since other computers may
+/// not know this one's name.
 fn destination(variable: impl Fn(&str) -> Option<String>) -> (String, Option<String>) {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));

@@ -9,7 +9,7 @@ use highwater_app::files::destination::{io_error, write_whole};
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater skill`.
+/// Arguments of `highwater skill`.
 #[derive(Clone, Debug, Args)]
 pub struct SkillArguments {
     /// Folder of skills, such as .claude/skills or .agents/skills: the skill is written to its folder `highwater`
@@ -41,7 +41,7 @@ const FILES: [(&str, &str); 7] = files![
     "references/serving.md",
 ];
 
-/// `highwater skill`.
+/// Runs `highwater skill`.
 pub fn run(arguments: &SkillArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let Some(folder) = &arguments.install else {
         page.line(

@@ -26,17 +26,17 @@ use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater symbolize`.
+/// Arguments of `highwater symbolize`.
 #[derive(Clone, Debug, Args)]
 pub struct SymbolizeArguments {
     /// Recording (.snap); `-` is standard input and needs --out
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Folder of binaries and debug files to search too; may be repeated
+    /// Folder of binaries and debug files to search too; repeatable
     ///
-    /// Files are known by their build ids: as D/.build-id/xx/yyyy.debug, or under any name in D and in folders two deep in
-    /// it. So a recording can be taken to a machine where the program never ran. Binaries are looked for where they were
-    /// when they ran, too, and debug files beside them and in /usr/lib/debug.
+    /// Files are identified by their build ids: as D/.build-id/xx/yyyy.debug, or under any name in D and in folders two
+    /// deep in it. So a recording can be taken to a machine where the program never ran. Binaries are also searched at
+    /// the paths at which they ran, and debug files beside them and in /usr/lib/debug.
     #[arg(long = "debug-dir", value_name = "D")]
     pub debug_dirs: Vec<PathBuf>,
     /// Write the result to OUT (.snap, .snap.gz) and leave FILE unchanged

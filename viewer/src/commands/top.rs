@@ -27,13 +27,13 @@ use self::watched::Watched;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater top`.
+/// Arguments of `highwater top`.
 #[derive(Clone, Debug, Args)]
 pub struct TopArguments {
-    /// A recording, a folder with one for each rank, or the number of a process that writes recordings
+    /// A recording, a folder with one for each rank, or the id of a process that writes recordings
     #[arg(value_name = "FILE|FOLDER|PID")]
     pub target: PathBuf,
-    /// The total that is shown first
+    /// Total that is shown first
     #[arg(long, default_value = "requested", value_parser = crate::args::values::metric_parser())]
     pub metric: Metric,
     /// The key of the groups that are shown first
@@ -90,7 +90,7 @@ struct View {
     watched: Vec<Watched>,
     computed: Computed,
     choice: Choice,
-    /// When further files were last looked for.
+    /// The time of the last search for further files.
     listed: Option<Instant>,
 }
 
@@ -174,8 +174,8 @@ fn is_hung_up(most: Duration) -> io::Result<bool> {
     event::poll(most).map(|_| false)
 }
 
-/// What signals that end the program set instead, so that the terminal is restored. Without a terminal, nothing is to be
-/// restored.
+/// Returns a flag that is set by signals that would end the program, so that the terminal is restored. Without a
+/// terminal, nothing is to be restored.
 fn stop_requested() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]

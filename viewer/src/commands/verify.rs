@@ -20,7 +20,7 @@ use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// `highwater verify`.
+/// Arguments of `highwater verify`.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
     /// The recording, and how to answer.
@@ -31,7 +31,7 @@ pub struct VerifyArguments {
     pub device: Option<u16>,
 }
 
-/// `highwater verify`.
+/// Runs `highwater verify`.
 pub fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     let report = match answer_or_whole(|is_whole| open(file, is_whole), |input| VerifyReport::of(input, arguments)) {

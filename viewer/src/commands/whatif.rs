@@ -45,7 +45,7 @@ impl FromStr for Scaled {
     }
 }
 
-/// `highwater whatif`.
+/// Arguments of `highwater whatif`.
 #[derive(Clone, Debug, Args)]
 pub struct WhatIfArguments {
     /// The recording, and how to answer.
@@ -89,7 +89,7 @@ pub struct WhatIfArguments {
     pub categories: CategoryChoice,
 }
 
-/// What a rank keeps a share of in ZeRO stage 1.
+/// The conditions of the memory that is sharded over ranks in ZeRO stage 1.
 const SHARDED: [&str; 2] = ["category=optimizer_state", "phase=optimizer category=temporary"];
 
 impl WhatIfArguments {

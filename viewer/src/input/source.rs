@@ -25,7 +25,7 @@ const RESIDENT_EVENTS: &str = "HIGHWATER_RESIDENT_EVENTS";
 pub struct Input {
     /// The recording.
     pub source: Source<'static>,
-    /// What the file is.
+    /// The format of the file.
     pub format: FileFormat,
     file: PathBuf,
 }
@@ -35,7 +35,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// Fails if the recording cannot be read, or if the setting of the environment is no number.
+    /// Fails if the recording cannot be read, or if the setting of the environment is not a number.
     pub fn open(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
         Self::open_long(file, choice)?.map_or_else(|| Self::whole(file, choice), Ok)
     }
@@ -44,7 +44,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// Fails if the setting of the environment is no number.
+    /// Fails if the setting of the environment is not a number.
     pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Self>, Failure> {
         let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
         let source = open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok());
@@ -85,7 +85,7 @@ impl Input {
         Self { source: self.source.counting(filter), ..self }
     }
 
-    /// Where the recording comes from, its devices, tables, limits and problems.
+    /// The recording's origin, devices, tables, limits and problems.
     pub fn facts(&self) -> &Trace {
         self.source.facts()
     }
@@ -170,12 +170,12 @@ pub fn answer_or_whole<T>(
     }
 }
 
-/// Opens `file` to be read in windows. `None` if it is better read as a whole: it is short, no `.snap`, damaged, its
-/// categories are to be guessed, or lines are to be skipped.
+/// Opens `file` in windows. Returns `None` if it must be read as a whole: it is short, damaged or not a `.snap` file,
+/// or categories must be guessed or lines skipped.
 ///
 /// # Errors
 ///
-/// Fails if the setting of the environment is no number.
+/// Fails if the setting of the environment is not a number.
 pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = resident_events()?;
     if needs_whole(choice) || is_stdin(file) {
@@ -197,12 +197,12 @@ fn needs_whole(choice: &CategoryChoice) -> bool {
     choice.categories.is_some() || !choice.skip.is_empty()
 }
 
-/// Returns a function that opens one of many recordings without showing progress, to be held in memory as a whole if the
-/// second argument says so.
+/// Returns a function that opens one of many recordings without a progress bar. If its second argument is true, the
+/// recording is loaded into memory as a whole.
 ///
 /// # Errors
 ///
-/// Fails if the setting of the environment is no number, or the rules for categories cannot be read.
+/// Fails if the setting of the environment is not a number, or the rules for categories cannot be read.
 pub fn opener(
     choice: &CategoryChoice,
 ) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
@@ -223,7 +223,7 @@ pub fn opener(
 ///
 /// # Errors
 ///
-/// Fails if the setting of the environment is no number.
+/// Fails if the setting of the environment is not a number.
 pub fn resident_events() -> Result<u64, Failure> {
     match std::env::var(RESIDENT_EVENTS) {
         Err(_) => Ok(MAX_RESIDENT_EVENTS),

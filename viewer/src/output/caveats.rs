@@ -23,7 +23,7 @@ struct TrustFigures<'a> {
     phases_guessed: bool,
     /// Uses of blocks that were not live, which only readers count.
     unmatched_uses: u64,
-    /// What the recorder noted about the recording.
+    /// The recorder's notes about the recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a command line, in a line.
+//! The error in a command line, in a line.
 
 use highwater_snapshots::suggest::did_you_mean;
 

@@ -31,7 +31,7 @@ pub(crate) struct Firefox {
 }
 
 impl Firefox {
-    /// Starts the browser on a screen of its own; `None` if either is not installed.
+    /// Starts the browser on its own screen; `None` if either is not installed.
     pub(crate) fn start() -> Option<Self> {
         let program = find(&["firefox-esr", "firefox"])?;
         let screen = Screen::start()?;

@@ -51,7 +51,7 @@ pub use walk::addresses_end;
 
 use crate::AllocConfig;
 
-/// How the device of a replay answers.
+/// The answers of a replay's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModel {
     /// As recorded.
@@ -60,7 +60,7 @@ pub enum DeviceModel {
     Modelled(Option<u64>),
 }
 
-/// What to replay, and with which settings.
+/// The device, settings and changes with which a recording is replayed.
 #[derive(Clone, Debug)]
 pub struct Plan<'a> {
     /// The device whose requests are replayed.
@@ -69,7 +69,7 @@ pub struct Plan<'a> {
     pub config: AllocConfig,
     /// The settings used in the recording.
     pub recorded: AllocConfig,
-    /// How the device answers.
+    /// The source of the device's answers.
     pub answers: DeviceModel,
     /// Bytes of the whole device, including those used by other processes; `None` if unknown. The memory fraction
     /// refers to these.
@@ -86,8 +86,8 @@ pub struct Plan<'a> {
     /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses: for
     /// settings under which their addresses would differ.
     pub starts_anew: bool,
-    /// The order in which the device hands out addresses, with [`DeviceModel::Modelled`] and a recording that begins before
-    /// its first segment; `None`: each above all former ones.
+    /// The order in which the device returns addresses, with [`DeviceModel::Modelled`] and a recording that begins
+    /// before its first segment; `None`: each above all former ones.
     pub addresses: Option<AddressOrder>,
     /// The failed request that the replay is about and ends with; `None`: the replay runs to the end of the recording.
     pub target: Option<Target>,
@@ -139,7 +139,7 @@ pub struct Replay {
     pub trace: Trace,
     /// The recorded event that each event of `trace` comes from; non-decreasing.
     pub source: Vec<EventId>,
-    /// Where the replay first differs from the recording; only with [`DeviceModel::AsRecorded`].
+    /// The first difference between the replay and the recording; only with [`DeviceModel::AsRecorded`].
     pub divergence: Option<Divergence>,
     /// The largest difference in reserved bytes between recording and replay after any request; 0 with other answers.
     pub largest_difference: u64,

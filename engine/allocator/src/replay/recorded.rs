@@ -1,4 +1,4 @@
-//! What a replay takes from the recording: events and calls, and the requests that come of them.
+//! The input of a replay: the recorded events and calls, and the requests that follow from them.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::event::What;
@@ -9,7 +9,7 @@ use super::BlockOverride;
 use super::driver::Call;
 use super::start::Private;
 
-/// Where an event is in the recording.
+/// The position of an event in the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
     /// The number of events before it, of those that are replayed.
@@ -23,7 +23,7 @@ pub(super) struct At {
 pub(super) struct Recorded {
     pub(super) at: At,
     pub(super) what: What,
-    /// What it does in the recording.
+    /// Its effect in the recording.
     pub(super) done: Transition,
     /// The block in use whose free is missing, since this event allocates its key anew.
     pub(super) former: Option<u64>,
@@ -54,7 +54,7 @@ pub(super) struct Request {
     pub(super) stream: StreamId,
     /// The number of its pool's allocator.
     pub(super) pool: usize,
-    /// Where it comes from.
+    /// The operation and module that it comes from.
     pub(super) origin: (OpId, ScopeId),
 }
 

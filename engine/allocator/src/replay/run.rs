@@ -19,7 +19,7 @@ use crate::{Block, OomReport};
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
 /// The maximum number of queues for waiting blocks.
 const MAX_QUEUES: usize = 64;
-/// The same for blocks of which it is not known yet when they are free: each needs a queue of its own.
+/// The same for blocks of which it is not known yet when they are free: each needs its own queue.
 const MAX_SINGLE_QUEUES: usize = 1024;
 
 /// The state of a running replay.
@@ -33,7 +33,7 @@ pub(super) struct Run<'a> {
     pub(super) output: Output<'a>,
     /// The recorded calls since the last request.
     pub(super) pending: Vec<Pending>,
-    /// How many of these release memory.
+    /// Number of these that release memory.
     pub(super) pending_releases: usize,
     /// The block whose free was requested by the previous event: the next event shows whether it waits.
     pub(super) freed: Option<Freed>,

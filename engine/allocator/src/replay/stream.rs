@@ -16,7 +16,7 @@ use super::run::{Outcome, Run};
 use super::start::Start;
 use super::{BlockOverride, Divergence, FailedReplayRequest, Plan};
 
-/// What the replay of a stream needs to know before its first event.
+/// The facts that the replay of a stream needs before its first event.
 #[derive(Clone, Debug)]
 pub struct StreamStart {
     /// The facts and tables of the recording, with what is live.
@@ -47,9 +47,9 @@ impl StreamStart {
 /// A running replay of events that come one after another.
 pub struct Stream<'a> {
     run: Run<'a>,
-    /// What the replay starts with, until the first event.
+    /// The state that the replay starts with, until the first event.
     start: Option<(Start, Planted)>,
-    /// What is live on the device in the recording.
+    /// The live state of the device in the recording.
     live: LiveState,
     last: Option<At>,
 }

@@ -13,11 +13,11 @@ pub struct Target {
     pub stream: StreamId,
     /// The private pool of the request; `None` for the default pools.
     pub private: Option<(u64, u64)>,
-    /// What happens right before it.
+    /// The program's action right before it.
     pub before: Before,
 }
 
-/// What happens right before a [`Target`].
+/// The program's action right before a [`Target`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Before {
     /// Nothing.

@@ -61,7 +61,7 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     }
 }
 
-/// Where an event of a trace is.
+/// Returns the position of an event of a trace.
 fn at(trace: &Trace, event: EventId) -> At {
     let row = event.0 as usize;
     let time_ns = trace.events.time_ns.get(row).copied().unwrap_or(0);

@@ -70,7 +70,7 @@ fn total<R: Real>(lanes: [R; LANES]) -> R {
     total
 }
 
-/// Reduces the elements, each n-th in a lane of its own.
+/// Reduces the elements, each n-th in its own lane.
 #[inline(always)]
 fn by_lanes<T: Float>(row: &[T], start: T::Real, add: impl Fn(T::Real, T) -> T::Real) -> [T::Real; LANES] {
     let mut lanes = [start; LANES];

@@ -1,7 +1,7 @@
-//! Attention's tiles: which file of kernels serves rows of a width, and how large its blocks' tiles are. What
-//! `attention_plans.cuh` says, as far as launches depend on it.
+//! Attention's tiles: the file of kernels for each head size, and the tile sizes of its blocks. Launches need this part
+//! of `attention_plans.cuh`.
 
-/// What a kernel computes.
+/// The result that a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The result.
@@ -13,7 +13,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What kernels of it are called.
+    /// The name of its kernels.
     pub(super) fn kernel(self) -> &'static str {
         match self {
             Self::Forward => "attention_forward",
@@ -23,7 +23,7 @@ impl Step {
     }
 }
 
-/// The widest rows that kernels take.
+/// Maximum head size of the kernels.
 pub(super) const MAX_WIDTH: usize = 256;
 
 /// A file of kernels for one padded width.
@@ -33,7 +33,7 @@ struct File {
     width: usize,
     /// Whether it is for many rows only.
     is_large: bool,
-    /// Rows and columns of tiles: of numbers of 2 bytes and of 4, for each step.
+    /// Rows and columns of tiles, for elements of 2 and of 4 bytes, for each step.
     halves: [[usize; 2]; 3],
     singles: [[usize; 2]; 3],
 }
@@ -52,7 +52,7 @@ const FILES: [File; 8] = [
     File::new("attention_256", MAX_WIDTH, [[64, 32], [32, 32], [64, 32]], [[32, 32], [32, 16], [32, 16]]),
 ];
 
-/// How a step is divided among blocks.
+/// The division of a step among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     /// The file of kernels.
@@ -64,8 +64,8 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Those for rows of `width` numbers of `bytes` each, at most [`MAX_WIDTH`]. `heads` heads have `rows` rows each.
-    /// None if no kernel does with the shared memory that a block of `device` has.
+    /// The tiles for rows of `width` elements of `bytes` each, at most [`MAX_WIDTH`]. `heads` heads have `rows` rows
+    /// each. None if no kernel does with the shared memory that a block of `device` has.
     pub(super) fn new(
         step: Step,
         [width, bytes]: [usize; 2],
@@ -84,12 +84,12 @@ impl Tiles {
     }
 }
 
-/// What decides about tiles of a device's multiprocessors.
+/// The limits of a device's multiprocessors on tiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Processors {
-    /// How many there are.
+    /// Number of multiprocessors.
     pub(super) count: usize,
-    /// Shared memory that a block can ask for, in bytes.
+    /// Maximum shared memory of a block, in bytes.
     pub(super) shared_bytes: u32,
 }
 
@@ -121,11 +121,11 @@ fn shared_bytes(step: Step, [width, bytes]: [usize; 2], [rows, columns]: [usize;
     // Each line ends in 16 bytes more.
     let line = width * bytes + 16;
     let of_real = bytes.max(4);
-    // Where threads multiply, as they do doubles, they show one another weights.
+    // Where threads multiply, as for doubles, they share weights.
     let shown = if bytes == 8 { rows * (columns + 8) * of_real } else { 0 };
     match step {
         Step::Forward => (rows + 2 * columns) * line + shown,
-        // Two numbers for each row of queries as well.
+        // Two elements for each row of queries as well.
         Step::KeyGradients => 2 * (rows + columns) * line + 2 * columns * of_real + shown,
         Step::QueryGradients => 2 * (rows + columns) * line + shown,
     }

@@ -12,14 +12,14 @@ use crate::error::Result;
 const FILE: &str = "batch_norm";
 const OP: &str = "batch_norm";
 
-/// Below so many bytes, lines of places are too short to be read one by one.
+/// Lines of fewer bytes are too short to be read one by one.
 const MIN_LINE_BYTES: u64 = 32;
-/// What the two passes over a piece should keep near a processor.
+/// Bytes of a piece, which should stay in a multiprocessor's cache between the two passes over it.
 const PIECE_BYTES: u64 = 32 << 10;
-/// Fewer numbers than this are not worth a piece of their own.
+/// Minimum elements of a piece.
 const PIECE_NUMBERS: u64 = 1024;
 
-/// The sizes of `[batch, channels, …]`, all that follows in one: `struct Size` of batch_norm.cu.
+/// The sizes of `[batch, channels, …]`, with all later axes as one: `struct Size` of batch_norm.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Size {
     batch: u64,
@@ -40,7 +40,7 @@ impl Size {
         [self.batch, self.channels, self.places]
     }
 
-    /// Numbers of a channel.
+    /// Number of elements of a channel.
     fn numbers(self) -> u64 {
         self.batch * self.places
     }
@@ -52,7 +52,7 @@ impl Size {
     }
 }
 
-/// How channels are cut into pieces, and by which kernels.
+/// The division of channels into pieces, and the kernels for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     /// Parts of each channel's lines, of so many packs in all. One part is a whole channel.
@@ -74,7 +74,7 @@ impl Cut {
         Self::Lines { parts, pack: size.pack(is_aligned) }
     }
 
-    /// Into how many parts the lines of a channel are cut.
+    /// Number of parts that the lines of a channel are cut into.
     fn parts_of_lines(processors: u32, size: Size, room: u64) -> u64 {
         let near = (size.numbers() * size.bytes).div_ceil(PIECE_BYTES);
         let busy = (u64::from(processors) * 4).div_ceil(size.channels).min(size.numbers().div_ceil(PIECE_NUMBERS));
@@ -109,7 +109,7 @@ impl Cut {
         }
     }
 
-    /// Adds the pieces to a launch, and takes the grid that puts those of each channel together.
+    /// Adds the pieces to a launch, with the grid that combines those of each channel.
     fn end<'a>(&self, launch: Launch<'a>, size: Size) -> Launch<'a> {
         let words @ [parts, columns, ..] = self.words(size);
         let rows = Rows::new(&launch.queue, [size.channels, parts * columns], DType::F32);
@@ -252,7 +252,7 @@ impl<'a> Slopes<'a> {
         launch.grid(self.cut.grid(self.size)).run(FILE, name)
     }
 
-    /// Puts the sums of pieces together: adds them to weight and bias, or writes means.
+    /// Combines the sums of pieces: adds them to weight and bias, or writes means.
     fn end(&self, launch: Launch<'a>, outs: [Option<View<'a>>; 2], means: u64) -> Result<()> {
         let launch = launch.write_if(outs[0])?.write_if(outs[1])?.with(means);
         let room = launch.queue.workspace().0;

@@ -5,20 +5,20 @@ use highwater_kernels::Grid;
 use super::launch::blocks;
 use crate::device::Device;
 
-/// Bytes that say which bucket a thing is in.
+/// Bytes of a bucket number.
 const BYTES_A_THING: u64 = 2;
-/// The most buckets: blocks that keep any device busy.
+/// Maximum number of buckets: blocks that keep any device busy.
 const MOST: u64 = 1024;
-/// Things that a bucket has on average before further buckets are worth it.
+/// Average number of things in a bucket.
 const THINGS_A_BUCKET: u64 = 4;
 
-/// Things at a time where their buckets are not written: their numbers fit in 32 bits.
+/// Number of things at a time if their buckets are not written: their numbers fit in 32 bits.
 const UNWRITTEN: u64 = 1 << 31;
 
-/// Where the buckets of things are written; on a stream without a workspace, nowhere.
+/// The memory to which the buckets of things are written; none on a stream without a workspace.
 pub(super) struct Buckets {
     address: u64,
-    /// Things at a time.
+    /// Number of things at a time.
     room: u64,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Buckets {
 pub(super) struct Part {
     /// The first of them.
     pub(super) first: u64,
-    /// How many there are.
+    /// Number of things.
     pub(super) count: u64,
 }
 
@@ -44,12 +44,12 @@ impl Buckets {
         Self { room, ..Self::of(device) }
     }
 
-    /// Where they are written, or 0.
+    /// The address of the buckets, or 0 if they are not written.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// So many things in their order, as many at a time as there is room for.
+    /// Splits `things` in their order into parts for which there is room.
     pub(super) fn parts(&self, things: u64) -> impl Iterator<Item = Part> + use<> {
         let room = self.room;
         (0..things.div_ceil(room)).map(move |part| {
@@ -60,7 +60,7 @@ impl Buckets {
 }
 
 impl Part {
-    /// How many buckets there are: a power of two.
+    /// Number of buckets: a power of two.
     pub(super) fn buckets(&self) -> u64 {
         self.count.div_ceil(THINGS_A_BUCKET).next_power_of_two().min(MOST)
     }

@@ -29,12 +29,12 @@ pub(crate) fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<(
     Ok(())
 }
 
-/// Those that a thread takes at a time where they are contiguous.
+/// Elements that a thread takes at a time if they are contiguous.
 fn elements_a_thread(view: View<'_>) -> usize {
     16 / view.dtype.size()
 }
 
-/// Adds an input's elements in any layout, and takes the grid for them.
+/// Adds an input's elements in any layout, with the grid for them.
 fn with_elements<'a>(launch: Launch<'a>, input: View<'a>) -> Result<Launch<'a>> {
     let nest = Nest::new([input.layout]);
     let (elements, is_in_order) = (nest.elements(), is_in_order(&nest));

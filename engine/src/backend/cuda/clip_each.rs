@@ -8,7 +8,7 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
-/// Bytes in which this file's kernels are told of tensors.
+/// Bytes of the arguments by which this file's kernels receive tensors.
 const BYTES: usize = 4000;
 
 type Shared<'a> = Result<Option<(Work<'a>, Part<'a>)>>;

@@ -8,23 +8,23 @@ use crate::backend::View;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Columns that a block stands before, or packs of columns: the lanes of a warp.
+/// Number of columns, or packs of columns, of a block: the lanes of a warp.
 const LANES: u64 = 32;
-/// Fewer rows than this are not worth a part of their own.
+/// Minimum rows of a part.
 const ROWS_A_PART: u64 = 16;
 /// Blocks for each of a device's processors, if there are rows for them.
 const BLOCKS_A_PROCESSOR: u64 = 8;
-/// The most blocks along a grid's second axis.
+/// Maximum number of blocks along a grid's second axis.
 const MAX_PARTS: u64 = 65535;
 
-/// How the columns of a matrix are shared among blocks, as kernels that include columns.cuh do it.
+/// The division of a matrix's columns among blocks, as in kernels that include columns.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     /// Rows and columns.
     pub(super) size: [u64; 2],
     /// Whether each thread takes 16 bytes at a time.
     pub(super) is_wide: bool,
-    /// Into how many parts the rows are cut, whose sums are put together by a second kernel.
+    /// Number of parts that the rows are cut into; a second kernel combines their sums.
     pub(super) parts: u64,
     tiles: u64,
 }
@@ -53,7 +53,7 @@ impl Columns {
     }
 }
 
-/// Where sums of columns go: `struct Sums` in columns.cuh.
+/// The destination of the sums of columns: `struct Sums` in columns.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sums {
@@ -75,8 +75,8 @@ pub(super) struct ColumnKernels {
 }
 
 impl ColumnKernels {
-    /// Puts sums over the rows of `matrix` where they belong: for each kind of sum a place, if there is one, and by
-    /// what the number there is multiplied before the sum is added. `read` is what the first kernel reads.
+    /// Sums over the rows of `matrix`, for each kind of sum into its destination, if there is one, whose elements are
+    /// first multiplied by a factor. `read` is the first kernel's input.
     pub(super) fn launch<'a>(
         self,
         matrix: View<'a>,
@@ -103,7 +103,7 @@ impl ColumnKernels {
     }
 }
 
-/// Adds where sums of columns go.
+/// Adds the destination of sums of columns.
 fn with_sums<'a>(mut launch: Launch<'a>, outs: &[(Option<View<'a>>, f64)]) -> Result<Launch<'a>> {
     for &(out, keep) in outs {
         let address = out.map_or(Ok(0), |out| launch.lend_to_write(out))?;

@@ -6,7 +6,7 @@ use crate::error::Result;
 
 const FILE: &str = "compare";
 
-/// Of which relations of two numbers a comparison holds, as compare.cu counts them.
+/// The relations of two numbers for which a comparison holds, numbered as in compare.cu.
 fn wanted(comparison: Comparison) -> u32 {
     const LESS: u32 = 1;
     const EQUAL: u32 = 2;

@@ -14,7 +14,7 @@ use crate::layout::Layout;
 
 const FILE: &str = "elementwise";
 
-/// `T` for kernels that only move elements: they know how many bytes one has.
+/// `T` for kernels that only move elements: they depend only on the size of one.
 pub(super) fn moved(dtype: DType) -> Types {
     Types::of(match dtype.size() {
         8 => Number::F64,
@@ -48,7 +48,7 @@ pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     launch.words(&transposed.words).grid(grid).run("fill", "copy_turned")
 }
 
-/// The elements in order, the last axis fastest, as the host's own. Waits for the device; takes none of its memory.
+/// Copies the elements to the host in order, the last axis fastest. Waits for the device; takes none of its memory.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let (first, end) = (input.layout.offset(), input.layout.end());
     let mut memory = vec![T::zeroed(); end.saturating_sub(first)];

@@ -14,7 +14,7 @@ use crate::storage::{Lent, Storage};
 /// Bytes that kernels move at a time where memory is contiguous and begins at a multiple of them.
 pub(super) const WIDE_BYTES: usize = 16;
 
-/// What kernels call an element type.
+/// The element type as kernels name it.
 pub(super) fn number(dtype: DType) -> Number {
     match dtype {
         DType::F64 => Number::F64,
@@ -32,7 +32,7 @@ pub(super) fn types(dtype: DType) -> Types {
     Types::of(number(dtype))
 }
 
-/// Fails for types that are not fractions.
+/// Fails unless `dtype` is a floating-point type.
 pub(super) fn check_float(op: &'static str, dtype: DType) -> Result<()> {
     if dtype.is_float() {
         Ok(())
@@ -48,13 +48,13 @@ pub(super) fn address_in(lent: &Lent<'_>, view: View<'_>) -> u64 {
     lent.address() + (view.layout.offset() * bytes) as u64
 }
 
-/// Rows of blocks side by side, as many across and down as are useful, or as a device takes: kernels go round.
+/// A grid of as many blocks along both axes as are useful, or as a device permits: kernels loop over the rest.
 pub(super) fn blocks(across: u64, down: u64) -> Grid {
     const MOST: [u64; 2] = [1 << 24, u16::MAX as u64];
     Grid { blocks: [across.min(MOST[0]) as u32, down.min(MOST[1]) as u32, 1], ..Grid::row(0) }
 }
 
-/// Loops over operands, as kernels take them: `struct Nest` in nest.cuh.
+/// Loops over operands as a kernel argument: `struct Nest` in nest.cuh.
 pub(super) fn nest_words<const N: usize>(nest: &Nest<N>) -> Vec<u64> {
     let (lengths, strides) = nest.axes();
     loop_words(lengths, strides)
@@ -85,7 +85,7 @@ pub(super) fn is_in_order<const N: usize>(nest: &Nest<N>) -> bool {
     lengths.len() == 1 && (lengths[0] == 1 || strides.iter().all(|strides| strides[0] == 1))
 }
 
-/// A device's stream, to which kernels are given.
+/// A device's stream, to which kernels are submitted.
 #[derive(Clone, Copy)]
 pub(super) struct Queue<'a> {
     gpu: &'a Gpu,
@@ -100,8 +100,8 @@ impl<'a> Queue<'a> {
         Ok(Self { gpu, stream: device.stream().0, workspace: device.workspace() })
     }
 
-    /// Memory for what one kernel leaves to the next: its address and its bytes. Whatever is given to the stream later
-    /// may overwrite it.
+    /// The address and size of memory for the results that one kernel leaves to the next. Later work on the stream may
+    /// overwrite it.
     pub(super) fn workspace(&self) -> (u64, u64) {
         self.workspace
     }
@@ -111,13 +111,13 @@ impl<'a> Queue<'a> {
         self.gpu
     }
 
-    /// A row of blocks that goes over `elements` elements, `each` of them a thread at a time.
+    /// A row of blocks for `elements` elements, of which a thread takes `each` at a time.
     pub(super) fn over(&self, elements: usize, each: u64) -> Grid {
         self.gpu.grid_over(elements as u64, each)
     }
 
-    /// Gives a kernel to the stream. Its arguments are addresses of [`Place`]s that the caller still holds, of the
-    /// sizes that it passes along, and plain numbers: what the kernel of that name declares.
+    /// Submits a kernel to the stream. Its arguments are those that the kernel of that name declares: addresses of
+    /// [`Place`]s that the caller still holds, of the sizes that it passes along, and plain numbers.
     pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &Arguments) -> Result<()> {
         // SAFETY: each twin of a file of kernels passes what that file declares, which tests hold for every kernel with
         // every type; views end within their storages (`check_end`), and a kernel stays within its views. A storage
@@ -126,7 +126,7 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
-    /// Gives a matrix product to the stream, of [`Place`]s that the caller still holds, within views of them. The
+    /// Submits a matrix product to the stream, of [`Place`]s that the caller still holds, within views of them. The
     /// workspace is the one that the device has for this stream.
     pub(super) fn multiply(&self, product: &Product, workspace: Workspace) -> Result<()> {
         // SAFETY: as for `launch`; what is multiplied are the views' own matrices. Only this stream's work is given the

@@ -42,7 +42,7 @@ impl Launch<'_> {
     }
 }
 
-/// How many blocks are useful at once.
+/// Number of blocks that are useful at once.
 pub(super) fn most_blocks(queue: &Queue<'_>) -> u64 {
     u64::from(queue.gpu().processors()) * BLOCKS_A_PROCESSOR
 }

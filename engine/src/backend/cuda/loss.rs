@@ -28,7 +28,7 @@ impl Size {
         Self { all_places: targets.layout.elements() as u64, classes: shape[1] as u64, places: places as u64 }
     }
 
-    /// How many threads share a place whose classes lie apart: a power of two, more where places are few.
+    /// Number of threads that share a place whose classes are not contiguous: a power of two, larger if places are few.
     fn slices(self, processors: u32) -> u32 {
         const MOST: u32 = 8;
         let busy = u64::from(processors) * 4 * u64::from(THREADS);

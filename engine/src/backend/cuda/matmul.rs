@@ -46,7 +46,7 @@ pub(crate) fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: 
     matmul(out, left, right, 1.0, 1.0)
 }
 
-/// `out = keep · out`: all that is left of a product without inner numbers.
+/// `out = keep · out`: the result of a product whose inner axis is empty.
 fn keep_only(out: View<'_>, keep: f64) -> Result<()> {
     let mut layout = *out.layout;
     for axis in 0..layout.shape().rank() {
@@ -64,11 +64,11 @@ fn keep_only(out: View<'_>, keep: f64) -> Result<()> {
     }
 }
 
-/// An axis of the loops that a product is.
+/// An axis of a product's loops.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     length: usize,
-    /// Numbers from one place to the next, of out, left and right; 0 for those that have no such axis.
+    /// The strides of out, left and right; 0 for those that have no such axis.
     strides: [usize; 3],
 }
 
@@ -83,7 +83,7 @@ impl Axis {
     }
 }
 
-/// The loops that a product is.
+/// The loops of a product.
 #[derive(Clone, Debug)]
 struct Axes {
     rows: Axis,
@@ -160,7 +160,8 @@ impl Axes {
         }
     }
 
-    /// Which way an operand's matrices are stored, and how far apart their rows or columns begin.
+    /// The order in which an operand's matrices are stored, and the distance between the starts of their rows or
+    /// columns.
     fn lines(&self, operand: usize) -> Option<(Order, usize)> {
         let [rows, columns] = self.matrix(operand);
         let (down, right) = (rows.strides[operand], columns.strides[operand]);

@@ -13,13 +13,13 @@ use crate::storage::{Lent, Storage};
 /// Elements of a tensor that a block takes: as in multi_tensor.cuh.
 const CHUNK: usize = 8192;
 
-/// More chunks than one launch has.
+/// A number of chunks above that of any launch.
 const BEHIND_ALL: u64 = u32::MAX as u64;
 
-/// The most blocks of a launch.
+/// Maximum number of blocks of a launch.
 const MAX_CHUNKS: u64 = i32::MAX as u64;
 
-/// What a tensor's part in a launch is given by, operand by operand.
+/// An operand of a tensor in a shared launch.
 #[derive(Clone, Copy)]
 pub(super) enum Operand<'a> {
     /// Memory that is read.
@@ -45,15 +45,15 @@ pub(super) struct Part<'a> {
     pub(super) operands: Vec<Operand<'a>>,
 }
 
-/// What tensors must have in common to share a launch.
+/// The kernel and arguments that tensors must have in common to share a launch.
 pub(super) struct Work<'a> {
     pub(super) op: &'static str,
     pub(super) kernel: Kernel,
-    /// Bytes of arguments in which the kernel is told of tensors: as it declares them.
+    /// Bytes of the arguments by which the kernel receives tensors: as it declares them.
     pub(super) bytes: usize,
     /// The common part.
     pub(super) common: Common<'a>,
-    /// The kernel's second and last argument, behind the address of what is in common, if anything is.
+    /// The kernel's second and last argument, after the address of the common memory, if there is any.
     pub(super) numbers: Vec<u64>,
 }
 
@@ -64,14 +64,14 @@ pub(super) enum Common<'a> {
     Nothing,
     /// A number that is read.
     Read(View<'a>),
-    /// A number that is written, by whoever has something to say.
+    /// A number that any block may write.
     Written(View<'a>),
     /// The workspace, where each block leaves a double; this kernel then adds them to this number.
     Parts(Kernel, View<'a>),
 }
 
 impl Work<'_> {
-    /// Whether both do the same, with the same numbers.
+    /// Whether both have the same kernel and arguments.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let is_same_view = |one: View<'_>, other: View<'_>| {
             std::ptr::eq(one.storage, other.storage) && one.layout.offset() == other.layout.offset()
@@ -88,12 +88,12 @@ impl Work<'_> {
     }
 }
 
-/// How many blocks go over so many elements.
+/// Number of blocks for this many elements.
 pub(super) fn chunks(elements: usize) -> u64 {
     elements.div_ceil(CHUNK) as u64
 }
 
-/// Does `work` on all of these, in as few launches as can tell of them.
+/// Does `work` on all of these, in as few launches as their arguments permit.
 pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> Result<()> {
     let operands = parts.first().map_or(0, |part| part.operands.len());
     // As `tensors_in` of multi_tensor.cuh counts them.
@@ -117,7 +117,7 @@ pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> 
 }
 
 impl Work<'_> {
-    /// The most chunks of a launch.
+    /// Maximum number of chunks of a launch.
     fn most_chunks(&self, left: &Left) -> u64 {
         match self.common {
             Common::Parts(..) => left.most.min(MAX_CHUNKS),
@@ -151,7 +151,7 @@ impl Work<'_> {
     }
 }
 
-/// What blocks left in the workspace.
+/// The partial results of blocks in the workspace.
 struct Left {
     address: u64,
     blocks: u64,
@@ -170,7 +170,7 @@ impl Left {
     }
 }
 
-/// Tensors as a kernel takes them: `struct Many` in multi_tensor.cuh.
+/// Tensors as a kernel argument: `struct Many` in multi_tensor.cuh.
 struct Tensors<'a> {
     most: usize,
     parts: Vec<&'a Part<'a>>,
@@ -187,7 +187,7 @@ impl<'a> Tensors<'a> {
         self.parts.push(part);
     }
 
-    /// Where their memory is, which is held as long as this is kept.
+    /// Borrows the tensors' memory, which stays borrowed as long as the result is kept.
     fn lend(&self, op: &'static str) -> Result<Lendings<'a>> {
         let mut lendings = Lendings::new();
         let operands = || self.parts.iter().flat_map(|part| &part.operands);
@@ -243,5 +243,5 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// Memory that is lent, by storage.
+/// Borrowed memory, by storage.
 type Lendings<'a> = BTreeMap<*const Storage, Lent<'a>>;

@@ -10,7 +10,8 @@ use crate::backend::step::{AdamStep, SgdStep};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// An optimizer's step of one parameter. Kernels take the parameter, where its copy goes, the gradient and the state.
+/// An optimizer's step of one parameter. Kernels take the parameter, the destination of its copy, the gradient and the
+/// state.
 pub(super) struct Step<'a> {
     /// The operation.
     pub(super) op: &'static str,
@@ -25,9 +26,9 @@ pub(super) struct Step<'a> {
     pub(super) parameter: View<'a>,
     pub(super) rounded: Option<View<'a>>,
     pub(super) grad: View<'a>,
-    /// Memory of former steps.
+    /// The optimizer's state.
     pub(super) state: Vec<Option<View<'a>>>,
-    /// The step's numbers, as kernels take them.
+    /// The step's hyperparameters as a kernel argument.
     pub(super) numbers: Vec<u64>,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Step<'a> {
         Ok(is_in_order(&nest).then(|| (work, Part { elements: nest.elements(), operands })))
     }
 
-    /// Runs it on its own.
+    /// Runs it in a separate launch.
     pub(super) fn run(self) -> Result<()> {
         if let Some((work, part)) = self.part()? {
             let queue = Queue::of(self.parameter.storage.device(), self.op)?;

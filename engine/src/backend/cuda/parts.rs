@@ -5,10 +5,10 @@ use highwater_kernels::Grid;
 use super::launch::{Launch, Queue};
 use super::rows::Rows;
 
-/// Up to so many blocks' work takes one block less time than a second kernel.
+/// One block does the work of this many blocks faster than a second kernel would start.
 const NOT_WORTH_A_KERNEL: u32 = 8;
 
-/// The blocks of a fold.
+/// The blocks of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     blocks: u32,
@@ -16,7 +16,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// For what `wanted` blocks would do, each of which leaves `numbers` doubles.
+    /// The blocks for the work of `wanted` blocks, each of which leaves `numbers` doubles.
     pub(super) fn new(queue: &Queue<'_>, wanted: Grid, numbers: u64) -> Self {
         let blocks = if wanted.blocks[0] <= NOT_WORTH_A_KERNEL { 1 } else { wanted.blocks[0] };
         Self::with_room(queue, blocks, numbers)
@@ -28,29 +28,30 @@ impl Parts {
         Self { blocks: wanted.min(most).max(1), address }
     }
 
-    /// For what is folded of rows, while they are gone over: by as many blocks as go over them, if there is room.
+    /// The blocks for a reduction over rows while a kernel goes over them: as many as that kernel has, if there is
+    /// room.
     pub(super) fn of_rows(queue: &Queue<'_>, rows: &Rows) -> Self {
         Self::with_room(queue, rows.grid().blocks[0], 1)
     }
 
-    /// The blocks that fold: at least one, as there is a result of nothing too.
+    /// The blocks of the reduction: at least one, since an empty input has a result too.
     pub(super) fn grid(&self) -> Grid {
         Grid::row(self.blocks)
     }
 
-    /// Where each block leaves what it has.
+    /// The address to which each block writes its partial result.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Whether several blocks leave something, which a second kernel puts together.
+    /// Whether several blocks leave partial results, which a second kernel combines.
     pub(super) fn are_several(&self) -> bool {
         self.blocks > 1
     }
 }
 
 impl Launch<'_> {
-    /// Adds where blocks left what they have, and how many did; one block puts it together.
+    /// Adds the address and the number of the blocks' partial results, which one block combines.
     pub(super) fn parts(self, parts: Parts) -> Self {
         self.with(parts.address).with(parts.blocks)
     }

@@ -11,9 +11,9 @@ use crate::layout::Layout;
 
 const FILE: &str = "pick";
 
-/// From so many lines on, each has a thread of its own; fewer would leave most of a device idle.
+/// From this number of lines on, each has its own thread; fewer would leave most of a device idle.
 const MANY_LINES: usize = 1024;
-/// Lines up to this length are not worth anything else.
+/// Lines up to this length have a thread each.
 const SHORT: usize = 32;
 
 /// `struct Lines` in pick.cu.
@@ -77,9 +77,9 @@ pub(crate) fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis
 /// Elements that are added to others.
 struct Scatter<'a> {
     op: &'static str,
-    /// What is added to, what is added, and places.
+    /// The tensor that is added to, the one that is added, and the places.
     views: [View<'a>; 3],
-    /// Where the lines that are added to begin.
+    /// The layout of the starts of the lines that are added to.
     first: Layout,
     axis: usize,
 }
@@ -93,7 +93,7 @@ impl Scatter<'_> {
         self.views.map(|view| view.layout.strides()[self.axis] as u64)
     }
 
-    /// A launch of a kernel with the addresses of what is added to, what is added, and places.
+    /// A launch of a kernel with the addresses of the tensor that is added to, the one that is added, and the places.
     fn launch(&self) -> Result<Launch<'_>> {
         let [out, input, places] = self.views;
         Launch::new(self.op, out)?.write(out)?.read(input)?.read(places)

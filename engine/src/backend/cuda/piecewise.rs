@@ -8,7 +8,7 @@ use crate::error::Result;
 const FILE: &str = "piecewise";
 const OP: &str = "piecewise";
 
-/// Slopes in one byte, which a thread writes.
+/// Number of slopes in one byte, which a thread writes.
 const A_BYTE: usize = 4;
 
 pub(crate) fn piecewise(
@@ -26,7 +26,7 @@ pub(crate) fn piecewise(
     };
     let mut launch = Launch::of_floats(OP, out)?.write(out)?;
     let bytes = slopes.map_or(Ok(0), |slopes| launch.lend_to_write(slopes))?;
-    // A function of one number is given it twice.
+    // A function of one operand gets it twice.
     let launch = launch.with(bytes).read(left)?.read(right.unwrap_or(left))?;
     let nest = launch.nest_of_operands::<3>();
     let elements = nest.elements();

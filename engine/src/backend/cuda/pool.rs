@@ -35,7 +35,7 @@ impl Images {
     }
 }
 
-/// Where places within windows lie: as bytes and as integers, one of which is not there.
+/// The addresses of places within windows: as bytes and as integers, one of which is 0.
 fn places_words(places: View<'_>, address: u64) -> [u64; 2] {
     if places.dtype == DType::U8 { [address, 0] } else { [0, address] }
 }

@@ -9,10 +9,10 @@ use crate::rng::Draw;
 
 const FILE: &str = "random";
 
-/// Numbers that are drawn at once, by one thread.
+/// Number of elements that one thread draws at once.
 const GROUP: usize = 4;
 
-/// A share as a number of the 2²⁴ steps in which chance is measured: what is below is below the share.
+/// A probability as an integer bound: of 2²⁴ equally probable values, those below it.
 pub(super) fn bound(share: f64) -> u32 {
     (share * f64::from(1 << 24)).ceil() as u32
 }
@@ -31,7 +31,7 @@ pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: 
     groups(launch, out, draw).with(bound(share)).with(1.0 / (1.0 - share)).run(FILE, "dropout")
 }
 
-/// Has a thread draw for each group of elements, which are moved at once where they are aligned.
+/// Uses a thread for each group of elements, which are moved at once if they are aligned.
 fn groups<'a>(launch: Launch<'a>, out: View<'_>, draw: Draw) -> Launch<'a> {
     let elements = out.layout.elements();
     let is_packed = launch.is_aligned(GROUP * out.dtype.size());

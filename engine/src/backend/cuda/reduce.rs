@@ -1,6 +1,6 @@
 //! Sums along axes.
 //!
-//! How a sum is cut into parts depends on sizes alone, so that it is the same every time and on every device.
+//! The division of a sum into parts depends only on sizes, so results are the same every time and on every device.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
@@ -16,9 +16,9 @@ const OP: &str = "sum";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// Blocks that keep any device busy: more are not worth parts of sums.
+/// Number of blocks that keep any device busy: sums are not split for more.
 const BLOCKS: u64 = 4096;
-/// Numbers that a thread adds at least before further blocks are worth parts of sums.
+/// Minimum elements that a thread adds before sums are split among further blocks.
 const TERMS_A_THREAD: u64 = 16;
 
 /// `struct Rows` in reduce.cu.
@@ -70,7 +70,7 @@ pub(crate) fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Resu
     }
 }
 
-/// A sum that is being given to the device.
+/// A sum that is being submitted to the device.
 struct Sum<'a> {
     out: View<'a>,
     input: View<'a>,
@@ -80,7 +80,7 @@ struct Sum<'a> {
     factors: Factors,
 }
 
-/// Of the sum, and of what is there: `struct Factors` in reduce.cu.
+/// Factors of the sum, and of the previous contents: `struct Factors` in reduce.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Factors {
@@ -89,7 +89,7 @@ struct Factors {
 }
 
 impl Sum<'_> {
-    /// What lies nearest in memory is summed.
+    /// Sums where a summed axis is the innermost in memory.
     fn over_rows(&self, kept: &[usize], summed: &[usize]) -> Result<()> {
         let [out, input] = self.layouts.map(|layout| only(layout, kept));
         let kept_nest = Nest::new([&out, &input]);
@@ -122,7 +122,7 @@ impl Sum<'_> {
         self.add_parts(parts, sums, kept)
     }
 
-    /// What lies nearest in memory is kept: axis `column`, which is not among `kept`.
+    /// Sums where a kept axis is the innermost in memory: `column`, which is not among `kept`.
     fn over_columns(&self, kept: &[usize], summed: &[usize], column: usize) -> Result<()> {
         let [out, input] = self.layouts;
         let times = Nest::new([&only(out, kept), &only(input, kept)]);
@@ -160,13 +160,13 @@ impl Sum<'_> {
         (WIDE_BYTES / self.input.dtype.size()) as u64
     }
 
-    /// Into how many parts sums are cut: as many as there is use for, and room.
+    /// Number of parts that sums are cut into: as many as are useful, if there is room.
     fn parts(&self, sums: u64, blocks_a_part: u64, useful: u64) -> u64 {
         let real_bytes = self.input.dtype.statistics().size() as u64;
         (BLOCKS / blocks_a_part).min(useful).min(self.workspace.1 / (sums * real_bytes)).max(1)
     }
 
-    /// The first arguments: output, where parts of sums go if there are several, input.
+    /// The first arguments: output, destination of partial sums if there are several, input.
     fn begin(&self, parts: u64) -> Result<Launch<'_>> {
         let workspace = if parts > 1 { self.workspace.0 } else { 0 };
         Launch::new(OP, self.input)?.write(self.out)?.with(workspace).read(self.input)

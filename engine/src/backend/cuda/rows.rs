@@ -11,7 +11,7 @@ use crate::error::Result;
 
 /// Lanes of a warp.
 const WARP: u64 = 32;
-/// The most packs of 16 bytes of a row that one lane goes over while there are rows enough for all.
+/// Maximum number of packs of 16 bytes of a row that one lane reads while there are enough rows for all.
 const PACKS_A_LANE: u64 = 8;
 
 /// The rows of contiguous memory, as kernels that include rows.cuh go over them.
@@ -31,13 +31,13 @@ impl Rows {
         Self::new(queue, [rows as u64, width as u64], view.dtype)
     }
 
-    /// So many rows of so many numbers.
+    /// The rows of a matrix of this size.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType) -> Self {
         Self::shared(queue.gpu().processors(), size, dtype.size() as u64)
     }
 
-    /// `rows` of `width` numbers of `bytes` bytes, for a device of so many processors. Short rows are for some lanes of
-    /// a warp, long ones for a block, and so are rather short ones where blocks would be too few.
+    /// `rows` of `width` elements of `bytes` bytes, for a device of so many multiprocessors. Short rows are for some
+    /// lanes of a warp, long ones for a block, and so are rather short ones where blocks would be too few.
     fn shared(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
         let threads = u64::from(THREADS);
         let packs = (width * bytes).div_ceil(16);
@@ -55,14 +55,14 @@ impl Rows {
         Grid::row(self.blocks)
     }
 
-    /// Who shares a row: so many lanes of a warp, or a block.
+    /// The number of lanes of a warp that share a row, or a block.
     pub(super) fn lanes(&self) -> u32 {
         self.lanes
     }
 }
 
 impl Launch<'_> {
-    /// Adds how many rows there are, their length, and who shares one, and takes the grid for them.
+    /// Adds the number of rows, their length, and the lanes that share one, with the grid for them.
     pub(super) fn rows(self, rows: Rows) -> Self {
         self.with(rows.count).with(rows.width).with(rows.lanes).grid(rows.grid())
     }
@@ -74,7 +74,8 @@ impl Launch<'_> {
     }
 }
 
-/// What a kernel reads that writes `out`: the input, if it is contiguous; else, none: `out` itself, which has a copy.
+/// The input of a kernel that writes `out`: the input if it is contiguous; otherwise none, and `out` itself has a copy
+/// of it.
 pub(super) fn in_order<'a>(out: View<'_>, input: Option<View<'a>>) -> Result<Option<View<'a>>> {
     match input {
         Some(input) if !input.layout.is_contiguous() => copy(out, input).map(|()| None),

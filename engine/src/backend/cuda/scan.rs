@@ -14,7 +14,7 @@ const FILE: &str = "scan";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
 
-/// Lines from this length on have a block each, where they are fewer than so many.
+/// Lines from this length on have a block each, if there are few.
 const LONG: u64 = 4096;
 const FEW_LINES: u64 = 1024;
 
@@ -31,7 +31,7 @@ struct Walk {
     padding: u32,
 }
 
-/// Who walks along a line.
+/// The threads that walk along a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walker {
     Thread,

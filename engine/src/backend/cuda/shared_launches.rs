@@ -9,7 +9,7 @@ use crate::backend::nest::Nest;
 use crate::backend::{Binary, Call, Ternary, Unary, View, observe};
 use crate::error::Result;
 
-/// Bytes in which multi_tensor.cu's kernels are told of tensors.
+/// Bytes of the arguments by which multi_tensor.cu's kernels receive tensors.
 const BYTES: usize = 4000;
 
 pub(crate) fn run_all(calls: &[Call<'_>]) -> Result<()> {
@@ -32,7 +32,7 @@ pub(crate) fn run_all(calls: &[Call<'_>]) -> Result<()> {
     launches.iter().try_for_each(|(work, parts)| multi_tensor::launch(&queue, work, parts))
 }
 
-/// What a call has in common with others, and its own part; nothing where it needs a launch of its own.
+/// The part of a call that it shares with others, and its own part; `None` if it needs a separate launch.
 fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     Ok(match call {
         Call::Unary(out, function, input) => unary(out, function, input),
@@ -77,7 +77,7 @@ fn part<'a, const N: usize>(
     Some((work, Part { elements: nest.elements(), operands }))
 }
 
-/// What is read if it is given, else what is written.
+/// Reads `view` if there is one, and the operand that is written otherwise.
 fn read_or_same(view: Option<View<'_>>) -> Operand<'_> {
     view.map_or(Operand::Same(0), Operand::Read)
 }

@@ -3,18 +3,18 @@
 use super::launch::loop_words;
 use crate::backend::nest::Nest;
 
-/// Fewer rows or columns than this fill too little of a tile.
+/// Minimum rows and columns, below which a tile would be mostly empty.
 const LEAST: usize = 16;
 
-/// Matrices to be transposed, as kernels take them: `struct Transposed` in fill.cu.
+/// Matrices to transpose, as a kernel argument: `struct Transposed` in fill.cu.
 pub(super) struct Transposed {
     pub(super) words: Vec<u64>,
-    /// How many tiles they make up.
+    /// Number of tiles.
     pub(super) tiles: usize,
 }
 
 impl Transposed {
-    /// If the copy `nest` of elements of so many bytes turns matrices.
+    /// Returns the matrices if the copy `nest` of elements of so many bytes transposes.
     pub(super) fn of(nest: &Nest<2>, bytes: usize) -> Option<Self> {
         let (lengths, [written, read]) = nest.axes();
         let inner = lengths.len() - 1;

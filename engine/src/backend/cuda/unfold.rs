@@ -12,7 +12,7 @@ use crate::error::Result;
 const FILE: &str = "unfold";
 const OP: &str = "conv2d";
 const BLOCK: u64 = THREADS as u64;
-/// The most blocks along a grid's third axis.
+/// Maximum number of blocks along a grid's third axis.
 const MAX_DEPTH: usize = 65535;
 
 /// `struct Unfolded` in unfold.cu.

@@ -17,7 +17,8 @@ fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
     (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
 }
 
-/// How the elements of an input are taken together, and by whom: `struct Shape` of variance.cu.
+/// The axes along which elements of an input are reduced together, and the threads that do it: `struct Shape` of
+/// variance.cu.
 struct Together<const N: usize> {
     outer: Nest<N>,
     inner: Nest<1>,
@@ -50,7 +51,7 @@ impl<const N: usize> Together<N> {
         self.inner.elements() as u64
     }
 
-    /// Finds out who shares what, with room for so many sums of parts.
+    /// Determines the division among threads, with room for so many partial sums.
     fn share(&mut self, processors: u32, room: u64) {
         const WARP: u64 = 32;
         const ELEMENTS_A_THREAD: u64 = 8;
@@ -58,7 +59,7 @@ impl<const N: usize> Together<N> {
         if places == 0 || elements == 0 {
             return;
         }
-        // Neighbouring threads have what is nearer in memory.
+        // Neighbouring threads have the axis that is nearer in memory.
         self.is_across = places > 1 && self.outer.inner_strides()[1] < self.inner.inner_strides()[0];
         let most_sharing = elements.next_power_of_two().min(threads);
         let least_across = if self.is_across { places.next_power_of_two().min(WARP) } else { 1 };
@@ -81,7 +82,7 @@ impl<const N: usize> Together<N> {
         [self.places(), self.elements(), u64::from(self.across) | u64::from(self.is_across) << 32]
     }
 
-    /// Adds all of this to a launch, and takes the grid for it.
+    /// Adds all of this to a launch, with the grid for it.
     fn add<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
         launch
             .words(&self.shape_words())
@@ -90,7 +91,7 @@ impl<const N: usize> Together<N> {
             .grid(self.grid())
     }
 
-    /// Adds the parts to a launch that puts them together: the lanes of a warp share a place.
+    /// Adds the parts to a launch that combines them: the lanes of a warp share a place.
     fn add_parts<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
         let launch = launch.with(self.parts_at).with(self.parts).words(&self.shape_words());
         launch.words(&nest_words(&self.outer)).over(self.outer.elements() * 32, 1)

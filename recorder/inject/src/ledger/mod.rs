@@ -18,7 +18,7 @@ const NOWHERE: u64 = 1 << 62;
 /// Alignment of artificial addresses.
 const APART: u64 = 2 << 20;
 
-/// How the program refers to its memory.
+/// The program's reference to its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
     /// Address of its first byte.

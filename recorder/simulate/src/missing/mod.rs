@@ -107,7 +107,7 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     let mut file = unsafe { File::from_raw_fd(descriptor) };
     file.write_all(&library::write(names, first)).map_err(|error| format!("cannot write a file in memory: {error}"))?;
     // The number of a descriptor is used again, and the loader takes a path that it knows for a library that it has: each
-    // library has a path of its own.
+    // library has its own path.
     static LOADED: AtomicUsize = AtomicUsize::new(0);
     let apart = "./".repeat(LOADED.fetch_add(1, Ordering::Relaxed));
     let path = CString::new(format!("/proc/self/fd/{apart}{descriptor}")).expect("has no zero");

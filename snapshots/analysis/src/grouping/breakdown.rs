@@ -163,7 +163,7 @@ fn joined(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grou
     rows
 }
 
-/// How blocks are grouped.
+/// The grouping of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouping<'a> {
     /// The keys to group by.

@@ -53,7 +53,7 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
 /// The term under the cursor, and its value.
 struct Term {
     start: usize,
-    /// Where the value under the cursor begins: after the last comma, or at the start of the term.
+    /// The start of the value under the cursor: after the last comma, or at the start of the term.
     value: usize,
     /// End of the value.
     end: usize,

@@ -38,13 +38,13 @@ pub struct Filter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
-    /// What is compared: one dimension, or several for a plain word, which ignores case.
+    /// The compared dimensions: one, or several for a plain word, which ignores case.
     dimensions: Vec<&'static Dimension>,
     operator: Operator,
     values: Vec<Value>,
 }
 
-/// Where a plain word is looked for.
+/// The dimensions in which a plain word is searched.
 const PLAIN: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,7 +75,7 @@ pub(crate) struct KeyEncoder<'a> {
     lookups: Lookups<'a>,
     /// The code of the frame that represents each stack seen so far.
     line_of: HashMap<StackId, Code>,
-    /// What reads the same, found when a value of such a key is first encoded.
+    /// The equivalent lines, stacks, scopes and operations, found when a value of such a key is first encoded.
     lines: OnceLock<AlikeLines>,
     stacks: OnceLock<StackEquivalence>,
     scopes: OnceLock<AlikeScopes>,

@@ -1,8 +1,8 @@
-//! When blocks are allocated and how long they live, in phases and steps.
+//! The times of allocation and the lifetimes of blocks, in phases and steps.
 
 use highwater_snapshots::trace::{Block, Trace};
 
-/// How long a block lives.
+/// The lifetime of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lifetime {
     /// Live before the recording and at its end.

@@ -8,7 +8,7 @@ use highwater_snapshots::trace::{Block, Trace};
 
 use super::lifetime::step_of;
 
-/// When a block was allocated.
+/// The time at which a block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// Before the recording.

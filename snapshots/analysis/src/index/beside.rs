@@ -23,7 +23,7 @@ pub enum Beside {
     Outside,
 }
 
-/// What distinguishes segments from each other.
+/// The properties that distinguish segments from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentKind {
     /// The pool.
@@ -49,7 +49,7 @@ impl Beside {
         matches!(self, Self::Free(_))
     }
 
-    /// What is known of the segments in which the bytes are free.
+    /// The known values of the segments in which the bytes are free.
     pub(crate) fn segment(self) -> Option<SegmentValues> {
         match self {
             Self::Free(kind) => kind.map(|kind| SegmentValues { kind, stack: None, step: None }),
@@ -58,13 +58,13 @@ impl Beside {
     }
 }
 
-/// What is known of a segment.
+/// The known values of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentValues {
     pub(crate) kind: SegmentKind,
-    /// The stack that obtained it, if one segment is meant.
+    /// The stack that reserved it, if one segment is meant.
     pub(crate) stack: Option<StackId>,
-    /// The step in which it was obtained.
+    /// The step in which it was reserved.
     pub(crate) step: Option<u32>,
 }
 

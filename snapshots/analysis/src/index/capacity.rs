@@ -39,7 +39,7 @@ pub fn is_limited(trace: &Trace, device: DeviceId, request: &Oom) -> bool {
     is_caching && rules.from_driver(rules.round(request.requested)) <= request.device_free
 }
 
-/// The bytes that an allocator has obtained from its device: what is reserved, or, of an allocator that has no segments,
+/// The bytes that an allocator has from its device: reserved memory, or, of an allocator that has no segments,
 /// what is in blocks.
 pub fn obtained(totals: Totals) -> u64 {
     totals.reserved.max(totals.active)

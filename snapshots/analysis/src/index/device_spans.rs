@@ -81,7 +81,7 @@ pub(crate) struct ActiveSpan {
     pub phase: Phase,
     /// Its events.
     pub events: Range<u64>,
-    /// Who works in it.
+    /// The activity of the device in it.
     pub activity: Activity,
 }
 

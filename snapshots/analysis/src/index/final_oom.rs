@@ -32,7 +32,7 @@ fn step_at(trace: &Trace, event: EventId) -> Option<u32> {
     trace.spans.at(event)?.step
 }
 
-/// What a program allocates after a failed request.
+/// The allocations of a program after a failed request.
 pub(crate) struct Recovery {
     requested: u64,
     step: Option<u32>,

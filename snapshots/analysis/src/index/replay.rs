@@ -16,7 +16,7 @@ pub enum Effect {
     FreeRequested(usize),
     /// A block's free is completed: it leaves `active`.
     FreeCompleted(usize),
-    /// Bytes are obtained from the driver.
+    /// Bytes are reserved from the driver.
     Reserved(u64),
     /// Bytes are released to the driver.
     Released(u64),

@@ -13,7 +13,7 @@ use crate::metric::Metric;
 /// The pools or streams of a recording, or of a part of it, each as a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// The most bytes in blocks of each at any moment.
+    /// Maximum bytes in blocks of each, over all moments.
     most: BTreeMap<u64, u64>,
     /// The pairs, the smaller number first, that had blocks in use at the same time.
     pairs: BTreeSet<(u64, u64)>,
@@ -24,7 +24,8 @@ pub struct Together {
 pub struct Apart {
     /// Their numbers, in order.
     pub numbers: Vec<u64>,
-    /// The most bytes in their blocks at any moment: what they would need if they shared memory without gaps.
+    /// Maximum bytes in their blocks, over all moments: the memory that they would need if they shared memory without
+    /// gaps.
     pub most: u64,
 }
 
@@ -95,7 +96,7 @@ impl Together {
         a != b && !self.pairs.contains(&(a.min(b), a.max(b)))
     }
 
-    /// The most bytes in blocks of a pool or stream at any moment.
+    /// Returns the maximum bytes in blocks of a pool or stream, over all moments.
     pub fn most(&self, number: u64) -> u64 {
         self.most.get(&number).copied().unwrap_or(0)
     }

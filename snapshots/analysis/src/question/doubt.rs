@@ -1,4 +1,4 @@
-//! Why a verdict about a run cannot be confirmed: the recording does not have all that the run needs.
+//! The reason that a verdict about a run cannot be confirmed: the recording does not have all that the run needs.
 
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::DeviceId;

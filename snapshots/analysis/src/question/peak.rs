@@ -139,7 +139,7 @@ impl Peak {
     }
 }
 
-/// What counts at a moment.
+/// The bytes that are counted at a moment.
 pub(crate) struct Found {
     /// The blocks that pass the filter.
     pub(crate) blocks: Vec<BlockId>,
@@ -148,7 +148,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What counts at `moment`.
+    /// The bytes that are counted at `moment`.
     pub(crate) fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: &Moment, filter: &Filter) -> Self {
         let mut blocks = live.before_position(trace, moment.metric, moment.position());
         if !filter.is_empty() {
@@ -164,7 +164,7 @@ impl Found {
     }
 }
 
-/// How a moment is broken down.
+/// The options of a breakdown of a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The keys to group by.

@@ -29,7 +29,7 @@ pub struct DeviceSummary {
     pub frees: u64,
     /// Number of uses of blocks.
     pub uses: u64,
-    /// Number of segments and mappings obtained, including the baseline's.
+    /// Number of segments and mappings reserved, including the baseline's.
     pub segments: u64,
     /// Requested bytes of the blocks live before the first event.
     pub baseline_bytes: u64,

@@ -85,7 +85,7 @@ impl Listed {
 /// An event's number, device and time.
 type At = (u64, DeviceId, u64);
 
-/// What is found in a window, or in several.
+/// The findings of one window, or of several.
 #[derive(Debug, Default)]
 struct Findings {
     /// The first and the last event.
@@ -98,7 +98,7 @@ struct Findings {
     references: [Listed; 4],
 }
 
-/// What is found on a device.
+/// The findings of one device.
 #[derive(Debug)]
 struct OfDevice {
     device: DeviceId,
@@ -106,7 +106,7 @@ struct OfDevice {
     on: String,
     overlaps: Listed,
     sums: SumRule,
-    /// Where live blocks do not add up to the totals after the last event.
+    /// The problems of live blocks that do not add up to the totals after the last event.
     end: Vec<Problem>,
 }
 
@@ -180,7 +180,7 @@ impl Findings {
         self.sizes.count > 0 || self.devices.iter().any(|of| of.overlaps.count > 0)
     }
 
-    /// What is found in these windows and the one after them.
+    /// The findings of these windows and the one after them.
     fn followed_by(mut self, next: Self) -> Self {
         if let (Some([_, last]), Some([first, _])) = (self.ends, next.ends) {
             self.check_times(last, first);
@@ -259,7 +259,7 @@ impl OfDevice {
     }
 }
 
-/// Where the blocks that are live after the last event do not add up to its totals.
+/// The problems of blocks that are live after the last event and do not add up to its totals.
 fn end_problems(trace: &Trace, device: DeviceId, totals: &Totals) -> Vec<Problem> {
     let blocks = &trace.blocks;
     let mut sums = Totals::default();

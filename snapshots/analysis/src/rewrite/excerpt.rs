@@ -1,4 +1,4 @@
-//! A part of a recording as a recording of its own: smaller to send, with the same totals at every event.
+//! A part of a recording as a separate recording: smaller to send, with the same totals at every event.
 
 use std::ops::Range;
 
@@ -196,7 +196,7 @@ impl Excerpt<'_> {
     }
 }
 
-/// Who has the attributes of a row that `event` made: the event, or the row itself in the baseline.
+/// The owner of the attributes of a row that `event` made: the event, or the row itself in the baseline.
 fn owner_of(event: EventId, baseline: Owner) -> Owner {
     if event.is_some() { Owner::Event(event) } else { baseline }
 }

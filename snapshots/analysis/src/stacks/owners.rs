@@ -2,7 +2,7 @@
 
 use highwater_snapshots::tables::{SourceLine, Tables, UNKNOWN_FILE};
 
-/// Whose code a line is, from the user's own outwards. A stack is represented by the innermost line of the first owner
+/// The owner of a line of code, from the user outwards. A stack is represented by the innermost line of the first owner
 /// that occurs in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LineOwner {

@@ -99,7 +99,7 @@ impl<W: Write> Pickler<W> {
         self.frame.extend(value.to_be_bytes());
     }
 
-    /// A text that is an object of its own.
+    /// A text that is a separate object.
     pub(crate) fn new_text(&mut self, text: &str) -> Memo {
         match u8::try_from(text.len()) {
             Ok(short) => self.frame.extend([0x8c, short]),
@@ -123,7 +123,7 @@ impl<W: Write> Pickler<W> {
         }
     }
 
-    /// A pair of numbers, an object of its own.
+    /// A pair of numbers as a separate object.
     pub(crate) fn pair(&mut self, first: u64, second: u64) {
         self.int(first);
         self.int(second);

@@ -46,7 +46,7 @@ pub(super) struct SnapshotBlock {
     pub(super) is_waiting: bool,
 }
 
-/// Which of the two free events are missing from a trace.
+/// The free events, of the two, that are missing from a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Skipped {
     /// Both are recorded.

@@ -5,7 +5,7 @@
 //! [`block_matching`] determines which block each event refers to and which blocks existed before, [`start`] determines
 //! which segments existed before, and [`layout_replay`] replays how the allocator split them. Then [`merge`] merges the
 //! devices' events, and [`writer`] passes them to the builder: one event of the trace for each event of the snapshot.
-//! The blocks of a long trace of a single device are replayed on a thread of their own while its events are written,
+//! The blocks of a long trace of a single device are replayed on a separate thread while its events are written,
 //! which takes their [`sizes`](mod@sizes) as they come.
 
 mod ranges;

@@ -1,4 +1,5 @@
-//! Adds the private pools of segments to the events that obtained them: only the list of segments at the end names pools.
+//! Adds the private pools of segments to the events that reserved them: only the list of segments at the end names
+//! pools.
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ pub(super) fn header(run: &RunFacts) -> Header {
         program: text("program"),
         host: text("host"),
         pid: run.number("pid").unwrap_or(0),
-        // One process alone is no rank.
+        // One process alone is not a rank.
         rank: run.number("rank").filter(|_| run.number::<u32>("world_size").is_some_and(|world| world > 1)),
         world_size: run.number("world_size"),
         ring_capacity: run.number("max_entries"),

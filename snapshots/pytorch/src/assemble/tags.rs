@@ -56,7 +56,7 @@ impl Tags {
         Self { extra_steps, last_step, is_whole, ..Self::default() }
     }
 
-    /// The tag with this text; `None` if the text is no tag.
+    /// The tag with this text; `None` if the text is not a tag.
     pub(super) fn read(&mut self, tables: &mut Tables, names: &mut Names, text: StringId) -> Option<Tag> {
         if let Some(known) = self.by_text.get(&text) {
             return *known;

@@ -182,7 +182,7 @@ impl Writer<'_> {
         self.tag_ranges = TagRanges::of(tagged);
     }
 
-    /// What is not known of a snapshot that has tags, as sentences.
+    /// The missing facts of a snapshot that has tags, as sentences.
     pub(super) fn tag_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.tags.is_empty() {

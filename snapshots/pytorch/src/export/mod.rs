@@ -37,7 +37,7 @@ use highwater_snapshots::trace::Trace;
 pub struct Exported {
     /// Number of events in the file.
     pub events: u64,
-    /// What the format could not represent, one sentence each; empty if nothing was lost.
+    /// The facts that the format could not represent, one sentence each; empty if nothing was lost.
     pub lost: Vec<String>,
 }
 

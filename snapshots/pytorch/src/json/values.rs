@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::reading::Reading;
 use crate::objects::{Key, Mark, Refusal, Shape, Value};
 
-/// What a value must be, and how much of it is kept.
+/// The expected kind of a value, and the part of it that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The outermost value: a dict of the parts of a snapshot, or a list of segments.

@@ -90,7 +90,7 @@ pub(crate) struct Store {
     handles: Vec<u32>,
 }
 
-/// How many lists and dicts there were at one time.
+/// The number of lists and dicts at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     lists: usize,
@@ -99,7 +99,7 @@ pub(crate) struct Mark {
     open_dicts: usize,
 }
 
-/// Why a container cannot be changed.
+/// The reason that a container cannot be changed.
 pub(crate) type Refusal = &'static str;
 
 const CHANGED: Refusal = "a list or dict changes after it was complete, which no snapshot's does";

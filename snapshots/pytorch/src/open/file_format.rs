@@ -40,7 +40,7 @@ impl FileFormat {
     }
 }
 
-/// What the first bytes of a file, or of the data inside it, indicate.
+/// The kind of content that the first bytes of a file, or of the data inside it, indicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// A recording.

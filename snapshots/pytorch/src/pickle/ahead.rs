@@ -26,7 +26,7 @@ use crate::raw::{Extras, RawEvent};
 use highwater_snapshots::error::Result;
 use highwater_snapshots::ids::StringId;
 
-/// How a file is divided.
+/// The division of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
     /// Bytes of a portion.
@@ -56,14 +56,14 @@ pub(super) struct ParallelDecoder<'a> {
     news: MemoDelta,
     /// Numbers of the memo below this are in `known` as far as they matter.
     memos: usize,
-    /// Where to look for events again.
+    /// The position at which to look for events again.
     next_try: usize,
     decoded: Vec<Chunk>,
     spare: Vec<Chunk>,
     lookup: Lookup,
 }
 
-/// What the rows of a portion stand for, as far as it was looked up.
+/// The resolved references of the rows of a portion, as far as they were looked up.
 #[derive(Debug, Default)]
 struct Lookup {
     /// Number of events of the current batch that are not on the stack: the latest.
@@ -74,7 +74,7 @@ struct Lookup {
     frames: Vec<u32>,
 }
 
-/// How far the machine got with a portion.
+/// The progress of the machine in a portion.
 enum Taken {
     /// To the end of it.
     All,

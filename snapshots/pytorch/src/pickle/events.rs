@@ -14,10 +14,10 @@ use crate::Sequences;
 use crate::objects::Key;
 use crate::raw::Action;
 
-/// How the events of a file begin, by which the next one is found from anywhere.
+/// The first bytes of a file's events, by which the next one is found from anywhere.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
-    /// What follows the dict: nothing, or an instruction that stores it in the memo.
+    /// The instruction after the dict that stores it in the memo, if there is one.
     store: Option<u8>,
     /// The mark and the lookup of the first key.
     key: Vec<u8>,

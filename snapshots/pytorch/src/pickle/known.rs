@@ -1,4 +1,4 @@
-//! What the memo had under its numbers at one moment, for threads that decode events while the memo grows.
+//! A copy of the memo's values at one moment, for threads that decode events while the memo grows.
 
 use hashbrown::HashMap;
 use highwater_snapshots::ids::StringId;
@@ -20,12 +20,12 @@ pub(super) struct MemoSnapshot {
     keys: Keys,
     memos: Memos,
     pairs: Vec<(u64, u64)>,
-    /// What was stored under numbers above those of `memos`.
+    /// The values stored under numbers above those of `memos`.
     later: HashMap<usize, Fact>,
     pub(super) runs: Runs,
 }
 
-/// What was learned since [`MemoSnapshot`] was made or last updated.
+/// The values added since [`MemoSnapshot`] was made or last updated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoDelta {
     facts: Vec<(usize, Fact)>,

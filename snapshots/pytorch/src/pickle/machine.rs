@@ -29,7 +29,7 @@ pub(super) struct Machine<S> {
     pub(super) store: Store,
 }
 
-/// What the next instruction did.
+/// The result of the next instruction.
 pub(super) enum Next {
     /// It was executed.
     Executed(u8),
@@ -37,7 +37,7 @@ pub(super) enum Next {
     End(Value),
 }
 
-/// Why an instruction could not be executed.
+/// The reason that an instruction could not be executed.
 enum Stop {
     /// The input ends within the instruction.
     End,
@@ -308,7 +308,7 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// Gives a value of the memo a row of its own.
+    /// Gives a value of the memo its own row.
     #[cold]
     fn with_row(&mut self, number: usize, memo: Memo) -> Value {
         let value = match memo {

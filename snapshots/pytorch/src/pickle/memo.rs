@@ -4,7 +4,7 @@ use crate::Sequences;
 use crate::objects::Value;
 use highwater_snapshots::ids::StringId;
 
-/// What the memo has under a number.
+/// A value of the memo.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Memo {
     Value(Value),
@@ -37,7 +37,7 @@ const EVENT: u32 = 5;
 const STACK: u32 = 6;
 const WIDE: u32 = 7;
 
-/// Stands for [`Sequences::NONE`] beside the tag [`STACK`].
+/// The row that encodes an empty stack ([`Sequences::NONE`]) under the tag [`STACK`].
 const EMPTY: u32 = MOST;
 
 impl Memos {

@@ -18,7 +18,7 @@ pub(super) struct Row {
     pub(super) stack: StackOf,
     /// Row of [`Chunk::extras`], or [`NO_EXTRAS`].
     pub(super) extras: u32,
-    /// Where the event begins, counted from the portion's first byte.
+    /// Offset of the event in the portion.
     pub(super) start: u32,
     pub(super) action: Action,
     /// Number of values that the event stores in the memo.
@@ -32,9 +32,9 @@ pub(super) const NO_EXTRAS: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackOf {
     MemoSnapshot(u32),
-    /// That of a run of memo lookups: row of [`Chunk::runs`].
+    /// The stack of a run of memo lookups: row of [`Chunk::runs`].
     Run(u32),
-    /// That of the list under a number of the memo.
+    /// The stack of the list under a number of the memo.
     Memo(u32),
 }
 
@@ -75,7 +75,7 @@ pub(super) struct ExtrasOf {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) kind: StepKind,
-    /// Where they end in the file.
+    /// Offset of their end in the file.
     pub(super) end: usize,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Checkpoints {
     computed: Vec<u8>,
 }
 
-/// Where a checkpoint is.
+/// The location of a checkpoint.
 #[derive(Clone, Debug)]
 struct Place {
     /// The number of events before it.
@@ -56,7 +56,7 @@ impl Checkpoints {
         self.places.truncate(self.places.partition_point(|place| place.events <= events));
     }
 
-    /// What is known where file number `file` begins; `None` for the first. `at_start` is what is live before the first
+    /// The state at the beginning of file number `file`; `None` for the first. `at_start` is the state before the first
     /// event.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Checkpoints {
         self.places.pop();
     }
 
-    /// How many there are.
+    /// Number of checkpoints.
     pub(super) fn count(&self) -> usize {
         self.places.len()
     }

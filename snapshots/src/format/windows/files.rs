@@ -1,4 +1,4 @@
-//! The files of a recording: one, or several that a rotation wrote one after another, each with tables of its own.
+//! The files of a recording: one, or several that a rotation wrote one after another, each with its own tables.
 //!
 //! Every file after the first begins with a starting state, and with events that repeat the current step and phase. The
 //! state is already known from the end of the previous file, so it only serves as a check; the repeated events are read
@@ -52,20 +52,20 @@ pub(super) struct FilePart {
     rows: Option<MergedRows>,
 }
 
-/// What concerns files after the first.
+/// The data of a file after the first.
 #[derive(Debug)]
 struct Later {
     /// The events at its start that repeat the step and the phase.
     repeated: Vec<Event>,
     /// The mark that stands for them.
     begins: StringId,
-    /// What the file says was live on each device.
+    /// The live blocks of each device, as the file states them.
     live: Vec<LiveCount>,
-    /// What the file before it leaves.
+    /// The state at the end of the file before it.
     boundary: OnceLock<Boundary>,
 }
 
-/// What is known where a file begins.
+/// The state at the beginning of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Boundary {
     /// The step and phase.
@@ -74,7 +74,7 @@ pub(super) struct Boundary {
     pub(super) births: HashMap<(DeviceId, BlockKey), Outside>,
     /// The last sample of the memory in use on each device.
     pub(super) device_used: HashMap<DeviceId, u64>,
-    /// What is live on each device.
+    /// The live blocks of each device.
     pub(super) live: Vec<LiveCount>,
 }
 
@@ -195,7 +195,7 @@ impl FilePart {
         self.later.is_some()
     }
 
-    /// What the file before it leaves, computed by `compute` when it is first needed.
+    /// The state at the end of the file before it, computed by `compute` when it is first needed.
     pub(super) fn boundary(&self, compute: impl FnOnce() -> Result<Boundary>) -> Result<Option<&Boundary>> {
         let Some(later) = &self.later else { return Ok(None) };
         if later.boundary.get().is_none() {
@@ -280,7 +280,7 @@ fn operations(sections: &Sections) -> Result<u64> {
     Ok(header.map_or(0, |header| header.first.saturating_add(u64::from(header.count))))
 }
 
-/// The events at the start of a file that repeat the step and the phase: a section of their own.
+/// The events at the start of a file that repeat the step and the phase: a separate section.
 fn repeated(part: &FilePart) -> Result<Vec<Event>> {
     let Some(first) = part.sections.of_kind(SectionKind::Events).next() else { return Ok(Vec::new()) };
     let count = part.sections.header(first.offset)?.count;

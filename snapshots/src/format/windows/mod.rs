@@ -60,7 +60,7 @@ pub struct Windows {
     checkpoints: Checkpoints,
     /// The deaths that all checkpoints name, by device and key, in order; read when many are needed.
     deaths: OnceLock<Vec<EndedBlock>>,
-    /// What is live after the last event.
+    /// The live state after the last event.
     end: Vec<(DeviceId, LiveState)>,
     device_uses: Vec<DeviceUse>,
 }
@@ -74,7 +74,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be read, is no recording, is damaged, or has annotations or attributes, which only
+    /// Fails if it cannot be read, is not a recording, is damaged, or has annotations or attributes, which only
     /// [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`](crate::Error::Cancelled) if `watch`
     /// breaks.
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
@@ -173,7 +173,7 @@ impl Windows {
         self.ops.count(&self.files)
     }
 
-    /// What is live before the first event.
+    /// The state before the first event.
     pub fn starting(&self) -> &[StartingState] {
         &self.starting
     }
@@ -289,7 +289,7 @@ impl Windows {
         Ok(summarizer.end_part().0)
     }
 
-    /// What is live before the first event.
+    /// The state before the first event.
     fn at_start(&self) -> Summarizer {
         let mut summarizer = Summarizer::default();
         self.starting.iter().for_each(|state| summarizer.begin(state));

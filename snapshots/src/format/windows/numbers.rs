@@ -54,7 +54,7 @@ impl Windows {
         blocks.zip(0..).map(|((device, block), row)| ((device, block.alloc.address), BlockId(row))).collect()
     }
 
-    /// How many allocations there are before each of `events`, which are in order.
+    /// The number of allocations before each of `events`, which are in order.
     fn allocations_before(&self, events: &[u64]) -> Result<Vec<u64>> {
         let mut counts = Vec::with_capacity(events.len());
         let (mut left, mut before) = (events, 0);

@@ -46,7 +46,7 @@ impl Sections {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, is no recording, or is damaged anywhere that this touches.
+    /// Fails if the file cannot be read, is not a recording, or is damaged anywhere that this touches.
     pub(super) fn locate(source: Arc<dyn ByteSource>) -> Result<Self> {
         let length = source.length().map_err(Error::from_input)?;
         let mut preamble = vec![0; (length as usize).min(PREAMBLE_BYTES)];

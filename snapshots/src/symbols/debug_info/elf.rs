@@ -28,7 +28,7 @@ struct Symbol {
     address: u64,
     /// 0 if unknown.
     size: u64,
-    /// Where its name is in the file.
+    /// The range of its name in the file.
     name: Range<usize>,
 }
 

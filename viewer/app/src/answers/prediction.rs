@@ -106,7 +106,7 @@ pub struct Change {
     pub scale: Vec<(SizePart, Filter)>,
     /// Modules that are recomputed in backward: those whose paths match any of these.
     pub checkpoint: Vec<ScopePattern>,
-    /// What the changed recording says of itself.
+    /// The note in the changed recording.
     pub note: Option<String>,
 }
 
@@ -264,7 +264,7 @@ pub struct Changed {
     pub rescued: Vec<u64>,
     /// The number of the failed request with which the recording ends, on any device: later requests were not recorded.
     pub ends_in_oom: Option<u64>,
-    /// Why the recording does not show all that the run needs, apart from failed requests.
+    /// The reason that the recording does not show all that the run needs, apart from failed requests.
     pub doubt: Option<Doubt>,
     /// A device size that is enough for every recorded request: the smallest found by replays, if a request fails here,
     /// or if one that failed in the recording succeeds here. `None` otherwise, and if no device is large enough.

@@ -14,7 +14,7 @@ pub struct Recomputation {
     pub modules: usize,
     /// Number of calls that are recomputed: a module that saves nothing for backward has none.
     pub calls: usize,
-    /// What the recording knows about the end of blocks in forward.
+    /// The recording's evidence for the end of blocks in forward.
     pub evidence: Evidence,
 }
 

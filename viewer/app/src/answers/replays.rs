@@ -66,7 +66,7 @@ pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Optio
     Some(OomAnalysis::of(trace, (device, live), request, test))
 }
 
-/// Why there is no prediction.
+/// The reason that there is no prediction.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPrediction {
     /// The question cannot be answered: a sentence for the user.

@@ -19,7 +19,7 @@ const NOT_CONFIRMED: &str = "Cannot be confirmed to fit";
 pub struct Budget {
     /// The device's memory, in bytes.
     pub bytes: u64,
-    /// The part of it for what lives outside the allocator, in bytes.
+    /// The part of it for memory outside the allocator, in bytes.
     pub reserve: u64,
 }
 

@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The bytes at the end of a recording that are compared.
 const COMPARED_BYTES: u64 = 1 << 16;
 
-/// The place in the cache for one recording.
+/// The cache entry of one recording.
 #[derive(Debug)]
 pub(crate) struct ComputedCache {
     entry: PathBuf,
@@ -30,8 +30,8 @@ pub(crate) struct ComputedCache {
 }
 
 impl ComputedCache {
-    /// The place in `folder` for the recording in `files`, if computing its summaries takes more than `most_events`
-    /// events.
+    /// Locates the cache entry in `folder` for the recording in `files`, which is used if computing its summaries takes
+    /// more than `most_events` events.
     ///
     /// # Errors
     ///
@@ -89,7 +89,8 @@ impl ComputedStore for ComputedCache {
     }
 }
 
-/// What differs once a file has changed: its length, its time of modification and the checksum of its end.
+/// The identity of a file, which differs once it has changed: its length, its time of modification and the checksum of
+/// its end.
 fn identity(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let facts = file.metadata()?;

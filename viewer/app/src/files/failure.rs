@@ -1,11 +1,11 @@
-//! Why a command or the app could not do its work.
+//! Failures of a command or of the app.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Why a command could not do its work: what, where, and what to do. The exit status is 2; if the user stopped it, 128
-/// and the signal's number as in shells; and 0 if the reader of the output closed it.
+/// A failure of a command: what, where, and what to do. The exit status is 2; if the user stopped it, 128 and the
+/// signal's number as in shells; and 0 if the reader of the output closed it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {

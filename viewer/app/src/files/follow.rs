@@ -45,7 +45,7 @@ pub struct Following {
     input: Input,
 }
 
-/// Where the bytes of the file come from.
+/// The source of the file's bytes.
 #[derive(Debug)]
 enum Input {
     /// From a thread that watches the file, and ends when this is dropped.

@@ -33,7 +33,7 @@ use crate::session::run::MAX_RESIDENT_EVENTS;
 #[cfg(not(target_family = "wasm"))]
 use crate::session::run::Run;
 
-/// Where a recording is read from.
+/// The source of a recording.
 pub enum Source {
     /// A file, a folder of ranks, or standard input for `-`.
     Path(PathBuf),
@@ -112,7 +112,7 @@ enum Loaded {
     Folder(Box<Fleet>),
 }
 
-/// How a reading stands.
+/// The outcome of a reading so far.
 #[derive(Debug)]
 pub enum LoadOutcome {
     /// Not finished.

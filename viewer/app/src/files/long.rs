@@ -34,7 +34,7 @@ pub fn open_long(
     Windows::open_longer(Arc::new(file), most, &*store(&[path], most), watch)
 }
 
-/// Where what is computed for the recording in `files` is kept.
+/// The store of computed data for the recording in `files`.
 fn store(files: &[&Path], most: u64) -> Box<dyn ComputedStore> {
     let cache = cache_folder().and_then(|folder| ComputedCache::new(&folder.join("summaries"), files, most).ok());
     match cache {

@@ -1,3 +1,3 @@
-//! Where the app writes tables and pictures: to disk. `output_web.rs` replaces it in a browser.
+//! The output of tables and pictures to disk. `output_web.rs` replaces it in a browser.
 
 pub use super::destination::write_whole;

@@ -1,4 +1,4 @@
-//! Where the app writes tables and pictures in a browser: to its downloads.
+//! The output of tables and pictures in a browser: to its downloads.
 
 use std::io::Write;
 use std::path::Path;

@@ -69,7 +69,7 @@ impl Preview {
         self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
     }
 
-    /// The most that lived at once so far, in bytes above the floor.
+    /// The peak of live memory so far, in bytes above the floor.
     pub fn peak(&self) -> u64 {
         let highest = self.points.iter().map(|point| point.levels.highest).max().unwrap_or(0);
         highest.saturating_sub(self.floor()).max(0) as u64
@@ -81,7 +81,7 @@ impl Preview {
         self.events_in_all.unwrap_or(guessed).max(self.events).max(1)
     }
 
-    /// How far it is, in words.
+    /// The progress, in words.
     pub fn words(&self) -> String {
         let mut words = format!("reading, {:.0}%", self.fraction * 100.0);
         if self.events > 0 {

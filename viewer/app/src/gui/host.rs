@@ -1,4 +1,4 @@
-//! What surrounds the app: the desktop. `host_web.rs` replaces it in a browser.
+//! The app's surroundings: the desktop. `host_web.rs` replaces it in a browser.
 
 use std::path::PathBuf;
 

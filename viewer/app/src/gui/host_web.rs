@@ -1,4 +1,4 @@
-//! What surrounds the app: a page.
+//! The app's surroundings: a page.
 
 use std::path::PathBuf;
 

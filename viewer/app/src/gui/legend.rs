@@ -109,14 +109,14 @@ impl Shares {
     }
 }
 
-/// How much of its colour an entry without bytes keeps.
+/// The opacity of an entry without bytes.
 const ABSENT: f32 = 0.35;
 
 /// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
 /// smallest entries are counted in a last one, which lists them when hovered. Returns the condition of a clicked entry.
 pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) -> Option<String> {
     let total = entries.iter().map(|(_, bytes)| bytes).sum();
-    // What is left out is counted with the others, if these have an entry of their own.
+    // Entries that are left out are counted with the others, if these have a separate entry.
     let sums: Vec<u64> = entries.iter().map(|(entry, bytes)| if entry.values > 1 { 0 } else { *bytes }).collect();
     let values: Vec<usize> = entries.iter().map(|(entry, _)| entry.values).collect();
     let chips: Vec<Chip> =

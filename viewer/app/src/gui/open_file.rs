@@ -71,7 +71,7 @@ pub struct OpenFile {
     pub(super) peaks: Peaks,
     /// The whole of a long recording.
     pub(super) run: RunView,
-    /// What Undo or Redo shows once the part is read.
+    /// The view that Undo or Redo shows once the part is read.
     pub(super) returning: Option<Visit>,
     /// While its file is followed, a recording of more events is read in parts.
     pub(super) most_resident: u64,
@@ -79,7 +79,7 @@ pub struct OpenFile {
 
 computed!(OpenFile: run, search, shares, light, peaks, views, timeline);
 
-/// Where a view is shown.
+/// The place of a view in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// At the side of the timeline.

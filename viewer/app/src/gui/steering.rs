@@ -90,7 +90,7 @@ impl OpenFile {
         }
     }
 
-    /// What the recording lacks for `command`, as a sentence; `None` if another reason prevents it.
+    /// The reason that the recording does not support `command`, as a sentence; `None` if another reason prevents it.
     pub fn absence(&self, command: Command) -> Option<String> {
         let lacks = |key: GroupKey| self.recording.absent.reason(key).map(str::to_owned);
         match command {

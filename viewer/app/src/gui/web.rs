@@ -111,12 +111,12 @@ impl Page {
         self.send(Arrival::Compare);
     }
 
-    /// Reports why the file `name` cannot be obtained.
+    /// Reports why the file `name` cannot be downloaded.
     pub fn fail(&self, name: String, why: String) {
         self.send(Arrival::Failed(PathBuf::from(name), why));
     }
 
-    /// What the app shows, as the JSON of [`AppState`](crate::gui::AppState).
+    /// The app's state, as the JSON of [`AppState`](crate::gui::AppState).
     pub fn state(&self) -> Option<String> {
         let app = self.runner.app_mut::<App>()?;
         serde_json::to_string(&app.state()).ok()
@@ -132,7 +132,7 @@ impl Page {
         app.table(view)
     }
 
-    /// Why the app has stopped, if it has.
+    /// The reason that the app has stopped, if it has.
     pub fn panic_message(&self) -> Option<String> {
         self.runner.panic_summary().map(|summary| summary.message())
     }

@@ -6,7 +6,7 @@ use highwater_snapshots::units::{format_bytes, format_count, format_nanos, forma
 
 use super::Value;
 
-/// What the values of a column measure, and so how they are shown, aligned and ordered.
+/// The unit of a column's values, which determines how they are shown, aligned and ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A size in bytes, in binary units.
@@ -54,7 +54,7 @@ impl Unit {
     }
 }
 
-/// How the cells of a column of a text table are shortened.
+/// The shortening of the cells of a column in a text table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Never.
@@ -69,7 +69,7 @@ pub enum Fit {
     Wrap,
 }
 
-/// Where a column stands.
+/// The outputs in which a column appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Everywhere,
@@ -91,7 +91,7 @@ pub struct Column<'a> {
     pub title: &'static str,
     /// The unit.
     pub unit: Unit,
-    /// How its cells are shortened.
+    /// The shortening of its cells.
     pub fit: Fit,
     /// Whether a text table leaves it out if it is empty, or has no room.
     pub is_optional: bool,
@@ -161,7 +161,7 @@ impl<'a> Column<'a> {
         Self { shown: Some(Box::new(text)), ..self }
     }
 
-    /// Has a form of its own in Markdown, in the rows for which `text` returns one.
+    /// Has its own form in Markdown, in the rows for which `text` returns one.
     pub fn in_markdown(self, text: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { markdown: Some(Box::new(text)), ..self }
     }

@@ -20,13 +20,13 @@ const COMFORTABLE: usize = 24;
 const MAX_ROWS_KEPT: usize = 4096;
 
 impl Table<'_> {
-    /// Passes its lines to `take`, titles first, none wider than `page_width` if the columns that can be shortened allow it.
-    /// If it would be wider, source lines lose the folders that do not distinguish them, then optional columns are left
-    /// out, then cells are shortened. In a long table, source lines keep their folders.
+    /// Passes each line to `take`, titles first. Lines are at most `page_width` wide if shortening suffices.
+    /// If a line would be wider, source lines lose the folders that do not distinguish them, then optional columns are
+    /// left out, then cells are shortened. In a long table, source lines keep their folders.
     ///
     /// # Errors
     ///
-    /// As `take`.
+    /// If `take` fails.
     pub fn each_line(&self, page_width: Option<usize>, mut take: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
         let mut layout = Layout::of(self);
         let is_kept = self.rows() <= MAX_ROWS_KEPT;

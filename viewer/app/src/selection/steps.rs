@@ -29,7 +29,8 @@ impl Selection {
         }
     }
 
-    /// Where to look for the step that [`Self::go_to_step`] means, if it is not all in this part of a long recording.
+    /// The part of the recording to search for the step of [`Self::go_to_step`], if this part of a long recording does
+    /// not have all of it.
     pub fn step_elsewhere(&self, recording: &Recording, by: i64) -> Option<SoughtStep> {
         let shown = recording.events();
         let steps = self.steps_on_device(recording);

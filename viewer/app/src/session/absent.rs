@@ -3,21 +3,21 @@
 use highwater_analysis::GroupKey;
 use highwater_snapshots::Trace;
 
-/// Why no block of a recording has a value for a key.
+/// The reasons that no block of a recording has a value for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Absent(Vec<(GroupKey, &'static str)>);
 
-/// Why blocks have no operations.
+/// The reason that blocks have no operations.
 const NO_OPS: &str = "No block has an operation: PyTorch's snapshots do not record them.";
-/// Why blocks have no modules.
+/// The reason that blocks have no modules.
 const NO_SCOPES: &str = "No block has a module. Group by frame, or record PyTorch with the Python \
                          package highwater, which records modules.";
-/// Why blocks have no steps.
+/// The reason that blocks have no steps.
 const NO_STEPS: &str = "The recording has no steps. In PyTorch, wrap each step in \
                         torch.profiler.record_function(\"ProfilerStep#0\"), \"ProfilerStep#1\" …";
-/// Why blocks have no phases.
+/// The reason that blocks have no phases.
 const NO_PHASES: &str = "The recording has no phases such as forward and backward.";
-/// Why blocks have no stacks.
+/// The reason that blocks have no stacks.
 const NO_STACKS: &str = "The recording has no stacks.";
 
 impl Absent {

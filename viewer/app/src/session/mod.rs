@@ -106,7 +106,7 @@ impl Recording {
         Ok(Self { run: Some(Arc::clone(run)), ..whole })
     }
 
-    /// What is asked about the whole recording, of which this may be a part.
+    /// The source of the whole recording, of which this may be a part.
     pub fn of_whole(&self) -> Source<'static> {
         self.run.as_ref().map_or_else(|| self.source.clone(), |run| run.source())
     }

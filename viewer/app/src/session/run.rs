@@ -59,7 +59,7 @@ impl Run {
         name.to_string_lossy().into_owned()
     }
 
-    /// How to read parts of it, as far as its file had been written when it was last opened.
+    /// The windows through which parts of it are read, as far as its file had been written when it was last opened.
     pub fn windows(&self) -> Arc<Windows> {
         Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner).0)
     }

@@ -55,7 +55,7 @@ fn by_python(pid: u32, file: &Path) -> Result<(), Failure> {
     Err(Failure::Record(format!("cannot attach to process {pid}: {why}")))
 }
 
-/// The debugger stops the program for a moment, and has Python call a function of its own when it is safe.
+/// The debugger stops the program for a moment, and has Python call one of its functions when it is safe.
 fn by_gdb(pid: u32, file: &Path) -> Result<(), Failure> {
     let pid_text = pid.to_string();
     let map = format!("set $memory = ((long (*)(long, long, long, long, long, long)) mmap)(0, {BYTES}, 3, 34, -1, 0)");

@@ -45,7 +45,7 @@ pub struct CheckReport<'a> {
     unmeasured: Vec<(DeviceId, String)>,
     /// The difference between the peaks and the baseline's, for each device.
     pub(super) differences: Vec<(DeviceId, Differences)>,
-    /// Why budgets that are met cannot be confirmed.
+    /// The reasons that budgets that are met cannot be confirmed.
     doubts: Vec<Doubt>,
     /// Devices with budgets for categories, the bytes of unknown category at their peaks, and the peaks.
     unknown: Vec<(DeviceId, u64, u64)>,

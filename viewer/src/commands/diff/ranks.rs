@@ -77,7 +77,7 @@ struct WithinReport<'a> {
     /// The usual rank, and the one that is compared with it.
     ranks: [&'a Rank; 2],
     is_outlier: bool,
-    /// How the second of them differs from all.
+    /// The introduction: how the second of them differs from all.
     intro: String,
     diff: &'a DiffReport<'a>,
 }

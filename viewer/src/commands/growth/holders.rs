@@ -1,4 +1,4 @@
-//! What a program held at the end of a recording, as its recorder noted.
+//! The tensors that a program held at the end of a recording, as its recorder noted.
 
 use highwater_app::report::{Column, Table};
 use highwater_snapshots::Trace;

@@ -1,4 +1,4 @@
-//! What `highwater growth` asks of a recording, as its options say.
+//! The questions of `highwater growth` about a recording, from its options.
 
 use std::sync::LazyLock;
 

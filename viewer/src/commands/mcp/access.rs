@@ -1,4 +1,4 @@
-//! Which files a client may ask about: those that were named when the server started.
+//! The files that a client may ask about: those that were named when the server started.
 
 use std::fs;
 use std::path::{Path, PathBuf};

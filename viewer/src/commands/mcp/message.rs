@@ -25,7 +25,7 @@ pub(super) enum Code {
     Version = -32022,
 }
 
-/// Why a request failed, for the client.
+/// The reason that a request failed, for the client.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     code: Code,

@@ -19,7 +19,7 @@ pub(crate) struct Proven {
     pub as_predicted: bool,
     /// Lines that read values of the device that are not known: the figures are exact if these decide about no memory.
     pub depends_on_values: Vec<String>,
-    /// Why it does not fit, or cannot be told to.
+    /// The reason that it does not fit, or that it is unknown whether it does.
     pub why: Option<String>,
     /// Its recording.
     pub file: PathBuf,

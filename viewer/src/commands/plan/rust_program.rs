@@ -1,4 +1,4 @@
-//! What the lines of Rust that apply a plan to a built-in step depend on.
+//! The facts about a built-in step on which the lines of Rust that apply a plan depend.
 
 use std::collections::BTreeSet;
 

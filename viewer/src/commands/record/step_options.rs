@@ -56,7 +56,7 @@ pub struct ScenarioArguments {
     /// Built-in training step, with the options of `record`, in place of a recording
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub scenario: Option<String>,
-    /// How the step is run.
+    /// The options of the training step.
     #[command(flatten)]
     pub step: StepArguments,
     /// The model and its data.

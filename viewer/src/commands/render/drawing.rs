@@ -70,7 +70,7 @@ pub struct Drawing<'a> {
     content: Content,
 }
 
-/// What is drawn.
+/// The content of a picture.
 #[derive(Debug)]
 enum Content {
     /// A view of one recording, with the keys of a view of one moment.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The longest head, in bytes.
 const LONGEST_HEAD: usize = 32 << 10;
 
-/// Most header fields of a request.
+/// Maximum number of header fields of a request.
 const MAX_FIELDS: usize = 128;
 
 /// A request.

@@ -11,7 +11,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The lowest rate at which a client may take the answer, in bytes a second.
 const MIN_RATE: u64 = 50_000;
 
-/// What a page from here may do: run its own scripts, and read from here.
+/// The permissions of a page from here: to run its own scripts, and to read from here.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
@@ -32,7 +32,7 @@ pub(super) struct Response {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: Body,
-    /// How long the client may keep it.
+    /// The time that the client may keep it.
     caching: &'static str,
     /// Whether the body is left out, but not its length.
     pub(super) is_head: bool,

@@ -1,4 +1,4 @@
-//! What is served: the page, its scripts, and the recordings by number; to whom, and nothing else.
+//! The served content: the page, its scripts, and the recordings by number; and the check of who may read it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};

@@ -1,4 +1,4 @@
-//! How far the figures of a simulation are exact, derived from what the run did.
+//! The accuracy of a simulation's figures, derived from what the run did.
 
 use highwater_analysis::Metric;
 use highwater_app::answers::prediction::Figures;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::found::{Called, Recorded, Simulated};
 use super::orders::{Interval, Orders};
 
-/// How far the figures are exact.
+/// The accuracy of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Class {
@@ -24,7 +24,7 @@ pub(super) enum Class {
     Unknown,
 }
 
-/// What came of the values of the device that the program has read and that are not known.
+/// The effect of unknown values of the device that the program has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Values {
     /// There are none.
@@ -39,7 +39,7 @@ pub(super) enum Values {
     OtherEnd(u8),
 }
 
-/// How far the figures of one recording are exact, and between what they are.
+/// The accuracy of the figures of one recording, and their bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accuracy {
     pub(super) class: Class,

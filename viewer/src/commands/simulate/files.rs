@@ -16,7 +16,7 @@ const LIBRARY: &[u8] = &[];
 /// The names under which programs and libraries open the driver and NVML; the first is the file.
 const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 
-/// What Python runs when it starts.
+/// The code that Python runs when it starts.
 const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 
 /// The files.

@@ -1,5 +1,5 @@
-//! What a recording needs if the driver hands out addresses in another order: PyTorch's allocator takes the lowest of equal
-//! free blocks, so that allocated and reserved bytes of some programs depend on it.
+//! The memory of a recording if the driver returns addresses in another order: PyTorch's allocator takes the lowest of
+//! equal free blocks, so allocated and reserved bytes of some programs depend on it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is shown: computed from the recordings, and not changed afterwards.
+//! The displayed answer: computed from the recordings, and not changed afterwards.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::curve::Curve;
 use super::running::{PeakMoment, StepTotals};
 use super::watched::{State, Watched};
 
-/// What the user has chosen to see.
+/// The user's choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The total.
@@ -23,14 +23,14 @@ pub struct Choice {
     pub key: GroupKey,
     /// The row of the recording.
     pub row: usize,
-    /// How often another device was asked for.
+    /// Number of requests for another device.
     pub device: usize,
 }
 
 /// All that is shown at once.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What the user has chosen.
+    /// The user's choices.
     pub choice: Choice,
     /// A line for each recording.
     pub recordings: Vec<RecordingLine>,
@@ -94,11 +94,11 @@ pub struct Detail {
     pub groups: [Groups; 2],
     /// The last steps, in order.
     pub steps: Vec<StepTotals>,
-    /// What limits the accuracy or has happened to the file, a sentence each.
+    /// The limits of accuracy and the notes on the file, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// What memory is used for, at the peak and now.
+/// The groups that use memory at the peak and now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// The groups, largest at the peak first.
@@ -164,15 +164,15 @@ fn first(key: &mut Vec<String>) -> String {
 /// Shown for recordings of PyTorch, whose steps and phases are annotations of the whole recording.
 const NO_STAGES: &str = "steps and phases of PyTorch programs are not read here: see highwater phases";
 
-/// What decides about the detail: the choice, how often the recording was read anew, its events, whether it is complete,
-/// and what happened to it.
+/// The key of the detail: the choice, the number of times that the recording was read anew, its events, whether it is
+/// complete, and its note.
 type DetailOf = (Choice, u64, u64, bool, Option<String>);
 
 /// The row of a recording, how often it was read anew, a device, the number of events before its peak, and whether the
 /// recording is complete: then its stacks have lines.
 type PeakOf = (usize, u64, DeviceId, u64, bool);
 
-/// What was computed for the last answer, which is often the same for the next.
+/// The results of the last answer, which are often the same for the next.
 #[derive(Debug, Default)]
 pub struct Computed {
     detail: Option<(DetailOf, Detail)>,
@@ -208,7 +208,7 @@ impl Computed {
         }
         notes.extend(trace.header.notes().map(str::to_owned));
         notes.extend(trace.problems.iter().map(ToString::to_string));
-        // An unfinished recording is no problem here.
+        // An unfinished recording is not a problem here.
         let trust = Trust { unfinished: false, ..trace.trust.clone() };
         notes.extend(trust.limits().into_iter().chain(trace.routine_sentences()));
         if trace.header.recorder == "PyTorch" && !watched.running().has_stages() {

@@ -68,7 +68,7 @@ pub fn draw(answer: &Answer, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(key_line()), keys);
 }
 
-/// Where the recording comes from, and how far it is.
+/// The lines about the recording's origin and progress.
 fn head_lines(detail: &Detail) -> Vec<Line<'static>> {
     let mut first = vec![Span::styled(format!("highwater top  {}", printable(&detail.name)), BOLD)];
     first.extend((!detail.program.is_empty()).then(|| Span::raw(format!("  {}", shown(&detail.program, 60)))));

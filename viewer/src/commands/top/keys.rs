@@ -1,11 +1,11 @@
-//! What a key does.
+//! The actions of keys.
 
 use highwater_analysis::{GroupKey, Metric};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::answer::Choice;
 
-/// What is to happen.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// The view ends.

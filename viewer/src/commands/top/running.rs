@@ -72,7 +72,7 @@ impl Device {
         self.live.totals()
     }
 
-    /// What is live now.
+    /// The live state now.
     pub fn live(&self) -> &LiveState {
         &self.live
     }
@@ -147,10 +147,10 @@ struct Span {
     events: Vec<Event>,
 }
 
-/// What was live on a device at a moment.
+/// The live state of a device at a moment.
 #[derive(Clone, Debug)]
 pub struct LiveThen {
-    /// What was live.
+    /// The live state.
     pub live: LiveState,
     /// The step and phase of the moment.
     pub stage: Stage,
@@ -165,7 +165,7 @@ pub struct Running {
     has_stages: bool,
     times_ns: Option<(u64, u64)>,
     span: Span,
-    /// What was live at the peaks that lie before the span, by device and position.
+    /// The live states at the peaks before the span, by device and position.
     at_peaks: BTreeMap<(DeviceId, u64), Arc<LiveThen>>,
 }
 
@@ -211,8 +211,8 @@ impl Running {
         self.devices.iter().filter(|(_, device)| device.has_memory || device.is_sampled).map(of).collect()
     }
 
-    /// What was live at the peaks of all devices and totals, by device and position. What is not known, as it was read
-    /// from an earlier file, is left out.
+    /// The live states at the peaks of all devices and totals, by device and position. Those read from an earlier file
+    /// are not known and left out.
     pub fn at_peaks(&self) -> BTreeMap<(DeviceId, u64), Arc<LiveThen>> {
         let mut found = BTreeMap::new();
         for (&id, device) in &self.devices {
@@ -227,7 +227,7 @@ impl Running {
         found
     }
 
-    /// What was live on a device after `position` events, if that is a peak.
+    /// The live state of a device after `position` events, if that is a peak.
     pub fn live_at(&self, device: DeviceId, position: u64) -> Option<Arc<LiveThen>> {
         if let Some(then) = self.at_peaks.get(&(device, position)) {
             return Some(Arc::clone(then));

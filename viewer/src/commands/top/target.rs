@@ -1,4 +1,4 @@
-//! What is to be watched: a file, the recordings of a folder, or those that a process writes.
+//! The target to watch: a file, the recordings of a folder, or those that a process writes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use highwater_snapshots::rotation::{RotatedFiles, recording_of};
 
 use crate::output::outcome::Failure;
 
-/// What is to be watched.
+/// The target to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A file, or the files of a rotation.

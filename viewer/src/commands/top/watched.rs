@@ -61,16 +61,16 @@ pub struct Watched {
     running: Running,
     /// The run of the program that wrote what was read: when it began, its process and its machine.
     run: Option<(u64, u32, String)>,
-    /// What was live at the peaks of earlier files of a rotation.
+    /// The live blocks at the peaks of earlier files of a rotation.
     earlier: BTreeMap<(DeviceId, u64), Source<'static>>,
     /// The number of the file of a rotation.
     part: Option<u32>,
     state: State,
-    /// How often it was read from the start again.
+    /// Number of times that it was read from the start again.
     restarts: u64,
-    /// Why nothing more is read now, in a sentence; what was read stays.
+    /// The reason that nothing more is read now, in a sentence; what was read stays.
     trouble: Option<String>,
-    /// What happened to the file, in a sentence.
+    /// A note on the file, in a sentence.
     note: Option<String>,
 }
 
@@ -103,12 +103,12 @@ impl Watched {
         &self.name
     }
 
-    /// How often the recording was read from its start again, because its file was replaced.
+    /// Number of times that the recording was read from its start again, because its file was replaced.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    /// What changes whenever something else is to be shown.
+    /// A value that changes whenever the displayed answer has to change.
     pub fn version(&self) -> (u64, u64, State, Option<String>) {
         (self.restarts, self.running.events(), self.state.clone(), self.note().map(str::to_owned))
     }
@@ -118,7 +118,7 @@ impl Watched {
         &self.state
     }
 
-    /// What happened to the file, if it is not what it was.
+    /// A note if the file has changed or cannot be read.
     pub fn note(&self) -> Option<&str> {
         self.trouble.as_deref().or(self.note.as_deref())
     }

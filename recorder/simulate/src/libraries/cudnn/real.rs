@@ -65,7 +65,7 @@ pub(super) fn version() -> usize {
     *VERSION
 }
 
-/// What cuDNN wants to know of a device.
+/// The properties of a device that cuDNN reads.
 fn description() -> String {
     let gpu = &settings().gpu;
     let of = gpu.architecture();

@@ -54,7 +54,7 @@ keys! {
     Stream = super::stream::STREAM,
     /// The allocator's pool.
     Pool = super::pool::POOL,
-    /// How long the block lives, in phases and steps.
+    /// The block's lifetime, in phases and steps.
     Lifetime = super::lifetime::LIFETIME,
 }
 
@@ -64,7 +64,7 @@ impl GroupKey {
         self.dimension().name
     }
 
-    /// What it is, with examples of values.
+    /// Its description, with examples of values.
     pub fn hint(self) -> &'static str {
         self.dimension().hint
     }
@@ -74,7 +74,7 @@ impl GroupKey {
         self.dimension().values.are_numbers()
     }
 
-    /// Whether its values are few and have an order of their own, such as categories and phases.
+    /// Whether its values are few and have a natural order, such as categories and phases.
     pub fn has_fixed_order(self) -> bool {
         let dimension = self.dimension();
         matches!(dimension.values, Values::Words(_)) && dimension.is_other_word.is_none()

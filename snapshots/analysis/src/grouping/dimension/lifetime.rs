@@ -1,4 +1,4 @@
-//! How long a block lives, in phases and steps.
+//! The lifetime of a block, in phases and steps.
 
 use super::{Dimension, Values, number};
 use crate::grouping::lifetime::Lifetime;

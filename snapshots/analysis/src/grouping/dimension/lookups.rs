@@ -1,4 +1,4 @@
-//! What the values of blocks are looked up in; each part is built when a value first needs it.
+//! Lookup tables for the values of blocks; each is built when a value first needs it.
 
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::{Block, Trace};
@@ -6,7 +6,7 @@ use highwater_snapshots::trace::{Block, Trace};
 use crate::grouping::origin::Origins;
 use crate::index::pools::Pools;
 
-/// What the values of blocks are looked up in. Fastest in the order of blocks.
+/// Lookup tables for the values of blocks. Fastest in the order of blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookups<'a> {
     pub(crate) trace: &'a Trace,

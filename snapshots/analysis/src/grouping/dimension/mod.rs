@@ -1,4 +1,5 @@
-//! What blocks are grouped and selected by: a file for each key of `--by` and `--where`, which says all about it.
+//! The dimensions by which blocks are grouped and selected: a file for each key of `--by` and `--where` defines all of
+//! it.
 //!
 //! [`GroupKey`] lists the keys of `--by`. Groups, trees, conditions and completions read a key's [`Dimension`], and
 //! distinguish only kinds of [`Values`].
@@ -81,7 +82,7 @@ impl Values {
 /// The label of a missing value.
 pub const NO_LABEL: &str = "(none)";
 
-/// What a block without a value has in lists of numbers.
+/// The value of a block without one, in lists of numbers.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
 /// The values of blocks as numbers; `None` for blocks without one.
@@ -110,11 +111,11 @@ macro_rules! number {
 }
 use number;
 
-/// What is known of a key.
+/// The definition of a key.
 pub(crate) struct Dimension {
     /// The name in `--by` and `--where`.
     pub(crate) name: &'static str,
-    /// What it is, with examples of values, for completions.
+    /// Its description, with examples of values, for completions.
     pub(crate) hint: &'static str,
     pub(crate) values: Values,
     pub(crate) number: Number,

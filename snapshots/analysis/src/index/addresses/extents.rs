@@ -118,11 +118,11 @@ pub(crate) struct Change {
     /// The first moment after it.
     pub(crate) moment: usize,
     pub(crate) addresses: Range<u64>,
-    /// What was obtained; `None` if the range was released.
+    /// The range that was reserved; `None` if it was released.
     pub(crate) obtained: Option<Obtained>,
 }
 
-/// A range that was obtained.
+/// A range that was reserved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Obtained {
     pub(crate) home: PoolAndStream,

@@ -156,12 +156,13 @@ pub struct FailedRequest {
     pub capacity: Option<u64>,
     /// Memory used by others on the device or by the driver itself; `None` if the capacity is unknown.
     pub outside: Option<u64>,
-    /// The most that was reserved, if a limit below the device's memory made the request fail: the limit is at least that.
+    /// The maximum of reserved memory, if a limit below the device's memory made the request fail: the limit is at
+    /// least that.
     pub limit: Option<u64>,
     /// The allocator that the request was made of.
     #[serde(skip)]
     pub allocator: Allocator,
-    /// What the allocator had obtained from the device: what is reserved, or in blocks if it has no segments.
+    /// Bytes that the allocator had reserved on the device, or the bytes of its blocks if it has no segments.
     pub obtained: u64,
     /// Reserved from the driver.
     pub reserved: u64,

@@ -16,7 +16,7 @@ pub struct PoolFit {
     pub home: PoolAndStream,
     /// Number of segments.
     pub segments: u64,
-    /// How their bytes are used.
+    /// The use of their bytes.
     pub usage: Usage,
     /// The largest request that fits into reserved memory; 0 if none does.
     pub fits: u64,

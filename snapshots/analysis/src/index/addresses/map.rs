@@ -62,7 +62,7 @@ impl Piece {
     }
 }
 
-/// How the bytes of one or more segments are used.
+/// The use of the bytes of one or more segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Usage {
     /// Requested for live blocks.
@@ -135,7 +135,7 @@ pub struct ReservedSegment {
     pub row: SegmentId,
     /// Its pieces in [`AddressMap::pieces`]; they cover its addresses exactly.
     pub pieces: Range<usize>,
-    /// How its bytes are used. [`Usage::reserved`] is its part of the device's total.
+    /// The use of its bytes. [`Usage::reserved`] is its part of the device's total.
     pub usage: Usage,
 }
 
@@ -155,11 +155,11 @@ pub struct UnplacedBlock {
     pub bytes: u64,
     /// Whether it waits for a stream.
     pub is_waiting: bool,
-    /// Why it could not be placed.
+    /// The reason that it could not be placed.
     pub why: UnplacedReason,
 }
 
-/// Why a block could not be placed in the map.
+/// The reason that a block could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnplacedReason {
     /// It is outside all recorded segments, or only partly inside one.
@@ -184,7 +184,7 @@ pub struct AddressMap {
     pub pieces: Vec<Piece>,
     /// Blocks that could not be placed, by address.
     pub strays: Vec<UnplacedBlock>,
-    /// How the bytes of all segments are used.
+    /// The use of the bytes of all segments.
     pub usage: Usage,
 }
 

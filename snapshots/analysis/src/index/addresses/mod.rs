@@ -1,4 +1,4 @@
-//! Where blocks are in the segments, what is free between them, and why a request did not fit.
+//! The addresses of blocks within segments, the free ranges between them, and why a request did not fit.
 //!
 //! An [`AddressIndex`] has the reserved ranges over time, an [`AddressMap`] the content of every address at one moment;
 //! [`LaneAxis`] and [`lanes`] draw addresses over time; a [`FailedRequest`] explains why memory ran out.

@@ -49,7 +49,7 @@ pub struct Asked<'a> {
     pub live: &'a LiveIndex,
 }
 
-/// How two moments are compared.
+/// The options of a comparison of two moments.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffQuery<'a> {
     /// The keys to group by.
@@ -62,7 +62,7 @@ pub struct DiffQuery<'a> {
     pub siblings: Siblings,
 }
 
-/// How the two sides of a group were matched.
+/// The kind of match between the two sides of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchKind {
@@ -148,7 +148,7 @@ pub struct DiffGroup {
     pub a_blocks: u64,
     /// Number of blocks in B.
     pub b_blocks: u64,
-    /// How the two sides were matched.
+    /// The kind of match between the two sides.
     pub match_kind: MatchKind,
     /// The key values of each of the equal modules that are one group; empty if it is of one.
     pub members: Vec<Vec<String>>,

@@ -15,7 +15,7 @@ use crate::question::between::bytes_of;
 pub struct CategoryAndPhase {
     /// The category.
     pub category: Category,
-    /// When they were allocated.
+    /// The time at which they were allocated.
     pub origin: Origin,
 }
 

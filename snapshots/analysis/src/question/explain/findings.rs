@@ -52,7 +52,7 @@ pub(super) struct Findings {
     pub(super) of_activation_lines: Option<PeaksWithout>,
     /// `None` if nothing leaks, or little of it is live at the peak.
     pub(super) leak: Option<LeakAtPeak>,
-    /// What the device allocates from the driver and frees to it.
+    /// The device's allocations from the driver, and its frees to it.
     pub(super) churn: SegmentChurn,
     /// The totals at the peak of active memory.
     pub(super) at_active_peak: Totals,

@@ -21,7 +21,7 @@ pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phas
     resumed > 0 && updates * 2 >= gradients
 }
 
-/// Whether several backward passes, each after a forward of its own, add to the gradients of one update in `spans`.
+/// Whether several backward passes, each after its own forward, add to the gradients of one update in `spans`.
 pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Phase)>) -> bool {
     let (mut of_step, mut backwards, mut is_forward) = (None, 0, true);
     for (step, phase) in spans {

@@ -1,4 +1,4 @@
-//! Which remedies the recorded program already uses, so that advice does not recommend them.
+//! The remedies that the recorded program already uses, so that advice does not recommend them.
 
 use std::collections::HashSet;
 

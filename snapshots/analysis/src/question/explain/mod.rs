@@ -97,7 +97,7 @@ pub struct Explanation {
     pub peak: Moment,
     /// The five totals at that moment; `None` if the recording contradicts itself.
     pub layers: Option<Layers>,
-    /// What of `reserved` and `device_used` belongs to no block at that moment.
+    /// The bytes of `reserved` and `device_used` that belong to no block at that moment.
     pub beside: Vec<(Beside, u64)>,
     /// The groups of blocks at the peak, largest first.
     pub groups: Vec<ExplainedGroup>,
@@ -113,7 +113,7 @@ pub struct Explanation {
     pub idle: Option<Idle>,
     /// Advice to lower the peak, most effective first.
     pub advice: Vec<Advice>,
-    /// What the peak, and the peaks without each group, cover.
+    /// The range that the peak, and the peaks without each group, cover.
     pub reach: Reach,
     /// Number of failed requests on the device.
     pub failed_requests: u64,

@@ -28,9 +28,9 @@ pub(super) struct PeakContext<'a> {
     pub(super) peak: &'a Moment,
     pub(super) totals: &'a Totals,
     pub(super) at_peak: &'a [BlockId],
-    /// What belongs to no block.
+    /// The bytes that belong to no block.
     pub(super) beside: &'a [(Beside, u64)],
-    /// Which pools are in use at the same time, if private ones have much free memory.
+    /// The pools that are in use at the same time, if private ones have much free memory.
     pub(super) pools: Option<&'a Together>,
     pub(super) idle: Option<&'a Idle>,
     /// Figures over the whole recording.

@@ -1,4 +1,4 @@
-//! What an explanation asks of all events of a recording.
+//! The facts that an explanation collects from all events of a recording.
 
 use std::ops::Range;
 
@@ -244,7 +244,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Leaks::of_spans(self.source, self.device, self.metric, &self.spans)
     }
 
-    /// What the device allocates from the driver and frees to it.
+    /// Counts the device's allocations from the driver, and its frees to it.
     pub(super) fn churn(&mut self) -> Result<SegmentChurn> {
         let freed = [EventKind::SegmentFree, EventKind::SegmentUnmap];
         if freed.into_iter().all(|kind| self.source.count(self.device, kind) == 0) {
@@ -256,7 +256,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(churn)
     }
 
-    /// Which pools are in use at the same time.
+    /// Returns the pools that are in use at the same time.
     pub(super) fn pools(&mut self) -> Result<Together> {
         let (device, mut together) = (self.device, Together::default());
         let take = |part: Together| together.append(part);

@@ -10,7 +10,7 @@ use highwater_snapshots::trace::Trace;
 /// Minimum number of segments that are allocated again before advice is worth it.
 const MIN_AGAIN: u64 = 20;
 
-/// What a device allocates from the driver and frees to it.
+/// A device's allocations from the driver, and its frees to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentChurn {
     /// Events of the device.

@@ -1,4 +1,4 @@
-//! What a device does in a recording: its steps, and the memory at their ends, from which growth is measured.
+//! The history of a device in a recording: its steps, and the memory at their ends, from which growth is measured.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -23,7 +23,7 @@ use crate::question::source::{Source, Watch, Window};
 /// Events that are read at once.
 const EVENTS: u64 = 1 << 20;
 
-/// What was found on each device.
+/// The result of each device.
 pub type OfDevices = Vec<Result<Growth, NoWindow>>;
 
 /// Measures the growth of each of `devices` over the requested steps, or over the whole recording if it has no steps
@@ -80,7 +80,7 @@ pub fn growth(
     Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
 }
 
-/// What a device does in a recording, or in a part of one.
+/// The history of a device in a recording, or in a part of one.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// The steps and phases.
@@ -103,8 +103,8 @@ struct State {
 }
 
 impl History {
-    /// What `device` does in a window, of which `metric` is measured: blocks that pass a filter, or for reserved memory,
-    /// segments; with the states at `more` bounds.
+    /// The history of `device` in a window, for `metric`: blocks that pass a filter, or for reserved memory, segments;
+    /// with the states at `more` bounds.
     pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, (matches, more): (&Matches, &[u64])) -> Self {
         let spans = active_spans(trace, device);
         if metric == Metric::Reserved {

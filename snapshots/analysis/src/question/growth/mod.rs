@@ -35,7 +35,7 @@ pub use window::{Between, Bound, FirstStep, LastStep, NoWindow, StepRange, StepW
 /// Maximum number of stacks of survivors to list.
 const STACKS: usize = 3;
 
-/// What growth to measure.
+/// The growth to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthQuery<'a> {
     /// The total to measure: one that is a sum over blocks, or reserved memory. Of that, segments stand for blocks, and
@@ -130,7 +130,7 @@ pub(crate) struct Measured {
     pub last_peak: Moment,
 }
 
-/// What a window of steps leaves and frees among the counted blocks of a device.
+/// The blocks that a window of steps leaves and frees, among the counted blocks of a device.
 pub(crate) struct Change<'a> {
     /// The blocks allocated in the window and live at its end, and a trace that has them.
     pub survivors: (&'a Trace, &'a [BlockId]),

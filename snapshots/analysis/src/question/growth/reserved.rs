@@ -1,4 +1,4 @@
-//! Measures growth of reserved memory: the segments obtained in a window of steps and still reserved at its end, against
+//! Measures growth of reserved memory: the segments reserved in a window of steps and not released at its end, against
 //! those released in it; and of all reserved memory, by the reasons why it is kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -28,7 +28,7 @@ use super::leaks::Leak;
 use super::window::StepWindow;
 use super::{Found, Growth, GrowthQuery, Measured, STACKS, Sums};
 
-/// Why reserved memory is kept.
+/// The reason that reserved memory is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBecause {
@@ -47,7 +47,7 @@ pub enum KeptBecause {
 impl KeptBecause {
     const ALL: [Self; 5] = [Self::UnusedStream, Self::PrivatePool, Self::Fragmentation, Self::NotReleased, Self::InUse];
 
-    /// What bytes kept for it do.
+    /// The predicate of a sentence about bytes that are kept for it.
     const fn predicate(self) -> &'static str {
         match self {
             Self::UnusedStream => "are cached for streams on which nothing is allocated any more",
@@ -72,8 +72,8 @@ pub struct Kept {
     pub streams: Vec<u64>,
     /// The pools at the end.
     pub pools: Vec<BlockPool>,
-    /// What the streams or private pools would reserve together if they shared memory: as much as the largest of them.
-    /// `None` unless there are several that are never in use at the same time.
+    /// The bytes that the streams or private pools would reserve together if they shared memory: as much as the largest
+    /// of them. `None` unless there are several that are never in use at the same time.
     pub shared_bytes: Option<u64>,
 }
 
@@ -144,7 +144,7 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
-/// Where a segment comes from.
+/// The origin of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     stack: StackId,
@@ -177,7 +177,7 @@ impl SegmentHistory {
             history.pools = Together::of_pools(trace, device);
         }
         for mut change in changes {
-            // What is reserved at the start of a later window was obtained in an earlier one.
+            // Segments at the start of a later window were reserved in an earlier one.
             if change.moment == 0 && before > 0 {
                 continue;
             }
@@ -285,7 +285,7 @@ impl SegmentHistory {
         }
     }
 
-    /// The step of `window` in which a segment was obtained.
+    /// The step of `window` in which a segment was reserved.
     fn step_of(&self, extent: &Extent, window: &StepWindow) -> Option<u32> {
         window.step_at(self.origin(extent).step, extent.moments.start.checked_sub(1).map(|event| event as u64))
     }
@@ -295,7 +295,7 @@ impl SegmentHistory {
     }
 
     /// Divides what is reserved at two moments by the reasons why it is kept, the same at both, and returns what changes:
-    /// what is released and obtained again is no growth.
+    /// segments that are released and reserved again are not growth.
     fn causes(
         &self,
         extents: &[Extent],

@@ -16,7 +16,7 @@ use crate::question::source::Source;
 /// Events that are read at once.
 const EVENTS: u64 = 1 << 20;
 
-/// Why a step is not whole.
+/// The reason that a step is not whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Memory ran out in it, on any device.
@@ -49,7 +49,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// How to mark the steps of the program that was recorded.
+/// The code that marks the steps of the recorded program.
 pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
     match trace.header.recorder.as_str() {
         "PyTorch" => "with torch.profiler.record_function(f\"step {i}\")",
@@ -69,7 +69,7 @@ pub(super) struct Run {
 #[derive(Clone)]
 pub(crate) struct Steps {
     pub(super) runs: Vec<Run>,
-    /// What the device does in the last two.
+    /// The facts about the last two.
     pub(super) facts: Vec<StepFacts>,
     /// The events of the recording.
     pub(super) events: Range<u64>,
@@ -119,10 +119,10 @@ impl Steps {
         self.runs.iter().flat_map(|run| [run.events.start, run.events.end])
     }
 
-    /// Why the last step is not whole; `None` if it is, judged by the step before it. A last step in which memory ran
-    /// out on any device is cut short. So is one that has almost nothing of the previous step: neither its training
-    /// phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases, or
-    /// contain the end of the program, which frees the model.
+    /// The reason that the last step is not whole; `None` if it is, judged by the step before it. A last step in which
+    /// memory ran out on any device is cut short. So is one that has almost nothing of the previous step: neither its
+    /// training phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases,
+    /// or contain the end of the program, which frees the model.
     pub(super) fn cut(&self) -> Option<Cut> {
         let facts = self.facts.as_slice();
         if facts.last().is_some_and(|last| last.ran_out) {
@@ -145,7 +145,7 @@ impl Steps {
     }
 }
 
-/// What a device does in a step, or in a part of one.
+/// The facts about a device in a step, or in a part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StepFacts {
     /// A request failed, on any device.
@@ -157,7 +157,7 @@ pub(super) struct StepFacts {
 }
 
 impl StepFacts {
-    /// What `device` does in `events`.
+    /// The facts about `device` in `events`.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl StepFacts {
         Ok(facts)
     }
 
-    /// What `device` does in `events` of `trace`.
+    /// The facts about `device` in `events` of `trace`.
     fn in_window(trace: &Trace, device: DeviceId, events: Range<usize>) -> Self {
         let Trace { events: columns, blocks, .. } = trace;
         let mut facts = Self { ran_out: columns.kind[events.clone()].contains(&EventKind::Oom), ..Self::default() };
@@ -190,7 +190,7 @@ impl StepFacts {
         facts
     }
 
-    /// What the device does in both.
+    /// The facts about both together.
     fn and(self, other: Self) -> Self {
         Self {
             ran_out: self.ran_out | other.ran_out,

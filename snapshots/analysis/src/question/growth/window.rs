@@ -11,7 +11,7 @@ use super::steps::{Cut, Steps};
 use crate::grouping::lifetime::step_of;
 use crate::question::source::Source;
 
-/// How the first step was chosen.
+/// The reason for the choice of the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStep {
     /// It was requested.
@@ -22,7 +22,7 @@ pub enum FirstStep {
     Only,
 }
 
-/// How the last step was chosen.
+/// The reason for the choice of the last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastStep {
     /// It was requested.
@@ -38,7 +38,7 @@ pub enum LastStep {
 /// The parts into which bursts are divided to find what they keep: of fewer, each is a part.
 const PARTS: usize = 8;
 
-/// What the steps of a window are.
+/// The kind of the steps of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Between {
     /// The steps of the recording.
@@ -74,11 +74,11 @@ pub struct StepWindow {
     pub steps: Vec<(u32, Range<u64>)>,
     /// From the first event of the first step to one past the last event of the last step.
     events: Range<u64>,
-    /// How the first step was chosen.
+    /// The reason for the choice of the first step.
     pub first: FirstStep,
-    /// How the last step was chosen.
+    /// The reason for the choice of the last step.
     pub last: LastStep,
-    /// What the steps are.
+    /// The kind of the steps.
     pub between: Between,
 }
 
@@ -89,7 +89,7 @@ pub struct StepRange {
     pub from: Option<u32>,
     /// The last step.
     pub to: Option<u32>,
-    /// What the steps are.
+    /// The kind of the steps.
     pub between: Between,
 }
 
@@ -280,7 +280,7 @@ impl StepWindow {
         self.events.clone()
     }
 
-    /// Why the window begins and ends where it does, one sentence each; none for requested steps.
+    /// The reasons for the window's beginning and end, one sentence each; none for requested steps.
     pub fn reasons(&self) -> Vec<String> {
         let unit = self.between.unit();
         let first = match self.first {

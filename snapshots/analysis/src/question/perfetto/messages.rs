@@ -31,7 +31,7 @@ pub(super) struct TrackDescriptor {
     pub(super) counter: Option<Counter>,
 }
 
-/// What makes a track one of values.
+/// The properties of a track of values.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Counter {
     #[prost(enumeration = "Unit", tag = "3")]

@@ -145,10 +145,10 @@ fn time_of(trace: &Trace, event: EventId) -> u64 {
     }
 }
 
-/// What a window gives.
+/// The packets of a window.
 struct Part {
     packets: Packets,
-    /// Where steps and phases begin.
+    /// The beginnings of steps and phases.
     stages: Vec<(u64, Stage)>,
     /// The time of its last event.
     end_ns: u64,

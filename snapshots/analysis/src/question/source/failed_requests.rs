@@ -113,8 +113,8 @@ impl Source<'_> {
         Ok(most)
     }
 
-    /// What a limit below the memory of `device` leaves to the allocator, if a request failed for it: the most that was
-    /// reserved, since the limit is at least that, and less than the request would have needed.
+    /// The memory limit of the allocator on `device`, if a request failed for a limit below the device's memory: the
+    /// maximum of reserved memory, since the limit is at least that, and less than the request would have needed.
     ///
     /// # Errors
     ///

@@ -175,8 +175,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Where the recording comes from, its devices, tables, limits and problems: what a trace has without its events. Of
-    /// the events themselves it may have all or none.
+    /// The recording's origin, devices, tables, limits and problems: the content of a trace without its events. It may
+    /// have all events or none.
     pub fn facts(&self) -> &Trace {
         match &self.kind {
             Kind::InMemory(memory) => &memory.trace,
@@ -227,7 +227,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// How its events are read one after another, if it is not in memory.
+    /// The windows through which its events are read one after another, if it is not in memory.
     pub fn windows(&self) -> Option<&Windows> {
         match &self.kind {
             Kind::InMemory(_) => None,

@@ -13,7 +13,7 @@ use super::{Kind, Source, Watch};
 /// Rows of the summaries whose events are read at a time.
 const MAX_ROWS: usize = 64;
 
-/// Which step is to be found.
+/// The step to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SoughtStep {
     /// The first that begins at this event or later.
@@ -111,7 +111,7 @@ impl Finder<'_, '_> {
         self.rows.partition_point(|row| row.first <= event).saturating_sub(1)
     }
 
-    /// How often a step begins among the events of a row, also one that is in progress.
+    /// Number of steps that begin among the events of a row, including one that is in progress.
     fn begins(&self, row: usize) -> u32 {
         self.rows[row].steps.saturating_add(self.rows[row].repeated_steps)
     }

@@ -58,7 +58,7 @@ pub struct Statistics {
     pub allocator: AllocatorFigures,
 }
 
-/// What the allocator did for the program's requests.
+/// The allocator's work for the program's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AllocatorFigures {
     /// Requested bytes of all blocks.
@@ -69,7 +69,7 @@ pub struct AllocatorFigures {
     pub rounding_at_peak: u64,
     /// Number of distinct start addresses of blocks.
     pub addresses: u64,
-    /// Segments obtained from the driver during the recording.
+    /// Segments reserved from the driver during the recording.
     pub segment_allocs: u64,
     /// Segments released.
     pub segment_frees: u64,
@@ -77,12 +77,12 @@ pub struct AllocatorFigures {
     pub maps: u64,
     /// Number of times pages were unmapped.
     pub unmaps: u64,
-    /// Bytes obtained or mapped.
+    /// Bytes reserved or mapped.
     pub obtained_bytes: u64,
     /// Bytes released or unmapped.
     pub returned_bytes: u64,
-    /// How often memory was obtained from the driver right after some was released: the driver had none left, or the
-    /// allocator freed cached memory.
+    /// Number of times that memory was reserved from the driver right after some was released: the driver had none
+    /// left, or the allocator freed cached memory.
     pub obtained_after_release: u64,
     /// Failed requests.
     pub ooms: u64,

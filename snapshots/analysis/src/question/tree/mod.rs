@@ -39,7 +39,7 @@ impl TreeKey {
     }
 }
 
-/// How a tree is built.
+/// The options of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TreeQuery {
     /// The key of each level, from the root.
@@ -65,7 +65,7 @@ impl NodeId {
     }
 }
 
-/// Whose code a line of a stack is.
+/// The owner of the code in a line of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LineRole {
     /// The user's program.
@@ -83,7 +83,7 @@ pub struct Node {
     pub part: Part,
     /// The index of its key; 0 at the root.
     pub level: u8,
-    /// Whose code it is, if it is a line of a stack.
+    /// The owner of its code, if it is a line of a stack.
     pub role: LineRole,
     /// The parent; the root is its own parent.
     pub parent: NodeId,

@@ -113,7 +113,7 @@ fn only(counts: &Counts) -> Option<Category> {
     Category::from_code(first as u8).filter(|_| codes.next().is_none())
 }
 
-/// How much of a block's life a recording shows.
+/// The part of a block's life that a recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     /// Enough to determine its category: from its allocation to its free, or beyond its step.
@@ -124,7 +124,7 @@ enum Life {
     Unknown,
 }
 
-/// When a block was freed.
+/// The time at which a block was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freed {
     /// In the run of its allocation.

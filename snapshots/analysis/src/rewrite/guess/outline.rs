@@ -1,4 +1,4 @@
-//! What comes before and after each run of a device, by which blocks are classified.
+//! The events before and after each run of a device, by which blocks are classified.
 
 use super::phases::Run;
 use highwater_snapshots::Phase;

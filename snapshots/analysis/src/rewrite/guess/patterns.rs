@@ -39,7 +39,7 @@ pub(super) enum FrameSense {
     Data,
 }
 
-/// How a function name is matched.
+/// The pattern of a function name.
 enum Name {
     Any,
     Is(&'static [&'static str]),

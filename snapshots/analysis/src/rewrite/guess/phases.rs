@@ -9,7 +9,7 @@
 //!    allocation again, which PyTorch repeats when it records no stacks of frees.
 //! 3. An allocation without Python frames is backward, once forward has run, or if an optimizer runs next: autograd's
 //!    threads run no Python. If C++ frames were recorded, they decide, and this rule is not used.
-//! 4. A free without a stack of its own, after an optimizer and outside backward, of a block that backward allocated,
+//! 4. A free without its own stack, after an optimizer and outside backward, of a block that backward allocated,
 //!    is zero_grad.
 //! 5. Other Python code ends backward, optimizer and zero_grad, but not forward: a loss is computed outside modules.
 //!    Model set-up, data and scratch space change nothing.
@@ -199,7 +199,7 @@ struct Walker {
     has_begun: bool,
     /// Whether an optimizer has run, with no forward since.
     is_after_optimizer: bool,
-    /// The first and the last of the segments obtained since the last other event: the next allocation requests them.
+    /// The first and the last of the segments reserved since the last other event: the next allocation requests them.
     obtained: Option<[EventId; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! Which modules to recompute such that a step fits a budget: the memory of every choice as a linear program, and its
+//! The modules to recompute such that a step fits a budget: the memory of every choice as a linear program, and its
 //! cheapest solution.
 
 mod solve;

@@ -94,7 +94,7 @@ fn excludes(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<u32>> {
     excludes
 }
 
-/// What recomputing one module changes, in all of its calls.
+/// The changes from recomputing one module, in all of its calls.
 #[derive(Clone, Debug, Default)]
 struct Changes {
     /// Bytes more or less from one state up to but not including another. State i precedes event i.

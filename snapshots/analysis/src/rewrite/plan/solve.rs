@@ -264,8 +264,9 @@ impl Search<'_> {
         left.into_iter().for_each(|choice| state[choice as usize] = State::Open);
     }
 
-    /// The least cost of any completion: for each exceeded row, of the open choices that lower it most for their cost,
-    /// the last one in part. `None` if a row cannot be lowered enough.
+    /// A lower bound on the cost of any completion: for each exceeded row, takes the open choices with the best relief
+    /// per cost, the last one fractionally (as in a fractional knapsack), and returns the largest of these costs.
+    /// `None` if a row cannot be lowered enough.
     fn bound(&mut self, state: &[State], cost: u64) -> Option<u64> {
         let program = self.program;
         let limit = self.budget as i64;

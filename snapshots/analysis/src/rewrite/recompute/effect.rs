@@ -1,4 +1,4 @@
-//! What recomputing one call of a module changes.
+//! The effect of recomputing one call of a module.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 
-/// What recomputing one call of a module changes.
+/// The effect of recomputing one call of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// The index of the module in its [`Members`](super::Members).

@@ -1,4 +1,4 @@
-//! When the forward of a module last needs a block that it saved for backward.
+//! The last use, by the forward of a module, of each block that it saved for backward.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::trace::Subject;
@@ -9,7 +9,7 @@ use super::calls::Call;
 /// The recorded uses of the blocks of one device, by block.
 #[derive(Clone, Debug)]
 pub(super) struct Uses {
-    /// Where the uses of each block begin in `events`.
+    /// The index in `events` of the first use of each block.
     first: Vec<u32>,
     events: Vec<EventId>,
 }

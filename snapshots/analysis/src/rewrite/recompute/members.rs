@@ -1,4 +1,4 @@
-//! Which scopes belong to which of some modules.
+//! The scopes that belong to each of some modules.
 
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::{ScopeId, Trace};

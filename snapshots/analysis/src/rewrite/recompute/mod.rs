@@ -44,7 +44,7 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use references::References;
 
-/// What a recording knows about the end of blocks in forward, the best first.
+/// The evidence in a recording for the end of blocks in forward, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Each use of each block: predictions are exact for blocks that end with a linear layer, as those of transformers.
@@ -101,10 +101,10 @@ impl Evidence {
     }
 }
 
-/// How a recomputation ends.
+/// The end of a recomputation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// When everything that was saved has been recomputed, as in PyTorch.
+    /// After everything that was saved has been recomputed, as in PyTorch.
     UntilSaved,
     /// With the end of the module's forward, as in this project's engine.
     Whole,

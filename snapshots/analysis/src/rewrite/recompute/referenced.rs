@@ -1,4 +1,4 @@
-//! What recomputing one call changes, where the references to its blocks are recorded.
+//! The effect of recomputing one call, if the references to its blocks are recorded.
 
 use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
 

@@ -25,7 +25,7 @@ pub(super) struct References {
     saves: Vec<Save>,
     /// The indexes of `saves` of each block.
     of_blocks: HashMap<BlockId, Vec<usize>>,
-    /// From when on only the graph refers to a block.
+    /// The position after which only the graph refers to a block.
     ends: HashMap<BlockId, u64>,
     /// The blocks that a module is called with at a position.
     inputs: HashMap<(u64, ScopeId), Vec<BlockId>>,
@@ -39,9 +39,9 @@ pub(super) struct Save {
     pub(super) module: ScopeId,
     pub(super) packed: u64,
     pub(super) unpacked: Option<u64>,
-    /// When the node needs the block no more.
+    /// The time after which the node does not need the block.
     pub(super) dropped: Option<u64>,
-    /// When the graph's reference ends.
+    /// The time at which the graph's reference ends.
     pub(super) released: Option<u64>,
 }
 
@@ -251,7 +251,7 @@ impl References {
         self.of_blocks.get(&block).into_iter().flatten().map(|index| &self.saves[*index])
     }
 
-    /// From when on only the graph refers to `block`.
+    /// The position after which only the graph refers to `block`.
     pub(super) fn end_of(&self, block: BlockId) -> Option<u64> {
         self.ends.get(&block).copied()
     }

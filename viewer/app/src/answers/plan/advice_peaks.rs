@@ -34,7 +34,7 @@ pub struct AdvicePeaks {
     pub is_replayed: bool,
     /// Whether they are estimates, since the recording has neither uses nor references in every step.
     pub is_estimate: bool,
-    /// Why references that were followed are not enough, if they are not.
+    /// The reason that references that were followed are not enough, if they are not.
     pub shortfall: Option<String>,
 }
 

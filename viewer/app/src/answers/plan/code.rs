@@ -7,7 +7,7 @@ use highwater_snapshots::scope_pattern::ScopePattern;
 use super::change::Change;
 use super::setup::Setup;
 
-/// What applies a plan to a program.
+/// The code that applies a plan to a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
     /// Environment variables that are set before the program starts, and their values.
@@ -23,15 +23,15 @@ impl Code {
     }
 }
 
-/// What is assumed if modules with running statistics are recomputed.
+/// The assumption if modules with running statistics are recomputed.
 pub(super) const STATISTICS: &str = "the lines that recompute modules with batch normalization are used as they are: without them the \
                               second forward updates running statistics once more";
 
-/// What is assumed if modules that fill a cache are recomputed.
+/// The assumption if modules that fill a cache are recomputed.
 pub(super) const CACHE: &str = "the lines disable the cache of keys and values (use_cache), which training does not need and a second \
                          forward would fill twice";
 
-/// What the forward of a program's modules updates, which a recomputation would update once more.
+/// The state that the forward of a program's modules updates, and that a recomputation would update once more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
     /// The paths of modules with running statistics.
@@ -131,7 +131,7 @@ const KEEP_STATISTICS: [&str; 12] = [
     "",
 ];
 
-/// What the lines of Rust depend on, beside the changes.
+/// The facts about the program that the lines of Rust depend on, beside the changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RustProgram {
     /// The optimizer's rule: `AdamW`.

@@ -1,4 +1,4 @@
-//! What the least peak consists of, and over how many ranks its optimizer state would have to be sharded.
+//! The composition of the least peak, and the number of ranks over which its optimizer state would have to be sharded.
 
 use std::collections::BTreeMap;
 

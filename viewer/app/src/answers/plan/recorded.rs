@@ -20,7 +20,8 @@ use super::step::{Changed, Model, Proof, Reach, TrainingStep, Trial, Work};
 use super::warnings::{NAME_MODULES, NO_MODULES, warnings};
 use crate::answers::replays::{Edited, Replay, Replayer};
 
-/// What a plan assumes of a program whose references and uses of blocks are not recorded, and how PyTorch's are.
+/// The assumption about a program whose references and uses of blocks are not recorded, and the advice for PyTorch
+/// programs.
 const MARGIN: &str = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \
                       margin, for example of a fifth of the budget with --reserve";
 const AGAIN: &str = ", or record again with `highwater.record_memory_history` in Python, which follows references";
@@ -45,7 +46,7 @@ pub struct Recorded {
     temporaries: Vec<bool>,
     /// Whether a fused optimizer keeps counters of steps on the device; `None` if that is unknown.
     has_counters: Option<bool>,
-    /// What a recomputation of the candidates updates once more.
+    /// The state that a recomputation of the candidates updates once more.
     updates: Updates,
     /// The last changed recording, before its replay.
     last: RefCell<Option<(Setup, Edited)>>,

@@ -34,7 +34,8 @@ pub struct Plan {
     pub class: Class,
     /// The work beyond that of the unchanged step, in [units](super::Work::units).
     pub cost: u64,
-    /// What ranks the plan behind others of its class, as [`Model::surcharges`](super::Model::surcharges).
+    /// The surcharge that ranks the plan behind others of its class, as
+    /// [`Model::surcharges`](super::Model::surcharges).
     pub surcharge: u64,
     /// The run on a device of the budget.
     pub trial: Trial,
@@ -53,10 +54,10 @@ pub struct Minimum {
     pub is_exact: bool,
 }
 
-/// What to search for.
+/// The budget and limits of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// What the allocator may reserve, in bytes.
+    /// Bytes that the allocator may reserve.
     pub capacity: u64,
     /// Changes that are made only if they are allowed.
     pub allowed: Vec<Allowance>,
@@ -64,7 +65,7 @@ pub struct Query {
     pub forbidden: Vec<Forbidden>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     /// The step without changes: on a device of the budget if it fits there, else on one that is large enough.
@@ -83,7 +84,7 @@ pub struct Search {
     pub trials: usize,
     /// Whether nothing cheaper exists in these combinations. Otherwise a search for modules ended at its limit.
     pub is_optimal: bool,
-    /// How far the trials go.
+    /// The extent of the trials.
     pub reach: Reach,
 }
 
@@ -132,7 +133,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
             continue;
         }
         count += 1;
-        // What is no slower is not ranked by work, of which launches hidden behind other work are a part.
+        // Plans that are not slower are not ranked by work, which includes launches hidden behind other work.
         let cost = if class <= Class::SameSpeed { 0 } else { plain.work.beyond(base.work).units() };
         let mut model = step.model(&changes)?;
         if !can_recompute {

@@ -1,8 +1,8 @@
-//! What is changed of a training step.
+//! The changes to a training step.
 
 use super::change::Change;
 
-/// What is changed of a training step.
+/// The changes to a training step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     /// The changes, apart from the following.

@@ -14,7 +14,7 @@ use super::setup::Setup;
 /// if it cannot.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
-/// How a plan is proven.
+/// The proof of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// The step was run on a device of the budget, for this number of steps.
@@ -23,7 +23,7 @@ pub enum Proof {
     Replayed,
 }
 
-/// How far trials go.
+/// The extent of trials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// To the end of the run.

@@ -1,4 +1,4 @@
-//! What limits a plan that is made from a recording.
+//! The warnings about a plan that is made from a recording.
 
 use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::recompute::Evidence;

@@ -1,4 +1,4 @@
-//! What a change does to single blocks of a recording of any length.
+//! The effect of a change on single blocks of a recording of any length.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::answers::prediction::{Change, Concerned};
 pub(super) struct BlockChanges {
     /// By row, of a recording in memory; of another, of the blocks that are live at its start.
     pub(super) overrides: Vec<BlockOverride>,
-    /// How many blocks each kind of change concerns.
+    /// Number of blocks that each kind of change concerns.
     pub(super) concerned: [Concerned; 3],
 }
 

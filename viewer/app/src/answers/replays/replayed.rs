@@ -39,7 +39,7 @@ pub(super) struct Replayed {
 /// Makes replays of a recording.
 pub(super) struct Replays<'a> {
     pub(super) source: &'a Source<'a>,
-    /// How it begins, if it is not in memory.
+    /// Its windows and its start, if it is not in memory.
     stream: Option<(&'a Windows, StreamStart)>,
 }
 
@@ -55,8 +55,9 @@ impl<'a> Replays<'a> {
         Ok(Self { source, stream: Some((windows, StreamStart::new(windows.base(), windows.starting(), end))) })
     }
 
-    /// Replays the recording by `plan`, which has the changes to blocks by `change`; of a recording that is not in memory,
-    /// only to those that are live at its start. The replayed recording says `note` of itself.
+    /// Replays the recording with the settings and block changes of `plan`. If the recording is not in memory, `plan`
+    /// contains only the changes to blocks live at its start; `change` supplies the others. `note` is added to the
+    /// header of the result.
     ///
     /// # Errors
     ///
@@ -175,7 +176,7 @@ fn add_note(header: &mut Header, note: Option<&str>) {
     }
 }
 
-/// Where a replay is written: a file that is gone once nothing uses it.
+/// Creates the file of a replay, which is deleted once nothing uses it.
 #[cfg(not(target_family = "wasm"))]
 fn scratch() -> Result<std::fs::File> {
     let unwritable =
@@ -183,7 +184,7 @@ fn scratch() -> Result<std::fs::File> {
     tempfile::tempfile().map_err(unwritable)
 }
 
-/// Where a replay is written: a page has no files.
+/// Creates the buffer of a replay: a page has no files.
 #[cfg(target_family = "wasm")]
 fn scratch() -> Result<Vec<u8>> {
     Ok(Vec::new())

@@ -125,7 +125,7 @@ impl Replayer {
         }
     }
 
-    /// Replays `recording` on a device of `capacity` bytes that hands out addresses in this `order`.
+    /// Replays `recording` on a device of `capacity` bytes that returns addresses in this `order`.
     pub fn replay_in(&self, recording: &Edited, order: AddressOrder, capacity: u64) -> Replay {
         let plan = self.plan(self.config.clone(), Some(capacity), recording);
         replay(&recording.trace, &Plan { addresses: Some(order), starts_anew: true, ..plan })

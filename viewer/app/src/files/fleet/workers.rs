@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Reading a recording keeps several processors busy by itself; more at once would only take more memory.
 const MAX_WORKERS: usize = 4;
 
-/// How many work at once.
+/// Number of worker threads.
 pub fn worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }

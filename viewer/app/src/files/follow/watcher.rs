@@ -31,7 +31,7 @@ const PORTION: usize = 1 << 20;
 /// First bytes of the file by which it is known again.
 const START: usize = 4096;
 
-/// Why watching ends.
+/// The reason that watching ends.
 pub(super) enum Stop {
     /// Nobody wants to know any more.
     Unwanted,

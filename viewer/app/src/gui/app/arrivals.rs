@@ -18,7 +18,7 @@ use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
 use crate::gui::window::path_field::PathField;
 use crate::gui::window::saving::{Saving, Task};
 
-/// What reaches the app from outside, as from a page or its server.
+/// An input to the app from outside, as from a page or its server.
 #[derive(Debug)]
 pub enum Arrival {
     /// A file to open.
@@ -33,11 +33,11 @@ pub enum Arrival {
     Link(String),
     /// Compares the first two recordings once all are open.
     Compare,
-    /// This file could not be obtained, for this reason.
+    /// This file could not be downloaded, for this reason.
     Failed(PathBuf, String),
 }
 
-/// Where [`Arrival`]s wait for the next frame.
+/// The channel in which [`Arrival`]s wait for the next frame.
 #[derive(Debug)]
 pub(super) struct Inbox(pub(super) Sender<Arrival>, Receiver<Arrival>);
 

@@ -223,7 +223,7 @@ impl App {
     }
 }
 
-/// How bands are painted.
+/// Returns the style of the bands.
 fn paint_of(settings: &Settings) -> Paint {
     let Settings { colour_by, stacking, has_lines, is_hiding, .. } = *settings;
     Paint { colour_by, stacking, has_lines, is_hiding }

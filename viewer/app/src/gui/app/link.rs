@@ -1,4 +1,4 @@
-//! What is looked at as text: the fragment of a page's address, so that a link shows the same.
+//! The current view as text: the fragment of a page's address, so that a link shows the same.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::selection::{Axis, Pin};
 
-/// What is looked at.
+/// The current view.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The recording, and its view settings.
@@ -31,7 +31,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// What is looked at in `file`; `None` if it cannot be opened again.
+    /// The current view of `file`; `None` if it cannot be opened again.
     fn of(file: &OpenFile, settings: &Settings) -> Option<Self> {
         let look = FileStyle::of(&file.recording, &file.selection, settings.colour_by, settings.stacking)?;
         let search = file.search.text().to_owned();

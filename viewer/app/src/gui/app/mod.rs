@@ -55,7 +55,7 @@ pub use state::{AppState, FrontState};
 const SCALE_STEP: f32 = 0.1;
 const SCALES: std::ops::Range<f32> = 0.5..3.0;
 
-/// Where pictures of the window arrive, to be written.
+/// The channel for pictures of the window, to be written.
 #[derive(Debug)]
 struct Pictures(Sender<Task>, Receiver<Task>);
 
@@ -89,7 +89,7 @@ pub struct App {
     /// The title of the window.
     title: String,
     welcome: Welcome,
-    /// What the first screen offers to record.
+    /// The examples that the first screen offers to record.
     examples: Examples,
     example: Option<Running>,
     ranks: Ranks,
@@ -105,7 +105,7 @@ pub struct App {
     ended_inputs: HashSet<PathBuf>,
     /// Whether the first two files are to be compared once all are open.
     compares_first: bool,
-    /// What is to be shown of a file once it is open.
+    /// The view to show of a file once it is open.
     link: Option<Link>,
     /// The recording of the last link, or the first of several, while others are opened with it.
     linked: Option<PathBuf>,
@@ -197,7 +197,7 @@ impl App {
         }
     }
 
-    /// Where files can be sent that have no path.
+    /// Returns the sender for files that have no path.
     pub fn inbox(&self) -> Sender<Arrival> {
         self.inbox.0.clone()
     }
@@ -290,7 +290,7 @@ impl App {
         }
     }
 
-    /// Why `command` cannot be carried out now, as a sentence; `None` if there is no more to say.
+    /// The reason that `command` cannot be carried out now, as a sentence; `None` if there is no more to say.
     fn absence(&self, command: Command) -> Option<String> {
         if command == Command::OpenFolder && !command.is_offered() {
             return Some("A browser opens no folders: drop its recordings here.".to_owned());

@@ -1,4 +1,4 @@
-//! What the app shows, for programs that drive it, as the page in a browser does in tests.
+//! The app's state, for programs that drive it, as the page in a browser does in tests.
 
 use highwater_analysis::Metric;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::App;
 use crate::gui::widgets::query::Computed as _;
 
-/// What the app shows.
+/// The app's state.
 #[derive(Debug, Serialize)]
 pub struct AppState {
     /// Whether anything is being read, computed or drawn.
@@ -23,7 +23,7 @@ pub struct AppState {
     pub front: Option<FrontState>,
 }
 
-/// What the app shows of the recording in front.
+/// The state of the recording in front.
 #[derive(Debug, Serialize)]
 pub struct FrontState {
     /// Its name.
@@ -49,7 +49,7 @@ pub struct FrontState {
 }
 
 impl App {
-    /// What is shown.
+    /// Returns the app's state.
     pub fn state(&self) -> AppState {
         let front = self.current().map(|file| {
             let index = &file.recording.devices[file.selection.device];

@@ -22,7 +22,7 @@ pub struct Completions {
     known: Option<(String, usize)>,
     chosen: Option<usize>,
     is_dismissed: bool,
-    /// Where they were last shown.
+    /// The rectangle in which they were last shown.
     place: Option<Rect>,
 }
 

@@ -74,7 +74,7 @@ pub struct Search {
     /// The last count and its key.
     counted: Memo<(SearchPlace, Identity<Matches>), Option<Count>>,
     matches: Arc<Matches>,
-    /// Who meets a filter.
+    /// The query for the blocks that meet a filter.
     query: Query<(Identity<Recording>, Filter), Arc<Matches>>,
     /// Whether the matches are those of the previous recording.
     is_stale: bool,

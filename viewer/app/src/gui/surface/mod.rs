@@ -38,13 +38,13 @@ pub struct Surface {
     frames: u64,
 }
 
-/// Most frames for a complete drawing to settle its layout.
+/// Maximum number of frames for a complete drawing to settle its layout.
 const MAX_FRAMES: u32 = 8;
 /// Pause between two frames of a drawing that is not complete and does not change.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Most such pauses: half a minute.
+/// Maximum number of such pauses: half a minute.
 const MAX_PAUSES: u32 = 15_000;
-/// Most pixels of a texture's side.
+/// Maximum number of pixels of a texture's side.
 const TEXTURE_SIDE: usize = 8192;
 
 impl Surface {

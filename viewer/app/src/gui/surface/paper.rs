@@ -2,13 +2,13 @@
 
 use eframe::egui::{Theme, Vec2, vec2};
 
-/// Most pixels of a picture's longer side.
+/// Maximum number of pixels of a picture's longer side.
 const MAX_SIDE: u32 = 16_384;
-/// Most pixels of a picture.
+/// Maximum number of pixels of a picture.
 const MAX_PIXELS: u64 = 200_000_000;
 /// Smallest readable size, in points.
 const LEAST: Vec2 = vec2(640.0, 400.0);
-/// Least and most pixels per point.
+/// Minimum and maximum pixels per point.
 const SCALES: std::ops::RangeInclusive<f32> = 0.5..=8.0;
 
 /// The size, scale and theme of a picture.

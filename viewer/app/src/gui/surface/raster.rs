@@ -256,7 +256,7 @@ impl Slope {
     }
 }
 
-/// How the pixels of a triangle get their colour.
+/// The source of colour for the pixels of a triangle.
 enum Paint<'a> {
     /// A constant colour.
     Even([u32; 4]),

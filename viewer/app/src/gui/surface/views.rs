@@ -20,7 +20,7 @@ pub struct SheetView {
     content: Content,
 }
 
-/// What a sheet shows.
+/// The content of a sheet.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// The timeline.
@@ -55,7 +55,7 @@ const FLAME: Choices = Choices { look: MomentLook::Flame, first: TreeKey::By(Gro
 
 /// Share of the timeline's height above segments or explanation.
 const UPPER: f32 = 0.4;
-/// Share of the timeline's height above the plan, which has a chart of its own.
+/// Share of the timeline's height above the plan, which has its own chart.
 const ABOVE_PLAN: f32 = 0.33;
 
 impl SheetView {

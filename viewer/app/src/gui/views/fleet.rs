@@ -13,7 +13,7 @@ use crate::gui::widgets::room::place_ui;
 use crate::gui::widgets::table::{Cell, Column, Rows, SortedTable};
 use crate::gui::widgets::theme::{self, Shades};
 
-/// How each rank compares to the others, for each total.
+/// The comparison of each rank with the others, for each total.
 type Standings = [Vec<Standing>; COMPARED.len()];
 
 /// The view of one folder.
@@ -29,7 +29,7 @@ pub struct FleetView {
 
 /// Columns that are dropped first in narrow windows, in this order.
 const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
-/// Least width of the last column, in points.
+/// Minimum width of the last column, in points.
 const MIN_STANDING: f32 = 340.0;
 /// Largest share of the height for notes if the table needs more room.
 const NOTES_SHARE: f32 = 0.3;

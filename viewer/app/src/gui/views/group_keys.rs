@@ -6,7 +6,7 @@ use highwater_analysis::{GroupKey, TreeKey};
 use crate::gui::widgets::choice::{ChoiceEntry, entries_ui};
 use crate::session::absent::Absent;
 
-/// Most depths of module paths that are offered.
+/// Maximum number of depths of module paths that are offered.
 const MAX_DEPTHS: usize = 8;
 
 /// Every key for recordings whose longest module path has `deepest` parts: after the whole path each depth below it.
@@ -41,7 +41,7 @@ pub(crate) fn key_label(key: TreeKey) -> String {
     }
 }
 
-/// Why no block has a value for `key`; `None` if some have.
+/// The reason that no block has a value for `key`; `None` if some have.
 pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     match key {
         TreeKey::By(key) => absent.reason(key),

@@ -10,7 +10,7 @@ use crate::gui::identity::Identity;
 use crate::gui::widgets::query::{Query, computed};
 use crate::session::Recording;
 
-/// Least prominence of a local peak, as a share of the highest.
+/// Minimum prominence of a local peak, as a share of the highest.
 const MIN_FALL: u64 = 50;
 
 /// The total, device and recording of the peaks.
@@ -52,7 +52,8 @@ impl Peaks {
         self.query.ask(ctx, key);
     }
 
-    /// The moments of the peaks of `key`, and whether the next one is wanted; once, when they are found.
+    /// Takes the pending request of [`Self::go`] once the peaks of `key` are found: their moments, and whether to go
+    /// forward. `None` before that, and afterwards.
     pub(crate) fn awaited(&mut self, key: &Key) -> Option<(Arc<[usize]>, bool)> {
         self.query.receive();
         let moments = self.query.answer().filter(|_| self.query.answered() == Some(key))?;

@@ -59,7 +59,7 @@ impl PartialEq for PartKey {
     }
 }
 
-/// What is to be shown.
+/// The requested part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A part.
@@ -97,16 +97,16 @@ pub enum Wanted {
 pub struct Part {
     /// The part; `None` if it is the one that is shown already.
     pub recording: Option<Recording>,
-    /// What to show of it.
+    /// The view to show of it.
     pub goal: Goal,
 }
 
-/// What to show of a part. Events are numbered over the whole recording.
+/// The view to show of a part. Events are numbered over the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// All of it.
     Everything,
-    /// What was shown of it before.
+    /// The view that was shown of it before.
     Visit,
     /// These events.
     View(Range<u64>),
@@ -118,7 +118,7 @@ pub enum Goal {
     FailedRequest(u64),
     /// Keep the part that is shown: the recording has no step of this number.
     NoStep(u32),
-    /// What is shown already: there is no other.
+    /// The view that is shown already: there is no other.
     Nothing,
 }
 
@@ -275,13 +275,13 @@ impl RunView {
     }
 }
 
-/// What the view is for those who do not see it.
+/// The description of the view for screen readers.
 fn label(run: &Run, shown: &Range<u64>) -> String {
     let [first, last, all] = [shown.start, shown.end.saturating_sub(1), run.events()].map(format_count);
     format!("The whole recording, of which events {first} to {last} of {all} are shown below")
 }
 
-/// Where the events of a run are on the screen.
+/// The position of a run's events on the screen.
 struct Place {
     rect: Rect,
     events: u64,

@@ -18,7 +18,7 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, HEADROOM, View};
 use crate::session::run::{Run, RunColumn};
 
-/// Most columns of a chart.
+/// Maximum number of columns of a chart.
 const MAX_COLUMNS: usize = 8192;
 /// Distance between the labels of steps, in points.
 const STEP_DISTANCE: f32 = 110.0;
@@ -26,7 +26,7 @@ const STEP_DISTANCE: f32 = 110.0;
 /// The columns of each total that is known.
 type Totals = Vec<(Metric, Vec<RunColumn>)>;
 
-/// What is drawn, and of which total.
+/// A chart of a run: the events that are drawn, and their total.
 #[derive(Debug)]
 pub struct RunChart {
     /// The recording.

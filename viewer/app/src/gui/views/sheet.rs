@@ -81,7 +81,7 @@ fn difference(value: &Value) -> Option<i128> {
     }
 }
 
-/// What a row does not have.
+/// The value of a cell that a row does not have.
 static NOTHING: Value = Value::Nothing;
 
 impl Sheet {

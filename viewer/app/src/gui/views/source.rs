@@ -7,9 +7,9 @@ use std::time::UNIX_EPOCH;
 
 /// Number of lines shown before and after the relevant one.
 const CONTEXT: u32 = 2;
-/// Most bytes read to reach the line: longer files are not hand-written source code.
+/// Maximum number of bytes read to reach the line: longer files are not hand-written source code.
 const MAX_BYTES: u64 = 8 << 20;
-/// Most characters shown of a line.
+/// Maximum number of characters shown of a line.
 const MAX_SIGNS: usize = 240;
 
 /// An excerpt of a source file.

@@ -1,4 +1,4 @@
-//! What a view of a recording is: what it shows and writes, the input that it gets, and the actions that it returns.
+//! The trait of a view of a recording: its display and its output, its input, and the actions that it returns.
 
 use std::io;
 use std::sync::Arc;

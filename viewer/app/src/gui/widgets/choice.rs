@@ -12,7 +12,7 @@ const MAX_NAME: f32 = 170.0;
 pub struct ChoiceEntry {
     /// Its name.
     pub name: String,
-    /// Why it cannot be chosen.
+    /// The reason that it cannot be chosen.
     pub problem: Option<&'static str>,
 }
 

@@ -13,14 +13,14 @@ pub struct Bar<T> {
     pub right: f32,
     /// Its row, from the top.
     pub row: usize,
-    /// What it shows.
+    /// Its item.
     pub item: T,
 }
 
 /// A part of a node: a child, or several that are too narrow to show.
 #[derive(Clone, Debug)]
 pub struct Part<N, T> {
-    /// What its bar shows.
+    /// The item of its bar.
     pub item: T,
     /// Its size, in the unit of the focus's.
     pub size: u64,

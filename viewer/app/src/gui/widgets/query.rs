@@ -152,7 +152,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.worker.is_busy()
     }
 
-    /// Why there are no answers, if the work has failed.
+    /// The reason that there are no answers, if the work has failed.
     pub fn failure(&self) -> Option<&str> {
         self.worker.failure()
     }

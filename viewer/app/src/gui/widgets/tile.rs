@@ -9,7 +9,7 @@ use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// How a tile is highlighted.
+/// The highlight of a tile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Emphasis {
     pub(crate) is_hovered: bool,

@@ -8,10 +8,10 @@ use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::figures::moment::count_of;
 
-/// What the group `(none)` is.
+/// The meaning of the group `(none)`.
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";
 
-/// What precedes the events of `trace`, which may be a part of a long recording.
+/// The name of the time before the events of `trace`, which may be a part of a long recording.
 pub fn before(trace: &Trace) -> &'static str {
     if trace.start.events > 0 { "before this part" } else { "before the recording" }
 }

@@ -45,7 +45,7 @@ impl<Q, A> Link<Q, A> {
     }
 }
 
-/// How the work ended.
+/// The outcome of the work.
 enum Outcome<A> {
     /// With an answer, unless it was cancelled.
     Done(Option<A>),
@@ -196,7 +196,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         self.asked != self.settled
     }
 
-    /// Why there are no answers, if the worker has failed.
+    /// The reason that there are no answers, if the worker has failed.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }

@@ -1,6 +1,6 @@
 //! The outcome of a field that is shown over everything else.
 
-/// What the user did in this frame.
+/// The user's input in this frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entered<T> {
     /// It stays open.

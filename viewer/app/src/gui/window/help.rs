@@ -63,7 +63,7 @@ fn keys_ui(ui: &mut Ui) {
     });
 }
 
-/// How far the keys pressed in this frame scroll the list down, of which `page` points are visible.
+/// The distance by which the keys pressed in this frame scroll the list down, of which `page` points are visible.
 fn scrolled(ui: &Ui, page: f32) -> f32 {
     let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as f32;
     let lines = pressed(Key::ArrowDown) - pressed(Key::ArrowUp);

@@ -88,7 +88,7 @@ impl Palette {
     }
 }
 
-/// Why the list is empty, if only `unusable` commands match.
+/// The reason that the list is empty, if only `unusable` commands match.
 fn none_found(unusable: &[Command]) -> String {
     let Some(first) = unusable.first() else { return "No command matches.".to_owned() };
     let others = unusable.len() - 1;

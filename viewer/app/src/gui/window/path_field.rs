@@ -11,7 +11,7 @@ use crate::gui::window::dialog::Ask;
 use crate::gui::window::entered::Entered;
 use crate::gui::window::path_completion::complete;
 
-/// Most names that are listed for completion.
+/// Maximum number of names that are listed for completion.
 const MAX_OFFERS: usize = 12;
 
 /// The open field.
@@ -20,7 +20,7 @@ pub struct PathField {
     ask: Ask,
     text: String,
     is_focused: bool,
-    /// What the typed path may be completed to, if that is not one name.
+    /// The completions of the typed path, if there are several.
     offers: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ impl PathField {
         state.store(ui.ctx(), field);
     }
 
-    /// Why `path` cannot be used.
+    /// The reason that `path` cannot be used.
     fn problem(&self, path: &Path) -> Option<String> {
         if self.text.trim().is_empty() {
             return Some("Enter a path.".to_owned());

@@ -14,9 +14,9 @@ use crate::gui::views::timeline::Stacking;
 use crate::gui::window::file_style::FileStyle;
 use crate::session::Recording;
 
-/// Most recent files in the list.
+/// Maximum number of recent files in the list.
 const MAX_RECENT: usize = 10;
-/// Most files whose view settings are kept.
+/// Maximum number of files whose view settings are kept.
 const MAX_LOOKS: usize = 50;
 
 /// Settings that outlive a recording. Stored as JSON, of which each part is read separately: a part written differently
@@ -35,7 +35,7 @@ pub struct Settings {
     pub has_contrast: bool,
     /// Whether blocks that do not meet the conditions are hidden, not only dimmed.
     pub is_hiding: bool,
-    /// How memory is grouped and shown at a moment.
+    /// The grouping and display of memory at a moment.
     pub choices: Choices,
     /// The view at the side of the timeline.
     pub side: Side,

@@ -59,7 +59,7 @@ pub(crate) fn status_ui(
     chosen
 }
 
-/// How many requests failed in the file, and on which devices; `None` if none did.
+/// The number of failed requests in the file, and their devices; `None` if none failed.
 fn failed(recording: &Recording, device: usize) -> Option<String> {
     let failed = |row: usize| recording.devices[row].summary.oom_events;
     let all: u64 = (0..recording.devices.len()).map(failed).sum();

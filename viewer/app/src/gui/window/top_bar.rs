@@ -154,7 +154,7 @@ pub(crate) fn take_menu_key(ctx: &Context) {
     }
 }
 
-/// Where the menu is noted that a key opens.
+/// The id under which the menu that a key opens is stored.
 fn key_menu() -> Id {
     Id::unique("the menu that a key opens")
 }

@@ -8,7 +8,7 @@ use parquet::data_type::ByteArray;
 use parquet::errors::Result;
 use parquet::schema::types::{Type, TypePtr};
 
-/// How the value of a row is computed; `V` is the table's rows.
+/// The computation of a row's value; `V` is the table's rows.
 pub(super) enum Value<V> {
     /// A number that repeats: dictionary-encoded.
     Number(fn(&mut V, usize) -> Option<i64>),

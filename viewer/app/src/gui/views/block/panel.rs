@@ -23,7 +23,7 @@ type Counts = Vec<(String, (u64, u64))>;
 
 /// Width of the names of facts, in points.
 const FACT_NAMES: f32 = 130.0;
-/// Most source locations read for one block, and most cached for all.
+/// Maximum number of source locations read for one block, and cached for all.
 const MAX_PLACES: usize = 64;
 const MAX_KNOWN: usize = 4096;
 

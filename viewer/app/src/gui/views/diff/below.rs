@@ -108,7 +108,7 @@ impl Below {
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
         /// Share of the width that the table takes.
         const TABLE: f32 = 0.58;
-        /// Least width for both, in points.
+        /// Minimum width for both, in points.
         const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
         if whole.width() < WIDE {

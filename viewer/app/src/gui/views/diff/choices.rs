@@ -6,7 +6,7 @@ use highwater_analysis::{GroupKey, Metric};
 use super::alignment::Align;
 use crate::session::Recording;
 
-/// How the difference is shown.
+/// The form in which the difference is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiffLook {
     /// Groups as a table.
@@ -62,7 +62,7 @@ pub struct DiffChoices {
     pub align: Align,
     /// Whether stacks leave out internal frames.
     pub hides_internals: bool,
-    /// How the difference is shown.
+    /// The form in which the difference is shown.
     pub look: DiffLook,
 }
 

@@ -116,7 +116,8 @@ pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording)
     (next != at).then_some(next)
 }
 
-/// Why no block of either side has a value for `key`; `None` if one side has some, which tells the sides apart.
+/// The reason that no block of either side has a value for `key`; `None` if one side has some, which distinguishes the
+/// sides.
 pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> Option<&'static str> {
     let [a, b] = recordings.map(|recording| absent_reason(&recording.absent, key));
     a.and(b)

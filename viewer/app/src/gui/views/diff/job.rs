@@ -12,7 +12,7 @@ use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
-/// Most groups listed; the others are added up in one row, and all are in the flame graph.
+/// Maximum number of groups listed; the others are added up in one row, and all are in the flame graph.
 const MAX_GROUPS: usize = 5_000;
 
 /// One side of a comparison.

@@ -28,7 +28,7 @@ impl Of {
     }
 }
 
-/// What an alignment depends on: with the recordings, the compared moments.
+/// The key of an alignment: the recordings, and the compared moments.
 type AlignmentKey = (Of, Option<[Moment; 2]>, Align, Axis);
 
 /// Values that stay the same from frame to frame.

@@ -42,7 +42,7 @@ use job::{Answer, Half, Question};
 use known::{Known, Moments};
 use pair::{Pair, Shown, Side};
 
-/// How bands are painted.
+/// The style of painted bands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
     /// The colouring of blocks.

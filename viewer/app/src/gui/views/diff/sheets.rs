@@ -22,7 +22,7 @@ const fn difference(tooltip: &'static str) -> Heading {
     Heading::new(Unit::Difference, "B − A", tooltip, theme::DIFFERENCE_WIDTH).with_bars()
 }
 
-/// How a row changed from A to B.
+/// The change of a row from A to B.
 const STATE: Heading = text("state", 104.0).coloured(colour_of_change);
 const A: Heading = number("A", "The bytes in A.");
 const B: Heading = number("B", "The bytes in B.");

@@ -16,7 +16,7 @@ use crate::gui::widgets::words::{step_and_phase, when};
 
 /// Width of the figures before the text, in points.
 const FIGURE_WIDTH: f32 = 84.0;
-/// Least width at which the removals have all their columns, in points.
+/// Minimum width at which the removals have all their columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
 /// Number of pieces of advice that are shown as cards.
@@ -41,7 +41,7 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     })
 }
 
-/// How much the advice lowers the peak, and to what; if unknown, faint, the size of the blocks.
+/// The saving of the advice, and the peak that it leaves; if unknown, faint, the size of the blocks.
 fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     let Some(without) = &advice.without else {
         return (RichText::new(format_bytes(advice.bytes)).weak(), "blocks affected".to_owned());

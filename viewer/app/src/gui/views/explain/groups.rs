@@ -16,7 +16,7 @@ use crate::gui::widgets::theme;
 use crate::gui::widgets::words::when;
 use crate::report::{self, Table, Value};
 
-/// Columns after the keys that a state has, which is no peak.
+/// Columns after the keys for a state, which is not a peak.
 const OF_STATE: usize = 3;
 
 /// State of the table.
@@ -155,7 +155,7 @@ fn least_width(key: GroupKey) -> Option<f32> {
     }
 }
 
-/// What a value of a key is ordered by: numbers numerically, after all other values.
+/// The sort key of a value: numbers numerically, after all other values.
 fn by_value(key: GroupKey, value: &str) -> Value {
     if key.has_numbers() { parse_bytes(value).ok().into() } else { value.into() }
 }

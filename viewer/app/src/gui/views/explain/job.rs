@@ -22,7 +22,7 @@ use crate::session::Recording;
 use crate::session::absent::Absent;
 use crate::session::run::Run;
 
-/// Most groups listed; the others are added up.
+/// Maximum number of groups listed; the others are added up.
 const MAX_GROUPS: usize = 10_000;
 
 /// A recording that is being written is explained anew once it has grown by one part of this many.
@@ -119,7 +119,7 @@ pub(super) struct Row {
     pub(super) blocks: u64,
     /// The peak without these blocks.
     pub(super) without: Moment,
-    /// How much lower that is, in bytes.
+    /// Its difference from the peak, in bytes.
     pub(super) saved: u64,
 }
 

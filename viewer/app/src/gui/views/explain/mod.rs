@@ -22,7 +22,7 @@ use job::{Explained, Key, Keys};
 
 /// Width of the groups above which the advice beside them gets the rest, in points.
 const GROUPS_WIDTH: f32 = 880.0;
-/// Least and largest width of advice, in points, for readable lines.
+/// Minimum and maximum width of advice, in points, for readable lines.
 const ADVICE_WIDTHS: [f32; 2] = [300.0, 520.0];
 /// Visible rows of groups in the layout with one column.
 const ROWS: f32 = 14.0;

@@ -44,7 +44,7 @@ impl MomentLook {
     }
 }
 
-/// How memory is grouped and shown.
+/// The grouping and display of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Choices {
     /// The view.

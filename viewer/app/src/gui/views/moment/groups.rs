@@ -48,7 +48,7 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
 }
 
-/// Least width of a table that has room for bars beside the shares, and the width of the column with them.
+/// Minimum width of a table that has room for bars beside the shares, and the width of the column with them.
 const WIDTH_WITH_BARS: f32 = 360.0;
 const SHARE_WITH_BAR: f32 = 100.0;
 

@@ -1,4 +1,4 @@
-//! What is using memory at one moment, or what changed between two, as table, treemap or flame graph.
+//! The memory in use at one moment, or the change between two, as table, treemap or flame graph.
 
 mod names;
 mod job;
@@ -38,7 +38,7 @@ use treemap::Treemap;
 /// The panel of one recording: its settings and the last computed answer.
 #[derive(Debug)]
 pub struct MomentPanel {
-    /// How memory is grouped and shown.
+    /// The grouping and display of memory.
     pub choices: Choices,
     /// The question about the range between the marks.
     pub question: Question,

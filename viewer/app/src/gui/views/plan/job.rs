@@ -30,24 +30,24 @@ pub(super) struct Key {
 /// The answer, or the reason why there is none.
 pub(super) type Outcome = Result<Planned, String>;
 
-/// What was found for a budget, and the chosen changes.
+/// The result for a budget, and the chosen changes.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub(super) found: Arc<Found>,
     pub(super) chosen: Arc<Chosen>,
 }
 
-/// What was found for a budget.
+/// The result for a budget.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) search: Search,
-    /// What the least peak consists of; empty if a plan fits.
+    /// The composition of the least peak; empty if a plan fits.
     pub(super) at_minimum: Vec<(String, u64)>,
     /// The additional share of the step's FLOPs if a module is recomputed, by its path.
     pub(super) shares: HashMap<String, f64>,
-    /// What limits the plan, in sentences.
+    /// The limits of the plan, in sentences.
     pub(super) warnings: Vec<String>,
-    /// How plans are proven.
+    /// The proof of plans.
     pub(super) proof: Proof,
     /// Whether the command line runs the step again, which was not possible here.
     pub(super) can_rerun: bool,

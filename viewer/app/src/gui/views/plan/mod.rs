@@ -55,7 +55,7 @@ pub struct PlanView {
     form: BudgetForm,
     slider: BudgetSlider,
     budget: Budget,
-    /// Where the budget comes from, if the user has not chosen it.
+    /// The source of the budget, if the user has not chosen it.
     from: Option<&'static str>,
     /// Whether the user has chosen the part of the budget for what others use.
     is_reserve_chosen: bool,
@@ -225,7 +225,7 @@ impl PlanView {
         }
     }
 
-    /// What is being computed, in words.
+    /// The current computation, in words.
     fn progress(&self) -> String {
         let replays = self.replays.load(Ordering::Relaxed) as u64;
         format!("Planning for {}: {}…", format_bytes(self.budget.bytes), count_of(replays, "replay"))

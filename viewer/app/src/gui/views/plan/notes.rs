@@ -1,4 +1,4 @@
-//! What proves a plan, the lines that apply it, what it assumes, and what limits it.
+//! The notes on a plan: its proof, the lines that apply it, its assumptions and its limits.
 
 use eframe::egui::{Role, TextEdit, TextStyle, Ui, WidgetInfo};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};

@@ -9,7 +9,7 @@ use super::job::{Chosen, Found};
 use crate::answers::plan::{Change, PlanLine, Proof, Setup, recomputed};
 use crate::figures::planned::costs;
 
-/// Least width at which the phase of the peak is shown, in points.
+/// Minimum width at which the phase of the peak is shown, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
 /// Share of the width that the names take, and their least width in points.
 const NAME_SHARE: f32 = 0.28;

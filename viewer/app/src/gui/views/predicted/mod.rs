@@ -29,12 +29,12 @@ pub use run::PredictedRun;
 const HEADROOM: f64 = 1.1;
 /// Largest ratio of the limit to the peaks at which it is drawn: a higher one would flatten the curves.
 const LIMIT_WITHIN: f64 = 1.6;
-/// Most columns requested.
+/// Maximum number of columns requested.
 const MAX_COLUMNS: usize = 4096;
 /// Length of a dash, in points.
 const DASH: f32 = 6.0;
 
-/// What a plot shows.
+/// The appearance of a plot.
 #[derive(Clone, Copy, Debug)]
 pub struct CurveLook {
     /// The totals that are drawn.

@@ -32,7 +32,7 @@ pub(super) struct Cell {
     pub(super) short: String,
     pub(super) peak: u64,
     pub(super) baseline: u64,
-    /// What that is before: the recording, or the part of it that is shown.
+    /// The time before it, in words: before the recording, or before the part of it that is shown.
     pub(super) before: &'static str,
     pub(super) capacity: u64,
     /// Number of failed requests.

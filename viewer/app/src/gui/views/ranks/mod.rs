@@ -22,7 +22,7 @@ pub use self::cells::{CellPlace, ShownCell};
 #[derive(Debug, Default)]
 pub struct Ranks {
     cells: Vec<Cell>,
-    /// What the cells were computed for.
+    /// The key that the cells were computed for.
     known: Option<(Known, Metric)>,
     /// The cell that was last scrolled to.
     shown: Option<CellPlace>,
@@ -30,11 +30,11 @@ pub struct Ranks {
 
 /// Samples of a cell's curve.
 const SAMPLES: usize = 64;
-/// Least width of a cell in points.
+/// Minimum width of a cell in points.
 const NARROWEST: f32 = 11.0;
 /// Largest width of a cell in points.
 const WIDEST: f32 = 170.0;
-/// Least width in points of a cell with a curve beside its bar.
+/// Minimum width in points of a cell with a curve beside its bar.
 const WITH_CURVE: f32 = 56.0;
 /// Width in points of the bar of a cell that has a curve.
 const BAR_WIDTH: f32 = 12.0;

@@ -44,7 +44,7 @@ impl Known {
 pub(super) struct Question {
     pub(super) known: Identity<Known>,
     pub(super) moment: usize,
-    /// The failed request to analyse, besides one at the moment itself.
+    /// A failed request to analyse in addition to one at the moment itself.
     pub(super) oom: Option<EventId>,
 }
 

@@ -30,7 +30,7 @@ use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
 
-/// Least height of the table of segments below the map, in points.
+/// Minimum height of the table of segments below the map, in points.
 const MIN_TABLE: f32 = 4.0 * theme::ROW_HEIGHT;
 /// Largest share of the view's height for the analysis of a failed request.
 const OOM_SHARE: f32 = 0.6;

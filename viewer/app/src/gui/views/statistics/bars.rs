@@ -85,11 +85,11 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     pointed.filter(|_| is_clicked)
 }
 
-/// How far a label at the left edge may be from the middle of its bar, in points.
+/// Maximum distance of a label at the left edge from the middle of its bar, in points.
 const MAX_MOVED: f32 = 20.0;
 /// Length of the line from a bar to its label, in points.
 const TICK: f32 = 3.0;
-/// Least distance between two labels, in points.
+/// Minimum distance between two labels, in points.
 const LABEL_GAP: f32 = 8.0;
 
 /// The layout of the bars.

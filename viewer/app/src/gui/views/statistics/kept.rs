@@ -21,7 +21,7 @@ use crate::gui::widgets::theme;
 use crate::selection::drawn_metric;
 use crate::session::absent::Absent;
 
-/// Most steps listed for a row.
+/// Maximum number of steps listed for a row.
 const LISTED_STEPS: usize = 12;
 
 /// The blocks kept on the device of `live`, of those among `matches`: the leaks in sentences, as printed by `highwater

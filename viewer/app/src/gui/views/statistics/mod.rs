@@ -18,7 +18,7 @@ use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::table::{SortedTable, columns_left_out_ui};
 use crate::gui::widgets::theme::{self, Shades};
 
-/// What to count.
+/// The key of the statistics: device, total and matching blocks.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     of: OfDevice,

@@ -15,7 +15,7 @@ pub(super) struct Tick {
     pub label: String,
 }
 
-/// Most ticks of an axis, as a guard against a step that is far too small.
+/// Maximum number of ticks of an axis, as a guard against a step that is far too small.
 const MOST: usize = 1000;
 
 /// The units of bytes, from the largest.
@@ -38,8 +38,8 @@ pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     })
 }
 
-/// Where an event stands on the axis beyond its number: moment 0 is the state before event 0, so the state after event
-/// `n` is moment `n + 1`, and its middle is half a unit further.
+/// The offset of an event's position on the axis from its number: moment 0 is the state before event 0, so the state
+/// after event `n` is moment `n + 1`, and its middle is half a unit further.
 const MIDDLE_OF_STATE_AFTER: f64 = 1.5;
 
 /// Ticks of the horizontal axis over `range`, at least `step` apart; `before` events precede the first. The tick of an event is in the middle of the state

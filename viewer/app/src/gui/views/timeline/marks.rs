@@ -173,7 +173,7 @@ impl FailedMark {
     }
 }
 
-/// Least height of the bar of a failed request, in points.
+/// Minimum height of the bar of a failed request, in points.
 const MIN_FAILED: f32 = 4.0;
 
 /// Paints the failed requests: a line and a cross each, on top of the stack with a bar of the requested bytes, else near

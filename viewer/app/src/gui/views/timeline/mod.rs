@@ -38,7 +38,7 @@ use crate::selection::{Axis, Selection, View, drawn_metric};
 use crate::session::Recording;
 use picture::{Painter, Part, Request};
 
-/// How the bands look.
+/// The style of the bands.
 #[derive(Clone, Debug)]
 pub struct TimelineStyle {
     /// The colouring of blocks.
@@ -49,7 +49,7 @@ pub struct TimelineStyle {
     pub has_lines: bool,
     /// Whether the whole recording is shown below the plot.
     pub has_overview: bool,
-    /// Which blocks keep their colour.
+    /// The blocks that keep their colour.
     pub matches: Arc<Matches>,
     /// Whether the others are left out of the stack.
     pub is_hiding: bool,
@@ -116,7 +116,7 @@ impl Shown {
     }
 }
 
-/// Most pixels of a picture's longer side, whatever the graphics card allows.
+/// Maximum number of pixels of a picture's longer side, whatever the graphics card allows.
 const LONGEST_SIDE: usize = 8192;
 /// Size in pixels of the picture of the whole recording.
 const WHOLE_SIZE: [usize; 2] = [1024, 384];

@@ -20,9 +20,9 @@ pub(super) struct Overview<'a> {
     pub view: &'a View,
     /// The total of the curve.
     pub metric: Metric,
-    /// Where the peak is on the axis.
+    /// The position of the peak on the axis.
     pub peak_x: f64,
-    /// Where the marks A and B are on the axis.
+    /// The positions of the marks A and B on the axis.
     pub marks: [Option<f64>; 2],
 }
 

@@ -40,7 +40,7 @@ pub struct Request {
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
-    /// Which blocks keep their colour.
+    /// The blocks that keep their colour.
     pub matches: Arc<Matches>,
     /// Whether the others are left out of the stack.
     pub is_hiding: bool,
@@ -175,7 +175,7 @@ struct Drawn {
     totals: Arc<Vec<Totals>>,
 }
 
-/// What is kept between pictures.
+/// The data kept between pictures.
 #[derive(Default)]
 struct PictureCache {
     colouring: Option<(Request, Arc<Colouring>)>,
@@ -270,7 +270,7 @@ fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     ColorImage::new([width, height], pixels)
 }
 
-/// Least height in pixels of a band that is drawn as one.
+/// Minimum height in pixels of a band that is drawn as one.
 const TALL: usize = 5;
 
 /// The colours of a column's pixels, band by band. A band of some height has its own lightness and, below another band,

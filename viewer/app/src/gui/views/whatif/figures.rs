@@ -14,11 +14,11 @@ use crate::gui::widgets::words::{step_and_phase, when};
 
 /// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;
-/// Least width at which the table of settings has all its columns, in points.
+/// Minimum width at which the table of settings has all its columns, in points.
 const ROOM_FOR_ALL: f32 = 774.0;
-/// Least width at which it says how each replay ends, in points.
+/// Minimum width at which it says how each replay ends, in points.
 const ROOM_FOR_OUTCOME: f32 = 560.0;
-/// Least width at which the table of peaks names events, in points.
+/// Minimum width at which the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
 /// Height of a table with this number of rows.

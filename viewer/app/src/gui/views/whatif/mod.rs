@@ -315,7 +315,7 @@ fn discard_outcome(outcome: Outcome) {
     }
 }
 
-/// Why blocks cannot be freed after their last use.
+/// The reason that blocks cannot be freed after their last use.
 fn no_uses(trace: &Trace) -> &'static str {
     if trace.header.recorder == "PyTorch" {
         "Not available: PyTorch does not record when blocks are used."

@@ -33,7 +33,7 @@ pub struct Column<'a> {
     pub tooltip: &'static str,
     /// Its width in points; 0 takes the remaining width.
     pub width: f32,
-    /// What its values measure, and so how they are shown, aligned and ordered.
+    /// The unit of its values, which determines how they are shown, aligned and ordered.
     pub unit: Unit,
     /// Whether rows can be sorted by it.
     pub is_sortable: bool,

@@ -26,7 +26,7 @@ pub struct TableState {
     turned: f32,
     /// Horizontal scroll position in points, if not all columns fit.
     aside: f32,
-    /// Where the scroll bar's handle is dragged, in points below its top.
+    /// The position at which the scroll bar's handle is dragged, in points below its top.
     grip: Option<f32>,
     /// The row to bring into view when the table is next shown.
     due: Option<usize>,

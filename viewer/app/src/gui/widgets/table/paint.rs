@@ -168,7 +168,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
     if let Some(share) = cell.share {
         let mut bar = whole.shrink2(vec2(1.0, 1.0));
         if column.unit.is_numeric() && bar.width() > 1.4 * theme::FIGURE_WIDTH {
-            // Beside a figure there is room for a bar of its own.
+            // Beside a figure there is room for a bar.
             bar = bar.with_max_x(bar.right() - theme::FIGURE_WIDTH).shrink2(vec2(4.0, 3.0));
         }
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
