@@ -37,6 +37,9 @@ packages=("torch==$version" pytest pytest-xdist tabulate requests perfetto==0.59
 case $version in 2.6.*) packages+=("numpy<3") ;; esac
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${packages[@]}" ||
   fail "cannot install PyTorch $version: see the message of pip above"
+# A reader of pprof's profiles, of which the tests use the messages alone.
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps pypprof==0.0.1 ||
+  echo "pypprof is not available: skipping its test"
 # Where PYTHONDONTWRITEBYTECODE is set, pip writes no bytecode either, and every start of PyTorch would compile its sources
 # again, for seconds. A few of them are for newer versions of Python and do not compile.
 "$folder/venv/bin/python" -m compileall -qq -j 0 "$folder"/venv/lib/python3*/site-packages >/dev/null || true

@@ -18,8 +18,8 @@ pub use index::{
     replay, series, together,
 };
 pub use question::{
-    between, budget, diff, doubt, explain, folded, growth, listed_blocks, peak, perfetto, phases, source, statistics,
-    summary, tree, verify,
+    between, budget, diff, doubt, explain, growth, listed_blocks, peak, peak_stacks, phases, source, statistics,
+    summary, trace_events, tree, verify,
 };
 pub use rewrite::{excerpt, guess, join, plan, recompute};
 pub use stacks::{frames, fused_form, owners};

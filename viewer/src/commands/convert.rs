@@ -7,15 +7,16 @@ pub mod dataset;
 pub mod dataset;
 pub mod page;
 
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use flate2::read::MultiGzDecoder;
 use highwater_analysis::excerpt::{excerpt, remove_stacks};
-use highwater_analysis::folded::write_folded;
-use highwater_analysis::perfetto::write_perfetto;
+use highwater_analysis::peak_stacks::{StackFormat, write_peak_stacks};
 use highwater_analysis::source::Source;
+use highwater_analysis::trace_events::{KinetoTrace, write_chrome, write_perfetto};
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{Destination, Kind};
 use highwater_app::files::is_stdin;
@@ -59,7 +60,8 @@ pub struct ConvertArguments {
     ///
     /// .snap is Highwater's own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
     /// this program; each may end in .gz. .folded has the stacks and bytes at the peak of requested bytes, for flame graph
-    /// programs. .perfetto-trace (or .pftrace) has totals, categories, steps and phases over time, for Perfetto's viewer.
+    /// programs; .speedscope.json and .pb (or .pprof) have the same for speedscope and pprof. .perfetto-trace (or .pftrace)
+    /// and .trace.json have totals, categories, steps and phases over time, for Perfetto's viewer.
     /// .html is a page with the app and the recording in it, or two recordings to compare; it opens in a browser
     /// without a server or network. .parquet has one table of the recording, for query engines. An existing file is replaced once the new one
     /// is complete.
@@ -69,6 +71,9 @@ pub struct ConvertArguments {
     /// baseline
     #[arg(long, value_name = "FROM..TO", value_parser = events_of)]
     pub events: Option<Range<usize>>,
+    /// Trace of torch.profiler to put the recording beside, on its clock; for an OUT with the ending .trace.json
+    #[arg(long, value_name = "TRACE")]
+    pub with: Option<PathBuf>,
     /// Leave out stacks, the program's arguments and the machine's name: no paths and lines of source code remain
     #[arg(long)]
     pub no_stacks: bool,
@@ -165,9 +170,11 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
         return Err(Failure::Usage(text.to_owned()));
     }
     let destination = Destination::new(out, file)?;
-    let in_windows = matches!(destination.kind, Kind::Snap | Kind::Folded | Kind::Perfetto) && !arguments.no_stacks;
-    let (input, (exported, bytes)) =
-        read_and(file, arguments, in_windows, |input| Ok((input.clone(), write_to(&destination, &input.source)?)))?;
+    let beside = arguments.with.as_deref().map(|trace| read_kineto(trace, &destination)).transpose()?;
+    let in_windows = destination.kind.is_streamed() && !arguments.no_stacks;
+    let (input, (exported, bytes)) = read_and(file, arguments, in_windows, |input| {
+        Ok((input.clone(), write_to(&destination, &input.source, beside.as_ref())?))
+    })?;
     let answer = Answer { file, input: &input, destination: &destination, exported, bytes };
     if arguments.json {
         page.json(&answer.facts())?;
@@ -211,8 +218,30 @@ fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Fail
     input.map_whole(|trace| arguments.trim(trace))
 }
 
-/// Writes a recording in the format of `destination`. Returns what was written, and its bytes.
-pub(super) fn write_to(destination: &Destination, source: &Source<'_>) -> Result<Written, Failure> {
+/// Reads the trace beside which the recording is put.
+fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Failure> {
+    if destination.kind != Kind::Chrome {
+        return Err(Failure::Usage("--with is for an OUT with the ending .trace.json".to_owned()));
+    }
+    let unreadable = |why: &dyn std::fmt::Display| Failure::Usage(format!("--with {}: {why}", path.display()));
+    let bytes = std::fs::read(path).map_err(|why| unreadable(&why))?;
+    let mut text = String::new();
+    let read = if bytes.starts_with(&[0x1f, 0x8b]) {
+        MultiGzDecoder::new(&*bytes).read_to_string(&mut text)
+    } else {
+        (&*bytes).read_to_string(&mut text)
+    };
+    read.map_err(|why| unreadable(&why))?;
+    KinetoTrace::parse(&text).map_err(|why| unreadable(&why))
+}
+
+/// Writes a recording in the format of `destination`, a Chrome trace together with `beside`. Returns what was written, and
+/// its bytes.
+pub(super) fn write_to(
+    destination: &Destination,
+    source: &Source<'_>,
+    beside: Option<&KinetoTrace>,
+) -> Result<Written, Failure> {
     let events = source.count_events();
     let progress = progress_bar(destination, events);
     let written = destination.write(|out| {
@@ -222,8 +251,9 @@ pub(super) fn write_to(destination: &Destination, source: &Source<'_>) -> Result
         };
         match destination.kind {
             Kind::Snap => source.write(out, &mut tell).map(|_| Exported { events, lost: Vec::new() }),
-            Kind::Folded => Ok(Exported { events, lost: vec![write_folded(out, source)?] }),
+            Kind::Stacks(format) => Ok(Exported { events, lost: vec![write_peak_stacks(out, source, format)?] }),
             Kind::Perfetto => Ok(Exported { events, lost: vec![write_perfetto(out, source, &mut tell)?] }),
+            Kind::Chrome => Ok(Exported { events, lost: vec![write_chrome(out, source, beside, &mut tell)?] }),
             Kind::Pickle | Kind::Json => {
                 let window = source.window(source.events())?;
                 let write = if destination.kind == Kind::Json { write_json } else { write_pickle };
@@ -238,7 +268,7 @@ pub(super) fn write_to(destination: &Destination, source: &Source<'_>) -> Result
 /// Returns a progress bar on a terminal; it counts events if the format does.
 fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
     let spinner = spinner(&format!("writing {}", destination.path.display()));
-    if spinner.is_hidden() || destination.kind == Kind::Folded {
+    if spinner.is_hidden() || matches!(destination.kind, Kind::Stacks(_)) {
         return spinner;
     }
     let style =
@@ -309,11 +339,21 @@ impl Answer<'_> {
             )?;
         }
         match destination.kind {
-            Kind::Folded => {
+            Kind::Stacks(format) => {
                 let file = quoted(&out.display().to_string());
-                page.hint(&format!("Next: inferno-flamegraph {file} > flames.svg   or any flame graph program"))
+                page.hint(&match format {
+                    StackFormat::Folded => {
+                        format!("Next: inferno-flamegraph {file} > flames.svg   or any flame graph program")
+                    }
+                    StackFormat::Speedscope => "Next: open it in speedscope, www.speedscope.app".to_owned(),
+                    StackFormat::Pprof => {
+                        format!(
+                            "Next: go tool pprof -http=: {file}   or -diff_base=FILE for what changed since another"
+                        )
+                    }
+                })
             }
-            Kind::Perfetto => page.hint("Next: open it in Perfetto's viewer, ui.perfetto.dev"),
+            Kind::Perfetto | Kind::Chrome => page.hint("Next: open it in Perfetto's viewer, ui.perfetto.dev"),
             Kind::Snap => page.hint(&next_command(&["info"], out, &[], "for what is in it")),
             Kind::Pickle | Kind::Json => {
                 page.hint(&next_command(&["peak"], out, &[], "or open it in PyTorch's viewer, pytorch.org/memory_viz"))

@@ -105,7 +105,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
         }
     }
     drop(recordings);
-    let (exported, bytes) = write_to(&destination, &Source::in_memory(&joined.trace))?;
+    let (exported, bytes) = write_to(&destination, &Source::in_memory(&joined.trace), None)?;
     let lost = joined.lost.iter().chain(&exported.lost).cloned().collect();
     let answer = Answer { arguments, joined, lost, bytes };
     if arguments.json {

@@ -150,7 +150,7 @@ fn write(
         Some(destination) if can_amend => (&destination.path, destination.write(amend)?),
         Some(destination) => {
             found.apply(&mut recording.trace.tables);
-            let (_, bytes) = write_to(destination, &Source::in_memory(&recording.trace))?;
+            let (_, bytes) = write_to(destination, &Source::in_memory(&recording.trace), None)?;
             (&destination.path, (0, bytes))
         }
     };

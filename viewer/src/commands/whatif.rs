@@ -11,6 +11,7 @@ use highwater_analysis::Filter;
 use highwater_app::answers::prediction::{Change, SizePart, in_words};
 use highwater_app::answers::replays::{NoPrediction, predict};
 use highwater_app::figures::predicted::as_condition;
+use highwater_app::files::destination::Destination;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::{format_exact_bytes, parse_size};
@@ -159,13 +160,11 @@ pub fn report<'a>(input: &'a Input, arguments: &'a WhatIfArguments) -> Result<Wh
         None if arguments.capacity.is_some() => covered(trace, wanted)?,
         _ => vec![choose_device(trace, wanted)?],
     };
-    if let Some(out) = arguments.out.as_ref().filter(|_| input.source.whole().is_none()) {
-        let ending = out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-        if !matches!(ending.as_deref(), Some("snap" | "folded" | "perfetto-trace" | "pftrace")) {
-            let text = format!(
-                "--out {}: a recording of this length is written as .snap, .folded or .perfetto-trace",
-                out.display()
-            );
+    if let Some(out) = &arguments.out {
+        let kind = Destination::new(out, &arguments.source.file)?.kind;
+        if !kind.is_streamed() && input.source.whole().is_none() {
+            let (out, name) = (out.display(), kind.name());
+            let text = format!("--out {out}: a recording of this length cannot be written as {name}: choose .snap");
             return Err(Failure::Usage(text));
         }
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use highwater_analysis::peak_stacks::StackFormat;
 use highwater_snapshots::Error;
 
 use super::failure::Failure;
@@ -24,23 +25,34 @@ pub enum Kind {
     Pickle,
     /// PyTorch's snapshot as JSON.
     Json,
-    /// Stacks with their bytes.
-    Folded,
+    /// Stacks with their bytes at the peak.
+    Stacks(StackFormat),
     /// Perfetto's trace.
     Perfetto,
+    /// Chrome's trace, as profilers write it.
+    Chrome,
 }
 
 impl Kind {
     /// The file extensions of each kind, without the dot.
-    const ENDINGS: [(&'static str, Self); 7] = [
+    const ENDINGS: [(&'static str, Self); 11] = [
         ("snap", Self::Snap),
         ("pickle", Self::Pickle),
         ("pkl", Self::Pickle),
+        ("trace.json", Self::Chrome),
+        ("speedscope.json", Self::Stacks(StackFormat::Speedscope)),
         ("json", Self::Json),
-        ("folded", Self::Folded),
+        ("folded", Self::Stacks(StackFormat::Folded)),
+        ("pprof", Self::Stacks(StackFormat::Pprof)),
+        ("pb", Self::Stacks(StackFormat::Pprof)),
         ("perfetto-trace", Self::Perfetto),
         ("pftrace", Self::Perfetto),
     ];
+
+    /// Whether it is written of a recording of any length without holding it in memory.
+    pub fn is_streamed(self) -> bool {
+        !matches!(self, Self::Pickle | Self::Json)
+    }
 
     /// Returns its name in reports.
     pub fn name(self) -> &'static str {
@@ -48,8 +60,11 @@ impl Kind {
             Self::Snap => "snap",
             Self::Pickle => "PyTorch pickle",
             Self::Json => "PyTorch JSON",
-            Self::Folded => "folded stacks",
+            Self::Stacks(StackFormat::Folded) => "folded stacks",
+            Self::Stacks(StackFormat::Speedscope) => "speedscope profile",
+            Self::Stacks(StackFormat::Pprof) => "pprof profile",
             Self::Perfetto => "Perfetto trace",
+            Self::Chrome => "Chrome trace",
         }
     }
 }
@@ -267,19 +282,19 @@ pub fn io_error(source: io::Error) -> Error {
 
 /// Returns the kind of file and whether to compress it, by the ending of `path`.
 fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
-    let ending = |path: &Path| path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
-    let mut last = ending(path);
-    let is_gzipped = last == "gz";
-    if is_gzipped {
-        last = ending(Path::new(path.file_stem().unwrap_or_default()));
-    }
-    if let Some((_, kind)) = Kind::ENDINGS.iter().find(|(known, _)| *known == last) {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
+    let is_gzipped = name.ends_with(".gz");
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    // The first of the endings that match is the longest.
+    let has = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.ends_with('.'));
+    if let Some((_, kind)) = Kind::ENDINGS.iter().find(|(ending, _)| has(ending)) {
         return Ok((*kind, is_gzipped));
     }
+    let last = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
     let known: Vec<String> = Kind::ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
     let known = format!("supported endings are {}, each optionally followed by .gz, and .parquet", known.join(", "));
     let path = path.display();
-    Err(usage(match last.as_str() {
+    Err(usage(match last {
         "parquet" => format!("{path}: Parquet files are already compressed: omit .gz; {known}"),
         "" => format!("{path}: the file name has no ending, which selects the format; {known}"),
         other => format!("{path}: cannot write .{other}; {known}"),
@@ -378,12 +393,18 @@ mod tests {
         assert_eq!(kind("a.snap"), Some((Kind::Snap, false)));
         assert_eq!(kind("run.1.PKL"), Some((Kind::Pickle, false)));
         assert_eq!(kind("a.json.gz"), Some((Kind::Json, true)));
-        assert_eq!(kind("a.folded"), Some((Kind::Folded, false)));
+        assert_eq!(kind("a.folded"), Some((Kind::Stacks(StackFormat::Folded), false)));
+        assert_eq!(kind("step.trace.JSON.gz"), Some((Kind::Chrome, true)));
+        assert_eq!(kind("mytrace.json"), Some((Kind::Json, false)));
+        assert_eq!(kind("peak.pb.gz"), Some((Kind::Stacks(StackFormat::Pprof), true)));
         for (name, words) in
             [("a.csv", ".csv"), ("a.parquet.gz", "already compressed"), ("a", "no ending"), ("a.gz", "no ending")]
         {
             let why = kind_of(Path::new(name)).unwrap_err().to_string();
-            assert!(why.contains(words) && why.contains(".pickle, .pkl, .json, .folded"), "{why}");
+            assert!(
+                why.contains(words) && why.contains(".pickle, .pkl, .trace.json, .speedscope.json, .json, .folded"),
+                "{why}"
+            );
         }
     }
 

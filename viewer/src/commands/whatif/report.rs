@@ -64,7 +64,7 @@ impl<'a> WhatIfReport<'a> {
                 return Err(Failure::Usage(text.to_owned()));
             };
             let destination = Destination::new(out, &arguments.source.file)?;
-            let (_, bytes) = write_to(&destination, &changed.recording)?;
+            let (_, bytes) = write_to(&destination, &changed.recording, None)?;
             written = Some((out.display().to_string(), bytes));
         }
         Ok(Self { trace, arguments, prediction, others, written })

@@ -1,0 +1,181 @@
+//! Writes the blocks that are live at the peak, by call stack, in the formats of flame graph programs and pprof.
+
+mod folded;
+mod speedscope;
+mod pprof;
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use hashbrown::HashMap;
+use highwater_snapshots::ids::{FrameId, StackId, StringId};
+use highwater_snapshots::line_text::function_text;
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{Category, Error, Result};
+
+use super::peak::Moment;
+use super::source::Source;
+use crate::metric::Metric;
+
+/// The function of blocks without a call stack.
+const NO_STACK: &str = "(no stack)";
+
+/// A format for call stacks with their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackFormat {
+    /// A line for each stack: its frames, outermost first, and the bytes.
+    Folded,
+    /// JSON of [speedscope](https://www.speedscope.app).
+    Speedscope,
+    /// A profile of [pprof](https://github.com/google/pprof), with the category of the blocks as a label.
+    Pprof,
+}
+
+/// Blocks with the same call stack and category.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    bytes: u64,
+    blocks: u64,
+}
+
+/// The blocks that are live at the peak of requested bytes on the main device.
+struct PeakStacks<'a> {
+    trace: &'a Trace,
+    sums: BTreeMap<(StackId, Category), Sum>,
+    bytes: u64,
+    /// When that is.
+    when: String,
+}
+
+/// Writes the stacks of the blocks that are live at the peak of requested bytes on the main device. Returns a sentence
+/// about what the format cannot hold.
+///
+/// # Errors
+///
+/// If the recording cannot be read, or `out` cannot be written.
+pub fn write_peak_stacks<W: Write>(out: W, source: &Source<'_>, format: StackFormat) -> Result<String> {
+    let device = source.facts().main_device();
+    let peak = source.peak(device, Metric::Requested)?;
+    let window = source.window_at(peak.number())?;
+    let trace = &*window.trace;
+    let mut sums: BTreeMap<(StackId, Category), Sum> = BTreeMap::new();
+    for id in window.index(device).live.before_position(trace, Metric::Requested, window.events.end) {
+        let block = trace.blocks.get(id);
+        let sum = sums.entry((block.stack, block.category)).or_default();
+        sum.bytes += block.requested;
+        sum.blocks += 1;
+    }
+    sums.retain(|_, sum| sum.bytes > 0);
+    let stacks = PeakStacks { trace, sums, bytes: peak.bytes, when: when(&peak) };
+    let mut out = BufWriter::new(out);
+    let written = match format {
+        StackFormat::Folded => folded::write(&mut out, &stacks),
+        StackFormat::Speedscope => speedscope::write(&mut out, &stacks),
+        StackFormat::Pprof => pprof::write(&mut out, &stacks),
+    };
+    written.and_then(|()| out.flush()).map_err(|source| Error::Io { doing: "write", source, path: PathBuf::new() })?;
+    let others = if trace.device_ids().len() > 1 { ", and all other devices" } else { "" };
+    Ok(format!("everything but the stacks and bytes of the blocks that are live at the peak: {}{others}", stacks.when))
+}
+
+fn when(peak: &Moment) -> String {
+    let when = match peak.number() {
+        Some(event) => format!("after event {}", format_count(event)),
+        None => "before the first event".to_owned(),
+    };
+    format!("{} requested on device {}, {when}", format_bytes(peak.bytes), peak.device.0)
+}
+
+/// A function and its place, as programs for profiles name them.
+struct Line {
+    function: String,
+    /// Empty if unknown.
+    file: String,
+    /// 0 if unknown.
+    line: u32,
+}
+
+/// What a line is known by: the names of its function and file with its number, or a frame without source lines.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum LineKey {
+    Source(StringId, StringId, u32),
+    Address(FrameId),
+    NoStack,
+}
+
+/// The lines of stacks, each once.
+#[derive(Default)]
+struct Lines {
+    rows: Vec<Line>,
+    known: HashMap<LineKey, usize>,
+}
+
+impl Lines {
+    /// The rows of the lines of a stack, innermost first; at least one.
+    fn of(&mut self, trace: &Trace, stack: StackId) -> Vec<usize> {
+        let tables = &trace.tables;
+        let mut rows = Vec::new();
+        for frame in tables.stack_frames(stack) {
+            let lines = tables.frame_lines(frame);
+            for line in lines {
+                let named = || Line {
+                    function: function_text(tables.string(line.function)).into_owned(),
+                    file: tables.string(line.file).to_owned(),
+                    line: line.line,
+                };
+                rows.push(self.row(LineKey::Source(line.function, line.file, line.line), named));
+            }
+            if lines.is_empty() {
+                rows.push(self.row(LineKey::Address(frame), || unnamed(tables.address_text(frame))));
+            }
+        }
+        if rows.is_empty() {
+            rows.push(self.row(LineKey::NoStack, || unnamed(NO_STACK.to_owned())));
+        }
+        rows
+    }
+
+    fn row(&mut self, key: LineKey, line: impl FnOnce() -> Line) -> usize {
+        *self.known.entry(key).or_insert_with(|| {
+            self.rows.push(line());
+            self.rows.len() - 1
+        })
+    }
+}
+
+fn unnamed(function: String) -> Line {
+    Line { function, file: String::new(), line: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    pub(super) fn written(text: &str, format: StackFormat) -> (Vec<u8>, String) {
+        let mut out = Vec::new();
+        let source = Source::in_memory(trace_from_text(text).unwrap());
+        let lost = write_peak_stacks(&mut out, &source, format).unwrap();
+        (out, lost)
+    }
+
+    #[test]
+    fn the_answer_says_which_moment_was_written() {
+        let (_, lost) = written("alloc a 100 < f\nalloc b 40\nfree a", StackFormat::Folded);
+        assert!(lost.ends_with("140 B requested on device 0, after event 1"), "{lost}");
+        let (_, lost) = written("baseline w 100 < load\nfree w", StackFormat::Pprof);
+        assert!(lost.ends_with("100 B requested on device 0, before the first event"), "{lost}");
+    }
+
+    #[test]
+    fn equal_lines_are_one_and_every_stack_has_a_line() {
+        let trace = trace_from_text("alloc a 1 < f < main\nalloc b 2 < g < main\nalloc c 3").unwrap();
+        let mut lines = Lines::default();
+        let rows: Vec<Vec<usize>> = trace.blocks.stack.iter().map(|stack| lines.of(&trace, *stack)).collect();
+        assert_eq!(rows, [vec![0, 1], vec![2, 1], vec![3]]);
+        let names: Vec<&str> = lines.rows.iter().map(|line| &*line.function).collect();
+        assert_eq!(names, ["f", "main", "g", NO_STACK]);
+    }
+}

@@ -1,0 +1,176 @@
+//! A profile of pprof: a part of [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
+
+use std::io::{self, Write};
+
+use hashbrown::HashMap;
+use prost::Message;
+
+use super::{Lines, PeakStacks};
+
+#[derive(Clone, PartialEq, Message)]
+struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    /// The first is empty; other messages name strings by their row.
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    /// Nanoseconds since 1970.
+    #[prost(int64, tag = "9")]
+    time_nanos: i64,
+    #[prost(int64, repeated, tag = "13")]
+    comment: Vec<i64>,
+    #[prost(int64, tag = "14")]
+    default_sample_type: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    r#type: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    /// Innermost first.
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    /// One for each type.
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    label: Vec<Label>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Label {
+    #[prost(int64, tag = "1")]
+    key: i64,
+    #[prost(int64, tag = "2")]
+    str: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<LineOf>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct LineOf {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "4")]
+    filename: i64,
+}
+
+/// The strings of a profile, each once.
+struct Strings {
+    rows: Vec<String>,
+    known: HashMap<String, i64>,
+}
+
+impl Strings {
+    fn new() -> Self {
+        Self { rows: vec![String::new()], known: HashMap::from([(String::new(), 0)]) }
+    }
+
+    fn row(&mut self, text: &str) -> i64 {
+        if let Some(row) = self.known.get(text) {
+            return *row;
+        }
+        let row = self.rows.len() as i64;
+        self.rows.push(text.to_owned());
+        self.known.insert(text.to_owned(), row);
+        row
+    }
+}
+
+pub(super) fn write(out: &mut impl Write, stacks: &PeakStacks<'_>) -> io::Result<()> {
+    out.write_all(&profile(stacks).encode_to_vec())
+}
+
+fn profile(stacks: &PeakStacks<'_>) -> Profile {
+    let (mut lines, mut strings) = (Lines::default(), Strings::new());
+    // The names of Go's heap profiles, which programs for these know.
+    let sample_type = [("inuse_objects", "count"), ("inuse_space", "bytes")]
+        .map(|(name, unit)| ValueType { r#type: strings.row(name), unit: strings.row(unit) });
+    let default_sample_type = sample_type[1].r#type;
+    let category_key = strings.row("category");
+    let sample = stacks.sums.iter().map(|((stack, category), sum)| Sample {
+        location_id: lines.of(stacks.trace, *stack).into_iter().map(id_of).collect(),
+        value: [sum.blocks, sum.bytes].map(|value| i64::try_from(value).unwrap_or(i64::MAX)).to_vec(),
+        label: vec![Label { key: category_key, str: strings.row(category.name()) }],
+    });
+    let sample = sample.collect();
+    // A function is a name in a file; a location is a line of one.
+    let mut functions: HashMap<(i64, i64), u64> = HashMap::new();
+    let (mut function, mut location) = (Vec::new(), Vec::new());
+    for (row, line) in lines.rows.iter().enumerate() {
+        let (name, filename) = (strings.row(&line.function), strings.row(&line.file));
+        let function_id = *functions.entry((name, filename)).or_insert_with(|| {
+            let id = id_of(function.len());
+            function.push(Function { id, name, filename });
+            id
+        });
+        location.push(Location { id: id_of(row), line: vec![LineOf { function_id, line: i64::from(line.line) }] });
+    }
+    let comment = vec![strings.row(&stacks.when)];
+    let time_nanos = i64::try_from(stacks.trace.header.started_unix_us).unwrap_or(0).saturating_mul(1000);
+    let string_table = strings.rows;
+    let sample_type = sample_type.to_vec();
+    Profile { sample_type, sample, location, function, string_table, time_nanos, comment, default_sample_type }
+}
+
+/// Ids begin at 1.
+fn id_of(row: usize) -> u64 {
+    row as u64 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::question::peak_stacks::StackFormat;
+    use crate::question::peak_stacks::tests::written;
+
+    #[test]
+    fn samples_have_blocks_bytes_and_category() {
+        let text = "baseline w 100 parameter\nalloc a 10 activation < f < main\nalloc b 30 activation < f < main\nalloc c 5 gradient < f < main";
+        let profile = Profile::decode(&*written(text, StackFormat::Pprof).0).unwrap();
+        let string = |row: i64| &*profile.string_table[row as usize];
+        assert_eq!((string(0), string(profile.default_sample_type)), ("", "inuse_space"));
+        let function = |id: &u64| {
+            let line = &profile.location.iter().find(|location| location.id == *id).unwrap().line[0];
+            string(profile.function.iter().find(|of| of.id == line.function_id).unwrap().name)
+        };
+        let sample = |of: &Sample| {
+            let stack: Vec<&str> = of.location_id.iter().map(function).collect();
+            format!("{} {:?} {}", stack.join(" < "), of.value, string(of.label[0].str))
+        };
+        let mut samples: Vec<String> = profile.sample.iter().map(sample).collect();
+        samples.sort();
+        assert_eq!(
+            samples,
+            ["(no stack) [1, 100] parameter", "f < main [1, 5] gradient", "f < main [2, 40] activation"]
+        );
+    }
+}

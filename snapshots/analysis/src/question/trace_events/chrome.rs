@@ -1,0 +1,118 @@
+//! Encodes events of Chrome's traces, as the
+//! [Trace Event Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU) describes them.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{Encoder, KinetoTrace, Track, What};
+
+/// How a file begins, up to its first event.
+pub(super) const START: &[u8] = br#"{"displayTimeUnit":"ms","traceEvents":[{"ph":"M","pid":2000000000,"tid":0,"name":"process_name","args":{"name":"Memory"}}"#;
+
+/// The process of tracks that belong to no device, followed by those of devices: above the numbers of real processes and
+/// of a profiler's devices.
+const PROCESS: u32 = 2_000_000_000;
+
+#[derive(Serialize)]
+struct Event<'a> {
+    ph: &'a str,
+    pid: u32,
+    tid: u64,
+    /// Microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    /// The range of an instant: its process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Arguments<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Arguments<'a> {
+    Name(&'a str),
+    Bytes(u64),
+    SortIndex(u64),
+}
+
+/// Encoded events, each after a comma.
+#[derive(Debug)]
+pub(super) struct Chrome {
+    bytes: Vec<u8>,
+    /// The time of the recording's origin, in nanoseconds.
+    offset_ns: i64,
+}
+
+impl Chrome {
+    pub(super) fn new(offset_ns: i64) -> Self {
+        Self { bytes: Vec::new(), offset_ns }
+    }
+
+    fn push(&mut self, event: &Event<'_>) {
+        self.bytes.extend_from_slice(b",\n");
+        // Memory grows as it is needed.
+        let _ = serde_json::to_writer(&mut self.bytes, event);
+    }
+}
+
+/// The process of a track.
+fn process(track: Track) -> u32 {
+    track.device().map_or(PROCESS, |device| PROCESS + 1 + u32::from(device.0))
+}
+
+/// The thread of a track in its process.
+fn thread(track: Track) -> u64 {
+    if track.device().is_some() { 0 } else { track.id() }
+}
+
+/// The name of a counter.
+fn counter_name(track: Track) -> String {
+    match track {
+        Track::Live(_, category) => format!("live {category}"),
+        track => track.name().to_owned(),
+    }
+}
+
+impl Encoder for Chrome {
+    fn describe(&mut self, track: Track, name: &str) {
+        if track.is_counter() {
+            // The events of a counter name it.
+            return;
+        }
+        let (of, pid, tid) =
+            (if track.device().is_some() { "process" } else { "thread" }, process(track), thread(track));
+        for (what, args) in [("name", Arguments::Name(name)), ("sort_index", Arguments::SortIndex(track.id()))] {
+            let name = format!("{of}_{what}");
+            self.push(&Event { ph: "M", pid, tid, ts: None, name: Some(&name), s: None, args: Some(args) });
+        }
+    }
+
+    fn event(&mut self, time_ns: u64, track: Track, what: What<'_>) {
+        let ts = Some((time_ns as i64).saturating_add(self.offset_ns) as f64 / 1000.0);
+        let (pid, tid) = (process(track), thread(track));
+        let counter = counter_name(track);
+        let (ph, name, s, args) = match what {
+            What::Begin(name) => ("B", Some(name), None, None),
+            What::End => ("E", None, None, None),
+            What::Instant(name) => ("i", Some(name), Some("p"), None),
+            What::Count(bytes) => ("C", Some(&*counter), None, Some(Arguments::Bytes(bytes))),
+        };
+        self.push(&Event { ph, pid, tid, ts, name, s, args });
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Ends a file, with the events and members of `beside`.
+pub(super) fn finish(out: &mut impl Write, beside: Option<&KinetoTrace>) -> io::Result<()> {
+    match beside {
+        Some(trace) => trace.write_rest(out),
+        None => out.write_all(b"]}"),
+    }
+}

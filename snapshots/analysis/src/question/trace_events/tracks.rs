@@ -1,0 +1,67 @@
+//! The tracks of a trace.
+
+use highwater_snapshots::Category;
+use highwater_snapshots::ids::DeviceId;
+
+use crate::metric::Metric;
+
+/// A track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Track {
+    /// Training steps.
+    Steps,
+    /// Phases of steps.
+    Phases,
+    /// What the program marked.
+    Marks,
+    /// Regions that the program named, by row.
+    Regions(u8),
+    /// A device: its peak and failed requests.
+    Device(DeviceId),
+    /// A total of a device.
+    Total(DeviceId, Metric),
+    /// The live bytes of a category on a device.
+    Live(DeviceId, Category),
+}
+
+impl Track {
+    /// A number that no other track has; not 0.
+    pub(super) fn id(self) -> u64 {
+        let of = |device: DeviceId| (u64::from(device.0) + 1) << 16;
+        match self {
+            Self::Steps => 1,
+            Self::Phases => 2,
+            Self::Marks => 3,
+            Self::Regions(row) => 4 + u64::from(row),
+            Self::Device(device) => of(device),
+            Self::Total(device, metric) => of(device) + 1 + metric as u64,
+            Self::Live(device, category) => of(device) + 16 + category as u64,
+        }
+    }
+
+    /// The device to which it belongs.
+    pub(super) fn device(self) -> Option<DeviceId> {
+        match self {
+            Self::Device(device) | Self::Total(device, _) | Self::Live(device, _) => Some(device),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a counter of bytes.
+    pub(super) fn is_counter(self) -> bool {
+        matches!(self, Self::Total(..) | Self::Live(..))
+    }
+
+    /// Its name, but for what only a recording knows.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Steps => "Steps",
+            Self::Phases => "Phases",
+            Self::Marks => "Marks",
+            Self::Regions(_) => "Regions",
+            Self::Device(_) => "Device",
+            Self::Total(_, metric) => metric.name(),
+            Self::Live(_, category) => category.name(),
+        }
+    }
+}
