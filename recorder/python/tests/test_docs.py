@@ -41,6 +41,7 @@ ELSEWHERE = {
     "highwater run": "Linux with a CUDA driver; tests/run.rs runs it over the simulated one",
     "highwater attach": "needs a running program; test_launched.py has one",
     "highwater record": "models of many gigabytes; viewer/tests/cli/record.rs runs them smaller",
+    "highwater convert step.snap step.trace.json --with": "needs a profiler's trace; test_formats.py has one",
     "highwater serve": "does not end; `Snapshot.serve` is tested below",
     "pytest --highwater-simulate": "test_pytest_simulated.py",
     "highwater --help": "viewer/tests/cli",
