@@ -142,7 +142,7 @@ def write(snapshot, path, on_path, *, is_asked, convert, keep_pickle):
 
 
 def derived(path, warn=warn):
-    """Returns a path that the program did not name itself, or the next one if another file than a recording is there."""
+    """Returns a path that the program did not name itself, or the next one if the file there is not a recording."""
     stem, suffix = split(path)
     taken, number = path, 1
     while os.path.lexists(path) and not is_recording(path):

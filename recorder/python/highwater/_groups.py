@@ -1,4 +1,4 @@
-"""Process groups that are parts of others: the simulated NCCL gets to know their ranks, for which NCCL asks the others."""
+"""Process groups that are parts of others: the simulated NCCL learns their ranks, for which NCCL asks the others."""
 
 import functools
 import sys

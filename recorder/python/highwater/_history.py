@@ -86,8 +86,8 @@ class History:
         return _Position([trace[-1] if trace else None for trace in traces], _counts())
 
     def snapshot(self, since=None):
-        """Returns PyTorch's snapshot without what was before the recording, or before the position `since`, and by device
-        how many events it lacks."""
+        """Returns PyTorch's snapshot without what was before the recording, or before the position `since`, and how
+        many events it lacks by device."""
         counts, since = _counts(), since or self._began
         self._counts = counts
         taken = take_snapshot()
@@ -152,8 +152,8 @@ class History:
 def take_snapshot():
     """Returns PyTorch's snapshot.
 
-    For the lines of compiled code PyTorch looks at its compiler, which it imports for that, taking seconds: a program that
-    has not imported it has no such code.
+    For the lines of compiled code PyTorch looks at its compiler, which it imports for that, taking seconds: a program
+    that has not imported it has no such code.
     """
     if "torch._inductor" in sys.modules:
         return _device.memory()._snapshot()

@@ -58,7 +58,7 @@ class _Search:
 
     def rows(self):
         """Returns the rows, those with the most graphs and bytes first."""
-        # Not by a step, with which what a loop makes in turn would be skipped. The program's random numbers are its own.
+        # Not by a step, with which what a loop makes in turn would be skipped; with random numbers of our own.
         followed = random.Random(0).sample(self._tensors, min(len(self._tensors), _MAX_FOLLOWED))
         self._follow(followed)
         found = {}

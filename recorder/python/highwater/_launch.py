@@ -110,7 +110,7 @@ def _leave_driver():
 
 
 def _path(path):
-    """Returns the path of the recording, and whether that is a file in a folder, named after the script or the module."""
+    """Returns the path of the recording, and whether it is a file in a folder, named after the script or the module."""
     if path.endswith(os.sep):
         os.makedirs(path, exist_ok=True)
     if not os.path.isdir(path):
@@ -169,7 +169,8 @@ class _Names:
     def note(self, path):
         """Notes a file for `highwater run`."""
         if self._claims:
-            with contextlib.suppress(OSError), open(os.path.join(self._claims, f".{os.path.basename(path)}"), "w") as file:
+            claim = os.path.join(self._claims, f".{os.path.basename(path)}")
+            with contextlib.suppress(OSError), open(claim, "w") as file:
                 file.write(path)
 
     def end(self):

@@ -23,7 +23,8 @@ def check_name(name):
         ValueError: it is not one.
     """
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise ValueError(f"step_at={name!r}: expected the name of a function, as Engine.step or package.module:Engine.step")
+        expected = "the name of a function, as Engine.step or package.module:Engine.step"
+        raise ValueError(f"step_at={name!r}: expected {expected}")
     return name
 
 

@@ -49,8 +49,8 @@ class record_memory_history(contextlib.AbstractContextManager):
         references: whether references to tensors are followed in the first two recorded steps, so that `plan` and
             `whatif(checkpoint=…)` predict recomputed modules more exactly. Costs about 25 ms in each of these steps for
             12 blocks.
-        step_at: the name of a function, each of whose calls is a step: "Engine.step", or "package.engine:Engine.step". For
-            servers, which have no optimizer.
+        step_at: the name of a function, each of whose calls is a step: "Engine.step", or "package.engine:Engine.step".
+            For servers, which have no optimizer.
         holders: whether the recording names what holds tensors at the end, apart from models and optimizers: variables,
             lists, closures. Takes about two seconds at most.
         on_oom: whether a failed allocation writes `step.oom.snap`, the first time.
@@ -95,7 +95,8 @@ class record_memory_history(contextlib.AbstractContextManager):
             raise ValueError(f"steps={steps!r}: expected a range of successive steps, such as range(500, 503)")
         if step_at is not None:
             check_name(step_at)
-        switches = {"references": references, "holders": holders, "on_oom": on_oom, "convert": convert, "keep_pickle": keep_pickle}
+        switches = {"references": references, "holders": holders, "on_oom": on_oom}
+        switches |= {"convert": convert, "keep_pickle": keep_pickle}
         for name, value in switches.items():
             _check_one_of(name, value, (True, False))
         self.path: str | None = None

@@ -80,7 +80,7 @@ class Rotation:
 
 
 def ring_events(stats):
-    """Returns the number of events that PyTorch's ring has got, from PyTorch's counters of a device; 0 without these."""
+    """Returns the number of events that PyTorch's ring got, from PyTorch's counters of a device; 0 without these."""
     if "allocation" not in stats:
         return 0
     blocks, segments = stats["allocation"]["all"], stats["segment"]["all"]

@@ -280,7 +280,8 @@ class Session:
         snapshot, missing = self._history.snapshot(since)
         for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
             if events and not any(event["action"] == "alloc" for event in trace):
-                notes.append(f"device {device}: the program's own memory history has no allocations, only the last state")
+                text = "the program's own memory history has no allocations, only the last state"
+                notes.append(f"device {device}: {text}")
         run = {
             "version": 1,
             "reason": reason,

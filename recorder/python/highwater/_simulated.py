@@ -156,7 +156,8 @@ class _Simulation:
     def after_torch(self, torch):
         """Has the recording begin when the program first uses CUDA."""
         if torch.version.cuda is None:
-            _end(f"this PyTorch ({torch.__version__}) is built without CUDA: install the CUDA wheel of the same version")
+            built = f"this PyTorch ({torch.__version__}) is built without CUDA"
+            _end(f"{built}: install the CUDA wheel of the same version")
         if not os.environ.get(_KEEP_INIT):
             self._skip_initialization(torch)
         if os.environ.get(_WRITES_ANSWERS) or os.environ.get(_READS_ANSWERS):

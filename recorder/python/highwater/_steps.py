@@ -1,8 +1,9 @@
 """Tells where a training step begins, without help from the program.
 
 A step ends where forward runs for the first time after an optimizer. If the program drops gradients or evaluates before
-that, this belongs to the step before, unless it does so in its code before the call that ran forward last: then each step
-begins there. In a program without modules nothing tells where forward runs: there the step ends with its optimizer.
+that, this belongs to the step before, unless it does so in its code before the call that ran forward last: then each
+step begins there. In a program without modules nothing tells where forward runs: there the step ends with its
+optimizer.
 """
 
 import os

@@ -3,8 +3,8 @@
 The mode changes what PyTorch allocates, so that it is active in a first run only, which writes down what is read from
 the device; the run that is recorded gets these answers again.
 
-Each small tensor has a shadow on the host. What depends on large tensors, which have none, is assumed to be zero, or one
-for `highwater simulate --bounds`: it is computed with, and remembered as not known.
+Each small tensor has a shadow on the host. What depends on large tensors, which have none, is assumed to be zero, or
+one for `highwater simulate --bounds`: it is computed with, and remembered as not known.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ class Values(TorchDispatchMode):
         return out
 
     def _compute(self, func, args, kwargs):
-        """The result on the host; None if it cannot be computed there. Changes shadows as the operator changes tensors."""
+        """The result on the host; None if it cannot be computed there. Changes shadows as the operator does tensors."""
 
         def on_host(value):
             if isinstance(value, torch.Tensor) and value.is_cuda:
@@ -123,13 +123,15 @@ class Values(TorchDispatchMode):
 
     def _note_made(self, inputs, outputs, result, is_known):
         sources = {tensor.untyped_storage().data_ptr() for tensor in inputs}
-        values = [value for value in tree_flatten(result)[0] if isinstance(value, torch.Tensor)] if result is not None else []
+        values = [] if result is None else tree_flatten(result)[0]
+        values = [value for value in values if isinstance(value, torch.Tensor)]
         for row, output in enumerate(outputs):
             if output.untyped_storage().data_ptr() in sources or not _is_small(output):
                 # A view has the shadow of what it views.
                 continue
             storage = output.untyped_storage()
-            self._shadows[storage.data_ptr()] = storage.nbytes(), torch.zeros(storage.nbytes(), dtype=torch.uint8), False
+            size = storage.nbytes()
+            self._shadows[storage.data_ptr()] = size, torch.zeros(size, dtype=torch.uint8), False
             shadow = self._shadow(output)
             has_value = len(values) == len(outputs) and values[row].shape == output.shape
             with contextlib.suppress(Exception):

@@ -1,6 +1,7 @@
 """The variables of the environment that set how a program is recorded.
 
-They have the names and the meaning of the Rust recorder's. `highwater run` sets its own for its options, which go first.
+They have the names and the meaning of the Rust recorder's. `highwater run` sets its own for its options, which go
+first.
 """
 
 import os

@@ -24,6 +24,7 @@ ROOT = os.path.abspath(os.path.join(HERE, "..", "..", ".."))
 ACTION = os.path.join(ROOT, ".github", "actions", "memory-check")
 sys.path.insert(0, ACTION)
 import memory_check  # noqa: E402
+
 from highwater._test_memory import TestRecording  # noqa: E402
 
 MODEL = "highwater record mlp --steps 2 --out step.snap"

@@ -163,8 +163,8 @@ def models(tmp_path, monkeypatch):
     assert subprocess.run([*record, "oom.snap", "--capacity", "5GiB"], capture_output=True).returncode == 2
     convert = [highwater._binary.path(), "convert", "step.snap", "snapshot.pickle"]
     subprocess.run(convert, check=True, capture_output=True)
-    names = "a b main before after serve run run.0001 run.0144 torch torch.driver train driver changed symbols/step".split()
-    for name in [*names, "ranks/a", "ranks/b", "ranks-before/a", "ranks-after/a"]:
+    names = "a b main before after serve run run.0001 run.0144 torch torch.driver train driver changed".split()
+    for name in [*names, "symbols/step", "ranks/a", "ranks/b", "ranks-before/a", "ranks-after/a"]:
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
         shutil.copy("step.snap", name + ".snap")
     return tmp_path

@@ -61,7 +61,8 @@ def test_the_name_for_an_out_of_memory_error_is_derived_for_ranks_too(
     with highwater.record_memory_history(tmp_path / asked) as run:
         run._session.observe_oom()
     assert (tmp_path / f"{oom}.snap").read_bytes() == PRECIOUS
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"{oom}.snap", f"{oom}-2.snap", "mine.rank1.snap"])
+    names = [f"{oom}.snap", f"{oom}-2.snap", "mine.rank1.snap"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 def test_folders_of_ranks_are_made(torch, tmp_path, convert, monkeypatch):

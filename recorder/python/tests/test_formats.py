@@ -23,7 +23,8 @@ def folder(tmp_path_factory):
 
 
 def test_perfettos_own_messages_have_the_peaks_of_info_and_the_steps(folder):
-    trace_pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="perfetto is not installed")
+    messages = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
+    trace_pb2 = pytest.importorskip(messages, reason="perfetto is not installed")
     highwater("convert", "step.snap", "step.perfetto-trace", cwd=folder)
     trace = trace_pb2.Trace()
     trace.ParseFromString((folder / "step.perfetto-trace").read_bytes())

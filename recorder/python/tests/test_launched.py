@@ -380,8 +380,9 @@ def test_a_running_program_is_recorded_twice_and_is_as_before_afterwards(launch,
 
 def test_what_cannot_be_attached_to_is_explained(launch, attach):
     assert "there is no process 999999999" in attach(999999999).stderr
+    without_cuda = "print('step', flush=True); import time\nwhile True: time.sleep(0.01)"
     for source, why in (
-        ("print('step', flush=True); import time\nwhile True: time.sleep(0.01)", "it has not used CUDA through PyTorch yet"),
+        (without_cuda, "it has not used CUDA through PyTorch yet"),
         (None, "it runs no Python"),
     ):
         words = ["sleep", "100"] if source is None else launch.script(source)

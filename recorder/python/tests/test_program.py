@@ -337,7 +337,8 @@ def test_the_types_of_answers_have_all_keys(torch, tmp_path):
         "Explanation": snapshot.explain(), "Difference": snapshot.diff(path), "Events": snapshot.events(),
         "WhatIf": snapshot.whatif(), "Plan": snapshot.plan("1GiB"), "Check": snapshot.check(max_peak="1GiB"),
     }  # fmt: skip
-    rows = {"Group": answers["Peak"]["groups"], "PhaseRow": answers["Phases"]["rows"], "PlanPeaks": [answers["Plan"]["after"]]}
+    rows = {"Group": answers["Peak"]["groups"], "PhaseRow": answers["Phases"]["rows"]}
+    rows["PlanPeaks"] = [answers["Plan"]["after"]]
     answers |= {name: found[0] for name, found in {**rows, "Event": answers["Events"]["events"]}.items()}
     for name, answer in answers.items():
         assert set(answer) <= set(getattr(_results, name).__annotations__), name

@@ -1,4 +1,4 @@
-"""Kinds of programs on the simulated GPU, each as users write it: none fails where a GPU would not, and none crashes."""
+"""Kinds of programs on the simulated GPU, each as users write it: none crashes, or fails where a GPU would not."""
 
 import os
 import time
@@ -16,8 +16,9 @@ matrix = torch.randn(128, 128, device="cuda", requires_grad=True)
 batch = torch.randn(4, 32, 32, device="cuda")
 for function in (
     lambda: L.solve(matrix, matrix).sum().backward(), lambda: L.inv(batch), lambda: L.qr(batch), lambda: L.svd(matrix),
-    lambda: L.eigh(batch), lambda: L.eigvals(batch), lambda: L.eig(matrix), lambda: L.cholesky(batch), lambda: L.det(batch),
-    lambda: L.lstsq(matrix, matrix), lambda: L.pinv(matrix), lambda: L.matrix_exp(matrix), lambda: L.lu_factor(batch),
+    lambda: L.eigh(batch), lambda: L.eigvals(batch), lambda: L.eig(matrix), lambda: L.cholesky(batch),
+    lambda: L.det(batch), lambda: L.lstsq(matrix, matrix), lambda: L.pinv(matrix), lambda: L.matrix_exp(matrix),
+    lambda: L.lu_factor(batch),
     lambda: torch.fft.irfft2(torch.fft.rfft2(batch)), lambda: torch.stft(batch.flatten(), 256, return_complex=True),
 ):
     function()
@@ -47,7 +48,8 @@ print("compressed", torch.cuda.memory_allocated() - before, (sparse @ torch.ones
     done = simulate(source, "--gpu", "a100")
     assert done.returncode == 0, done.stderr
     assert f"compressed {128 * 256 * 2 * 9 // 16} torch.Size([128, 128])" in done.stderr
-    assert {row["name"] for row in done.answer["unknown_workspaces"]} == {"cusparseLtSpMMACompress2", "cusparseLtMatmul"}
+    unknown = {row["name"] for row in done.answer["unknown_workspaces"]}
+    assert unknown == {"cusparseLtSpMMACompress2", "cusparseLtMatmul"}
 
 
 def test_functions_with_unknown_workspaces_in_backward_are_noted(simulate):
@@ -106,7 +108,8 @@ def test_objects_go_from_rank_to_rank_between_processes(simulate, tmp_path, opti
 def test_a_rank_alone_takes_the_others_to_have_its_objects(simulate):
     done = simulate(OBJECTS, "--gpu", "h100", "--ranks", "4", "--rank", "0", "--steps", "0")
     assert done.returncode == 0, done.stderr
-    assert "| 0 [{'rank': 0}, {'rank': 0}, {'rank': 0}, {'rank': 0}] ['from 0', 0] ['for 0'] [0, 0, 0, 0] [None]" in done.stderr
+    gathered = "[{'rank': 0}, {'rank': 0}, {'rank': 0}, {'rank': 0}]"
+    assert f"| 0 {gathered} ['from 0', 0] ['for 0'] [0, 0, 0, 0] [None]" in done.stderr
 
 
 def test_a_rank_alone_has_the_process_group_that_a_device_mesh_begins(simulate):
@@ -177,7 +180,8 @@ def test_a_process_that_allocates_nothing_is_no_rank(simulate, tmp_path):
     source = """
 import subprocess, sys, torch
 torch.zeros(1, device="cuda")
-subprocess.run([sys.executable, "-c", "import torch; torch.cuda.init(); torch.cuda.get_device_properties(0)"], check=True)
+child = "import torch; torch.cuda.init(); torch.cuda.get_device_properties(0)"
+subprocess.run([sys.executable, "-c", child], check=True)
 """
     answer = simulate(source, "--gpu", "h100").answer
     assert len(answer["ranks"]) == 1 and answer["file"] == str(tmp_path / "train.snap")

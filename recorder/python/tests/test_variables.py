@@ -1,4 +1,4 @@
-"""Variables of the environment, the files of a rotation, switches, and steps at the calls of a function, without PyTorch."""
+"""Variables of the environment, files of a rotation, switches, and steps at calls of a function, without PyTorch."""
 
 import asyncio
 import importlib
@@ -37,7 +37,8 @@ def test_values_are_read_and_options_of_run_go_first(variables):
     assert _variables.read() == (options, {"file": "record.me"})
     variables(signal="SIGUSR2", rotate="1GiB,16GB", every="10min")
     assert _variables.read()[1] == {"signal": signal.SIGUSR2, "sizes": (2**30, 16 * 10**9), "every_s": 600}
-    variables(run_file="a.snap", run_steps="1..2", steps="3..4", run_level="stacks", level="events", run_ring="", ring="7")
+    of_run = {"run_file": "a.snap", "run_steps": "1..2", "run_level": "stacks", "run_ring": ""}
+    variables(**of_run, steps="3..4", level="events", ring="7")
     assert _variables.read()[0] == {"steps": range(1, 2), "context": None, "max_entries": 7}
     variables(run_file="a.snap", run_level="events", level="state", rotate="1.5kB")
     assert _variables.read() == ({"context": None}, {"sizes": (1500, None)})
@@ -72,7 +73,7 @@ def test_paths_without_a_place_and_variables_without_a_file_are_one_warning(vari
         ({"record": missing}, f"HIGHWATER_RECORD={missing!r}: expected a path of a file or a folder"),
         ({"record": str(tmp_path / "run.txt")}, "expected one of .snap"),
         ({"oom_snapshot": "/dev/null"}, "HIGHWATER_OOM_SNAPSHOT='/dev/null': expected"),
-        ({"oom_snapshot": str(tmp_path), "every": "1min"}, "HIGHWATER_EVERY have no effect with HIGHWATER_OOM_SNAPSHOT alone"),
+        ({"oom_snapshot": str(tmp_path), "every": "1min"}, "_EVERY have no effect with HIGHWATER_OOM_SNAPSHOT alone"),
     ):
         variables(**asked)
         _launch._process = None
