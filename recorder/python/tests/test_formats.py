@@ -129,7 +129,8 @@ def test_a_recording_lies_beside_the_trace_of_the_profiler_on_its_clock(torch, t
         within = [of for of in requested if span["ts"] - 1 <= of["ts"] <= span["ts"] + span["dur"] + 1]
         assert size in [event["args"]["bytes"] for event in within], (span, requested)
 
-    (tmp_path / "other.json").write_text('{"baseTimeNanoseconds": 1000, "traceEvents": [{"ph": "i", "name": "x", "ts": 1}]}')
+    other = {"baseTimeNanoseconds": 1000, "traceEvents": [{"ph": "i", "name": "x", "ts": 1}]}
+    (tmp_path / "other.json").write_text(json.dumps(other))
     words = ["highwater", "convert", "step.snap", "none.trace.json", "--with", "other.json"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "not of the same run" in done.stderr, done.stderr
