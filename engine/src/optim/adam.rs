@@ -2,7 +2,7 @@
 
 use super::moments::{Averaging, Moments};
 use super::pending::Pending;
-use super::rule::{Form, Rule, Update, demand_not_negative};
+use super::rule::{Form, Rule, Update};
 use crate::error::Result;
 
 /// Adam (Kingma and Ba, 2015), with the settings, defaults and arithmetic of PyTorch's `torch.optim.Adam`.
@@ -52,27 +52,30 @@ impl Default for AdamW {
     }
 }
 
-impl Rule for Adam {
+/// A rule whose step is an [`Averaging`].
+trait Averaged: Clone + Send + 'static {
+    fn averaging(&self) -> Averaging;
+
+    fn learning_rate_mut(&mut self) -> &mut f64;
+}
+
+impl<R: Averaged> Rule for R {
     type State = Moments;
 
     fn check(&self) -> Result<()> {
-        self.averaging().check("adam")
+        self.averaging().check()
     }
 
     fn learning_rate(&self) -> f64 {
-        self.learning_rate
+        self.averaging().learning_rate
     }
 
     fn set_learning_rate(&mut self, rate: f64) {
-        self.learning_rate = rate;
+        *self.learning_rate_mut() = rate;
     }
 
     fn is_fused(&self) -> bool {
-        self.form == Form::Fused
-    }
-
-    fn update(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
-        self.averaging().update(updates)
+        self.averaging().form == Form::Fused
     }
 
     fn prepare<'a>(&self, updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
@@ -80,45 +83,24 @@ impl Rule for Adam {
     }
 }
 
-impl Rule for AdamW {
-    type State = Moments;
-
-    fn check(&self) -> Result<()> {
-        self.averaging().check("adamw")?;
-        demand_not_negative("adamw", &[("weight_decay", self.weight_decay)])
+impl Averaged for Adam {
+    fn averaging(&self) -> Averaging {
+        let Self { learning_rate, betas, epsilon, weight_decay, form } = *self;
+        Averaging { op: "adam", learning_rate, betas, epsilon, weight_decay, is_decoupled: false, form }
     }
 
-    fn learning_rate(&self) -> f64 {
-        self.learning_rate
-    }
-
-    fn set_learning_rate(&mut self, rate: f64) {
-        self.learning_rate = rate;
-    }
-
-    fn is_fused(&self) -> bool {
-        self.form == Form::Fused
-    }
-
-    fn update(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
-        self.averaging().update(updates)
-    }
-
-    fn prepare<'a>(&self, updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
-        self.averaging().prepare(updates, pending)
+    fn learning_rate_mut(&mut self) -> &mut f64 {
+        &mut self.learning_rate
     }
 }
 
-impl Adam {
+impl Averaged for AdamW {
     fn averaging(&self) -> Averaging {
         let Self { learning_rate, betas, epsilon, weight_decay, form } = *self;
-        Averaging { learning_rate, betas, epsilon, weight_decay, keep: 1.0, form }
+        Averaging { op: "adamw", learning_rate, betas, epsilon, weight_decay, is_decoupled: true, form }
     }
-}
 
-impl AdamW {
-    fn averaging(&self) -> Averaging {
-        let Self { learning_rate, betas, epsilon, weight_decay, form } = *self;
-        Averaging { learning_rate, betas, epsilon, weight_decay: 0.0, keep: 1.0 - learning_rate * weight_decay, form }
+    fn learning_rate_mut(&mut self) -> &mut f64 {
+        &mut self.learning_rate
     }
 }

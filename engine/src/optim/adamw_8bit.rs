@@ -3,7 +3,7 @@
 use super::adam::AdamW;
 use super::moments::{Averaging, Moments};
 use super::pending::{Going, Pending, Step};
-use super::rule::{Form, Rule, Update, begin_fused, count, demand_not_negative, remember};
+use super::rule::{Form, Rule, Update, begin_fused, count, remember};
 use crate::autograd::Operation;
 use crate::backend::CODE_BLOCK;
 use crate::dtype::DType;
@@ -65,9 +65,7 @@ impl Rule for AdamW8bit {
     type State = Moments8bit;
 
     fn check(&self) -> Result<()> {
-        let op = "adamw_8bit";
-        self.averaging().check(op)?;
-        demand_not_negative(op, &[("weight_decay", self.weight_decay)])
+        self.averaging().check()
     }
 
     fn learning_rate(&self) -> f64 {
@@ -80,12 +78,6 @@ impl Rule for AdamW8bit {
 
     fn is_fused(&self) -> bool {
         true
-    }
-
-    fn update(&self, updates: Vec<Update<'_, Moments8bit>>) -> Result<()> {
-        let mut pending = Pending::default();
-        self.prepare(updates, &mut pending)?;
-        pending.run()
     }
 
     fn prepare<'a>(&self, mut updates: Vec<Update<'a, Moments8bit>>, pending: &mut Pending<'a>) -> Result<()> {
@@ -121,8 +113,8 @@ impl Rule for AdamW8bit {
 impl AdamW8bit {
     fn averaging(&self) -> Averaging {
         let Self { learning_rate, betas, epsilon, weight_decay, .. } = *self;
-        let keep = 1.0 - learning_rate * weight_decay;
-        Averaging { learning_rate, betas, epsilon, weight_decay: 0.0, keep, form: Form::Fused }
+        let (op, form) = ("adamw_8bit", Form::Fused);
+        Averaging { op, learning_rate, betas, epsilon, weight_decay, is_decoupled: true, form }
     }
 
     /// Allocates a parameter's averages before its first step.

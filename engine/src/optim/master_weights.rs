@@ -51,12 +51,12 @@ impl<R: Rule> Rule for MasterWeights<R> {
         true
     }
 
-    fn update(&self, mut updates: Vec<Update<'_, Self::State>>) -> Result<()> {
+    fn prepare<'a>(&self, mut updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()> {
         {
             let _operation = Operation::begin("master_weights.state", &[]);
             updates.iter_mut().try_for_each(begin)?;
         }
-        let (mut wide, mut pending) = (Vec::new(), Pending::default());
+        let mut wide = Vec::new();
         for update in updates {
             let Update { parameter, rounded, scope, grad, grad_scale, state } = update;
             let Some(Master { weight, state }) = state else { continue };
@@ -66,7 +66,7 @@ impl<R: Rule> Rule for MasterWeights<R> {
                         Update { parameter: &*weight, rounded: Some(parameter), scope, grad, grad_scale, state };
                     if self.rule.is_fused() {
                         begin_fused("master_weights", parameter)?;
-                        self.rule.prepare(vec![update], &mut pending)?;
+                        self.rule.prepare(vec![update], pending)?;
                     } else {
                         self.update_widened(update)?;
                     }
@@ -77,8 +77,7 @@ impl<R: Rule> Rule for MasterWeights<R> {
         if !self.rule.is_fused() {
             scale_all_in_place(&mut wide)?;
         }
-        self.rule.prepare(wide, &mut pending)?;
-        pending.run()
+        self.rule.prepare(wide, pending)
     }
 }
 

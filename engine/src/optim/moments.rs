@@ -41,20 +41,21 @@ impl Moments {
 /// The settings of a step, shared by Adam and AdamW.
 #[derive(Clone, Copy)]
 pub(super) struct Averaging {
+    /// Name of the rule in errors.
+    pub(super) op: &'static str,
     pub(super) learning_rate: f64,
     pub(super) betas: [f64; 2],
     pub(super) epsilon: f64,
-    /// Weight decay (L2): this multiple of the parameter is added to its gradient.
     pub(super) weight_decay: f64,
-    /// Factor that the parameter is multiplied by before the step (decoupled weight decay).
-    pub(super) keep: f64,
+    /// Whether the parameter itself decays, instead of a multiple of it being added to its gradient (L2).
+    pub(super) is_decoupled: bool,
     pub(super) form: Form,
 }
 
 impl Averaging {
-    /// Returns a setting error of optimizer `op` if a setting is invalid.
-    pub(super) fn check(&self, op: &'static str) -> Result<()> {
-        let Self { learning_rate, epsilon, weight_decay, .. } = *self;
+    /// Returns a setting error if a setting is invalid.
+    pub(super) fn check(&self) -> Result<()> {
+        let Self { op, learning_rate, epsilon, weight_decay, .. } = *self;
         let settings = [("learning_rate", learning_rate), ("epsilon", epsilon), ("weight_decay", weight_decay)];
         demand_not_negative(op, &settings)?;
         let check = |beta: f64| {
@@ -62,6 +63,11 @@ impl Averaging {
             demand(op, (0.0..1.0).contains(&beta), what)
         };
         self.betas.into_iter().try_for_each(check)
+    }
+
+    /// Returns the factor of the parameter before the step, and the multiple of it that is added to its gradient.
+    fn decay(&self) -> [f64; 2] {
+        if self.is_decoupled { [1.0 - self.learning_rate * self.weight_decay, 0.0] } else { [1.0, self.weight_decay] }
     }
 
     /// Returns the bias corrections 1 − β₁ᵗ and 1 − β₂ᵗ.
@@ -72,26 +78,19 @@ impl Averaging {
 
     /// Returns the settings of a fused step; `steps` includes this step.
     pub(super) fn fused_step(&self, steps: u32, grad_scale: f64) -> AdamStep {
-        let [mean, square] = self.corrections(steps);
+        let ([mean, square], [keep, weight_decay]) = (self.corrections(steps), self.decay());
         AdamStep {
             rate: self.learning_rate / mean,
             betas: self.betas,
             square_scale: 1.0 / square.sqrt(),
             epsilon: self.epsilon,
-            weight_decay: self.weight_decay,
-            keep: self.keep,
+            weight_decay,
+            keep,
             grad_scale,
         }
     }
 
-    /// Updates the averages and the parameters.
-    pub(super) fn update(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
-        let mut pending = Pending::default();
-        self.prepare(updates, &mut pending)?;
-        pending.run()
-    }
-
-    /// Like [`Self::update`], but defers fused steps to `pending`.
+    /// Updates the averages and the parameters, but defers fused steps to `pending`.
     pub(super) fn prepare<'a>(&self, mut updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
         Moments::count_steps(&mut updates)?;
         match self.form {
@@ -102,14 +101,14 @@ impl Averaging {
     }
 
     fn together(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
-        let [beta_mean, beta_square] = self.betas;
-        if self.keep != 1.0 {
+        let ([beta_mean, beta_square], [keep, weight_decay]) = (self.betas, self.decay());
+        if keep != 1.0 {
             let op = "adamw.weight_decay";
             let _operation = Operation::begin(op, &[]);
-            let decay = Unary::Affine { scale: self.keep, shift: 0.0 };
+            let decay = Unary::Affine { scale: keep, shift: 0.0 };
             run_each(updates.iter().map(|update| update.parameter.map_call(op, decay)))?;
         }
-        let (grads, targets) = decayed_grads("adam.weight_decay", updates, self.weight_decay)?;
+        let (grads, targets) = decayed_grads("adam.weight_decay", updates, weight_decay)?;
         let weight = Binary::Lerp(1.0 - beta_mean);
         in_turn("adam.mean", &targets, &grads, |op, grad, _, moments| moments.mean.zip_call(op, weight, grad))?;
         let square = Ternary::AddMul { keep: beta_square, scale: 1.0 - beta_square };

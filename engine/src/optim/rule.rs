@@ -69,17 +69,18 @@ pub trait Rule: Clone + Send + 'static {
     ///
     /// # Errors
     /// If shapes, dtypes or the memory layout of parameters are not supported, or if memory cannot be allocated.
-    fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()>;
+    fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()> {
+        let mut pending = Pending::default();
+        self.prepare(updates, &mut pending)?;
+        pending.run()
+    }
 
     /// Like [`Self::update`], with all its memory and operations, but a fused rule may defer the arithmetic to
     /// `pending`, so that it is submitted together with that of other calls.
     ///
     /// # Errors
     /// As for [`Self::update`].
-    fn prepare<'a>(&self, updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()> {
-        let _ = pending;
-        self.update(updates)
-    }
+    fn prepare<'a>(&self, updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()>;
 }
 
 /// Returns a setting error of optimizer `op` unless `holds`.

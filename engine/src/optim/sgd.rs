@@ -75,12 +75,6 @@ impl Rule for Sgd {
         self.form == Form::Fused
     }
 
-    fn update(&self, updates: Vec<Update<'_, Momentum>>) -> Result<()> {
-        let mut pending = Pending::default();
-        self.prepare(updates, &mut pending)?;
-        pending.run()
-    }
-
     fn prepare<'a>(&self, mut updates: Vec<Update<'a, Momentum>>, pending: &mut Pending<'a>) -> Result<()> {
         if self.momentum != 0.0 {
             let _operation = Operation::begin("sgd.state", &[]);
