@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::elements::{Elements, read, read_if, write};
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use super::rows;
 use crate::backend::{Spread, View};
@@ -261,9 +262,7 @@ pub(crate) fn batch_norm_backward(
     spread: Spread,
     weight: Option<View<'_>>,
 ) -> Result<()> {
-    if let Some(grad) = grad {
-        super::elementwise::copy(out, grad)?;
-    }
+    copy_if(out, grad)?;
     let size = Size::of(out);
     if size.is_empty() {
         return Ok(());

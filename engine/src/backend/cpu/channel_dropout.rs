@@ -3,15 +3,14 @@
 use rayon::prelude::*;
 
 use super::elements::write;
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
 use crate::error::Result;
 use crate::rng::Draw;
 
 pub(crate) fn dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
-    if let Some(input) = input {
-        super::elementwise::copy(out, input)?;
-    }
+    copy_if(out, input)?;
     let places: usize = out.layout.shape()[2..].iter().product();
     if places == 0 {
         return Ok(());

@@ -30,6 +30,11 @@ pub(crate) fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     with_bytes!(out.dtype, T => convert(out, input, &|(value,): (T,)| value))
 }
 
+/// Copies the elements of `input` to `out`, if they are not there already.
+pub(super) fn copy_if(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
+    input.map_or(Ok(()), |input| copy(out, input))
+}
+
 /// Copies the elements to a host vector in logical order, the last axis fastest.
 ///
 /// # Errors

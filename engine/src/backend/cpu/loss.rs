@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::elements::{read, read_one, write};
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use super::rows;
 use super::softmax::exponent_sum;
@@ -49,9 +50,7 @@ pub(crate) fn cross_entropy_backward(
     targets: View<'_>,
     ignored: i64,
 ) -> Result<()> {
-    if let Some(logits) = logits {
-        super::elementwise::copy(out, logits)?;
-    }
+    copy_if(out, logits)?;
     let [grad, statistics, count] = known;
     let size = Size::of(out);
     with_float!(OP, out.dtype, T => {

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
 use super::elements::{read, write};
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use crate::backend::nest::Nest;
 use crate::backend::{Piecewise, Side, View};
@@ -107,9 +108,7 @@ fn run<T: Float>(
 }
 
 pub(crate) fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
-    if let Some(grad) = grad {
-        super::elementwise::copy(out, grad)?;
-    }
+    copy_if(out, grad)?;
     let op = "piecewise";
     let bytes = read::<u8>(slopes, op)?;
     with_float!(op, out.dtype, T => {

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
 use super::elements::write;
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use crate::backend::{Distribution, View};
 use crate::dtype::DType;
@@ -36,9 +37,7 @@ fn random_as<T: Float>(out: View<'_>, distribution: Distribution, draw: Draw) ->
 }
 
 pub(crate) fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
-    if let Some(input) = input {
-        super::elementwise::copy(out, input)?;
-    }
+    copy_if(out, input)?;
     with_float!("dropout", out.dtype, T => {
         let mut elements = write::<T>(out, "dropout")?;
         let factor = <<T as Float>::Real as Real>::of(1.0 / (1.0 - share));

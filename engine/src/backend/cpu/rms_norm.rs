@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::columns::column_sums;
 use super::elements::{read, write};
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use super::rows::{self, by_rows, row_or, row_sizes};
 use crate::backend::View;
@@ -40,9 +41,7 @@ pub(crate) fn rms_norm_backward(
     input: View<'_>,
     weight: Option<View<'_>>,
 ) -> Result<()> {
-    if let Some(grad) = grad {
-        super::elementwise::copy(out, grad)?;
-    }
+    copy_if(out, grad)?;
     with_float!(OP, input.dtype, T => backward::<T>(out, inverse, input, weight))
 }
 

@@ -1,14 +1,13 @@
 //! Cumulative sums and products along an axis.
 
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use crate::backend::nest::Nest;
 use crate::backend::{Fold, Scan, View};
 use crate::error::Result;
 
 pub(crate) fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
-    if let Some(input) = input {
-        super::elementwise::copy(out, input)?;
-    }
+    copy_if(out, input)?;
     with_float!("scan", out.dtype, T => {
         type R = <T as Float>::Real;
         let (length, stride) = (out.layout.shape()[axis], out.layout.strides()[axis]);

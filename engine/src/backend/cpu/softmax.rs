@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::elements::write;
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use super::rows::{self, row_sizes};
 use crate::backend::View;
@@ -33,9 +34,7 @@ pub(super) fn exponent_sum<T: Float>(row: &[T]) -> (T::Real, T::Real) {
 }
 
 fn by_rows<T: Float>(out: View<'_>, input: Option<View<'_>>, change: impl Fn(&mut [T]) + Sync) -> Result<()> {
-    if let Some(input) = input {
-        super::elementwise::copy(out, input)?;
-    }
+    copy_if(out, input)?;
     let (width, rows) = row_sizes(out);
     let mut memory = write::<T>(out, "softmax")?;
     memory.par_chunks_mut(rows * width).for_each(|rows| rows.chunks_mut(width).for_each(&change));
@@ -64,8 +63,6 @@ fn backward_by_rows<T: Float>(
     result: View<'_>,
     change: impl Fn(&mut [T], &[T]) + Sync,
 ) -> Result<()> {
-    if let Some(grad) = grad {
-        super::elementwise::copy(out, grad)?;
-    }
+    copy_if(out, grad)?;
     rows::by_rows::<T, 0>("softmax", out, result, [], |grads, results, []| change(grads, results))
 }

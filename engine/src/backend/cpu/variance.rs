@@ -1,5 +1,6 @@
 //! Sums of squared differences from a mean.
 
+use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
 use crate::backend::nest::Nest;
@@ -65,9 +66,7 @@ pub(crate) fn variance_backward(
     mean: View<'_>,
     scale: f64,
 ) -> Result<()> {
-    if let Some(input) = input {
-        super::elementwise::copy(out, input)?;
-    }
+    copy_if(out, input)?;
     with_float!("var", out.dtype, T => {
         type R = <T as Float>::Real;
         let scale = R::of(scale);
