@@ -21,10 +21,11 @@ const GRANULARITY: u64 = 2 << 20;
 /// unless [`hold_events`](Self::hold_events) was called.
 #[derive(Clone, Debug)]
 pub struct AccountingDriver {
+    kind: DriverKind,
     books: Arc<Mutex<Books>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Books {
     total: u64,
     outside: u64,
@@ -40,18 +41,12 @@ struct Books {
 impl AccountingDriver {
     /// Creates a device of `total` bytes.
     pub fn new(total: u64) -> Self {
-        let books = Books {
-            total,
-            outside: 0,
-            segments: BTreeMap::new(),
-            addresses: BTreeMap::new(),
-            pages: BTreeMap::new(),
-            used: 0,
-            holds_events: false,
-            next_event: 0,
-            outstanding: BTreeSet::new(),
-        };
-        Self { books: Arc::new(Mutex::new(books)) }
+        Self::of_kind(DriverKind::Accounting, total)
+    }
+
+    /// Creates `total` bytes of a kind of memory that recordings shall show, such as pinned memory.
+    pub fn of_kind(kind: DriverKind, total: u64) -> Self {
+        Self { kind, books: Arc::new(Mutex::new(Books { total, ..Books::default() })) }
     }
 
     /// Changes the size of the device. Reserved memory stays reserved, even if it exceeds the new size.
@@ -147,11 +142,7 @@ fn misuse(doing: &'static str, address: u64, bytes: u64, what: &str) -> DriverEr
 
 impl Driver for AccountingDriver {
     fn kind(&self) -> DriverKind {
-        DriverKind::Accounting
-    }
-
-    fn name(&self) -> String {
-        "accounting device".to_owned()
+        self.kind
     }
 
     fn capacity(&self) -> Result<Capacity, DriverError> {

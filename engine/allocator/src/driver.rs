@@ -70,8 +70,16 @@ pub trait Driver: Send + Sync {
     /// Returns the kind of memory.
     fn kind(&self) -> DriverKind;
 
-    /// Returns the device's name, as given by its manufacturer.
-    fn name(&self) -> String;
+    /// Returns the device's name, as given by its manufacturer, or else what its memory is.
+    fn name(&self) -> String {
+        let name = match self.kind() {
+            DriverKind::Cpu => "host memory",
+            DriverKind::Cuda => "CUDA device",
+            DriverKind::Accounting => "accounting device",
+            DriverKind::Pinned => "pinned host memory",
+        };
+        name.to_owned()
+    }
 
     /// Returns facts about the driver for recordings, such as versions of libraries, as names and values.
     fn facts(&self) -> Vec<(String, String)> {

@@ -23,6 +23,7 @@ const NO_LIMIT: u64 = 1 << 56;
 /// Expandable segments are unsupported, because there is no virtual memory management.
 #[derive(Debug)]
 pub struct CpuDriver {
+    kind: DriverKind,
     total: u64,
     in_use: Mutex<InUse>,
 }
@@ -47,9 +48,18 @@ impl CpuDriver {
         Self::with_capacity(NO_LIMIT)
     }
 
+    /// Creates a driver for all of the host's memory as the pinned memory of a device without a GPU.
+    pub fn pinned() -> Self {
+        Self::of_kind(DriverKind::Pinned, NO_LIMIT)
+    }
+
     /// Creates a driver for at most `bytes`, and no more than the host has, to simulate a smaller machine.
     pub fn with_capacity(bytes: u64) -> Self {
-        Self { total: bytes.min(host_memory()), in_use: Mutex::default() }
+        Self::of_kind(DriverKind::Cpu, bytes)
+    }
+
+    fn of_kind(kind: DriverKind, bytes: u64) -> Self {
+        Self { kind, total: bytes.min(host_memory()), in_use: Mutex::default() }
     }
 
     fn in_use(&self) -> MutexGuard<'_, InUse> {
@@ -65,11 +75,7 @@ impl Default for CpuDriver {
 
 impl Driver for CpuDriver {
     fn kind(&self) -> DriverKind {
-        DriverKind::Cpu
-    }
-
-    fn name(&self) -> String {
-        "host memory".to_owned()
+        self.kind
     }
 
     /// Counts only memory reserved by this driver as used, not that of other processes or other parts of this one.

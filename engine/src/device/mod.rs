@@ -14,7 +14,7 @@ use highwater_recorder::api::DeviceClaim;
 use highwater_recorder::{Category, DeviceId, Source, StreamId, api, scope};
 
 use crate::error::{Error, Result};
-use highwater_allocator::{AccountingDriver, AllocConfig, Block, CachingAllocator, Driver};
+use highwater_allocator::{AccountingDriver, AllocConfig, Block, CachingAllocator, Driver, DriverKind};
 
 pub use stream::{Stream, StreamGuard};
 
@@ -139,16 +139,16 @@ impl Device {
             return self.clone();
         }
         let make = || {
-            let (kind, driver) = match (self.kind(), &self.0.gpu) {
-                (_, Some(gpu)) => (Kind::Cpu, pinned::PinnedDriver::of_gpu(Arc::clone(gpu))),
+            let (kind, driver): (Kind, Box<dyn Driver>) = match (self.kind(), &self.0.gpu) {
+                (_, Some(gpu)) => (Kind::Cpu, Box::new(pinned::PinnedDriver::new(Arc::clone(gpu)))),
                 (Kind::Accounting, None) => {
-                    let driver = AccountingDriver::new(cpu::host_memory());
-                    (Kind::Accounting, pinned::PinnedDriver::plain(Box::new(driver)))
+                    let driver = AccountingDriver::of_kind(DriverKind::Pinned, cpu::host_memory());
+                    (Kind::Accounting, Box::new(driver))
                 }
-                (_, None) => (Kind::Cpu, pinned::PinnedDriver::plain(Box::new(cpu::CpuDriver::new()))),
+                (_, None) => (Kind::Cpu, Box::new(cpu::CpuDriver::pinned())),
             };
             let number = Some(pinned::number_of(self.id()));
-            let mut inner = Inner::over(kind, Box::new(driver), number, AllocConfig::default());
+            let mut inner = Inner::over(kind, driver, number, AllocConfig::default());
             inner.owner = Some(Owner { number: self.id(), gpu: self.0.gpu.clone() });
             Self(Arc::new(inner))
         };

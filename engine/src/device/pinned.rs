@@ -22,16 +22,12 @@ pub(super) fn stream_of(stream: StreamId) -> StreamId {
     StreamId(stream.0 + 1)
 }
 
-/// Driver for the pinned host memory of one device. Stream 0 is the host's; the device's streams have their ids plus 1.
+/// Driver for the pinned host memory of one CUDA device. Stream 0 is the host's; the device's streams have their ids
+/// plus 1.
 pub struct PinnedDriver {
-    memory: Memory,
-}
-
-enum Memory {
-    /// Pinned for a CUDA device.
-    Locked { gpu: Arc<Gpu>, total: u64, in_use: Mutex<InUse> },
-    /// Ordinary memory of another driver, for a device that has no GPU and needs no pinned memory.
-    Plain(Box<dyn Driver>),
+    gpu: Arc<Gpu>,
+    total: u64,
+    in_use: Mutex<InUse>,
 }
 
 #[derive(Debug, Default)]
@@ -42,18 +38,13 @@ struct InUse {
 
 impl PinnedDriver {
     /// Creates a driver for memory that `gpu` copies from and to.
-    pub fn of_gpu(gpu: Arc<Gpu>) -> Self {
-        Self { memory: Memory::Locked { gpu, total: host_memory(), in_use: Mutex::default() } }
+    pub fn new(gpu: Arc<Gpu>) -> Self {
+        Self { gpu, total: host_memory(), in_use: Mutex::default() }
     }
 
-    /// Wraps `driver`, for a device without a GPU.
-    pub fn plain(driver: Box<dyn Driver>) -> Self {
-        Self { memory: Memory::Plain(driver) }
+    fn in_use(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn lock(in_use: &Mutex<InUse>) -> MutexGuard<'_, InUse> {
-    in_use.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn context(doing: &'static str) -> impl Fn(Error) -> DriverError {
@@ -77,98 +68,63 @@ impl Driver for PinnedDriver {
         DriverKind::Pinned
     }
 
-    fn name(&self) -> String {
-        "pinned host memory".to_owned()
-    }
-
     /// Counts only memory reserved by this driver as used.
     fn capacity(&self) -> Result<Capacity, DriverError> {
-        match &self.memory {
-            Memory::Locked { total, in_use, .. } => {
-                Ok(Capacity { total: *total, free: total.saturating_sub(lock(in_use).bytes) })
-            }
-            Memory::Plain(driver) => driver.capacity(),
-        }
+        Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.in_use().bytes) })
     }
 
     /// The memory is zeroed.
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
-        let (gpu, in_use) = match &self.memory {
-            Memory::Locked { gpu, in_use, .. } => (gpu, in_use),
-            Memory::Plain(driver) => return driver.reserve(bytes),
-        };
-        let address = gpu.reserve_pinned(bytes).map_err(context("reserve"))?;
+        let address = self.gpu.reserve_pinned(bytes).map_err(context("reserve"))?;
         // SAFETY: the memory is new, `bytes` long, and writable by the host; its address was exposed.
         unsafe {
             std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(address as usize), 0, bytes as usize);
         };
-        let mut in_use = lock(in_use);
+        let mut in_use = self.in_use();
         in_use.bytes += bytes;
         in_use.segments.insert(address, bytes);
         Ok(address)
     }
 
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        let (gpu, in_use) = match &self.memory {
-            Memory::Locked { gpu, in_use, .. } => (gpu, in_use),
-            Memory::Plain(driver) => return driver.release(address, bytes),
-        };
-        let mut in_use = lock(in_use);
+        let mut in_use = self.in_use();
         if in_use.segments.get(&address) != Some(&bytes) {
             let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
         // SAFETY: reserved by `reserve`. The allocator releases only memory that no block uses, and a block is in use
         // until the streams that copy from it have finished.
-        unsafe { gpu.release_pinned(address) }.map_err(context("release"))?;
+        unsafe { self.gpu.release_pinned(address) }.map_err(context("release"))?;
         in_use.segments.remove(&address);
         in_use.bytes -= bytes;
         Ok(())
     }
 
     fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError> {
-        match (&self.memory, of_device(stream)) {
-            (Memory::Locked { gpu, .. }, Some(stream)) => {
-                gpu.record_event(stream).map(DriverEvent).map_err(context("record event"))
-            }
-            (Memory::Locked { .. }, None) => Ok(REACHED),
-            (Memory::Plain(driver), _) => driver.record_event(stream),
-        }
+        let Some(stream) = of_device(stream) else { return Ok(REACHED) };
+        self.gpu.record_event(stream).map(DriverEvent).map_err(context("record event"))
     }
 
     fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
-        match &self.memory {
-            Memory::Locked { .. } if event == REACHED => Ok(true),
-            Memory::Locked { gpu, .. } => gpu.query(event.0).map_err(context("query event")),
-            Memory::Plain(driver) => driver.query(event),
-        }
+        Ok(event == REACHED || self.gpu.query(event.0).map_err(context("query event"))?)
     }
 
     fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
-        match &self.memory {
-            Memory::Locked { .. } if event == REACHED => Ok(()),
-            Memory::Locked { gpu, .. } => gpu.wait(event.0).map_err(context("wait for event")),
-            Memory::Plain(driver) => driver.wait(event),
-        }
+        if event == REACHED { Ok(()) } else { self.gpu.wait(event.0).map_err(context("wait for event")) }
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
-        match (&self.memory, of_device(stream)) {
-            (Memory::Locked { gpu, .. }, Some(stream)) => gpu.synchronize(stream).map_err(context("synchronize")),
-            (Memory::Locked { .. }, None) => Ok(()),
-            (Memory::Plain(driver), _) => driver.synchronize(stream),
-        }
+        of_device(stream).map_or(Ok(()), |stream| self.gpu.synchronize(stream).map_err(context("synchronize")))
     }
 }
 
 impl Drop for PinnedDriver {
     /// Releases all memory, once no copy is in progress.
     fn drop(&mut self) {
-        let Memory::Locked { gpu, in_use, .. } = &mut self.memory else { return };
-        drop(gpu.synchronize_all());
-        for &address in in_use.get_mut().unwrap_or_else(PoisonError::into_inner).segments.keys() {
+        drop(self.gpu.synchronize_all());
+        for &address in self.in_use.get_mut().unwrap_or_else(PoisonError::into_inner).segments.keys() {
             // SAFETY: reserved by `reserve`; the allocator and all its blocks are gone, and the device is idle.
-            drop(unsafe { gpu.release_pinned(address) });
+            drop(unsafe { self.gpu.release_pinned(address) });
         }
     }
 }
