@@ -1,6 +1,6 @@
 //! Falcon: a decoder with multi-query attention, whose attention and MLP run in parallel (Almazrouei et al., 2023).
 
-use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
+use super::language::{LanguageModel, adapted, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::error::Result;
 use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module, Projection, Sequence};
 use crate::ops::{AttentionOptions, RotaryOptions};
@@ -81,13 +81,7 @@ impl Falcon {
     pub fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("falcon", [size.width, size.heads], true)?;
         check_groups("falcon", [size.heads, size.key_heads])?;
-        match lora {
-            Some(options) => {
-                options.check(Self::LORA_TARGETS)?;
-                init.frozen(|init| Self::filled(init, size, lora))
-            }
-            None => Self::filled(init, size, None),
-        }
+        adapted(init, lora, Self::LORA_TARGETS, |init| Self::filled(init, size, lora))
     }
 
     fn filled(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {

@@ -1,6 +1,6 @@
 //! GPT-2: a decoder with learned position embeddings (Radford et al., 2019).
 
-use super::language::{LanguageModel, check_heads, check_tokens, through};
+use super::language::{LanguageModel, adapted, check_heads, check_tokens, through};
 use crate::error::{Error, Result};
 use crate::nn::{
     Child, Dropout, Embedding, Filling, Init, LayerNorm, LinearFilling, LoraOptions, Module, Projection, Sequence,
@@ -89,13 +89,7 @@ impl Gpt2 {
     /// cannot be allocated.
     pub fn new(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("gpt2", [size.width, size.heads], false)?;
-        match lora {
-            Some(options) => {
-                options.check(Self::LORA_TARGETS)?;
-                init.frozen(|init| Self::filled(init, size, lora))
-            }
-            None => Self::filled(init, size, None),
-        }
+        adapted(init, lora, Self::LORA_TARGETS, |init| Self::filled(init, size, lora))
     }
 
     fn filled(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {

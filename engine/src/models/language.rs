@@ -1,7 +1,7 @@
 //! The trait of language models, and the code that they share.
 
 use crate::error::{Error, Result};
-use crate::nn::{Child, Filling, LinearFilling, Module, Sequence};
+use crate::nn::{Child, Filling, Init, LinearFilling, LoraOptions, Module, Sequence};
 use crate::tensor::Tensor;
 
 /// A model that maps tokens `[batch, length]` (I64) to logits `[batch, length, vocabulary]`, with a matrix product as
@@ -20,6 +20,18 @@ pub trait LanguageModel: Module {
 /// Returns a normal distribution for a linear layer's weight, without a bias.
 pub(super) fn without_bias(deviation: f64) -> LinearFilling {
     LinearFilling { weight: Filling::Normal { deviation }, bias: None }
+}
+
+/// Creates a model by `fill`: with `lora`, whose layers must be among `targets`, all but the adapters is frozen.
+pub(super) fn adapted<M>(
+    init: &mut Init,
+    lora: Option<&LoraOptions>,
+    targets: &[&str],
+    fill: impl FnOnce(&mut Init) -> Result<M>,
+) -> Result<M> {
+    let Some(options) = lora else { return fill(init) };
+    options.check(targets)?;
+    init.frozen(fill)
 }
 
 /// Applies the blocks to `embedded` in order. `embedded` is consumed, so that it is not kept live while later blocks

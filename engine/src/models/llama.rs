@@ -1,7 +1,7 @@
 //! Llama: a decoder with grouped-query attention, RMS norms and gated MLPs (Touvron et al., 2023; Grattafiori et al.,
 //! 2024).
 
-use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
+use super::language::{LanguageModel, adapted, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::error::Result;
 use crate::nn::{Child, Embedding, Filling, Init, Linear, LoraOptions, Module, Projection, RmsNorm, Sequence};
 use crate::ops::{AttentionOptions, RotaryOptions};
@@ -96,13 +96,7 @@ impl Llama {
     pub fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("llama", [size.width, size.heads], true)?;
         check_groups("llama", [size.heads, size.key_heads])?;
-        match lora {
-            Some(options) => {
-                options.check(Self::LORA_TARGETS)?;
-                init.frozen(|init| Self::filled(init, size, lora))
-            }
-            None => Self::filled(init, size, None),
-        }
+        adapted(init, lora, Self::LORA_TARGETS, |init| Self::filled(init, size, lora))
     }
 
     fn filled(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {

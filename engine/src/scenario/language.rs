@@ -20,6 +20,24 @@ const NO_TARGET: i64 = -100;
 const FULL: &str = "full";
 const ALL_LINEAR: &str = "lora-all-linear";
 
+/// The options of models with grouped queries.
+const GROUPED_QUERY_OPTIONS: [&str; 14] = [
+    "--batch",
+    "--accumulate",
+    "--seq",
+    "--width",
+    "--layers",
+    "--heads",
+    "--key-heads",
+    "--hidden",
+    "--freeze",
+    "--vocab",
+    "--dtype",
+    "--lora",
+    "--adapters",
+    "--checkpoint",
+];
+
 pub(crate) const GPT2: Scenario = Scenario {
     info: ScenarioInfo {
         name: "gpt2",
@@ -50,22 +68,7 @@ pub(crate) const FALCON_7B: Scenario = Scenario {
     info: ScenarioInfo {
         name: "falcon-7b",
         about: "fine-tuning of Falcon-7B in bf16 on 512 tokens: 51.6 GiB after the step, 64.5 GiB at the peak, in temporaries of the optimizer",
-        options: &[
-            "--batch",
-            "--accumulate",
-            "--seq",
-            "--width",
-            "--layers",
-            "--heads",
-            "--key-heads",
-            "--hidden",
-            "--freeze",
-            "--vocab",
-            "--dtype",
-            "--lora",
-            "--adapters",
-            "--checkpoint",
-        ],
+        options: &GROUPED_QUERY_OPTIONS,
         variants: &[],
     },
     optimizer: Some(OptimizerKind::AdamW),
@@ -76,22 +79,7 @@ pub(crate) const LLAMA_3_8B: Scenario = Scenario {
     info: ScenarioInfo {
         name: "llama-3-8b",
         about: "Llama-3-8B in bf16 on 1024 tokens with LoRA adapters of rank 16 on queries and values: nothing is saved for frozen layers",
-        options: &[
-            "--batch",
-            "--accumulate",
-            "--seq",
-            "--width",
-            "--layers",
-            "--heads",
-            "--key-heads",
-            "--hidden",
-            "--freeze",
-            "--vocab",
-            "--dtype",
-            "--lora",
-            "--adapters",
-            "--checkpoint",
-        ],
+        options: &GROUPED_QUERY_OPTIONS,
         variants: &[
             Variant { name: ALL_LINEAR, about: "LoRA adapters on every linear layer of the blocks" },
             Variant { name: FULL, about: "full fine-tuning without adapters" },
