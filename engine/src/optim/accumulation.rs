@@ -3,7 +3,7 @@
 use highwater_recorder::{Phase, scope};
 
 use super::in_backward::demand_gradients_left;
-use super::loss_scaler::{LossScaler, backward_from_scaled};
+use super::loss_scaler::backward_from_scaled;
 use super::optimizer::Optimizer;
 use super::rule::demand;
 use crate::error::Result;
@@ -50,23 +50,10 @@ impl Accumulation {
     /// # Errors
     /// If `loss` has more than one element, or if backward fails.
     pub fn backward(&mut self, loss: &Tensor) -> Result<()> {
-        self.backward_by(loss, 1.0)
-    }
-
-    /// Like [`Self::backward`], with the loss scaled by `scaler`. Once [complete](Self::is_complete), step with
-    /// [`LossScaler::step`].
-    ///
-    /// # Errors
-    /// As for [`Self::backward`].
-    pub fn backward_scaled(&mut self, loss: &Tensor, scaler: &LossScaler) -> Result<()> {
-        self.backward_by(loss, scaler.scale())
-    }
-
-    fn backward_by(&mut self, loss: &Tensor, scale: f64) -> Result<()> {
         if self.is_complete() {
             self.done = 0;
         }
-        backward_from_scaled(loss, scale / f64::from(self.batches))?;
+        backward_from_scaled(loss, 1.0 / f64::from(self.batches))?;
         self.done += 1;
         Ok(())
     }

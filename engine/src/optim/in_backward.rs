@@ -16,8 +16,7 @@ use crate::nn::Parameter;
 /// pass". The rule's intermediate results are written to the gradient's memory, so every [`Form`](super::Form) uses the
 /// same memory.
 ///
-/// The returned handle changes the rule's settings. To undo it, call
-/// [`Tensor::clear_hooks`](crate::Tensor::clear_hooks) on each parameter.
+/// The returned handle changes the learning rate.
 ///
 /// # Errors
 /// If a setting of the rule is invalid.
@@ -59,17 +58,7 @@ impl<R: Rule> InBackward<R> {
         self.lock().clone()
     }
 
-    /// Replaces the settings from the next gradient on.
-    ///
-    /// # Errors
-    /// If a setting is invalid; nothing is changed then.
-    pub fn set_rule(&self, rule: R) -> Result<()> {
-        rule.check()?;
-        *self.lock() = rule;
-        Ok(())
-    }
-
-    /// Sets the learning rate.
+    /// Sets the learning rate from the next gradient on.
     pub fn set_learning_rate(&self, rate: f64) {
         self.lock().set_learning_rate(rate);
     }

@@ -71,11 +71,6 @@ impl<R: Rule> RuleOptimizer<R> {
     pub fn rule(&self) -> &R {
         &self.rule
     }
-
-    /// Returns the rule, to change settings such as the learning rate between steps.
-    pub fn rule_mut(&mut self) -> &mut R {
-        &mut self.rule
-    }
 }
 
 impl<R: Rule> Optimizer for RuleOptimizer<R> {

@@ -156,6 +156,11 @@ impl Tensor {
         Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.storage) == 1 && self.0.layout.is_distinct()
     }
 
+    /// Returns whether it [is free to write](Self::is_free_to_write) and contiguous.
+    pub(crate) fn is_free_in_order(&self) -> bool {
+        self.is_free_to_write() && self.is_contiguous()
+    }
+
     /// Returns whether its memory contains nothing but its elements.
     pub(crate) fn fills_storage(&self) -> bool {
         self.0.layout.is_distinct() && self.bytes() == self.0.storage.bytes() as u64
@@ -250,13 +255,6 @@ impl Tensor {
         };
         lock(&leaf.hooks).push(Box::new(hook));
         Ok(())
-    }
-
-    /// Removes all hooks of this leaf.
-    pub fn clear_hooks(&self) {
-        if let Some(leaf) = self.leaf() {
-            lock(&leaf.hooks).clear();
-        }
     }
 
     /// Returns whether this leaf has hooks, which may take its gradient during backward.

@@ -10,8 +10,6 @@ thread_local! {
     static FRONT: RefCell<Front> = RefCell::new(Front::new());
 }
 
-pub(super) fn use_portable() {}
-
 /// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
 /// limits.
 #[inline(never)]

@@ -24,8 +24,8 @@
 //!
 //! * A stack keeps its [`MAX_FRAMES`] innermost frames; [`losses`] counts deeper stacks and failed captures.
 //! * On x86-64, modules that were seen on a stack are never unloaded afterwards (`RTLD_NODELETE`), so that an address
-//!   keeps its meaning. A program that must unload its plugins calls [`use_portable_unwinder`] first, or sets the
-//!   environment variable `HIGHWATER_STACKS=portable`.
+//!   keeps its meaning. For a program that must unload its plugins, set the environment variable
+//!   `HIGHWATER_STACKS=portable`: each capture then takes some microseconds, but no further modules are kept loaded.
 //! * A capture may allocate and lock when something is new, so it must not be called from a signal handler. A handler
 //!   that interrupts a capture on its own thread merely gets no stack.
 //! * Tail calls leave no trace: in optimized code, a function that ends with `capture()` is not on the captured stack.
@@ -55,9 +55,3 @@ pub use platform::{capture, capture_portable};
 
 /// Maximum number of frames of a stack; the innermost ones are kept.
 pub const MAX_FRAMES: usize = 256;
-
-/// Uses the platform's unwinder for all captures from now on. Each takes some microseconds, but no further modules are
-/// kept loaded. Addresses of a module that is unloaded then mean nothing to [`crate::symbolize`].
-pub fn use_portable_unwinder() {
-    platform::use_portable();
-}

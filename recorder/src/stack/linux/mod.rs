@@ -26,10 +26,6 @@ use crate::reentrancy;
 static PORTABLE: AtomicBool = AtomicBool::new(false);
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn use_portable() {
-    PORTABLE.store(true, Ordering::Relaxed);
-}
-
 /// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
 /// limits.
 #[cfg(target_arch = "x86_64")]
@@ -136,7 +132,7 @@ fn first_capture(from: Registers) -> StackKey {
         return capture_on(thread, from);
     }
     if std::env::var_os("HIGHWATER_STACKS").is_some_and(|wish| wish == "portable") {
-        use_portable();
+        PORTABLE.store(true, Ordering::Relaxed);
     }
     let walked = capture_on(thread, from);
     let sure = unwind(thread, from.counter);
@@ -144,7 +140,7 @@ fn first_capture(from: Registers) -> StackKey {
     match sure_frames.strip_prefix(walked_frames.as_slice()) {
         Some(missed) if (0..=machine::OUTERMOST_MISSED).contains(&missed.len()) => walked,
         _ => {
-            use_portable();
+            PORTABLE.store(true, Ordering::Relaxed);
             sure
         }
     }
