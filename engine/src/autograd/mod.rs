@@ -21,5 +21,5 @@ pub(crate) use crate::tensor::recipe::Offer;
 pub use crate::tensor::recipe::Recipe;
 pub(crate) use crate::tensor::source::{Ingredient, Source};
 pub use checkpoint::{checkpoint, is_running_again};
-pub use record::{Operation, record};
+pub use record::Operation;
 pub use saved::Saved;

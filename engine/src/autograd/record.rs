@@ -1,11 +1,14 @@
 //! Starts operations and adds them to the graph.
 
+use std::sync::Arc;
+
 use highwater_recorder::Category;
 use highwater_recorder::scope::{self, ContextGuard};
 
 use crate::tensor::Tensor;
 use crate::tensor::grad_mode::is_grad_enabled;
 use crate::tensor::node::{Edge, Gradient, Node, Work};
+use crate::tensor::recipe::Offer;
 
 /// An operation that runs forward: it has an id in recordings, and its allocations are temporary until they are tagged
 /// otherwise. Created first in an operation and kept to its end.
@@ -47,32 +50,38 @@ impl Operation {
         is_grad_enabled() && inputs.iter().any(|input| input.requires_grad())
     }
 
-    /// See [`record`].
-    pub(crate) fn record<G: Gradient + 'static>(
+    /// Adds the operation that computed `output` from `inputs` to the graph, if any input requires a gradient and
+    /// gradients are enabled. `gradient` creates its backward half, which saves what that needs; its argument is, for
+    /// each input, whether a gradient is required.
+    pub fn record<G: Gradient + 'static>(
         &self,
         output: Tensor,
         inputs: &[&Tensor],
         gradient: impl FnOnce(&[bool]) -> G,
     ) -> Tensor {
-        record(self, output, inputs, gradient)
+        if !Self::is_recorded(inputs) {
+            return output;
+        }
+        let edges: Vec<Option<Edge>> = inputs.iter().map(|input| Edge::to(input)).collect();
+        let needs: Vec<bool> = edges.iter().map(Option::is_some).collect();
+        let work = Work { gradient: Box::new(gradient(&needs)), edges };
+        let node = Node::new(self.name, &output, work);
+        output.computed_by(node)
     }
-}
 
-/// Adds the operation that computed `output` from `inputs` to the graph, if any input requires a gradient and gradients
-/// are enabled. `gradient` creates its backward half, which saves what that needs; its argument is, for each input,
-/// whether a gradient is required.
-pub fn record<G: Gradient + 'static>(
-    operation: &Operation,
-    output: Tensor,
-    inputs: &[&Tensor],
-    gradient: impl FnOnce(&[bool]) -> G,
-) -> Tensor {
-    if !Operation::is_recorded(inputs) {
-        return output;
+    /// Like [`Self::record`], for an operation whose result can be recomputed from what `gradient` shares: `known`.
+    pub(crate) fn record_known<K: Offer + 'static, G: Gradient + 'static>(
+        &self,
+        output: Tensor,
+        inputs: &[&Tensor],
+        known: impl FnOnce() -> K,
+        gradient: impl FnOnce(Arc<K>) -> G,
+    ) -> Tensor {
+        if !Self::is_recorded(inputs) {
+            return output;
+        }
+        let known = Arc::new(known());
+        let offer = known.clone();
+        self.record(output, inputs, |_| gradient(known)).with_recipe(&offer)
     }
-    let edges: Vec<Option<Edge>> = inputs.iter().map(|input| Edge::to(input)).collect();
-    let needs: Vec<bool> = edges.iter().map(Option::is_some).collect();
-    let work = Work { gradient: Box::new(gradient(&needs)), edges };
-    let node = Node::new(operation.name, &output, work);
-    output.computed_by(node)
 }

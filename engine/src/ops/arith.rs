@@ -77,18 +77,14 @@ impl Tensor {
         let operation = Operation::begin(op, &[self, other]);
         self.check_operand(op, other)?;
         let out = self.zip(Binary::Mul, other, op)?;
-        if !Operation::is_recorded(&[self, other]) {
-            return Ok(out);
-        }
         let shapes = [*self.shape(), *other.shape()];
         if !(self.requires_grad() && other.requires_grad()) {
-            let factor = Saved::new(if self.requires_grad() { other } else { self });
-            return Ok(operation.record(out, &[self, other], |_| Scaling { factor, shapes }));
+            let factor = if self.requires_grad() { other } else { self };
+            return Ok(operation.record(out, &[self, other], |_| Scaling { factor: Saved::new(factor), shapes }));
         }
         // Both factors are saved, so the product can be recomputed.
-        let factors = Arc::new(Factors { left: Saved::new(self), right: Saved::new(other) });
-        let recipe = factors.clone();
-        Ok(operation.record(out, &[self, other], |_| Product { factors, shapes }).with_recipe(&recipe))
+        let factors = || Factors { left: Saved::new(self), right: Saved::new(other) };
+        Ok(operation.record_known(out, &[self, other], factors, |factors| Product { factors, shapes }))
     }
 
     /// Returns the elementwise quotient; shapes broadcast.
@@ -151,12 +147,9 @@ impl Tensor {
         let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let out = self.map(Unary::Affine { scale, shift })?;
-        if !Operation::is_recorded(&[self]) {
-            return Ok(out);
-        }
-        let line = Arc::new(Line { source: Source::of(self), scale, shift, bytes: out.bytes() });
-        let offer = line.clone();
-        Ok(operation.record(out, &[self], |_| Affine { line }).with_recipe(&offer))
+        let bytes = out.bytes();
+        let line = || Line { source: Source::of(self), scale, shift, bytes };
+        Ok(operation.record_known(out, &[self], line, |line| Affine { line }))
     }
 
     /// Fails unless the elements are floating-point numbers.

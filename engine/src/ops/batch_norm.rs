@@ -58,20 +58,20 @@ impl Tensor {
         };
         let affine = [weight.map(Self::view), bias.map(Self::view)];
         backend::batch_norm(out.view(), input.view(), known.each_ref().map(Self::view), spread, affine)?;
-        if !Operation::is_recorded(&inputs) {
-            return Ok(out);
-        }
         let keeps_input = of_batch || weight.is_some_and(Self::requires_grad);
-        let known = Arc::new(Known {
+        let known = || Known {
             input: keeps_input.then(|| Saved::new(&input)),
             statistics: known.each_ref().map(Saved::memory),
             spread,
             weight: weight.map(Saved::new),
             bias: bias.map(Saved::new),
-        });
-        let recipe = known.clone();
-        let out = operation.record(out, &inputs, |_| BatchNorm { known, of_batch });
-        Ok(if keeps_input { out.with_recipe(&recipe) } else { out })
+        };
+        let gradient = |known| BatchNorm { known, of_batch };
+        Ok(if keeps_input {
+            operation.record_known(out, &inputs, known, gradient)
+        } else {
+            operation.record(out, &inputs, |_| gradient(Arc::new(known())))
+        })
     }
 }
 
@@ -197,14 +197,9 @@ impl Gradient for BatchNorm {
             return Ok(());
         }
         let (values, weight) = (values.filter(|_| of_batch), weight.as_ref().map(Tensor::view));
-        let out = if grad.is_free_to_write() {
-            backend::batch_norm_backward(grad.view(), None, values, statistics, spread, weight)?;
-            grad
-        } else {
-            let out = grad.same_shape()?;
-            backend::batch_norm_backward(out.view(), Some(grad.view()), values, statistics, spread, weight)?;
-            out
-        };
+        let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
+            backend::batch_norm_backward(out, grad, values, statistics, spread, weight)
+        })?;
         inputs.give(0, out)
     }
 }

@@ -76,6 +76,19 @@ impl Columns {
             .map(move |first| Part { window: Window { first, ..window }, count: most.min(all - first) })
     }
 
+    /// Runs `run` for each image, the image on the other side, and each part of their windows.
+    pub(super) fn each_part(
+        &self,
+        [images, others]: [&Tensor; 2],
+        mut run: impl FnMut(&Tensor, &Tensor, Part) -> Result<()>,
+    ) -> Result<()> {
+        for index in 0..images.shape()[0] {
+            let (image, other) = (images.image(index), others.image(index));
+            self.parts().try_for_each(|part| run(&image, &other, part))?;
+        }
+        Ok(())
+    }
+
     /// Returns the columns of these windows of `image`, `[groups, channels of a group · kernel, windows]`; valid until
     /// the next call.
     pub(super) fn read(&self, image: &Tensor, part: Part) -> Result<Tensor> {
@@ -91,8 +104,10 @@ impl Columns {
         by_group(&part.of(self.op, image)?, self.groups)
     }
 
-    /// Adds columns, the products of the matrices of each group, to the pixels of contiguous `image` that they come from.
-    pub(super) fn add_product(&self, image: &Tensor, left: &Tensor, right: &Tensor, part: Part) -> Result<()> {
+    /// Adds columns, the products of the matrices of each group with the pixels of `other`, the image on the other
+    /// side, to the pixels of contiguous `image` that they come from.
+    pub(super) fn add_product(&self, image: &Tensor, left: &Tensor, other: &Tensor, part: Part) -> Result<()> {
+        let right = self.places(other, part)?;
         let Some(columns) = self.first(part)? else {
             let image = by_group(&image.reshaped(&pixels_of_image(image.shape()))?, self.groups)?;
             return backend::matmul(image.view(), left.view(), right.view(), 1.0, 1.0);
@@ -206,8 +221,7 @@ pub(super) fn take_images_or_zeros(
     if let Some(sum) = inputs.take_sum(0) {
         return Ok(sum);
     }
-    let reusable =
-        images.filter(|images| images.is_free_to_write() && images.is_contiguous() && images.fills_storage());
+    let reusable = images.filter(|images| images.is_free_in_order() && images.fills_storage());
     match reusable {
         Some(images) => {
             images.storage().changed();

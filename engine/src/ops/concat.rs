@@ -42,16 +42,13 @@ impl Tensor {
         for tensor in tensors {
             put(&out, axis, &mut start, tensor)?;
         }
-        if !Operation::is_recorded(tensors) {
-            return Ok(out);
-        }
-        let parts = Arc::new(Parts {
+        let joined = Joined { axis, shape: *out.shape(), dtype: out.dtype(), device: out.device().clone() };
+        let parts = || Parts {
             sources: tensors.iter().map(|tensor| Source::of(tensor)).collect(),
             lengths: tensors.iter().map(|tensor| tensor.shape()[axis]).collect(),
-            joined: Joined { axis, shape: *out.shape(), dtype: out.dtype(), device: out.device().clone() },
-        });
-        let offer = parts.clone();
-        Ok(operation.record(out, tensors, |_| Concat { parts }).with_recipe(&offer))
+            joined,
+        };
+        Ok(operation.record_known(out, tensors, parts, |parts| Concat { parts }))
     }
 
     /// Stacks tensors of one shape along a new axis before axis `axis`; −1 puts it last.

@@ -53,13 +53,10 @@ impl Tensor {
         let keep = if bias.is_some() { 1.0 } else { 0.0 };
         let matrices = form.matrices(&kernel)?;
         let columns = Columns::new(op, [&input, &out], &form, window)?;
-        for image in 0..shape[0] {
-            for part in columns.parts() {
-                let windows = columns.read(&input.image(image), part)?;
-                let places = columns.places(&out.image(image), part)?;
-                backend::matmul(places.view(), matrices.view(), windows.view(), 1.0, keep)?;
-            }
-        }
+        columns.each_part([&input, &out], |image, out, part| {
+            let (windows, places) = (columns.read(image, part)?, columns.places(out, part)?);
+            backend::matmul(places.view(), matrices.view(), windows.view(), 1.0, keep)
+        })?;
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
         Ok(operation.record(out, &inputs, |needs| Conv {
@@ -122,7 +119,6 @@ impl Gradient for Conv {
         let op = "conv2d";
         let Self { input, weight, form, window } = *self;
         let grad = grad.into_order()?;
-        let images = grad.shape()[0];
         give_bias(op, &grad, inputs)?;
         // The weight's gradient is computed first: then the input's gradient can reuse the input's memory.
         let mut served = None;
@@ -131,13 +127,10 @@ impl Gradient for Conv {
             let sum = inputs.take_sum_or_zeros(1, &grad)?;
             let matrices = form.matrices(&sum)?;
             let columns = Columns::new(op, [&input, &grad], &form, window)?;
-            for image in 0..images {
-                for part in columns.parts() {
-                    let windows = columns.read(&input.image(image), part)?.transposed();
-                    let grad = columns.places(&grad.image(image), part)?;
-                    backend::matmul(matrices.view(), grad.view(), windows.view(), 1.0, 1.0)?;
-                }
-            }
+            columns.each_part([&input, &grad], |image, grad, part| {
+                let (windows, places) = (columns.read(image, part)?.transposed(), columns.places(grad, part)?);
+                backend::matmul(matrices.view(), places.view(), windows.view(), 1.0, 1.0)
+            })?;
             drop(matrices);
             inputs.give(1, sum)?;
             served = Some(input);
@@ -146,16 +139,7 @@ impl Gradient for Conv {
         let transposed = form.matrices(&weight.take(op)?)?.transposed();
         let sum = take_images_or_zeros(served, &grad, inputs)?;
         let columns = Columns::new(op, [&sum, &grad], &form, window)?;
-        for image in 0..images {
-            for part in columns.parts() {
-                columns.add_product(
-                    &sum.image(image),
-                    &transposed,
-                    &columns.places(&grad.image(image), part)?,
-                    part,
-                )?;
-            }
-        }
+        columns.each_part([&sum, &grad], |image, grad, part| columns.add_product(image, &transposed, grad, part))?;
         drop((grad, columns));
         inputs.give(0, sum)
     }

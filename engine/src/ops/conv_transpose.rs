@@ -89,16 +89,7 @@ impl Tensor {
         out.fill_channels(op, bias)?;
         let transposed = form.matrices(&kernel)?.transposed();
         let columns = Columns::new(op, [&out, &input], &form, window)?;
-        for image in 0..shape[0] {
-            for part in columns.parts() {
-                columns.add_product(
-                    &out.image(image),
-                    &transposed,
-                    &columns.places(&input.image(image), part)?,
-                    part,
-                )?;
-            }
-        }
+        columns.each_part([&out, &input], |image, input, part| columns.add_product(image, &transposed, input, part))?;
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
         Ok(operation.record(out, &inputs, |needs| ConvTranspose {

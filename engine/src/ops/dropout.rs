@@ -1,7 +1,7 @@
 //! Dropout of elements or channels.
 
 use crate::autograd::{Gradient, InputGradients, Operation};
-use crate::backend;
+use crate::backend::{self, View};
 use crate::error::{Error, Result};
 use crate::rng::{Draw, Rng};
 use crate::tensor::Tensor;
@@ -17,7 +17,7 @@ impl Tensor {
         let operation = Operation::begin("dropout", &[self]);
         let chance = Chance::new("dropout", self, share, Unit::Number, rng)?;
         let out = self.same_shape()?;
-        chance.apply(&out, Some(self))?;
+        chance.apply(out.view(), Some(self.view()))?;
         Ok(operation.record(out, &[self], |_| chance))
     }
 
@@ -31,7 +31,7 @@ impl Tensor {
         let operation = Operation::begin("dropout2d", &[self]);
         let chance = Chance::new("dropout2d", self, share, Unit::Channel, rng)?;
         let out = self.same_shape()?;
-        chance.apply(&out, Some(self))?;
+        chance.apply(out.view(), Some(self.view()))?;
         Ok(operation.record(out, &[self], |_| chance))
     }
 
@@ -41,12 +41,12 @@ impl Tensor {
     ///
     /// See [`Self::dropout`].
     pub fn into_dropout2d(self, share: f64, rng: &mut Rng) -> Result<Self> {
-        if !self.is_free_to_write() || !self.is_contiguous() {
+        if !self.is_free_in_order() {
             return self.dropout2d(share, rng);
         }
         let operation = Operation::begin("dropout2d", &[&self]);
         let chance = Chance::new("dropout2d", &self, share, Unit::Channel, rng)?;
-        chance.apply(&self, None)?;
+        chance.apply(self.view(), None)?;
         self.storage().changed();
         Ok(operation.record(self.detach(), &[&self], |_| chance))
     }
@@ -82,25 +82,16 @@ impl Chance {
     }
 
     /// Writes the elements that are kept from `input`, or from contiguous `out` itself, to `out`.
-    fn apply(&self, out: &Tensor, input: Option<&Tensor>) -> Result<()> {
-        let input = input.map(Tensor::view);
+    fn apply(&self, out: View<'_>, input: Option<View<'_>>) -> Result<()> {
         match self.unit {
-            Unit::Number => backend::dropout(out.view(), input, self.share, self.draw),
-            Unit::Channel => backend::dropout_channels(out.view(), input, self.share, self.draw),
+            Unit::Number => backend::dropout(out, input, self.share, self.draw),
+            Unit::Channel => backend::dropout_channels(out, input, self.share, self.draw),
         }
     }
 }
 
 impl Gradient for Chance {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let out = if grad.is_free_to_write() && grad.is_contiguous() {
-            self.apply(&grad, None)?;
-            grad
-        } else {
-            let out = grad.same_shape()?;
-            self.apply(&out, Some(&grad))?;
-            out
-        };
-        inputs.give(0, out)
+        inputs.give(0, grad.rewritten(Tensor::is_free_in_order, |out, grad| self.apply(out, grad))?)
     }
 }

@@ -29,7 +29,7 @@ impl Tensor {
             multiply(&low, &wide, &a.transposed().operand()?, 0.0)?;
             low
         };
-        let free = self.is_free_to_write() && self.is_contiguous();
+        let free = self.is_free_in_order();
         // With one data type, the sum is computed in place.
         let sum = match (self.dtype() == a.dtype(), free) {
             (true, true) => self.detach(),
@@ -166,7 +166,7 @@ fn give_input(
         return inputs.give(1, sum);
     }
     let Some(shape) = inputs.shape(1).copied() else { return Ok(()) };
-    let served = served.filter(|input| input.is_free_to_write() && input.is_contiguous() && input.fills_storage());
+    let served = served.filter(|input| input.is_free_in_order() && input.fills_storage());
     let out = match served {
         Some(input) => {
             input.storage().changed();

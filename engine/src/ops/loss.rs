@@ -64,15 +64,10 @@ impl Gradient for CrossEntropy {
         let (statistics, count) = (self.statistics.take(op)?, self.count.take(op)?);
         let grad = grad.reshaped(&Shape::SCALAR)?;
         let known = [grad.view(), statistics.view(), count.view()];
-        let out = if logits.is_free_to_write() {
-            logits.storage().changed();
-            backend::cross_entropy_backward(logits.view(), None, known, targets.view(), self.ignored)?;
-            logits
-        } else {
-            let out = logits.same_shape()?;
-            backend::cross_entropy_backward(out.view(), Some(logits.view()), known, targets.view(), self.ignored)?;
-            out
-        };
+        let ignored = self.ignored;
+        let out = logits.rewritten(Tensor::is_free_to_write, |out, logits| {
+            backend::cross_entropy_backward(out, logits, known, targets.view(), ignored)
+        })?;
         inputs.give(0, out)
     }
 }

@@ -58,20 +58,16 @@ impl Tensor {
         let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let out = self.map(function)?;
-        if !Operation::is_recorded(&[self]) {
-            return Ok(out);
-        }
-        match keep {
+        Ok(match keep {
             Keep::Input => {
-                let known = Arc::new(Known { op, function, input: Saved::new(self) });
-                let recipe = known.clone();
-                Ok(operation.record(out, &[self], |_| OfInput { known, gradient }).with_recipe(&recipe))
+                let known = || Known { op, function, input: Saved::new(self) };
+                operation.record_known(out, &[self], known, |known| OfInput { known, gradient })
             }
             Keep::Result => {
-                let result = Saved::memory(&out);
-                Ok(operation.record(out, &[self], |_| OfResult { op, result, gradient }))
+                let result = out.detach();
+                operation.record(out, &[self], |_| OfResult { op, result: Saved::memory(&result), gradient })
             }
-        }
+        })
     }
 
     /// Returns max(x, 0), in this tensor's memory if that is not shared.
@@ -87,12 +83,8 @@ impl Tensor {
         self.check_float("relu")?;
         backend::unary(self.view(), Unary::Relu, None)?;
         self.storage().changed();
-        let out = self.detach();
-        if !Operation::is_recorded(&[&self]) {
-            return Ok(out);
-        }
-        let (result, gradient) = (Saved::memory(&out), Binary::ReluGrad);
-        Ok(operation.record(out, &[&self], |_| OfResult { op: "relu", result, gradient }))
+        let gradient = |_: &[bool]| OfResult { op: "relu", result: Saved::memory(&self), gradient: Binary::ReluGrad };
+        Ok(operation.record(self.detach(), &[&self], gradient))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Operations on tensors. Each file contains an operation's forward and its gradient side by side.
 //!
 //! An operation starts an [`Operation`](crate::autograd::Operation), which gives it an id in recordings; checks its
-//! inputs; allocates its result; calls the backend; and [records](crate::autograd::record()) itself with the smallest
-//! tensors that its gradient needs. Gradients overwrite memory that is no longer needed and not shared.
+//! inputs; allocates its result; calls the backend; and [records](crate::autograd::Operation::record) itself with the
+//! smallest tensors that its gradient needs. Gradients overwrite memory that is no longer needed and not shared.
 
 pub mod cast;
 pub mod arith;

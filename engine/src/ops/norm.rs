@@ -47,17 +47,13 @@ impl Tensor {
         let rstd = mean.same_shape()?;
         let affine = [weight.map(Self::view), bias.map(Self::view)];
         backend::layer_norm(out.view(), mean.view(), rstd.view(), input.view(), affine, epsilon)?;
-        if !Operation::is_recorded(&inputs) {
-            return Ok(out);
-        }
-        let known = Arc::new(Known {
+        let known = || Known {
             input: Saved::new(&input),
             statistics: [Saved::new(&mean), Saved::new(&rstd)],
             weight: weight.map(Saved::new),
             bias: bias.map(Saved::new),
-        });
-        let recipe = known.clone();
-        Ok(operation.record(out, &inputs, |_| LayerNorm(known)).with_recipe(&recipe))
+        };
+        Ok(operation.record_known(out, &inputs, known, LayerNorm))
     }
 }
 
@@ -118,14 +114,9 @@ impl Gradient for LayerNorm {
             return Ok(());
         }
         let weight = weight.as_ref().map(Tensor::view);
-        let out = if grad.is_free_to_write() {
-            backend::layer_norm_backward(grad.view(), None, statistics, input.view(), weight)?;
-            grad
-        } else {
-            let out = grad.same_shape()?;
-            backend::layer_norm_backward(out.view(), Some(grad.view()), statistics, input.view(), weight)?;
-            out
-        };
+        let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
+            backend::layer_norm_backward(out, grad, statistics, input.view(), weight)
+        })?;
         inputs.give(0, out)
     }
 }

@@ -95,14 +95,9 @@ impl Gradient for Pieces {
             _ if inputs.needs(1) => (1, Side::Right),
             _ => (0, Side::Left),
         };
-        let out = if grad.is_free_to_write() && grad.is_contiguous() {
-            backend::piecewise_backward(grad.view(), None, slopes.view(), side)?;
-            grad
-        } else {
-            let out = grad.same_shape()?;
-            backend::piecewise_backward(out.view(), Some(grad.view()), slopes.view(), side)?;
-            out
-        };
+        let out = grad.rewritten(Tensor::is_free_in_order, |out, grad| {
+            backend::piecewise_backward(out, grad, slopes.view(), side)
+        })?;
         drop(slopes);
         inputs.give(last, out.into_sum_to(&shapes[last])?)
     }

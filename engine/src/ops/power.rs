@@ -18,12 +18,8 @@ impl Tensor {
         let operation = Operation::begin("powf", &[self]);
         self.check_float("powf")?;
         let out = raise(self, exponent)?;
-        if !Operation::is_recorded(&[self]) {
-            return Ok(out);
-        }
-        let known = Arc::new(Base { input: Saved::new(self), exponent });
-        let recipe = known.clone();
-        Ok(operation.record(out, &[self], |_| Power { known }).with_recipe(&recipe))
+        let base = || Base { input: Saved::new(self), exponent };
+        Ok(operation.record_known(out, &[self], base, |known| Power { known }))
     }
 
     /// Returns `self` raised to an integer, which may be negative. Saves its input.
@@ -63,14 +59,9 @@ impl Gradient for Power {
         let exponent = self.known.exponent;
         let input = self.known.input.get("powf")?;
         drop(self);
-        let out = if grad.is_free_to_write() {
-            backend::power_backward(grad.view(), None, input.view(), exponent)?;
-            grad
-        } else {
-            let out = grad.same_shape()?;
-            backend::power_backward(out.view(), Some(grad.view()), input.view(), exponent)?;
-            out
-        };
+        let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
+            backend::power_backward(out, grad, input.view(), exponent)
+        })?;
         inputs.give(0, out)
     }
 }

@@ -246,7 +246,7 @@ fn give_left(
         multiply(&sum, &incoming.grad, &right.transposed(), 1.0)?;
         return inputs.give(0, sum);
     }
-    let reusable = reusable.filter(|left| left.is_free_to_write() && left.is_contiguous() && left.fills_storage());
+    let reusable = reusable.filter(|left| left.is_free_in_order() && left.fills_storage());
     let out = match reusable {
         Some(left) => {
             left.storage().changed();

@@ -42,16 +42,9 @@ impl Tensor {
         let out = self.same_shape()?;
         let inverse = Self::empty(rows, self.dtype().statistics(), self.device())?;
         backend::rms_norm(out.view(), inverse.view(), input.view(), weight.map(Self::view), epsilon)?;
-        if !Operation::is_recorded(&inputs) {
-            return Ok(out);
-        }
-        let known = Arc::new(Known {
-            input: Saved::new(&input),
-            inverse: Saved::new(&inverse),
-            weight: weight.map(Saved::new),
-        });
-        let recipe = known.clone();
-        Ok(operation.record(out, &inputs, |_| RmsNorm(known)).with_recipe(&recipe))
+        let known =
+            || Known { input: Saved::new(&input), inverse: Saved::new(&inverse), weight: weight.map(Saved::new) };
+        Ok(operation.record_known(out, &inputs, known, RmsNorm))
     }
 }
 
@@ -91,14 +84,9 @@ impl Gradient for RmsNorm {
             return Ok(());
         }
         let weight = weight.as_ref().map(Tensor::view);
-        let out = if grad.is_free_to_write() {
-            backend::rms_norm_backward(grad.view(), None, inverse.view(), input.view(), weight)?;
-            grad
-        } else {
-            let out = grad.same_shape()?;
-            backend::rms_norm_backward(out.view(), Some(grad.view()), inverse.view(), input.view(), weight)?;
-            out
-        };
+        let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
+            backend::rms_norm_backward(out, grad, inverse.view(), input.view(), weight)
+        })?;
         inputs.give(0, out)
     }
 }

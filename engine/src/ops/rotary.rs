@@ -100,7 +100,7 @@ fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<T
         return Err(Error::Setting { op: OP, what });
     }
     let rotation = Rotation { base: options.base, first: options.first, back: false };
-    let out = if tensor.is_free_to_write() && tensor.is_contiguous() {
+    let out = if tensor.is_free_in_order() {
         tensor.storage().changed();
         tensor.detach()
     } else {
@@ -125,7 +125,7 @@ struct Rotary {
 
 impl Gradient for Rotary {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let grad = if grad.is_free_to_write() && grad.is_contiguous() { grad } else { grad.copied()? };
+        let grad = if grad.is_free_in_order() { grad } else { grad.copied()? };
         turn(&grad, self.packing, self.rotation)?;
         inputs.give(0, grad)
     }

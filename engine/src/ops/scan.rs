@@ -61,12 +61,8 @@ impl Tensor {
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         let out = self.scanned(axis, Scan { fold: Fold::Product, exclusive, backwards: false })?;
-        if !Operation::is_recorded(&[self]) {
-            return Ok(out);
-        }
-        let factors = Arc::new(Factors { input: Saved::new(self), axis, exclusive });
-        let recipe = factors.clone();
-        Ok(operation.record(out, &[self], |_| RunningProduct { factors }).with_recipe(&recipe))
+        let factors = || Factors { input: Saved::new(self), axis, exclusive };
+        Ok(operation.record_known(out, &[self], factors, |factors| RunningProduct { factors }))
     }
 
     fn scanned(&self, axis: usize, scan: Scan) -> Result<Self> {
@@ -85,12 +81,7 @@ struct RunningSum {
 impl Gradient for RunningSum {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let scan = Scan { fold: Fold::Sum, exclusive: self.exclusive, backwards: true };
-        let out = if grad.is_free_to_write() {
-            backend::scan(grad.view(), None, self.axis, scan)?;
-            grad
-        } else {
-            grad.scanned(self.axis, scan)?
-        };
+        let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| backend::scan(out, grad, self.axis, scan))?;
         inputs.give(0, out)
     }
 }

@@ -56,14 +56,7 @@ impl Gradient for Rowwise {
         let last = result.rank() - 1;
         let rows = grad.with_layout(grad.layout().transpose(self.axis, last));
         drop(grad);
-        let out = if rows.is_free_to_write() && rows.is_contiguous() {
-            (self.back)(rows.view(), None, result.view())?;
-            rows
-        } else {
-            let out = rows.same_shape()?;
-            (self.back)(out.view(), Some(rows.view()), result.view())?;
-            out
-        };
+        let out = rows.rewritten(Tensor::is_free_in_order, |out, grad| (self.back)(out, grad, result.view()))?;
         drop(result);
         let turned = out.with_layout(out.layout().transpose(self.axis, last));
         drop(out);

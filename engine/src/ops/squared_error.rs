@@ -48,15 +48,9 @@ impl Gradient for SquaredError {
             inputs.give(1, of_right)?;
         }
         let (wanted, own, other) = if inputs.needs(0) { (0, left, right) } else { (1, right, left) };
-        let out = if own.is_free_to_write() {
-            own.storage().changed();
-            backend::squared_error_backward(own.view(), grad.view(), None, other.view(), 2.0 * scale)?;
-            own
-        } else {
-            let out = own.same_shape()?;
-            backend::squared_error_backward(out.view(), grad.view(), Some(own.view()), other.view(), 2.0 * scale)?;
-            out
-        };
+        let out = own.rewritten(Tensor::is_free_to_write, |out, own| {
+            backend::squared_error_backward(out, grad.view(), own, other.view(), 2.0 * scale)
+        })?;
         drop(other);
         inputs.give(wanted, out)
     }

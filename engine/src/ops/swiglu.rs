@@ -27,16 +27,11 @@ impl Tensor {
         let inputs = [gate.in_order()?, up.in_order()?];
         let out = gate.same_shape()?;
         backend::swiglu(out.view(), inputs[0].view(), inputs[1].view())?;
-        if !Operation::is_recorded(&[gate, up]) {
-            return Ok(out);
-        }
         if !gate.requires_grad() {
-            let gate_saved = Saved::new(&inputs[0]);
-            return Ok(operation.record(out, &[gate, up], |_| SwiGlu::OfUp(gate_saved)));
+            return Ok(operation.record(out, &[gate, up], |_| SwiGlu::OfUp(Saved::new(&inputs[0]))));
         }
-        let known = Arc::new(Known { gate: Saved::new(&inputs[0]), up: Saved::new(&inputs[1]) });
-        let recipe = known.clone();
-        Ok(operation.record(out, &[gate, up], |_| SwiGlu::Of(known)).with_recipe(&recipe))
+        let known = || Known { gate: Saved::new(&inputs[0]), up: Saved::new(&inputs[1]) };
+        Ok(operation.record_known(out, &[gate, up], known, SwiGlu::Of))
     }
 }
 

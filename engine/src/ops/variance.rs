@@ -93,15 +93,9 @@ impl Gradient for Spread {
         let shape = *input.shape();
         let mean = input.exact_mean(&axes)?.broadcast_to(op, &shape)?;
         let grad = grad.reshaped(&with_ones)?.broadcast_to(op, &shape)?;
-        let out = if input.is_free_to_write() {
-            input.storage().changed();
-            backend::variance_backward(input.view(), grad.view(), None, mean.view(), 2.0 * scale)?;
-            input
-        } else {
-            let out = input.same_shape()?;
-            backend::variance_backward(out.view(), grad.view(), Some(input.view()), mean.view(), 2.0 * scale)?;
-            out
-        };
+        let out = input.rewritten(Tensor::is_free_to_write, |out, input| {
+            backend::variance_backward(out, grad.view(), input, mean.view(), 2.0 * scale)
+        })?;
         inputs.give(0, out)
     }
 }

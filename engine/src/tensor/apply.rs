@@ -4,7 +4,7 @@
 //! result overwrites their memory if that is not shared.
 
 use super::Tensor;
-use crate::backend::{self, Binary, Unary};
+use crate::backend::{self, Binary, Unary, View};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
@@ -20,11 +20,7 @@ impl Tensor {
 
     /// Applies `function` to each element, in this tensor's memory if that is not shared.
     pub(crate) fn into_map(self, function: Unary) -> Result<Self> {
-        if !self.is_free_to_write() {
-            return self.map(function);
-        }
-        backend::unary(self.view(), function, None)?;
-        Ok(self)
+        self.rewritten(Self::is_free_to_write, |out, input| backend::unary(out, function, input))
     }
 
     /// Applies `function` to this and `right`, broadcast to one shape, in new memory.
@@ -59,6 +55,23 @@ impl Tensor {
     /// Allocates memory of this shape and type, contiguous and uninitialized.
     pub(crate) fn same_shape(&self) -> Result<Self> {
         Self::empty(*self.shape(), self.dtype(), self.device())
+    }
+
+    /// Computes a tensor of this shape and type by `compute`, which writes its first argument from its second, or from
+    /// the first itself: this tensor's memory if `is_free`, otherwise new memory.
+    pub(crate) fn rewritten(
+        self,
+        is_free: fn(&Self) -> bool,
+        compute: impl FnOnce(View<'_>, Option<View<'_>>) -> Result<()>,
+    ) -> Result<Self> {
+        if is_free(&self) {
+            self.storage().changed();
+            compute(self.view(), None)?;
+            return Ok(self);
+        }
+        let out = self.same_shape()?;
+        compute(out.view(), Some(self.view()))?;
+        Ok(out)
     }
 
     /// Copies the elements to new, contiguous memory.
@@ -124,8 +137,8 @@ impl Tensor {
         }
         let out = Self::empty(shape, self.dtype(), self.device())?;
         let repeated: Layout = out.layout().expand("sum", input.shape())?;
-        let target = backend::View { layout: &repeated, ..out.view() };
-        backend::sum(target, backend::View { layout: &input, ..self.view() }, factor, 0.0)?;
+        let target = View { layout: &repeated, ..out.view() };
+        backend::sum(target, View { layout: &input, ..self.view() }, factor, 0.0)?;
         Ok(out)
     }
 }
