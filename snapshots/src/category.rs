@@ -2,24 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a closed vocabulary: variants in their fixed order, each with its one spelling.
+/// Declares a closed vocabulary: an enum whose variants are in a fixed order, each with its one spelling.
+#[macro_export]
 macro_rules! vocabulary {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum $name { $($(#[$vdoc])* $variant,)+ }
+        pub enum $name { $($(#[$variant_meta])* $variant,)+ }
 
         impl $name {
-            /// Every value, in its fixed order; the position is the number stored in files.
+            /// Every value, in its fixed order; a value that files contain is stored as its position.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The one spelling, in files, tables and on the command line.
+            /// The one spelling, in files, tables, controls and on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
 
             /// The value stored as `code`, if there is one.
+            #[inline]
             pub fn from_code(code: u8) -> Option<Self> {
                 Self::ALL.get(usize::from(code)).copied()
             }
@@ -40,6 +42,7 @@ macro_rules! vocabulary {
 
 vocabulary!(
     /// The purpose of a block, set where it is allocated; the crate's own recordings never contain guessed ones.
+    #[derive(Serialize, Deserialize)]
     Category {
         /// A weight that an optimizer changes.
         Parameter = "parameter",
@@ -64,6 +67,7 @@ vocabulary!(
 
 vocabulary!(
     /// The part of a training step.
+    #[derive(Serialize, Deserialize)]
     Phase {
         /// Before the first step: building the model, loading data.
         Setup = "setup",
@@ -84,6 +88,7 @@ vocabulary!(
 
 vocabulary!(
     /// The allocator's pool, determined by the rounded size of the request that reserved the segment.
+    #[derive(Serialize, Deserialize)]
     Pool {
         /// Requests of at most 1 MiB.
         Small = "small",

@@ -5,72 +5,46 @@ use serde::{Deserialize, Serialize};
 use crate::category::{Category, Phase, Pool};
 use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
 
-/// Declares the event kinds with their spelling, in the order of their codes in files.
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
-        /// The kind of an event; the position is the code stored in files.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        pub enum EventKind { $($(#[$doc])* $variant,)+ }
+crate::vocabulary!(
+    /// The kind of an event; PyTorch's name if it has one.
+    EventKind {
+        /// A segment was reserved from the driver.
+        SegmentAlloc = "segment_alloc",
+        /// A segment was released to the driver.
+        SegmentFree = "segment_free",
+        /// Pages of an expandable segment were mapped.
+        SegmentMap = "segment_map",
+        /// Pages of an expandable segment were unmapped.
+        SegmentUnmap = "segment_unmap",
+        /// A block was allocated.
+        Alloc = "alloc",
+        /// The program gave a block back; another stream may still use it.
+        FreeRequested = "free_requested",
+        /// The block is free for reuse.
+        FreeCompleted = "free_completed",
+        /// A block's category became known, or changed.
+        Tag = "tag",
+        /// A request could not be met.
+        Oom = "oom",
+        /// Bytes in use on the whole device, as the driver reports them.
+        DeviceUsed = "device_used",
+        /// A training step begins.
+        Step = "step",
+        /// A phase of the step begins.
+        Phase = "phase",
+        /// A note by the program.
+        Mark = "mark",
+        /// A kernel, a copy or the host read or wrote a block, or was submitted to do so.
+        Used = "used",
+    }
+);
 
-        impl EventKind {
-            /// Every kind, in the order of their codes.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Returns the name; PyTorch's if it has one.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-
-            /// Whether a device with an event of the kind is active: anything but the marks of steps and phases, and
-            /// samples of the memory in use.
-            pub const fn is_activity(self) -> bool {
-                !matches!(self, Self::Step | Self::Phase | Self::DeviceUsed)
-            }
-
-            /// The kind stored as `code`, if there is one.
-            #[inline]
-            pub fn from_code(code: u8) -> Option<Self> {
-                Self::ALL.get(usize::from(code)).copied()
-            }
-
-            /// The kind spelt `name`, if there is one.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|kind| kind.name() == name)
-            }
-        }
-    };
-}
-
-kinds! {
-    /// A segment was reserved from the driver.
-    SegmentAlloc = "segment_alloc",
-    /// A segment was released to the driver.
-    SegmentFree = "segment_free",
-    /// Pages of an expandable segment were mapped.
-    SegmentMap = "segment_map",
-    /// Pages of an expandable segment were unmapped.
-    SegmentUnmap = "segment_unmap",
-    /// A block was allocated.
-    Alloc = "alloc",
-    /// The program gave a block back; another stream may still use it.
-    FreeRequested = "free_requested",
-    /// The block is free for reuse.
-    FreeCompleted = "free_completed",
-    /// A block's category became known, or changed.
-    Tag = "tag",
-    /// A request could not be met.
-    Oom = "oom",
-    /// Bytes in use on the whole device, as the driver reports them.
-    DeviceUsed = "device_used",
-    /// A training step begins.
-    Step = "step",
-    /// A phase of the step begins.
-    Phase = "phase",
-    /// A note by the program.
-    Mark = "mark",
-    /// A kernel, a copy or the host read or wrote a block, or was submitted to do so.
-    Used = "used",
+impl EventKind {
+    /// Whether a device with an event of the kind is active: anything but the marks of steps and phases, and samples of
+    /// the memory in use.
+    pub const fn is_activity(self) -> bool {
+        !matches!(self, Self::Step | Self::Phase | Self::DeviceUsed)
+    }
 }
 
 /// One event as it is recorded and stored.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use highwater_recorder::snapshots::scope_pattern::ScopePattern;
 use highwater_recorder::snapshots::units::format_exact_bytes;
+use highwater_recorder::snapshots::vocabulary;
 
 use super::error::ScenarioError;
 use crate::dtype::DType;
@@ -249,46 +250,25 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// Optimizers, with PyTorch's defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptimizerKind {
-    /// Stochastic gradient descent with a momentum of 0.9.
-    Sgd,
-    /// Adam.
-    Adam,
-    /// Adam with decoupled weight decay.
-    AdamW,
-    /// AdamW with 8-bit state.
-    AdamW8bit,
-}
-
-impl OptimizerKind {
-    /// All optimizers.
-    pub const ALL: [Self; 4] = [Self::Sgd, Self::Adam, Self::AdamW, Self::AdamW8bit];
-
-    /// Returns the name, as on the command line and in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sgd => "sgd",
-            Self::Adam => "adam",
-            Self::AdamW => "adamw",
-            Self::AdamW8bit => "adamw8bit",
-        }
+vocabulary!(
+    /// Optimizers, with PyTorch's defaults.
+    OptimizerKind {
+        /// Stochastic gradient descent with a momentum of 0.9.
+        Sgd = "sgd",
+        /// Adam.
+        Adam = "adam",
+        /// Adam with decoupled weight decay.
+        AdamW = "adamw",
+        /// AdamW with 8-bit state.
+        AdamW8bit = "adamw8bit",
     }
-}
-
-impl fmt::Display for OptimizerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+);
 
 impl FromStr for OptimizerKind {
     type Err = ScenarioError;
 
     fn from_str(name: &str) -> Result<Self, ScenarioError> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| ScenarioError::UnknownOptimizer { name: name.to_owned() })
+        Self::from_name(name).ok_or_else(|| ScenarioError::UnknownOptimizer { name: name.to_owned() })
     }
 }
 

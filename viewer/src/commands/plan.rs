@@ -249,7 +249,7 @@ fn query_of(arguments: &PlanArguments) -> Query {
 fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
     let turning = spinner("looking for changes that would be enough");
     let query = query_of(arguments);
-    let others = Allowance::ALL.into_iter().filter(|one| !arguments.allow.contains(one));
+    let others = Allowance::ALL.iter().copied().filter(|one| !arguments.allow.contains(one));
     let found: Result<Vec<_>, String> =
         others.map(|one| Ok(plan_with(step, &query, one)?.map(|plan| (one, plan)))).collect();
     turning.finish_and_clear();

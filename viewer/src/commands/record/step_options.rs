@@ -143,7 +143,8 @@ impl FromArgMatches for SizeArguments {
 }
 
 fn optimizer_parser() -> impl TypedValueParser<Value = OptimizerKind> {
-    PossibleValuesParser::new(OptimizerKind::ALL.map(OptimizerKind::name)).try_map(|name| name.parse::<OptimizerKind>())
+    PossibleValuesParser::new(OptimizerKind::ALL.iter().map(|kind| kind.name()))
+        .try_map(|name| name.parse::<OptimizerKind>())
 }
 
 /// Reads a floating-point dtype.

@@ -102,80 +102,50 @@ impl Change {
     }
 }
 
-/// A kind of change that is not made unless it is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allowance {
-    /// 8-bit optimizer state.
-    EightBit,
-    /// Parameters and activations in bf16.
-    Bf16,
-    /// LoRA adapters.
-    Lora,
-    /// Frozen blocks.
-    Freeze,
-}
-
-impl Allowance {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::EightBit, Self::Bf16, Self::Lora, Self::Freeze];
-
-    /// Returns the name, as on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::EightBit => "8bit",
-            Self::Bf16 => "bf16",
-            Self::Lora => "lora",
-            Self::Freeze => "freeze",
-        }
+highwater_snapshots::vocabulary!(
+    /// A kind of change that is not made unless it is allowed.
+    Allowance {
+        /// 8-bit optimizer state.
+        EightBit = "8bit",
+        /// Parameters and activations in bf16.
+        Bf16 = "bf16",
+        /// LoRA adapters.
+        Lora = "lora",
+        /// Frozen blocks.
+        Freeze = "freeze",
     }
-}
+);
 
 impl FromStr for Allowance {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|one| one.name() == text);
-        found.ok_or_else(|| format!("'{text}' cannot be allowed: expected 8bit, bf16, lora or freeze"))
+        let failure = || format!("'{text}' cannot be allowed: expected 8bit, bf16, lora or freeze");
+        Self::from_name(text).ok_or_else(failure)
     }
 }
 
-/// A kind of change that the program cannot make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forbidden {
-    /// A fused optimizer.
-    Fused,
-    /// An optimizer step in backward, which does not go together with clipping the norm of all gradients.
-    InBackward,
-    /// Micro-batches.
-    MicroBatches,
-    /// Recomputation.
-    Recompute,
-    /// Other settings of the allocator.
-    Settings,
-}
-
-impl Forbidden {
-    /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Fused, Self::InBackward, Self::MicroBatches, Self::Recompute, Self::Settings];
-
-    /// Returns the name, as on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fused => "fused",
-            Self::InBackward => "in-backward",
-            Self::MicroBatches => "micro-batches",
-            Self::Recompute => "recompute",
-            Self::Settings => "settings",
-        }
+highwater_snapshots::vocabulary!(
+    /// A kind of change that the program cannot make.
+    Forbidden {
+        /// A fused optimizer.
+        Fused = "fused",
+        /// An optimizer step in backward, which does not go together with clipping the norm of all gradients.
+        InBackward = "in-backward",
+        /// Micro-batches.
+        MicroBatches = "micro-batches",
+        /// Recomputation.
+        Recompute = "recompute",
+        /// Other settings of the allocator.
+        Settings = "settings",
     }
-}
+);
 
 impl FromStr for Forbidden {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|one| one.name() == text);
-        found.ok_or_else(|| {
+        Self::from_name(text).ok_or_else(|| {
             format!("'{text}' cannot be forbidden: expected fused, in-backward, micro-batches, recompute or settings")
         })
     }

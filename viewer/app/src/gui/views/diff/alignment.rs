@@ -6,34 +6,21 @@ use highwater_snapshots::units::{format_count, format_nanos};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-/// The events at which two timelines are aligned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Align {
-    /// The starts of the steps that contain the compared moments.
-    #[default]
-    Step,
-    /// The starts of the phases that contain the compared moments.
-    Phase,
-    /// The moments themselves.
-    Moment,
-    /// The first events of both devices.
-    Start,
-}
-
-impl Align {
-    /// Every alignment.
-    pub const ALL: [Self; 4] = [Self::Step, Self::Phase, Self::Moment, Self::Start];
-
-    /// Its display name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Step => "start of the step",
-            Self::Phase => "start of the phase",
-            Self::Moment => "compared moments",
-            Self::Start => "first events",
-        }
+highwater_snapshots::vocabulary!(
+    /// The events at which two timelines are aligned.
+    #[derive(Default)]
+    Align {
+        /// The starts of the steps that contain the compared moments.
+        #[default]
+        Step = "start of the step",
+        /// The starts of the phases that contain the compared moments.
+        Phase = "start of the phase",
+        /// The moments themselves.
+        Moment = "compared moments",
+        /// The first events of both devices.
+        Start = "first events",
     }
-}
+);
 
 /// Two recordings on a common axis.
 #[derive(Clone, Debug, PartialEq, Eq)]

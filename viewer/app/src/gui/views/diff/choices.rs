@@ -6,37 +6,25 @@ use highwater_analysis::{GroupKey, Metric};
 use super::alignment::Align;
 use crate::session::Recording;
 
-/// The form in which the difference is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DiffLook {
-    /// Groups as a table.
-    #[default]
-    Groups,
-    /// Groups as a flame graph.
-    Flame,
-    /// Step by step and phase by phase.
-    Phases,
-    /// The peak of each total.
-    Totals,
-    /// The facts recorded about the recordings.
-    Settings,
-}
+highwater_snapshots::vocabulary!(
+    /// The form in which the difference is shown.
+    #[derive(Default)]
+    DiffLook {
+        /// Groups as a table.
+        #[default]
+        Groups = "Groups",
+        /// Groups as a flame graph.
+        Flame = "Flame",
+        /// Step by step and phase by phase.
+        Phases = "Phases",
+        /// The peak of each total.
+        Totals = "Totals",
+        /// The facts recorded about the recordings.
+        Settings = "Settings",
+    }
+);
 
 impl DiffLook {
-    /// Every look.
-    pub const ALL: [Self; 5] = [Self::Groups, Self::Flame, Self::Phases, Self::Totals, Self::Settings];
-
-    /// Its display name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Groups => "Groups",
-            Self::Flame => "Flame",
-            Self::Phases => "Phases",
-            Self::Totals => "Totals",
-            Self::Settings => "Settings",
-        }
-    }
-
     /// Its tooltip.
     pub const fn tooltip(self) -> &'static str {
         match self {

@@ -159,5 +159,5 @@ pub(super) fn metric_ui(ui: &mut Ui, now: Metric, all: &[Metric]) -> Option<Metr
 /// The alignment.
 pub(super) fn align_ui(ui: &mut Ui, now: Align) -> Option<Align> {
     ui.label("Align");
-    choice_ui(ui, "Align", &now, &Align::ALL, |align| align.name().to_owned())
+    choice_ui(ui, "Align", &now, Align::ALL, |align| align.name().to_owned())
 }

@@ -367,7 +367,7 @@ impl DiffView {
     fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
         self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {
-            for look in DiffLook::ALL {
+            for &look in DiffLook::ALL {
                 let response = ui.selectable_label(self.choices.look == look, look.name());
                 if response.on_hover_text(look.tooltip()).clicked() {
                     self.choices.look = look;

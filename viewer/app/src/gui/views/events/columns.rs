@@ -69,7 +69,7 @@ pub(super) fn rows<'a>(
             trace.time_of(id).map(words::seconds).unwrap_or_default()
         })
         .tip(move |row| Some(format!("{} ns", format_count(trace.time_of(listed.event(row)?)?)))),
-        column(("Kind", 126.0), "The kind of event.", |_, _, facts| words::kind_name(facts.kind).to_owned()).look(
+        column(("Kind", 126.0), "The kind of event.", |_, _, facts| words::kind_name(facts.kind)).look(
             move |row, mut cell| {
                 if peak.is_some() && peak == listed.event(row) {
                     cell.text += ", the peak";

@@ -156,7 +156,7 @@ impl Terms {
         let begins = trace.annotations.iter().filter(|annotation| named(annotation.name));
         let number = |digits: &str| digits.replace(',', "").parse().ok();
         Self {
-            kinds: EventKind::ALL.iter().map(|kind| holds(kind.name()) || holds(kind_name(*kind))).collect(),
+            kinds: EventKind::ALL.iter().map(|kind| holds(kind.name()) || holds(&kind_name(*kind))).collect(),
             categories: Category::ALL.iter().map(|category| holds(category.name())).collect(),
             phases: Phase::ALL.iter().map(|phase| holds(phase.name())).collect(),
             begins: begins.map(|annotation| annotation.first).collect(),

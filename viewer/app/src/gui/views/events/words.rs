@@ -72,22 +72,11 @@ impl Group {
 }
 
 /// The display name of a kind.
-pub(super) const fn kind_name(kind: EventKind) -> &'static str {
+pub(super) fn kind_name(kind: EventKind) -> String {
     match kind {
-        EventKind::SegmentAlloc => "segment alloc",
-        EventKind::SegmentFree => "segment free",
-        EventKind::SegmentMap => "segment map",
-        EventKind::SegmentUnmap => "segment unmap",
-        EventKind::Alloc => "alloc",
-        EventKind::FreeRequested => "free requested",
-        EventKind::FreeCompleted => "free completed",
-        EventKind::Tag => "category",
-        EventKind::Oom => "out of memory",
-        EventKind::DeviceUsed => "device used",
-        EventKind::Step => "step",
-        EventKind::Phase => "phase",
-        EventKind::Mark => "mark",
-        EventKind::Used => "used",
+        EventKind::Tag => "category".to_owned(),
+        EventKind::Oom => "out of memory".to_owned(),
+        _ => kind.name().replace('_', " "),
     }
 }
 

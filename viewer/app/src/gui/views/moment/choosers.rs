@@ -18,31 +18,19 @@ use crate::gui::widgets::words::moment_text;
 use crate::session::Recording;
 use crate::session::absent::Absent;
 
-/// The view of memory in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub enum MomentLook {
-    /// Rows that can be sorted.
-    #[default]
-    Table,
-    /// Areas within areas.
-    Treemap,
-    /// Bars below bars.
-    Flame,
-}
-
-impl MomentLook {
-    /// Every look.
-    pub const ALL: [Self; 3] = [Self::Table, Self::Treemap, Self::Flame];
-
-    /// Its display name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Table => "Table",
-            Self::Treemap => "Treemap",
-            Self::Flame => "Flame",
-        }
+highwater_snapshots::vocabulary!(
+    /// The view of memory in use.
+    #[derive(Default, serde::Serialize, serde::Deserialize)]
+    MomentLook {
+        /// Rows that can be sorted.
+        #[default]
+        Table = "Table",
+        /// Areas within areas.
+        Treemap = "Treemap",
+        /// Bars below bars.
+        Flame = "Flame",
     }
-}
+);
 
 /// The grouping and display of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -104,7 +92,7 @@ impl Choices {
 /// The switch between views, the grouping keys, and for stacks the frames to show and their order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
-        for look in MomentLook::ALL {
+        for &look in MomentLook::ALL {
             ui.selectable_value(&mut choices.look, look, look.name());
         }
     });
