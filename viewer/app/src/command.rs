@@ -3,6 +3,7 @@
 use highwater_analysis::GroupKey;
 
 use crate::files::HAS_PATHS;
+use crate::selection::View;
 
 /// Declares the commands in the order in which the palette lists them.
 macro_rules! commands {
@@ -313,7 +314,45 @@ commands! {
         ["Ctrl+Shift+S"], "screenshot export image capture";
 }
 
+/// Share of the view that an arrow key moves.
+const STRIDE: f64 = 0.15;
+
 impl Command {
+    /// Whether it zooms, pans or moves the cursor by an event.
+    pub const fn is_movement(self) -> bool {
+        matches!(
+            self,
+            Self::ZoomIn
+                | Self::ZoomOut
+                | Self::ZoomInBytes
+                | Self::ZoomOutBytes
+                | Self::PanLeft
+                | Self::PanRight
+                | Self::PanUp
+                | Self::PanDown
+                | Self::PreviousEvent
+                | Self::NextEvent
+        )
+    }
+
+    /// What it zooms or pans `view` to, if it does; a zoom keeps the middle of the axis, or `bytes`, in place.
+    pub fn steered(self, view: &View, bytes: f64) -> Option<View> {
+        let View { x, y } = view;
+        let center = [(x.start + x.end) / 2.0, bytes.clamp(y.start, y.end)];
+        let stride = [(x.end - x.start) * STRIDE, (y.end - y.start) * STRIDE];
+        Some(match self {
+            Self::ZoomIn => view.zoomed([0.5, 1.0], center),
+            Self::ZoomOut => view.zoomed([2.0, 1.0], center),
+            Self::ZoomInBytes => view.zoomed([1.0, 0.5], center),
+            Self::ZoomOutBytes => view.zoomed([1.0, 2.0], center),
+            Self::PanLeft => view.panned([-stride[0], 0.0]),
+            Self::PanRight => view.panned([stride[0], 0.0]),
+            Self::PanUp => view.panned([0.0, stride[1]]),
+            Self::PanDown => view.panned([0.0, -stride[1]]),
+            _ => return None,
+        })
+    }
+
     /// Whether menus and lists show it. A browser opens no folders, and reloads and closes its pages itself.
     pub const fn is_offered(self) -> bool {
         HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::ShowRanks | Self::Quit)

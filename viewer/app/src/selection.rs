@@ -34,6 +34,21 @@ pub struct View {
     pub y: Range<f64>,
 }
 
+impl View {
+    /// The view scaled by `factor` in both directions, with `center` (axis, bytes) staying in place.
+    pub fn zoomed(&self, factor: [f64; 2], center: [f64; 2]) -> Self {
+        let scaled = |range: &Range<f64>, factor: f64, center: f64| {
+            center + (range.start - center) * factor..center + (range.end - center) * factor
+        };
+        Self { x: scaled(&self.x, factor[0], center[0]), y: scaled(&self.y, factor[1], center[1]) }
+    }
+
+    /// The view moved by a distance on the axis and in bytes.
+    pub fn panned(&self, by: [f64; 2]) -> Self {
+        Self { x: self.x.start + by[0]..self.x.end + by[0], y: self.y.start + by[1]..self.y.end + by[1] }
+    }
+}
+
 /// A block and a moment that stay in view of the panels until they are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {

@@ -18,39 +18,27 @@ use crate::gui::window::top_bar;
 use crate::selection::drawn_metric;
 use crate::selection::{Axis, NO_TIMES, Pin};
 
-/// Share of the view that an arrow key moves.
-const STRIDE: f64 = 0.15;
-
 /// Whether `command` is about moments or the timeline, of which a recording without events has none.
 fn needs_events(command: Command) -> bool {
-    matches!(
-        command,
-        Command::GoToPeak
-            | Command::FitAll
-            | Command::ZoomIn
-            | Command::ZoomOut
-            | Command::ZoomInBytes
-            | Command::ZoomOutBytes
-            | Command::PanLeft
-            | Command::PanRight
-            | Command::PanUp
-            | Command::PanDown
-            | Command::PreviousPeak
-            | Command::NextPeak
-            | Command::PreviousEvent
-            | Command::NextEvent
-            | Command::MarkA
-            | Command::MarkB
-            | Command::ZoomToBlock
-            | Command::BlockAbove
-            | Command::BlockBelow
-            | Command::ToggleFit
-            | Command::ToggleAxis
-            | Command::ToggleStacking
-            | Command::ToggleLines
-            | Command::ShowWhatIf
-            | Command::ShowPlan
-    )
+    command.is_movement()
+        || matches!(
+            command,
+            Command::GoToPeak
+                | Command::FitAll
+                | Command::PreviousPeak
+                | Command::NextPeak
+                | Command::MarkA
+                | Command::MarkB
+                | Command::ZoomToBlock
+                | Command::BlockAbove
+                | Command::BlockBelow
+                | Command::ToggleFit
+                | Command::ToggleAxis
+                | Command::ToggleStacking
+                | Command::ToggleLines
+                | Command::ShowWhatIf
+                | Command::ShowPlan
+        )
 }
 
 impl OpenFile {
@@ -128,20 +116,7 @@ impl OpenFile {
             Command::ToggleFollow => self.follow(ctx),
             _ => {}
         }
-        let is_movement = matches!(
-            command,
-            Command::PanLeft
-                | Command::PanRight
-                | Command::PanUp
-                | Command::PanDown
-                | Command::ZoomIn
-                | Command::ZoomOut
-                | Command::ZoomInBytes
-                | Command::ZoomOutBytes
-                | Command::PreviousEvent
-                | Command::NextEvent
-        );
-        self.note(is_movement, seconds);
+        self.note(command.is_movement(), seconds);
     }
 
     /// The bytes at which a zoom of the height is centred: the middle of the pinned block, else the top of the stack.
@@ -157,20 +132,13 @@ impl OpenFile {
         let position = moment.position();
         let anchor = self.anchor(&moment);
         let Self { recording, selection, .. } = self;
-        let view = selection.view().clone();
-        let (width, height) = (view.x.end - view.x.start, view.y.end - view.y.start);
-        let center = [(view.x.start + view.x.end) / 2.0, anchor.clamp(view.y.start, view.y.end)];
+        if let Some(view) = command.steered(selection.view(), anchor) {
+            selection.show(recording, view);
+            return;
+        }
         match command {
             Command::GoToPeak => selection.go_to_peak(recording),
             Command::FitAll => selection.fit(recording),
-            Command::ZoomIn => selection.zoom(recording, [0.5, 1.0], center),
-            Command::ZoomOut => selection.zoom(recording, [2.0, 1.0], center),
-            Command::ZoomInBytes => selection.zoom(recording, [1.0, 0.5], center),
-            Command::ZoomOutBytes => selection.zoom(recording, [1.0, 2.0], center),
-            Command::PanLeft => selection.pan(recording, [-width * STRIDE, 0.0]),
-            Command::PanRight => selection.pan(recording, [width * STRIDE, 0.0]),
-            Command::PanUp => selection.pan(recording, [0.0, height * STRIDE]),
-            Command::PanDown => selection.pan(recording, [0.0, -height * STRIDE]),
             Command::ToggleFit => selection.set_fits_bytes(recording, !selection.fits_bytes()),
             Command::PreviousStep => selection.go_to_step(recording, -1),
             Command::NextStep => selection.go_to_step(recording, 1),
@@ -221,7 +189,7 @@ impl OpenFile {
             Command::ToggleSide => settings.is_side_folded = !settings.is_side_folded,
             Command::NextLook => {
                 settings.side = Side::Moment;
-                settings.choices.look = next_of(&MomentLook::ALL, settings.choices.look);
+                settings.choices.look = next_of(MomentLook::ALL, settings.choices.look);
             }
             Command::NextKey => {
                 settings.side = Side::Moment;

@@ -22,21 +22,14 @@ impl Selection {
         self.show(recording, whole);
     }
 
-    /// Scales the visible part by `factor` in both directions, with `center` (axis, bytes) staying in place.
+    /// Shows the view [zoomed](View::zoomed).
     pub fn zoom(&mut self, recording: &Recording, factor: [f64; 2], center: [f64; 2]) {
-        let scaled = |range: &Range<f64>, factor: f64, center: f64| {
-            center + (range.start - center) * factor..center + (range.end - center) * factor
-        };
-        self.view.x = scaled(&self.view.x, factor[0], center[0]);
-        self.view.y = scaled(&self.view.y, factor[1], center[1]);
-        self.clamp(recording);
+        self.show(recording, self.view.zoomed(factor, center));
     }
 
-    /// Moves the view by a distance on the axis and in bytes.
+    /// Shows the view [panned](View::panned).
     pub fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
-        self.view.x = self.view.x.start + by[0]..self.view.x.end + by[0];
-        self.view.y = self.view.y.start + by[1]..self.view.y.end + by[1];
-        self.clamp(recording);
+        self.show(recording, self.view.panned(by));
     }
 
     /// Centres the peak of the chosen total and zooms until it is clearly visible: the moments close to it take a fair

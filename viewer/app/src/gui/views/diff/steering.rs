@@ -11,11 +11,8 @@ use super::{DiffLook, DiffView, Paint, choosers};
 use crate::command::Command;
 use crate::gui::views::group_keys::next_key;
 use crate::gui::widgets::choice::next_of;
-use crate::selection::{Axis, View};
+use crate::selection::Axis;
 use crate::session::Recording;
-
-/// Share of the view that an arrow key moves.
-const STRIDE: f64 = 0.15;
 
 impl DiffView {
     /// Whether a comparison can carry out `command` itself now; `None` if it does not handle the command.
@@ -24,18 +21,9 @@ impl DiffView {
         let has_steps = || self.choices.at.iter().any(|at| matches!(at, DiffAt::Step(_) | DiffAt::StepEnd(_)));
         let is_searching = || !self.search_text().is_empty();
         match command {
+            _ if command.is_movement() => Some(true),
             C::GoToPeak
             | C::FitAll
-            | C::ZoomIn
-            | C::ZoomOut
-            | C::ZoomInBytes
-            | C::ZoomOutBytes
-            | C::PanLeft
-            | C::PanRight
-            | C::PanUp
-            | C::PanDown
-            | C::PreviousEvent
-            | C::NextEvent
             | C::ToggleAxis
             | C::NextMetric
             | C::Search
@@ -83,7 +71,7 @@ impl DiffView {
             Command::Search => self.pair.sides[0].search.focus(),
             Command::ClearSearch => self.search_for(ctx, recordings, ""),
             Command::ToggleHide => paint.is_hiding = !paint.is_hiding,
-            Command::NextLook => self.choices.look = next_of(&DiffLook::ALL, self.choices.look),
+            Command::NextLook => self.choices.look = next_of(DiffLook::ALL, self.choices.look),
             Command::NextKey => {
                 let first = self.choices.keys.first().copied().unwrap_or(GroupKey::Category);
                 // Keys with values on one side only separate the sides; single blocks are no groups of both sides.
@@ -116,37 +104,22 @@ impl DiffView {
     fn travel(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, command: Command) {
         let alignment = self.alignment(recordings, moments);
         let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };
-        let View { x, y } = self.pair.view(&shown);
-        let (width, height) = (x.end - x.start, y.end - y.start);
-        let middle = (x.start + x.end) / 2.0;
-        let wide = |factor: f64| middle - width / 2.0 * factor..middle + width / 2.0 * factor;
-        // The top of the higher of the two stays in view.
-        let top =
-            moments.map_or(y.start, |moments| moments.map(|moment| moment.bytes).into_iter().max().unwrap_or(0) as f64);
-        let top = top.clamp(y.start, y.end);
-        let high = |factor: f64| top - (top - y.start) * factor..top + (y.end - top) * factor;
-        let aside = |share: f64| x.start + width * share..x.end + width * share;
-        let up = |share: f64| y.start + height * share..y.end + height * share;
-        let view = match command {
+        match command {
             Command::GoToPeak => {
                 if let Some(moments) = moments {
                     self.pair.show_moments(&shown, moments);
                 }
-                return;
             }
-            Command::PreviousEvent => return self.pair.step_cursor(&shown, -1),
-            Command::NextEvent => return self.pair.step_cursor(&shown, 1),
-            Command::ZoomIn => View { x: wide(0.5), y },
-            Command::ZoomOut => View { x: wide(2.0), y },
-            Command::ZoomInBytes => View { y: high(0.5), x },
-            Command::ZoomOutBytes => View { y: high(2.0), x },
-            Command::PanLeft => View { x: aside(-STRIDE), y },
-            Command::PanRight => View { x: aside(STRIDE), y },
-            Command::PanUp => View { y: up(STRIDE), x },
-            Command::PanDown => View { y: up(-STRIDE), x },
-            _ => return,
-        };
-        self.pair.show(&shown, &view);
+            Command::PreviousEvent => self.pair.step_cursor(&shown, -1),
+            Command::NextEvent => self.pair.step_cursor(&shown, 1),
+            _ => {
+                // The top of the higher of the two stays in view.
+                let top = moments.and_then(|moments| moments.map(|moment| moment.bytes).into_iter().max());
+                if let Some(view) = command.steered(&self.pair.view(&shown), top.unwrap_or(0) as f64) {
+                    self.pair.show(&shown, &view);
+                }
+            }
+        }
     }
 
     /// Switches to another total.
