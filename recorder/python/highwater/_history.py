@@ -7,6 +7,7 @@ import types
 import torch
 
 from . import _device
+from ._replaced import replace
 from ._rotation import ring_events
 
 # The events that PyTorch's counters of allocations and frees count.
@@ -43,7 +44,8 @@ class History:
         self._counts = []
         self._undo = []
         for owner, name in _device.recorders():
-            self._replace(owner, name)
+            original = getattr(owner, name)
+            replace(owner, name, original, self._around(original), self._undo)
 
     def start(self):
         """Starts to record."""
@@ -117,17 +119,6 @@ class History:
             _device.memory()._record_memory_history(*args, **kwargs)
         finally:
             self._is_own_call = False
-
-    def _replace(self, owner, name):
-        original = getattr(owner, name)
-        replacement = self._around(original)
-        setattr(owner, name, replacement)
-
-        def undo():
-            if getattr(owner, name) is replacement:
-                setattr(owner, name, original)
-
-        self._undo.append(undo)
 
     def _around(self, original):
         @functools.wraps(original)

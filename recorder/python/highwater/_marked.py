@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 
+from ._replaced import replace
 from ._steps import Steps
 
 _NAME = re.compile(r"(?:([^\W\d]\w*(?:\.[^\W\d]\w*)*):)?([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
@@ -94,24 +95,16 @@ class MarkedSteps(Steps):
             return False
         wrapped = self._around(function)
         if owners:
-            self._set(owner, name, kept, type(kept)(wrapped) if function is not kept else wrapped)
+            replacement = type(kept)(wrapped) if function is not kept else wrapped
+            replace(owner, name, kept, replacement, self._undo)
         else:
             for other in list(sys.modules.values()):
                 for known, value in list(getattr(other, "__dict__", {}).items()):
                     if value is function:
-                        self._set(other, known, function, wrapped)
+                        replace(other, known, function, wrapped, self._undo)
         # Its first call may be running.
         self._is_called = _is_running(inspect.unwrap(function).__code__)
         return True
-
-    def _set(self, owner, name, former, replacement):
-        setattr(owner, name, replacement)
-
-        def undo():
-            if vars(owner).get(name) is replacement:
-                setattr(owner, name, former)
-
-        self._undo.append(undo)
 
     def _around(self, function):
         if inspect.iscoroutinefunction(function):

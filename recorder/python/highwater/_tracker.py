@@ -27,6 +27,7 @@ from . import _device, _graph
 from ._engine import wait_until_idle
 from ._history import allocations
 from ._references import References
+from ._replaced import replace
 from ._steps import Steps
 
 # Numbers of nodes are forgotten in batches of this size: the graphs of long ago are gone.
@@ -147,15 +148,7 @@ class Tracker:
         self._allocations_before = allocations()
 
     def _patch(self, owner, name, replacement):
-        original = getattr(owner, name)
-        setattr(owner, name, replacement)
-
-        def undo():
-            # Whoever replaced it since calls ours, which then does nothing more.
-            if getattr(owner, name) is replacement:
-                setattr(owner, name, original)
-
-        self._undo.append(undo)
+        replace(owner, name, getattr(owner, name), replacement, self._undo)
 
     # Forward.
 
