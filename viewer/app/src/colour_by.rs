@@ -75,22 +75,7 @@ impl Serialize for ColourBy {
 
 impl<'de> Deserialize<'de> for ColourBy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Settings of earlier versions have `"Op"`, `"CallSite"` and `{"Scope": 2}`.
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Stored {
-            Name(String),
-            Depth {
-                #[serde(rename = "Scope")]
-                scope: u8,
-            },
-        }
-        let read = match Stored::deserialize(deserializer)? {
-            Stored::Depth { scope } => Ok(Self(GroupKey::ScopeTo(scope.max(1)))),
-            Stored::Name(name) if name == "CallSite" => Ok(Self(GroupKey::Frame)),
-            Stored::Name(name) => name.to_lowercase().parse(),
-        };
-        read.map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -108,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_earlier_versions_keep_their_meaning() {
+    fn names_in_links_keep_their_meaning() {
         let linked = [
             ("category", GroupKey::Category),
             ("scope:2", GroupKey::ScopeTo(2)),
@@ -122,18 +107,6 @@ mod tests {
         ];
         for (name, key) in linked {
             assert_eq!(name.parse(), Ok(ColourBy(key)), "{name}");
-        }
-        let stored = [
-            (r#""Category""#, GroupKey::Category),
-            (r#"{"Scope":2}"#, GroupKey::ScopeTo(2)),
-            (r#""Op""#, GroupKey::Op),
-            (r#""CallSite""#, GroupKey::Frame),
-            (r#""Lifetime""#, GroupKey::Lifetime),
-            (r#""Stream""#, GroupKey::Stream),
-            (r#""Pool""#, GroupKey::Pool),
-        ];
-        for (text, key) in stored {
-            assert_eq!(serde_json::from_str::<ColourBy>(text).unwrap(), ColourBy(key), "{text}");
         }
         for wrong in ["", "scope:0", "op,size", "flavour"] {
             assert!(wrong.parse::<ColourBy>().is_err(), "{wrong}");
