@@ -23,7 +23,7 @@ impl OpenFile {
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 4));
         let chosen = Panel::top("run").frame(frame).show(ui, |ui| self.run.run_ui(ui, &run, &shown, of)).inner;
         if let Some(events) = chosen {
-            self.ask_for(ui.ctx(), &run, Wanted::Events(events));
+            self.ask_for(ui.ctx(), &run, Wanted::Part(events, Goal::Everything));
         }
     }
 
@@ -105,7 +105,7 @@ impl OpenFile {
     pub(super) fn return_to(&mut self, ctx: &Context, visit: Visit) {
         match self.recording.run.clone().filter(|_| visit.part != self.recording.events()) {
             Some(run) => {
-                self.ask_for(ctx, &run, Wanted::Visit(visit.part.clone()));
+                self.ask_for(ctx, &run, Wanted::Part(visit.part.clone(), Goal::Visit));
                 self.returning = Some(visit);
             }
             None => {
@@ -132,7 +132,7 @@ impl OpenFile {
         let wanted = match self.selection.is_at_end(&self.recording) {
             _ if is_all => Wanted::End { length: FIRST_EVENTS, in_view: FIRST_EVENTS },
             true => Wanted::End { length, in_view: view.end - view.start },
-            false => Wanted::View(run.around_step(&view, length), view),
+            false => Wanted::Part(run.around_step(&view, length), Goal::View(view)),
         };
         self.ask_for(ctx, run, wanted);
     }
@@ -153,7 +153,7 @@ impl OpenFile {
         if is_at_end && run.events() > shown.end {
             self.ask_for(ctx, &run, Wanted::End { length: shown.end - shown.start, in_view: view.end - view.start });
         } else if is_stale {
-            self.ask_for(ctx, &run, Wanted::View(shown, view));
+            self.ask_for(ctx, &run, Wanted::Part(shown, Goal::View(view)));
         }
     }
 
@@ -235,7 +235,7 @@ impl OpenFile {
             _ => return false,
         };
         if events != shown {
-            self.ask_for(ctx, &run, Wanted::Events(events));
+            self.ask_for(ctx, &run, Wanted::Part(events, Goal::Everything));
         }
         true
     }

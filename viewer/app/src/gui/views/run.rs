@@ -62,12 +62,8 @@ impl PartialEq for PartKey {
 /// The requested part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// A part.
-    Events(Range<u64>),
-    /// A part that was shown before.
-    Visit(Range<u64>),
-    /// A part, of which these events are in view.
-    View(Range<u64>, Range<u64>),
+    /// A part, and what to show of it.
+    Part(Range<u64>, Goal),
     /// The last part of the recording: its length, and the number of events in view at its end.
     End {
         /// The length of the part.
@@ -125,11 +121,7 @@ pub enum Goal {
 /// Reads what is wanted of `run`.
 fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, String> {
     match wanted {
-        Wanted::Events(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Everything }),
-        Wanted::Visit(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Visit }),
-        Wanted::View(events, view) => {
-            Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::View(view) })
-        }
+        Wanted::Part(events, goal) => Ok(Part { recording: Some(Recording::part(run, events)?), goal }),
         Wanted::End { length, in_view } => {
             let recording = Recording::last_part(run, length)?;
             let Range { start, end } = recording.events();
@@ -222,9 +214,7 @@ impl RunView {
         }
         if let Some(coming) = self.part.asked() {
             let middle = match &coming.wanted {
-                Wanted::Events(events) | Wanted::Visit(events) | Wanted::View(events, _) => {
-                    Some(place.x(events.start + (events.end - events.start) / 2))
-                }
+                Wanted::Part(events, _) => Some(place.x(events.start + (events.end - events.start) / 2)),
                 // A file that grows is not to flicker.
                 Wanted::End { .. } => None,
                 Wanted::Event(event) => Some(place.x(*event)),

@@ -249,7 +249,7 @@ impl SegmentsView {
             self.map_tools_ui(ui, state, actions);
         }
         let shown = state.failed.as_ref().and_then(|failed| state.ooms.iter().position(|oom| *oom == failed.event));
-        if let Some(event) = oom::choice_ui(ui, state, shown).oom.and_then(|row| state.ooms.get(row)) {
+        if let Some(event) = oom::choice_ui(ui, state, shown).and_then(|row| state.ooms.get(row)) {
             self.oom = Some(*event);
             self.shows_eviction_window = false;
             actions.push(Action::Moment(event.0 as usize + 1));

@@ -25,19 +25,17 @@ const FRAME: f32 = 14.0;
 /// The user's action.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Show this failed request.
-    pub(super) oom: Option<usize>,
     /// Show the range to free.
     pub(super) show_eviction_window: bool,
     pub(super) action: Option<Action>,
 }
 
-/// A line to step through the failed requests, of which `current` is shown.
-pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Asked {
-    let mut asked = Asked::default();
+/// A line to step through the failed requests, of which `current` is shown. Returns the one to show instead.
+pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Option<usize> {
+    let mut asked = None;
     let count = state.ooms.len();
     if count == 0 {
-        return asked;
+        return None;
     }
     let shades = Shades::in_ui(ui);
     let text = match current {
@@ -48,7 +46,7 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
         let button = eframe::egui::Button::new(RichText::new(name).color(shades.warning));
         let response = ui.add_enabled(row.is_some(), button).on_hover_text(tooltip);
         if response.clicked() {
-            asked.oom = row;
+            asked = row;
         }
     };
     go(ui, &text, Some(current.unwrap_or(0)), "Show the failed request and why it did not fit.");
