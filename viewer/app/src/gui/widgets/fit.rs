@@ -1,8 +1,10 @@
 //! Shortens text to the available width, keeping its most important part.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use eframe::egui::{FontId, Ui};
+use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
+use eframe::egui::{FontId, Galley, Painter, Ui};
 use highwater_snapshots::line_text::{LineText, shorten_line};
 
 /// Fits `text` into `room` points: a source line loses its folders, then the end of its function, never its line
@@ -67,6 +69,14 @@ fn without_middle<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'
         let first = rest.char_indices().rev().take_while(fits).last().map_or(rest.len(), |(at, _)| at);
         Cow::Owned(format!("{}…{}", &text[..last], &rest[first..]))
     })
+}
+
+/// One line of text, truncated at `room` points.
+pub(crate) fn line(painter: &Painter, text: impl Into<String>, format: TextFormat, room: f32) -> Arc<Galley> {
+    let mut job = LayoutJob::single_section(text.into(), format);
+    job.break_on_newline = false;
+    job.wrap = TextWrapping::truncate_at_width(room);
+    painter.layout_job(job)
 }
 
 /// The width of `text` in points.

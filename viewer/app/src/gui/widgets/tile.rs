@@ -5,7 +5,7 @@ use eframe::egui::{
 };
 use highwater_snapshots::line_text::LineText;
 
-use crate::gui::widgets::fit::fitted;
+use crate::gui::widgets::fit::{self, fitted};
 use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme::{self, Shades};
 
@@ -74,10 +74,7 @@ fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color
     }
     let format = TextFormat::simple(FontId::proportional(12.0), ink);
     let text = fitted(ui, text, &format.font_id, room, false)?;
-    let mut job = eframe::egui::text::LayoutJob::single_section(text.into_owned(), format);
-    job.break_on_newline = false;
-    job.wrap = eframe::egui::text::TextWrapping::truncate_at_width(room);
-    let galley = painter.layout_job(job);
+    let galley = fit::line(painter, text, format, room);
     let size = galley.size();
     if top + size.y > rect.bottom() + 1.5 {
         return None;

@@ -6,6 +6,7 @@ use eframe::egui::text::{CCursor, CCursorRange};
 use eframe::egui::text_edit::TextEditState;
 use eframe::egui::{self, Id, Key, Label, Modal, Modifiers, RichText, Role, TextEdit, Ui, WidgetInfo};
 
+use crate::gui::filter::completions::put_cursor;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::entered::Entered;
@@ -109,10 +110,7 @@ impl PathField {
         let completion = complete(self.text.trim(), absolute, matches!(self.ask, Ask::Folder));
         self.text = completion.text;
         self.offers = if completion.names.len() > 1 { completion.names } else { Vec::new() };
-        let end = CCursor::new(self.text.chars().count());
-        let mut state = TextEditState::load(ui.ctx(), field).unwrap_or_default();
-        state.cursor.set_char_range(Some(CCursorRange::one(end)));
-        state.store(ui.ctx(), field);
+        put_cursor(ui, field, &self.text, self.text.len());
     }
 
     /// Lists what the path may be completed to.

@@ -10,6 +10,7 @@ use super::job::Explained;
 use super::only;
 use crate::gui::views::view::Action;
 use crate::gui::widgets::button::labelled_button_ui;
+use crate::gui::widgets::room::exact_height_ui;
 use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
@@ -182,13 +183,7 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
     let rows = Rows::new(removals.len() + 1, columns.map(Column::fixed));
     let rows = rows.narrowed(if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] });
     let height = (removals.len() + 2) as f32 * theme::ROW_HEIGHT + 4.0;
-    let size = vec2(ui.available_width(), height);
-    let touched = ui
-        .allocate_ui(size, |ui| {
-            ui.set_min_size(size);
-            table_ui(ui, "Removals", &rows, state)
-        })
-        .inner;
+    let touched = exact_height_ui(ui, height, |ui| table_ui(ui, "Removals", &rows, state));
     let linked = touched.chosen.filter(|_| touched.column == Some(rows.columns.len() - 1));
     touched.opened.or(linked).map(|row| Action::Event(left(row).number()))
 }

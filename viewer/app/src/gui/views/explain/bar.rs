@@ -1,7 +1,7 @@
 //! The parts of the peak as one stacked bar, with a legend.
 
 use eframe::egui::{
-    Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
+    Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::explain::{CategoryAndPhase, Composition, PeakPiece};
 use highwater_analysis::{Filter, Moment};
@@ -11,6 +11,7 @@ use super::{is_in_force, only};
 use crate::figures::moment::{count_of, total_name};
 use crate::gui::legend::{Chip, share};
 use crate::gui::views::view::Action;
+use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// Pieces below this share of the whole, in thousandths, share one legend entry.
@@ -188,10 +189,7 @@ fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) {
         return;
     }
     let ink = theme::ink(colour);
-    let mut job =
-        text::LayoutJob::single_section(words.to_owned(), TextFormat::simple(FontId::proportional(12.0), ink));
-    job.wrap = text::TextWrapping::truncate_at_width(room);
-    let galley = ui.painter().layout_job(job);
+    let galley = fit::line(ui.painter(), words, TextFormat::simple(FontId::proportional(12.0), ink), room);
     let at = pos2(place.left() + MARGIN, place.center().y - galley.size().y / 2.0);
     // Patterns stay clear of letters.
     let ground = Rect::from_min_size(at, galley.size()).expand2(vec2(2.0, 0.0));

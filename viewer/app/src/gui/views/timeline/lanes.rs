@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
-use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Stroke, pos2};
+use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Stroke, TextFormat, pos2};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Phase, StringId, Trace};
 
 use super::frame::PlotFrame;
+use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::Selection;
 use crate::session::Recording;
@@ -256,10 +256,7 @@ impl Lane<'_> {
     /// Text truncated to `room` points.
     fn text_within(&self, text: &str, room: f32) -> Arc<Galley> {
         let format = TextFormat::simple(FontId::proportional(LETTERS), self.shades.strong);
-        let mut job = LayoutJob::single_section(text.to_owned(), format);
-        job.break_on_newline = false;
-        job.wrap = TextWrapping::truncate_at_width(room);
-        self.painter.layout_job(job)
+        fit::line(&self.painter, text, format, room)
     }
 
     /// Paints `count` cells, which are in order, with the labels that `label` returns for a cell and the available

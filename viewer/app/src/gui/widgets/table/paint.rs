@@ -7,7 +7,7 @@ use eframe::egui::{
 use highwater_analysis::diff::Change;
 
 use super::{Cell, Column, TableState, Touched, keys};
-use crate::gui::widgets::fit::fitted;
+use crate::gui::widgets::fit::{self, fitted};
 use crate::gui::widgets::theme::{self, Shades};
 
 /// The layout of a table in this frame.
@@ -71,9 +71,8 @@ impl Frame<'_> {
             let colour = if order.is_some() || response.hovered() { shades.strong } else { shades.faint };
             let painter = ui.painter().with_clip_rect(place);
             let format = egui::TextFormat::simple(FontId::proportional(12.0), colour);
-            let mut job = egui::text::LayoutJob::single_section(format!("{}{mark}", column.name), format);
-            job.wrap = egui::text::TextWrapping::truncate_at_width((whole.width() - 8.0).max(8.0));
-            let galley = painter.layout_job(job);
+            let text = format!("{}{mark}", column.name);
+            let galley = fit::line(&painter, text, format, (whole.width() - 8.0).max(8.0));
             let (anchor, at) = match column.unit.is_numeric() {
                 true => (Align2::RIGHT_CENTER, whole.right_center() - vec2(6.0, 0.0)),
                 false => (Align2::LEFT_CENTER, whole.left_center() + vec2(6.0, 0.0)),
@@ -205,10 +204,7 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
     let room = (whole.right() - left - 6.0).max(8.0);
     let text = fitted(ui, &cell.text, &format.font_id, room, cell.keeps_end).unwrap_or_default();
     let is_shortened = *text != *cell.text;
-    let mut job = egui::text::LayoutJob::single_section(text.into_owned(), format);
-    job.break_on_newline = false;
-    job.wrap = egui::text::TextWrapping::truncate_at_width(room);
-    let galley = painter.layout_job(job);
+    let galley = fit::line(&painter, text, format, room);
     let is_cut = is_shortened || galley.elided || seen.width() + 0.5 < whole.width();
     let x = if column.unit.is_numeric() { whole.right() - 6.0 - galley.size().x } else { left };
     painter.galley(pos2(x, middle - galley.size().y / 2.0), galley, colour);
