@@ -1,8 +1,11 @@
-// Norm: layer normalization of rows, and the gradients. T is any floating-point type; statistics are Real.
+// Norm: layer normalization of rows, and the gradients. T is any floating-point type; statistics are Real. Without
+// means, rows are only divided by their root mean square (RMS normalization).
 //
 // Gradients may be written over what they are made from: each place is read and written by the same thread, after sums
 // are known to all.
 #include "columns.cuh"
+
+__device__ inline Real middle_of(const Real* mean, u64 row) { return mean != nullptr ? mean[row] : Real(0); }
 
 // A row made normal, times weight plus bias.
 template <class Team>
@@ -24,14 +27,17 @@ KERNEL void layer_norm(T* out, Real* mean, Real* rstd, const T* in, const T* wei
         team.each_row(rows, width, [&](u64 row, u64 length) {
             const T* from = in + row * width;
             u64 head = head_of(length, from);
-            Real sum = 0, squares = 0;
-            walk(team, length, head, [&](u64 at, auto count) {
-                auto x = get(from, at, count);
-                for (u32 k = 0; k < count.of; k++) {
-                    sum += x.of[k];
-                }
-            });
-            Real middle = team.template fold<Sum>(sum) / (Real)width;
+            Real middle = 0, squares = 0;
+            if (mean != nullptr) {
+                Real sum = 0;
+                walk(team, length, head, [&](u64 at, auto count) {
+                    auto x = get(from, at, count);
+                    for (u32 k = 0; k < count.of; k++) {
+                        sum += x.of[k];
+                    }
+                });
+                middle = team.template fold<Sum>(sum) / (Real)width;
+            }
             walk(team, length, head, [&](u64 at, auto count) {
                 auto x = get(from, at, count);
                 for (u32 k = 0; k < count.of; k++) {
@@ -42,7 +48,9 @@ KERNEL void layer_norm(T* out, Real* mean, Real* rstd, const T* in, const T* wei
             squares = team.template fold<Sum>(squares);
             Real over_deviation = Real(1) / sqrt(squares / (Real)width + (Real)epsilon);
             if (team.place() == 0 && row < rows) {
-                mean[row] = middle;
+                if (mean != nullptr) {
+                    mean[row] = middle;
+                }
                 rstd[row] = over_deviation;
             }
             normalise(team, out + row * width, from, weight, bias, middle, over_deviation, length);
@@ -56,7 +64,8 @@ KERNEL void layer_norm_again(T* out, const Real* mean, const Real* rstd, const T
     by_rows(lanes, [&](const auto& team) {
         team.each_row(rows, width, [&](u64 row, u64 length) {
             if (row < rows) {
-                normalise(team, out + row * width, in + row * width, weight, bias, mean[row], rstd[row], length);
+                Real middle = middle_of(mean, row);
+                normalise(team, out + row * width, in + row * width, weight, bias, middle, rstd[row], length);
             }
         });
     });
@@ -69,7 +78,8 @@ KERNEL void layer_norm_backward(T* out, const T* grad, const Real* mean, const R
         team.each_row(rows, width, [&](u64 row, u64 length) {
             const T *grads = grad + row * width, *from = in + row * width;
             T* to = out + row * width;
-            Real middle = row < rows ? mean[row] : Real(0), over_deviation = row < rows ? rstd[row] : Real(0);
+            Real middle = row < rows ? middle_of(mean, row) : Real(0);
+            Real over_deviation = row < rows ? rstd[row] : Real(0);
             u64 head = head_of(length, to, grads, from, weight);
             Real sum = 0, with_normal = 0;
             walk(team, length, head, [&](u64 at, auto count) {
@@ -80,7 +90,7 @@ KERNEL void layer_norm_backward(T* out, const T* grad, const Real* mean, const R
                     with_normal += slope * ((x.of[k] - middle) * over_deviation);
                 }
             });
-            Real of_slope = team.template fold<Sum>(sum) / (Real)width;
+            Real of_slope = mean != nullptr ? team.template fold<Sum>(sum) / (Real)width : Real(0);
             Real of_both = team.template fold<Sum>(with_normal) / (Real)width;
             walk(team, length, head, [&](u64 at, auto count) {
                 auto g = get(grads, at, count), x = get(from, at, count), w = get_or(weight, Real(1), at, count);
@@ -103,7 +113,7 @@ KERNEL void layer_norm_backward_affine(const Sums weight, const Sums bias, Real*
             count, Part::of(rows), width,
             [&](u64 row, u64 at, auto& sums) {
                 auto g = get(grad + row * width, at, count), x = get(in + row * width, at, count);
-                Real middle = mean[row], over_deviation = rstd[row];
+                Real middle = middle_of(mean, row), over_deviation = rstd[row];
                 for (u32 k = 0; k < count.of; k++) {
                     sums[0].of[k] += g.of[k] * (x.of[k] - middle) * over_deviation;
                     sums[1].of[k] += g.of[k];

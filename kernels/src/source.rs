@@ -92,7 +92,6 @@ pub const FILES: &[File] = files! {
     "pick" for ALL;
     "pool" for FLOATS;
     "reduce" for FLOATS;
-    "rms_norm" for FLOATS;
     "scan" for FLOATS;
     "softmax" for FLOATS;
     "fill" for SIZES;

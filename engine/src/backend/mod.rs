@@ -151,14 +151,15 @@ primitives! {
     softmax::log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>);
 
     /// Normalizes each row to mean 0 and variance 1, then multiplies by the weight and adds the bias in `affine`.
-    /// `mean` and `rstd` (1 / standard deviation) have the statistics dtype, one element per row. Contiguous.
-    norm::layer_norm(out: View<'_>, mean: View<'_>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2], epsilon: f64);
+    /// `mean` and `rstd` (1 / standard deviation) have the statistics dtype, one element per row. Without `mean`, here
+    /// and below, the row is only divided by its root mean square (RMS norm). Contiguous.
+    norm::layer_norm(out: View<'_>, mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2], epsilon: f64);
     /// Recomputes `layer_norm` from its statistics.
-    norm::layer_norm_again(out: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2]);
+    norm::layer_norm_again(out: View<'_>, mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2]);
     /// Computes the input's gradient of `layer_norm`. Without `grad`, it is read from `out`. Contiguous.
-    norm::layer_norm_backward(out: View<'_>, grad: Option<View<'_>>, statistics: [View<'_>; 2], input: View<'_>, weight: Option<View<'_>>);
+    norm::layer_norm_backward(out: View<'_>, grad: Option<View<'_>>, mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, weight: Option<View<'_>>);
     /// Writes the gradients of weight and bias to `affine`, in that order, plus `keep` times the previous values.
-    norm::layer_norm_backward_affine(grad: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2], keep: [f64; 2]);
+    norm::layer_norm_backward_affine(grad: View<'_>, mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2], keep: [f64; 2]);
 
     /// Computes attention over `[batch, heads, length, width]` in any layout with a contiguous last axis; the
     /// log-sum-exp of each row goes to `statistics`, of the statistics dtype and shape `[batch, heads, length]`.
@@ -194,16 +195,6 @@ primitives! {
     unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
     /// The reverse of `unfold`: adds columns to their positions in one image. Both row-major, the image contiguous.
     unfold::fold_add(image: View<'_>, columns: View<'_>, window: Window);
-
-    /// Divides each row by its root mean square and multiplies by `weight`. `inverse` receives 1 / root mean square, in
-    /// the statistics dtype, one element per row. Contiguous.
-    rms_norm::rms_norm(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>, epsilon: f64);
-    /// Recomputes `rms_norm` from its statistics.
-    rms_norm::rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
-    /// Computes the input's gradient of `rms_norm`. Without `grad`, it is read from `out`. Contiguous.
-    rms_norm::rms_norm_backward(out: View<'_>, grad: Option<View<'_>>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
-    /// Writes the gradient of the weight to `weight`, plus `keep` times the previous values.
-    rms_norm::rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>, keep: f64);
 
     /// Rotates heads `[batch, length, heads, width]` in place, stored in that order with any stride between positions.
     rotary::rotary(heads: View<'_>, rotation: Rotation);

@@ -17,7 +17,6 @@ pub mod linear;
 pub mod lora;
 pub mod softmax;
 pub mod norm;
-pub mod rms_norm;
 pub mod rotary;
 pub mod attention;
 pub mod swiglu;

@@ -31,7 +31,7 @@ fn measured(both: &Both, shape: [usize; 2], dtype: DType, has: [bool; 2]) -> (Pa
     let (input, mut known) = (input(both, shape, dtype), parameters(both, shape, dtype, has));
     let [mean, rstd] = &known.statistics;
     let out = both.full(shape, 0.0, dtype);
-    backend::layer_norm(view(&out.cpu), view(&mean.cpu), view(&rstd.cpu), view(&input.cpu), [None; 2], 1e-5)
+    backend::layer_norm(view(&out.cpu), Some(view(&mean.cpu)), view(&rstd.cpu), view(&input.cpu), [None; 2], 1e-5)
         .expect("the processor computes");
     known.statistics = known.statistics.map(|statistic| both.pair(statistic.cpu));
     (input, known)
@@ -48,7 +48,7 @@ fn rows_of_any_length_become_normal() {
                     let [mean, rstd] = &known.statistics;
                     run(|of| {
                         let affine = known.affine.each_ref().map(|pair| pair.as_ref().map(of));
-                        backend::layer_norm(of(&out), of(mean), of(rstd), of(&input), affine, 1e-5)
+                        backend::layer_norm(of(&out), Some(of(mean)), of(rstd), of(&input), affine, 1e-5)
                     });
                     mean.assert_near(&format!("means of {shape:?}"), 8.0);
                     rstd.assert_near(&format!("deviations of {shape:?}"), 8.0);
@@ -57,7 +57,13 @@ fn rows_of_any_length_become_normal() {
                     let again = both.full(shape, 9.0, dtype);
                     run(|of| {
                         let affine = known.affine.each_ref().map(|pair| pair.as_ref().map(of));
-                        backend::layer_norm_again(of(&again), known.statistics.each_ref().map(of), of(&input), affine)
+                        backend::layer_norm_again(
+                            of(&again),
+                            Some(of(&known.statistics[0])),
+                            of(&known.statistics[1]),
+                            of(&input),
+                            affine,
+                        )
                     });
                     again.assert_near(&format!("layer norm of {shape:?} with {has:?} again"), 16.0);
                 }
@@ -78,8 +84,8 @@ fn gradients_of_rows_are_those_of_the_processor() {
                     let backward = |out: &Pair, grad: Option<&Pair>| {
                         run(|of| {
                             let weight = known.affine[0].as_ref().map(of);
-                            let statistics = known.statistics.each_ref().map(of);
-                            backend::layer_norm_backward(of(out), grad.map(of), statistics, of(&input), weight)
+                            let [mean, rstd] = known.statistics.each_ref().map(of);
+                            backend::layer_norm_backward(of(out), grad.map(of), Some(mean), rstd, of(&input), weight)
                         });
                         out.assert_near(&format!("gradient of {shape:?}, apart {}", grad.is_some()), 32.0);
                     };
@@ -108,9 +114,9 @@ fn gradients_of_weight_and_bias_are_summed_over_rows_and_added_to_what_is_to_sta
                             }
                         }
                         run(|of| {
-                            let statistics = known.statistics.each_ref().map(of);
+                            let [mean, rstd] = known.statistics.each_ref().map(of);
                             let sums = known.affine.each_ref().map(|pair| pair.as_ref().map(of));
-                            backend::layer_norm_backward_affine(of(&grad), statistics, of(&input), sums, keep)
+                            backend::layer_norm_backward_affine(of(&grad), Some(mean), rstd, of(&input), sums, keep)
                         });
                         for (sum, name) in known.affine.iter().zip(["weight", "bias"]) {
                             if let Some(sum) = sum {
@@ -141,15 +147,16 @@ fn rows_may_begin_anywhere() {
                 let (mean, rstd) = (both.full(20, 0.9, dtype.statistics()), both.full(20, 1.1, dtype.statistics()));
                 let what = format!("rows from {to}, {from}, {slopes}, weight from {of_weight}");
                 run(|of| {
-                    let known = [of(&mean), of(&rstd)];
-                    backend::layer_norm_again(of(&out), known, of(&input), [Some(of(&weight)), None])
+                    let (mean, rstd) = (Some(of(&mean)), of(&rstd));
+                    backend::layer_norm_again(of(&out), mean, rstd, of(&input), [Some(of(&weight)), None])
                 });
                 memory.assert_near(&format!("{what}, forward"), 16.0);
                 run(|of| {
-                    let known = [of(&mean), of(&rstd)];
+                    let (mean, rstd) = (Some(of(&mean)), of(&rstd));
                     backend::layer_norm_backward_affine(
                         of(&grad),
-                        known,
+                        mean,
+                        rstd,
                         of(&input),
                         [Some(of(&sum)), None],
                         [1.0, 0.0],
@@ -157,8 +164,8 @@ fn rows_may_begin_anywhere() {
                 });
                 sums.assert_near(&format!("{what}, weight"), 16.0);
                 run(|of| {
-                    let known = [of(&mean), of(&rstd)];
-                    backend::layer_norm_backward(of(&out), Some(of(&grad)), known, of(&input), Some(of(&weight)))
+                    let (mean, rstd) = (Some(of(&mean)), of(&rstd));
+                    backend::layer_norm_backward(of(&out), Some(of(&grad)), mean, rstd, of(&input), Some(of(&weight)))
                 });
                 memory.assert_near(&format!("{what}, backward"), 32.0);
             }

@@ -15,7 +15,7 @@ fn weight(both: &Both, width: usize, dtype: DType) -> Pair {
 fn measured(both: &Both, shape: [usize; 2], dtype: DType) -> (Pair, Pair) {
     let input = both.uniform(shape, [-1.0, 3.0], dtype, 1);
     let (out, inverse) = (both.full(shape, 0.0, dtype), both.full(shape[0], 5.0, dtype.statistics()));
-    backend::rms_norm(view(&out.cpu), view(&inverse.cpu), view(&input.cpu), None, 1e-6)
+    backend::layer_norm(view(&out.cpu), None, view(&inverse.cpu), view(&input.cpu), [None; 2], 1e-6)
         .expect("the processor computes");
     (input, both.pair(inverse.cpu))
 }
@@ -29,13 +29,18 @@ fn rows_of_any_length_are_scaled() {
                     let input = both.uniform(shape, [-1.0, 3.0], dtype, 1);
                     let (out, inverse) = (both.full(shape, 9.0, dtype), both.full(shape[0], 5.0, dtype.statistics()));
                     let what = format!("{shape:?}, with a weight {}", weight.is_some());
-                    run(|of| backend::rms_norm(of(&out), of(&inverse), of(&input), weight.as_ref().map(of), 1e-6));
-                    // The processor sums one by one.
+                    run(|of| {
+                        let affine = [weight.as_ref().map(of), None];
+                        backend::layer_norm(of(&out), None, of(&inverse), of(&input), affine, 1e-6)
+                    });
                     inverse.assert_near(&format!("1 / root of {what}"), 64.0);
                     out.assert_near(&what, 64.0);
                     let (input, inverse) = measured(both, shape, dtype);
                     let again = both.full(shape, 9.0, dtype);
-                    run(|of| backend::rms_norm_again(of(&again), of(&inverse), of(&input), weight.as_ref().map(of)));
+                    run(|of| {
+                        let affine = [weight.as_ref().map(of), None];
+                        backend::layer_norm_again(of(&again), None, of(&inverse), of(&input), affine)
+                    });
                     again.assert_near(&format!("{what} again"), 4.0);
                 }
             }
@@ -54,7 +59,7 @@ fn gradients_of_rows_are_those_of_the_processor() {
                     let backward = |out: &Pair, grad: Option<&Pair>| {
                         run(|of| {
                             let weight = weight.as_ref().map(of);
-                            backend::rms_norm_backward(of(out), grad.map(of), of(&inverse), of(&input), weight)
+                            backend::layer_norm_backward(of(out), grad.map(of), None, of(&inverse), of(&input), weight)
                         });
                         let what = format!("gradient of {shape:?}, with a weight {}", weight.is_some());
                         out.assert_near(&format!("{what}, apart {}", grad.is_some()), 16.0);
@@ -81,7 +86,8 @@ fn gradients_of_the_weight_are_summed_over_rows_and_added_to_what_is_to_stay() {
                         }
                         run(|of| {
                             let (grad, inverse, input) = (of(&grad), of(&inverse), of(&input));
-                            backend::rms_norm_backward_weight(of(&sum), grad, inverse, input, keep)
+                            let sums = [Some(of(&sum)), None];
+                            backend::layer_norm_backward_affine(grad, None, inverse, input, sums, [keep, 0.0])
                         });
                         sum.assert_near(&format!("gradient of the weight for {shape:?}, of which {keep} stays"), 32.0);
                     }

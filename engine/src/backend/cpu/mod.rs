@@ -28,7 +28,6 @@ pub(crate) mod index;
 pub(crate) mod loss;
 pub(crate) mod chunked_loss;
 pub(crate) mod unfold;
-pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 pub(crate) mod swiglu;
 pub(crate) mod optim;

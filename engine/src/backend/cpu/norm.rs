@@ -1,12 +1,12 @@
-//! Layer norm: normalizes rows to mean 0 and variance 1.
+//! Layer norm: normalizes rows to mean 0 and variance 1. RMS norm: the same around 0, without the mean.
 
 use rayon::prelude::*;
 
 use super::columns::column_sums;
-use super::elements::{read, write};
+use super::elements::{read, read_if, write};
 use super::elementwise::copy_if;
 use super::number::{Float, Real, with_float};
-use super::rows::{self, by_rows, row_or, row_sizes};
+use super::rows::{self, row_or, row_sizes};
 use crate::backend::View;
 use crate::error::Result;
 
@@ -14,7 +14,7 @@ const OP: &str = "layer_norm";
 
 pub(crate) fn layer_norm(
     out: View<'_>,
-    mean: View<'_>,
+    mean: Option<View<'_>>,
     rstd: View<'_>,
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
@@ -22,43 +22,66 @@ pub(crate) fn layer_norm(
 ) -> Result<()> {
     with_float!(OP, input.dtype, T => {
         measure::<T>(mean, rstd, input, epsilon)?;
-        normalise::<T>(out, [mean, rstd], input, affine)
+        normalise::<T>(out, mean, rstd, input, affine)
     })
 }
 
-fn measure<T: Float>(mean: View<'_>, rstd: View<'_>, input: View<'_>, epsilon: f64) -> Result<()> {
+fn measure<T: Float>(mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, epsilon: f64) -> Result<()> {
     let (width, rows) = row_sizes(input);
     let values = read::<T>(input, OP)?;
-    let (mut means, mut rstds) = (write::<T::Real>(mean, OP)?, write::<T::Real>(rstd, OP)?);
+    let mut rstds = write::<T::Real>(rstd, OP)?;
+    let (is_centred, mut zeros) = (mean.is_some(), vec![T::Real::ZERO; rstds.len()]);
+    let mut means = mean.map(|mean| write::<T::Real>(mean, OP)).transpose()?;
+    let means = means.as_deref_mut().unwrap_or(&mut zeros);
     let count = T::Real::of(width as f64);
     let statistics = means.par_chunks_mut(rows).zip(rstds.par_chunks_mut(rows));
     values.par_chunks(rows * width).zip(statistics).for_each(|(rows, (means, rstds))| {
         for (row, (mean, rstd)) in rows.chunks(width).zip(means.iter_mut().zip(rstds)) {
-            *mean = rows::sum(row) / count;
+            if is_centred {
+                *mean = rows::sum(row) / count;
+            }
             *rstd = T::Real::ONE / (rows::squares(row, *mean) / count + T::Real::of(epsilon)).sqrt();
         }
     });
     Ok(())
 }
 
+/// Calls `row(out, input, [mean, rstd])` for each row; the mean is 0 in an RMS norm.
+fn by_rows<T: Float>(
+    out: View<'_>,
+    mean: Option<View<'_>>,
+    rstd: View<'_>,
+    input: View<'_>,
+    row: impl Fn(&mut [T], &[T], [T::Real; 2]) + Sync,
+) -> Result<()> {
+    match mean {
+        Some(mean) => rows::by_rows::<T, 2>(OP, out, input, [mean, rstd], row),
+        None => rows::by_rows::<T, 1>(OP, out, input, [rstd], |out, input, [rstd]| {
+            row(out, input, [T::Real::ZERO, rstd]);
+        }),
+    }
+}
+
 pub(crate) fn layer_norm_again(
     out: View<'_>,
-    statistics: [View<'_>; 2],
+    mean: Option<View<'_>>,
+    rstd: View<'_>,
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    with_float!(OP, input.dtype, T => normalise::<T>(out, statistics, input, affine))
+    with_float!(OP, input.dtype, T => normalise::<T>(out, mean, rstd, input, affine))
 }
 
 fn normalise<T: Float>(
     out: View<'_>,
-    statistics: [View<'_>; 2],
+    mean: Option<View<'_>>,
+    rstd: View<'_>,
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
     let (width, _) = row_sizes(input);
     let (weights, biases) = (row_or::<T>(OP, affine[0], 1.0, width)?, row_or::<T>(OP, affine[1], 0.0, width)?);
-    by_rows::<T, 2>(OP, out, input, statistics, |out, input, [mean, rstd]| {
+    by_rows::<T>(out, mean, rstd, input, |out, input, [mean, rstd]| {
         for (((y, x), &weight), &bias) in out.iter_mut().zip(input).zip(&weights).zip(&biases) {
             *y = T::store((x.load() - mean) * rstd * weight + bias);
         }
@@ -68,56 +91,63 @@ fn normalise<T: Float>(
 pub(crate) fn layer_norm_backward(
     out: View<'_>,
     grad: Option<View<'_>>,
-    statistics: [View<'_>; 2],
+    mean: Option<View<'_>>,
+    rstd: View<'_>,
     input: View<'_>,
     weight: Option<View<'_>>,
 ) -> Result<()> {
     copy_if(out, grad)?;
-    with_float!(OP, input.dtype, T => backward::<T>(out, statistics, input, weight))
+    with_float!(OP, input.dtype, T => backward::<T>(out, mean, rstd, input, weight))
 }
 
 fn backward<T: Float>(
     out: View<'_>,
-    statistics: [View<'_>; 2],
+    mean: Option<View<'_>>,
+    rstd: View<'_>,
     input: View<'_>,
     weight: Option<View<'_>>,
 ) -> Result<()> {
     let (width, _) = row_sizes(input);
     let (weights, count) = (row_or::<T>(OP, weight, 1.0, width)?, T::Real::of(width as f64));
-    by_rows::<T, 2>(OP, out, input, statistics, |grads, input, [mean, rstd]| {
+    let is_centred = mean.is_some();
+    by_rows::<T>(out, mean, rstd, input, |grads, input, [mean, rstd]| {
         let normals: Vec<T::Real> = input.iter().map(|x| (x.load() - mean) * rstd).collect();
         let slopes: Vec<T::Real> = grads.iter().zip(&weights).map(|(g, &weight)| g.load() * weight).collect();
-        let means = [rows::sum(&slopes) / count, rows::dot(&slopes, &normals) / count];
+        let of_slope = if is_centred { rows::sum(&slopes) / count } else { T::Real::ZERO };
+        let of_both = rows::dot(&slopes, &normals) / count;
         for ((g, normal), slope) in grads.iter_mut().zip(normals).zip(slopes) {
-            *g = T::store(rstd * (slope - means[0] - normal * means[1]));
+            *g = T::store(rstd * (slope - of_slope - normal * of_both));
         }
     })
 }
 
 pub(crate) fn layer_norm_backward_affine(
     grad: View<'_>,
-    statistics: [View<'_>; 2],
+    mean: Option<View<'_>>,
+    rstd: View<'_>,
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
     keep: [f64; 2],
 ) -> Result<()> {
-    with_float!(OP, input.dtype, T => backward_affine::<T>(grad, statistics, input, affine, keep))
+    with_float!(OP, input.dtype, T => backward_affine::<T>(grad, mean, rstd, input, affine, keep))
 }
 
 fn backward_affine<T: Float>(
     grad: View<'_>,
-    [mean, rstd]: [View<'_>; 2],
+    mean: Option<View<'_>>,
+    rstd: View<'_>,
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
     keep: [f64; 2],
 ) -> Result<()> {
     let (width, _) = row_sizes(input);
     let (values, grads) = (read::<T>(input, OP)?, read::<T>(grad, OP)?);
-    let (means, rstds) = (read::<T::Real>(mean, OP)?, read::<T::Real>(rstd, OP)?);
-    let sums = column_sums::<T::Real, 2>([means.len(), width], |row, columns, [of_weight, of_bias]| {
+    let (means, rstds) = (read_if::<T::Real>(mean, OP)?, read::<T::Real>(rstd, OP)?);
+    let sums = column_sums::<T::Real, 2>([rstds.len(), width], |row, columns, [of_weight, of_bias]| {
+        let mean = means.as_ref().map_or(T::Real::ZERO, |means| means[row]);
         let (input, grads) = (&values[row * width..][columns.clone()], &grads[row * width..][columns]);
         for (((of_weight, of_bias), x), g) in of_weight.iter_mut().zip(of_bias).zip(input).zip(grads) {
-            *of_weight += g.load() * (x.load() - means[row]) * rstds[row];
+            *of_weight += g.load() * (x.load() - mean) * rstds[row];
             *of_bias += g.load();
         }
     });

@@ -81,13 +81,13 @@ impl ColumnKernels {
         self,
         matrix: View<'a>,
         outs: &[(Option<View<'a>>, f64)],
-        read: &[View<'a>],
+        read: &[Option<View<'a>>],
     ) -> Result<()> {
         let width = matrix.layout.shape().last().copied().unwrap_or(1);
         let size = [matrix.layout.elements().checked_div(width).unwrap_or(0) as u64, width as u64];
         let launch = with_sums(Launch::of_floats(self.op, matrix)?, outs)?;
         let (room, bytes) = launch.queue.workspace();
-        let launch = read.iter().try_fold(launch.with(room), |launch, &view| launch.read(view))?;
+        let launch = read.iter().try_fold(launch.with(room), |launch, &view| launch.read_if(view))?;
         let sums = bytes / (outs.len() * matrix.dtype.statistics().size()) as u64;
         let columns = Columns::new(&launch.queue, size, matrix.dtype, launch.is_aligned(WIDE_BYTES), sums);
         let launch = launch.with(size[0]).with(size[1]).with(u32::from(columns.is_wide));

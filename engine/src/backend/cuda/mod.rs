@@ -22,7 +22,6 @@ mod window;
 pub(crate) mod unfold;
 pub(crate) mod pool;
 pub(crate) mod norm;
-pub(crate) mod rms_norm;
 pub(crate) mod batch_norm;
 pub(crate) mod loss;
 pub(crate) mod chunked_loss;
