@@ -15,10 +15,10 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 14] = [
-    Budget { folder: "engine", lines: 26_000, homonyms: 0 },
+    Budget { folder: "engine", lines: 25_550, homonyms: 0 },
     Budget { folder: "engine/allocator", lines: 6_400, homonyms: 0 },
     Budget { folder: "kernels", lines: 2_650, homonyms: 0 },
-    Budget { folder: "recorder", lines: 7_700, homonyms: 0 },
+    Budget { folder: "recorder", lines: 7_650, homonyms: 0 },
     Budget { folder: "recorder/inject", lines: 2_250, homonyms: 0 },
     Budget { folder: "recorder/inject/library", lines: 50, homonyms: 0 },
     Budget { folder: "recorder/simulate", lines: 3_200, homonyms: 0 },
@@ -28,7 +28,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/pytorch", lines: 10_700, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
     Budget { folder: "viewer", lines: 20_100, homonyms: 3 },
-    Budget { folder: "viewer/app", lines: 37_650, homonyms: 13 },
+    Budget { folder: "viewer/app", lines: 37_550, homonyms: 13 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.
