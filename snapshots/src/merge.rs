@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::builder::StartingState;
 use crate::event::{Event, What};
 use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use crate::intern::Interner;
@@ -68,6 +69,14 @@ impl MergedRows {
             What::Oom(oom) => (oom.op, oom.scope) = (self.op(oom.op), self.scope(oom.scope)),
             What::Mark(text) => *text = self.string(*text),
             _ => {}
+        }
+    }
+
+    /// Makes the blocks of `state` name the merged rows.
+    pub fn rename_state(&self, state: &mut StartingState) {
+        for block in &mut state.blocks {
+            block.stack = self.stack(block.stack);
+            (block.alloc.op, block.alloc.scope) = (self.op(block.alloc.op), self.scope(block.alloc.scope));
         }
     }
 }

@@ -119,7 +119,8 @@ impl Files {
             let began = |trace: &Trace| (trace.header.started_unix_us, trace.header.pid, trace.header.host.clone());
             match &mut merged {
                 None => {
-                    starting = states.into_iter().map(|state| renamed_state(state, &rows)).collect();
+                    starting = states;
+                    starting.iter_mut().for_each(|state| rows.rename_state(state));
                     merged = Some(base);
                 }
                 Some(all) if began(all) == began(&base) => {
@@ -268,7 +269,7 @@ impl FilePart {
         }
         part.deaths.iter_mut().for_each(|death| death.at = self.renumber(death.at, boundary));
         if let Some(rows) = &self.rows {
-            part.state = renamed_state(std::mem::take(&mut part.state), rows);
+            rows.rename_state(&mut part.state);
         }
     }
 }
@@ -295,15 +296,6 @@ fn repeated(part: &FilePart) -> Result<Vec<Event>> {
     part.events.read(&part.sections, 0..u64::from(count), &|_, _| (), &mut take)?;
     let is_repeated = |event: &Event| matches!(event.what, What::Step(_) | What::Phase(_));
     Ok(if found.iter().all(is_repeated) { found } else { Vec::new() })
-}
-
-/// Makes a state name rows of the merged tables.
-fn renamed_state(mut state: StartingState, rows: &MergedRows) -> StartingState {
-    for block in &mut state.blocks {
-        block.stack = rows.stack(block.stack);
-        (block.alloc.op, block.alloc.scope) = (rows.op(block.alloc.op), rows.scope(block.alloc.scope));
-    }
-    state
 }
 
 /// Adds the devices, facts, losses and problems of a further file.

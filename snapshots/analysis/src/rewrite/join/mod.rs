@@ -257,10 +257,7 @@ impl Writer<'_> {
     /// A starting state with the rows of the joined recording.
     fn state(&self, mut state: highwater_snapshots::StartingState) -> highwater_snapshots::StartingState {
         state.device = self.device(state.device);
-        for block in &mut state.blocks {
-            block.stack = self.rows.stack(block.stack);
-            (block.alloc.op, block.alloc.scope) = (self.rows.op(block.alloc.op), self.rows.scope(block.alloc.scope));
-        }
+        self.rows.rename_state(&mut state);
         state
     }
 
@@ -294,20 +291,8 @@ impl Writer<'_> {
         if self.is_left_out(trace.events.kind[id.0 as usize]) {
             return;
         }
-        let event = recorded_event(trace, id, &self.keys);
-        let rows = self.rows;
-        let what = match event.what {
-            What::Alloc(mut alloc) => {
-                (alloc.op, alloc.scope) = (rows.op(alloc.op), rows.scope(alloc.scope));
-                What::Alloc(alloc)
-            }
-            What::Oom(mut oom) => {
-                (oom.op, oom.scope) = (rows.op(oom.op), rows.scope(oom.scope));
-                What::Oom(oom)
-            }
-            What::Mark(text) => What::Mark(rows.string(text)),
-            what => what,
-        };
+        let mut event = recorded_event(trace, id, &self.keys);
+        self.rows.rename(&mut event);
         match event.what {
             What::Step(_) => self.in_step = true,
             What::Phase(phase) => self.in_step = phase != Phase::Setup,
@@ -316,7 +301,7 @@ impl Writer<'_> {
         // Events that concern every device carry device 0 in every recording.
         let device = if trace.is_everywhere(id) { DeviceId(0) } else { self.device(event.device) };
         let time_ns = event.time_ns.saturating_add(self.shift_ns);
-        builder.push(&Event { time_ns, device, stack: rows.stack(event.stack), what });
+        builder.push(&Event { time_ns, device, ..event });
     }
 
     /// Adds annotations and attributes, now that all events have rows; returns what is dropped.
