@@ -1,10 +1,10 @@
 //! Collects the values that the readers parse: interns strings, frames and stacks, and counts unexpected values.
 
 use std::collections::BTreeMap;
-use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::HashMap;
 
+use super::names::Names;
 use super::raw::{
     Action, BlockState, Extras, RawAnnotation, RawBlock, RawEvent, RawFrame, RawSegment, RawSnapshot, RawTensor,
 };
@@ -17,10 +17,9 @@ use highwater_snapshots::live_bytes::{LiveBytes, LiveBytesMeter};
 #[derive(Clone, Debug)]
 pub struct Intake {
     raw: RawSnapshot,
-    strings: HashTable<u32>,
+    names: Names,
     frames: HashMap<RawFrame, u32>,
     extras: HashMap<Extras, u32>,
-    hasher: DefaultHashBuilder,
     /// Number of occurrences of each unexpected value.
     unexpected: BTreeMap<String, u64>,
     meter: LiveBytesMeter,
@@ -102,10 +101,9 @@ impl Default for Intake {
     fn default() -> Self {
         let mut intake = Self {
             raw: RawSnapshot::default(),
-            strings: HashTable::new(),
+            names: Names::default(),
             frames: HashMap::new(),
             extras: HashMap::new(),
-            hasher: DefaultHashBuilder::default(),
             unexpected: BTreeMap::new(),
             meter: LiveBytesMeter::default(),
         };
@@ -129,16 +127,7 @@ impl Intake {
     ///
     /// Panics if there are 2^32 - 1 distinct strings already.
     pub fn text(&mut self, text: &str) -> StringId {
-        let strings = &mut self.raw.strings;
-        let hash = self.hasher.hash_one(text);
-        if let Some(&row) = self.strings.find(hash, |&row| strings[row as usize] == text) {
-            return StringId(row);
-        }
-        let id = StringId::from_index(strings.len());
-        strings.push(text.to_owned());
-        let hasher = &self.hasher;
-        self.strings.insert_unique(hash, id.0, |&row| hasher.hash_one(strings[row as usize].as_str()));
-        id
+        self.names.id(&mut self.raw.strings, text)
     }
 
     /// Returns the string with the id `id`, or an empty string if there is none.

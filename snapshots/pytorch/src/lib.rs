@@ -11,6 +11,7 @@
 //! nothing inferred from them.
 
 mod sequences;
+mod names;
 pub mod raw;
 mod intake;
 mod objects;

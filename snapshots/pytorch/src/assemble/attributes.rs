@@ -12,7 +12,7 @@
 use hashbrown::HashMap;
 
 use super::super::raw::{Extras, RawEvent};
-use super::names::Names;
+use crate::names::Names;
 use highwater_snapshots::TraceBuilder;
 use highwater_snapshots::ids::StringId;
 use highwater_snapshots::trace::{Attribute, Owner};

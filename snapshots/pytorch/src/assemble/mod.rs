@@ -9,7 +9,6 @@
 //! which takes their [`sizes`](mod@sizes) as they come.
 
 mod ranges;
-mod names;
 mod stacks;
 mod ops;
 mod block_matching;
@@ -36,6 +35,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
+use super::names::Names;
 use super::raw::{RawAnnotation, RawEvent, RawSegment, RawSnapshot};
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
@@ -49,7 +49,6 @@ use attributes::Attributes;
 use device::{Device, HOST, Source};
 use layout_replay::Layout;
 use merge::merge;
-use names::Names;
 use ops::Ops;
 use sizes::sizes;
 use stacks::{Stacks, take_frames};

@@ -6,8 +6,8 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::super::sequences::Sequences;
-use super::names::Names;
 use super::stacks::{MAX_FRAMES, Stacks};
+use crate::names::Names;
 use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use highwater_snapshots::tables::{Frame, Op, SourceLine, Tables};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::raw::RawSegment;
-use super::names::Names;
+use crate::names::Names;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Attribute, Owner, SegmentRole, Trace};
 

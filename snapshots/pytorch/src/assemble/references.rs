@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use super::super::raw::RunFacts;
-use super::names::Names;
 use super::run::{full_ring, missing_events};
+use crate::names::Names;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};

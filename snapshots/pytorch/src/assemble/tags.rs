@@ -8,7 +8,7 @@
 use hashbrown::HashMap;
 
 use super::annotations::Mark;
-use super::names::Names;
+use crate::names::Names;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{DeviceId, EventId, ScopeId, StringId};
 use highwater_snapshots::tables::{Scope, Tables};

@@ -1,4 +1,4 @@
-//! Interns additional strings into an existing string table.
+//! Interns strings into a string table.
 
 use std::hash::BuildHasher;
 
@@ -8,14 +8,14 @@ use highwater_snapshots::ids::StringId;
 
 /// Index from strings to rows of [`Tables::strings`](highwater_snapshots::tables::Tables).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     rows: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 impl Names {
     /// Indexes `strings`.
-    pub(super) fn of(strings: &[String]) -> Self {
+    pub(crate) fn of(strings: &[String]) -> Self {
         let hasher = DefaultHashBuilder::default();
         let mut rows = HashTable::with_capacity(strings.len());
         for (row, text) in strings.iter().enumerate() {
@@ -27,7 +27,7 @@ impl Names {
     }
 
     /// Returns the id of `text`, appending it to `strings` if it is new.
-    pub(super) fn id(&mut self, strings: &mut Vec<String>, text: &str) -> StringId {
+    pub(crate) fn id(&mut self, strings: &mut Vec<String>, text: &str) -> StringId {
         let hash = self.hasher.hash_one(text);
         if let Some(&row) = self.rows.find(hash, |&row| strings[row as usize] == text) {
             return StringId(row);
