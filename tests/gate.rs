@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use highwater_analysis::budget::{Allowance, Budget, Checked, Outcome, check};
-use highwater_analysis::growth::{Growth, GrowthQuery, StepRange, StepWindow};
+use highwater_analysis::growth::{GrowthQuery, StepRange, growth};
 use highwater_analysis::{Filter, GroupKey, Metric, Source};
 use highwater_engine::nn::{Child, Filling, Init, LinearFilling, Mlp, Module, Sequence, Visitor};
 use highwater_engine::optim::{AdamW, Form, Optimizer, RuleOptimizer};
@@ -145,8 +145,8 @@ fn what_every_step_leaves_behind_is_measured_to_the_byte_and_named() {
     assert!(text.starts_with("1 line keeps memory of every step: `gate.rs:") && text.contains("gate::train"), "{text}");
     assert!(text.ends_with("3.91 KiB a step; in all 11.72 KiB in 3 blocks over 3 steps"), "{text}");
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Scope], top: 1, filter: &Filter::default() };
-    let window = StepWindow::of(&leaky.source, leaky.device, StepRange::default()).expect("it is in memory");
-    let window = window.expect("it has steps");
-    let growth = Growth::of(&leaky.source, leaky.device, window, &query).expect("it is in memory");
+    let found =
+        growth(&leaky.source, &[leaky.device], StepRange::default(), &[query], &mut |_| ControlFlow::Continue(()));
+    let growth = found.expect("it is in memory").remove(0).remove(0).expect("it has steps");
     assert_eq!((growth.window.from(), growth.window.to(), growth.net()), (1, 3, 12_000));
 }

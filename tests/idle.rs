@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use highwater_analysis::explain::{ExplainQuery, Remedy};
+use highwater_analysis::explain::Remedy;
+use highwater_analysis::peak::Query;
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Siblings, Source};
 use highwater_engine::nn::{Init, Linear, Module};
 use highwater_engine::optim::{Sgd, run_in_backward};
@@ -18,9 +19,8 @@ use highwater_tests::{command, recording_turn};
 fn explain(trace: &Trace) -> Explanation {
     let device = trace.main_device();
     let (keys, filter) = ([GroupKey::Category], Filter::default());
-    let query =
-        ExplainQuery { metric: Metric::Requested, keys: &keys, top: 5, filter: &filter, siblings: Siblings::Each };
-    Explanation::of(&Source::in_memory(trace), device, &query, &mut |_| ControlFlow::Continue(()))
+    let query = Query { keys: &keys, top: 5, filter: &filter, siblings: Siblings::Each };
+    Explanation::of(&Source::in_memory(trace), device, Metric::Requested, &query, &mut |_| ControlFlow::Continue(()))
         .expect("it is in memory")
 }
 

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use highwater_analysis::diff::{Comparison, DiffGroup, DiffQuery};
-use highwater_analysis::explain::{ExplainQuery, Remedy};
+use highwater_analysis::diff::{Comparison, DiffGroup};
+use highwater_analysis::explain::Remedy;
+use highwater_analysis::peak::Query;
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Origin, Siblings, Source};
 use highwater_engine::scenario::{self, Options};
 use highwater_snapshots::format::read_file;
@@ -30,9 +31,9 @@ impl Run {
     fn explain(&self, filter: &str) -> Explanation {
         let filter: Filter = filter.parse().expect("the filter is one");
         let keys = [GroupKey::Category, GroupKey::Phase];
-        let query =
-            ExplainQuery { metric: Metric::Requested, keys: &keys, top: 20, filter: &filter, siblings: Siblings::Each };
-        Explanation::of(&self.source, self.device, &query, &mut |_| ControlFlow::Continue(())).expect("it is in memory")
+        let query = Query { keys: &keys, top: 20, filter: &filter, siblings: Siblings::Each };
+        Explanation::of(&self.source, self.device, Metric::Requested, &query, &mut |_| ControlFlow::Continue(()))
+            .expect("it is in memory")
     }
 }
 
@@ -62,7 +63,7 @@ fn a_peak_without_gradients_and_temporaries_is_that_of_a_step_within_backward() 
     let diff = Comparison::of(
         [&plain.source, &within.source],
         [&plain, &within].map(|run| run.source.peak(run.device, Metric::Requested).expect("it is in memory")),
-        &DiffQuery { keys: &[GroupKey::Category], top: 3, filter: &Filter::default(), siblings: Siblings::Each },
+        &Query { keys: &[GroupKey::Category], top: 3, filter: &Filter::default(), siblings: Siblings::Each },
         &mut |_| ControlFlow::Continue(()),
     );
     let diff = diff.expect("both are in memory").diff;

@@ -87,6 +87,12 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
+/// A count with its noun: `1 step`, `1,234 steps`.
+pub fn count_of(count: u64, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", format_count(count))
+}
+
 /// A number of floating-point operations in the unit that suits it: `7 FLOP`, `3.33 TFLOP`.
 pub fn format_flops(flops: u64) -> String {
     let units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"];

@@ -8,12 +8,18 @@ use highwater_snapshots::trace::Trace;
 
 use crate::metric::Metric;
 use crate::question::diff::Asked;
+use crate::question::growth::{Growth, GrowthQuery, StepRange, growth};
 use crate::question::peak::Moment;
 use crate::question::source::{DeviceIndex, Source, Watch};
 
 /// Watches nothing.
 pub(crate) fn watch() -> Watch<'static> {
     Box::leak(Box::new(|_| ControlFlow::Continue(())))
+}
+
+/// The growth of `device` over the steps of a recording, or over all of it.
+pub(crate) fn growth_of_device(source: &Source<'_>, device: DeviceId, query: GrowthQuery<'_>) -> Growth {
+    growth(source, &[device], StepRange::default(), &[query], watch()).unwrap().remove(0).remove(0).unwrap()
 }
 
 /// A recording in memory, and the indexes of its device 0.

@@ -2,6 +2,7 @@
 
 use crate::event::Alloc;
 use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId, StreamId};
+use crate::metric::Metric;
 use crate::stage::Outside;
 use crate::yielding::tick;
 use crate::{Category, Pool};
@@ -128,6 +129,12 @@ impl Blocks {
     /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
+    }
+
+    /// The bytes of each block in `metric`: requested bytes for that metric, else rounded bytes.
+    #[inline]
+    pub fn sizes(&self, metric: Metric) -> &[u64] {
+        if metric == Metric::Requested { &self.requested } else { &self.allocated }
     }
 
     /// The ids, in order.

@@ -204,13 +204,17 @@ impl Trace {
         self.start.ops.get(id.0 as usize).copied().unwrap_or(id)
     }
 
-    /// The number of requests on `device` that failed.
-    pub fn failed_requests(&self, device: DeviceId) -> u64 {
-        if self.ooms.is_empty() {
-            return 0;
-        }
-        let events = self.events.kind.iter().zip(&self.events.device);
-        events.filter(|(kind, at)| **kind == EventKind::Oom && **at == device).count() as u64
+    /// The events of the requests that failed, in order, with their devices.
+    pub fn failed_requests(&self) -> impl DoubleEndedIterator<Item = (EventId, DeviceId)> {
+        // Without failed requests, the events need not be searched.
+        let searched = if self.ooms.is_empty() { 0 } else { self.events.len() };
+        let failed = (0..searched).filter(|row| self.events.kind[*row] == EventKind::Oom);
+        failed.map(|row| (EventId::from_index(row), self.events.device[row]))
+    }
+
+    /// The events of the requests on `device` that failed, in order.
+    pub fn failed_requests_on(&self, device: DeviceId) -> impl DoubleEndedIterator<Item = EventId> {
+        self.failed_requests().filter(move |(_, at)| *at == device).map(|(event, _)| event)
     }
 
     /// Whether the recording has memory but no events: it is the state of its devices at one moment.

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use highwater_analysis::diff::{
-    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, MatchKind, PhasePair, Setting, UnmatchedBlocks,
+    Asked, Change, Comparison, DiffAt, DiffGroup, MatchKind, PhasePair, Setting, UnmatchedBlocks,
 };
+use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{PhaseRow, steps_of};
 use highwater_analysis::{Diff, GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
@@ -180,7 +181,7 @@ impl<'a> DiffReport<'a> {
             let found = inputs[side].ask(|source, _| at[side].find(source, devices[side], metric))?;
             found.map_or_else(|| Err(missing_step(at[side], side, inputs[side], devices[side])?), Ok)
         };
-        let query = DiffQuery {
+        let query = Query {
             keys: &arguments.by.0,
             top: arguments.top,
             filter: &arguments.blocks.filter.filter,

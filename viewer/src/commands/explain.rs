@@ -7,7 +7,8 @@ use std::io;
 
 use clap::Args;
 use highwater_analysis::beside::SegmentKind;
-use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Remedy};
+use highwater_analysis::explain::{Advice, ExplainedGroup, Remedy};
+use highwater_analysis::peak::Query;
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
 use highwater_app::answers::explanation::explain;
@@ -101,16 +102,14 @@ impl<'a> ExplainReport<'a> {
     pub fn of(input: &'a Input, arguments: &'a ExplainArguments) -> Result<Self, Failure> {
         let trace = input.facts();
         let device = choose_device(trace, arguments.device.device)?;
-        let query = ExplainQuery {
-            metric: arguments.metric,
+        let query = Query {
             keys: arguments.keys(!trace.spans.is_all_setup()),
             top: arguments.top,
             filter: &arguments.blocks.filter.filter,
             siblings: arguments.modules.siblings(),
         };
-        let explanation = input.ask(|source, watch| explain(source, device, &query, watch))?;
-        let has_uses = || input.source.count(device, EventKind::Used) > 0;
-        let ignores_uses = input.source.whole().is_none() && has_uses();
+        let explanation = input.ask(|source, watch| explain(source, device, arguments.metric, &query, watch))?;
+        let ignores_uses = explanation.idle.is_none() && input.source.count(device, EventKind::Used) > 0;
         Ok(Self { trace, arguments, explanation, ignores_uses })
     }
 

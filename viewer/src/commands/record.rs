@@ -244,7 +244,7 @@ impl<'a> Answer<'a> {
 
     /// The first `shown` phases.
     fn phases_table(&self, shown: usize) -> Option<Table<'_>> {
-        let peak = self.summary.peaks.iter().find(|peak| peak.metric == Metric::Requested)?;
+        let peak = self.summary.peak(Metric::Requested)?;
         Some(rows_table(&self.phases, shown, peak, true))
     }
 

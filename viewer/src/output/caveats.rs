@@ -83,7 +83,7 @@ fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
 
 /// Returns how many requests failed on `devices`.
 pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
-    devices.iter().map(|device| trace.failed_requests(*device)).sum()
+    devices.iter().map(|device| trace.failed_requests_on(*device).count() as u64).sum()
 }
 
 /// Returns a warning that `failed` requests failed, so that peaks and advice hold only up to there; `None` if none did.

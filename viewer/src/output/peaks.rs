@@ -54,9 +54,8 @@ pub fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
 
 /// Returns the peak of each metric by its name; null if the recording has no samples of it.
 pub fn peaks_value(header: &Header, summary: &DeviceSummary) -> Value {
-    let peak = |metric: Metric| summary.peaks.iter().find(|moment| moment.metric == metric);
     let peaks = Metric::ALL.map(|metric| {
-        let peak = peak(metric).map(|moment| Value::Map(peak_facts(header, moment)));
+        let peak = summary.peak(metric).map(|moment| Value::Map(peak_facts(header, moment)));
         (metric.name(), peak.into())
     });
     Value::Map(BTreeMap::from(peaks).into_iter().collect())

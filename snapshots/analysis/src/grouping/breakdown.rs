@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::yielding::tick;
@@ -15,7 +13,7 @@ use crate::index::beside::Beside;
 use crate::metric::Metric;
 
 /// Blocks that share the values of all keys.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The key values, in the order of the keys.
     pub key: Vec<String>,
@@ -24,18 +22,15 @@ pub struct Group {
     /// Number of blocks.
     pub blocks: u64,
     /// Of the bytes, those that are free in segments.
-    #[serde(skip)]
     pub free_bytes: u64,
     /// The call stack, if it is one of the keys.
-    #[serde(skip)]
     pub stack: StackId,
     /// The key values of each of the equal modules that are one group; empty if it is of one.
-    #[serde(skip)]
     pub members: Vec<Vec<String>>,
 }
 
 /// The groups of a set of blocks, largest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
     /// Bytes of all groups, listed or not.
     pub total: u64,
@@ -97,7 +92,7 @@ pub(crate) fn rows(
 ) -> Vec<Row> {
     let keys = grouping.keys;
     let mut sums: HashMap<Vec<Code>, Sum> = HashMap::new();
-    let bytes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+    let bytes = trace.blocks.sizes(metric);
     let mut code = vec![0; keys.len()];
     for &id in blocks {
         tick();

@@ -109,7 +109,7 @@ mod tests {
     use highwater_snapshots::text::trace_from_text;
 
     use super::*;
-    use crate::question::explain::ExplainQuery;
+    use crate::question::peak::Query;
     use crate::{Explanation, Filter, Matches, Metric, Siblings, Source};
 
     #[test]
@@ -159,15 +159,11 @@ mod tests {
         let filter = Filter::default();
         for &key in GroupKey::ALL {
             let keys = [key];
-            let query = ExplainQuery {
-                metric: Metric::Requested,
-                keys: &keys,
-                top: 100,
-                filter: &filter,
-                siblings: Siblings::Each,
-            };
+            let query = Query { keys: &keys, top: 100, filter: &filter, siblings: Siblings::Each };
             let source = Source::in_memory(&trace);
-            let explanation = Explanation::of(&source, device, &query, &mut |_| ControlFlow::Continue(())).unwrap();
+            let explanation =
+                Explanation::of(&source, device, Metric::Requested, &query, &mut |_| ControlFlow::Continue(()))
+                    .unwrap();
             assert!(!explanation.groups.is_empty());
             for group in &explanation.groups {
                 let Some(condition) = of_group(&keys, &group.key, &[]) else {

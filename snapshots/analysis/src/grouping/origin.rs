@@ -69,11 +69,6 @@ impl Origin {
             Self::Unmarked => "none",
         }
     }
-
-    /// The word for the origin with this display name.
-    pub fn word_of(name: &str) -> Option<&'static str> {
-        Self::all().find(|origin| origin.name() == name).map(Self::word)
-    }
 }
 
 /// The origins and steps of many blocks: fastest in the order of their allocations.
@@ -133,7 +128,6 @@ mod tests {
         assert_eq!(Origin::all().count(), Origin::COUNT);
         for (code, origin) in Origin::all().enumerate() {
             assert_eq!((origin.code(), Origin::from_code(code)), (code, origin));
-            assert_eq!(Origin::word_of(origin.name()), Some(origin.word()));
         }
     }
 

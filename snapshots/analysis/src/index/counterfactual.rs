@@ -136,8 +136,7 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
         if (self.is_gone)(BlockId(row as u32)) {
             return false;
         }
-        let blocks = &self.trace.blocks;
-        let bytes = if self.metric == Metric::Requested { blocks.requested[row] } else { blocks.allocated[row] };
+        let bytes = self.trace.blocks.sizes(self.metric)[row];
         let change = |bytes_before: u64| if comes { bytes_before + bytes } else { bytes_before - bytes };
         for column in &mut self.columns {
             if let Some(group) = column.group_of.get(row).and_then(|group| column.rows.get_mut(*group as usize)) {
@@ -180,7 +179,7 @@ mod tests {
         } else {
             &trace.blocks.free_completed
         };
-        let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+        let sizes = trace.blocks.sizes(metric);
         let total = |state: usize| -> u64 {
             let lives = |id: &BlockId| {
                 let row = id.0 as usize;

@@ -19,13 +19,11 @@ pub fn final_oom(trace: &Trace) -> Option<EventId> {
 
 /// The last failed request, not counting host memory.
 pub(crate) fn last_oom(trace: &Trace) -> Option<EventId> {
-    let kinds = &trace.events.kind;
-    let last = (0..kinds.len()).rev().find(|&row| kinds[row] == EventKind::Oom && !is_host(trace, row));
-    last.map(EventId::from_index)
+    trace.failed_requests().rev().find(|(_, device)| !is_host(trace, *device)).map(|(event, _)| event)
 }
 
-fn is_host(trace: &Trace, row: usize) -> bool {
-    trace.device_facts(trace.events.device[row]).is_some_and(|facts| facts.driver == PINNED_DRIVER)
+fn is_host(trace: &Trace, device: DeviceId) -> bool {
+    trace.device_facts(device).is_some_and(|facts| facts.driver == PINNED_DRIVER)
 }
 
 fn step_at(trace: &Trace, event: EventId) -> Option<u32> {
@@ -51,7 +49,9 @@ impl Recovery {
     /// Counts the allocations from row `first` of the events on.
     pub(crate) fn take(&mut self, trace: &Trace, first: usize) {
         let events = &trace.events;
-        for row in (first..events.len()).filter(|&row| events.kind[row] == EventKind::Alloc && !is_host(trace, row)) {
+        for row in (first..events.len())
+            .filter(|&row| events.kind[row] == EventKind::Alloc && !is_host(trace, events.device[row]))
+        {
             if self.is_complete() {
                 break;
             }

@@ -161,9 +161,4 @@ impl<'a> Replay<'a> {
         self.next += 1;
         Some(EventId(index as u32))
     }
-
-    /// Applies every event before position `end`.
-    pub fn run_to(&mut self, end: usize) {
-        while self.next < end && self.step().is_some() {}
-    }
 }

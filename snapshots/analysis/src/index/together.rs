@@ -7,7 +7,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
 use super::pools::{BlockPool, Pools};
-use super::replay::{baseline_effects, effects};
+use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
 /// The pools or streams of a recording, or of a part of it, each as a number.
@@ -45,7 +45,8 @@ impl Together {
     fn of(trace: &Trace, device: DeviceId, number_of: impl Fn(BlockId) -> u64) -> Self {
         let mut together = Self::default();
         let mut in_use: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        let mut take = |row: usize, begins: bool| {
+        let mut take = |effect: Effect| {
+            let Some((row, begins)) = effect.of_block(Metric::Active) else { return };
             let bytes = trace.blocks.allocated[row];
             if bytes == 0 {
                 return;
@@ -67,17 +68,9 @@ impl Together {
                 }
             }
         };
-        baseline_effects(trace, device, |effect| {
-            if let Some((row, begins)) = effect.of_block(Metric::Active) {
-                take(row, begins);
-            }
-        });
+        baseline_effects(trace, device, &mut take);
         for index in (0..trace.events.len()).filter(|index| trace.events.device[*index] == device) {
-            effects(trace, index, |effect| {
-                if let Some((row, begins)) = effect.of_block(Metric::Active) {
-                    take(row, begins);
-                }
-            });
+            effects(trace, index, &mut take);
         }
         together
     }

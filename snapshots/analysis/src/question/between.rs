@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
-
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
@@ -11,8 +9,7 @@ use crate::index::live::LiveIndex;
 use crate::metric::Metric;
 
 /// A class of blocks relative to two moments A and B, where A is the earlier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Question {
     /// Live at A.
     AliveAtA,
@@ -83,7 +80,7 @@ pub fn blocks_between(
 }
 
 /// A number of blocks and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Bytes of the blocks: requested or rounded, depending on the metric.
     pub bytes: u64,
@@ -92,18 +89,25 @@ pub struct Sum {
 }
 
 impl Sum {
+    /// Adds a block.
     pub(crate) fn add(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        self.blocks += 1;
+        self.join(&Self { bytes, blocks: 1 });
     }
 
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, blocks: self.blocks + other.blocks }
+    /// Adds the blocks of another sum.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.blocks = self.blocks.saturating_add(other.blocks);
+    }
+
+    pub(crate) fn plus(mut self, other: Self) -> Self {
+        self.join(&other);
+        self
     }
 }
 
 /// The sums of all classes: live at A, minus freed, plus born, is live at B.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// See [`Question::Kept`].
     pub kept: Sum,
@@ -154,8 +158,7 @@ impl Balance {
 /// A block's bytes: requested bytes for that metric, else rounded bytes.
 #[inline]
 pub fn bytes_of(trace: &Trace, metric: Metric, id: BlockId) -> u64 {
-    let column = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
-    column[id.0 as usize]
+    trace.blocks.sizes(metric)[id.0 as usize]
 }
 
 fn ordered(trace: &Trace, moments: Range<usize>) -> (usize, usize) {

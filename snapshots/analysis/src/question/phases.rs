@@ -82,7 +82,7 @@ pub struct StageRow {
 pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
     let number = |event: EventId| trace.start.events + u64::from(event.0);
     let mut replay = Replay::new(trace, device);
-    let mut live = LiveBytes::new(trace, device, metric);
+    let mut live = CategoryTotals::new(trace, device, metric);
     let row = |span: &Span| {
         let start_bytes = replay.totals().get(metric);
         let mut row = StageRow {
@@ -198,7 +198,7 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     found.dedup();
     let steps = StepActivity::of(trace.spans.rows().iter().map(|span| (span.step, activity_in(trace, device, span))));
     let mut replay = Replay::new(trace, device);
-    let mut live = LiveBytes::new(trace, device, metric);
+    let mut live = CategoryTotals::new(trace, device, metric);
     let row = |(position, phase, step): (usize, Phase, Option<u32>)| {
         while replay.position() < position
             && let Some(event) = replay.step()
@@ -293,13 +293,13 @@ pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
 }
 
 /// Running sums of bytes by category.
-pub(crate) struct LiveBytes {
+pub(crate) struct CategoryTotals {
     device: DeviceId,
     metric: Metric,
     bytes: CategoryBytes,
 }
 
-impl LiveBytes {
+impl CategoryTotals {
     pub(crate) fn new(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
         let mut live = Self { device, metric, bytes: CategoryBytes::default() };
         baseline_effects(trace, device, |effect| live.take(trace, effect));
@@ -312,18 +312,10 @@ impl LiveBytes {
     }
 
     fn take(&mut self, trace: &Trace, effect: Effect) {
-        let ends_at_request = matches!(self.metric, Metric::Requested | Metric::Allocated);
-        let size = |row: usize| match self.metric {
-            Metric::Requested => trace.blocks.requested[row],
-            _ => trace.blocks.allocated[row],
-        };
-        let category = |row: usize| trace.blocks.category[row] as usize;
-        match effect {
-            Effect::Allocated(row) => self.bytes.0[category(row)] += size(row),
-            Effect::FreeRequested(row) if ends_at_request => self.bytes.0[category(row)] -= size(row),
-            Effect::FreeCompleted(row) if !ends_at_request => self.bytes.0[category(row)] -= size(row),
-            _ => {}
-        }
+        let Some((row, begins)) = effect.of_block(self.metric) else { return };
+        let bytes = trace.blocks.sizes(self.metric)[row];
+        let sum = &mut self.bytes.0[trace.blocks.category[row] as usize];
+        *sum = if begins { *sum + bytes } else { *sum - bytes };
     }
 
     /// Applies event `id`; returns whether it affected memory of this device.

@@ -47,6 +47,13 @@ pub struct DeviceSummary {
     pub last_time_ns: Option<u64>,
 }
 
+impl DeviceSummary {
+    /// The peak of `metric`; `None` if it was not sampled.
+    pub fn peak(&self, metric: Metric) -> Option<&Moment> {
+        self.peaks.iter().find(|peak| peak.metric == metric)
+    }
+}
+
 /// Summarizes every device.
 ///
 /// # Errors

@@ -27,15 +27,13 @@ pub fn verify(source: &Source<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Re
     // Of a recording in memory, that was done when it was read.
     source.windows().map_or(Ok(()), Windows::check_sections)?;
     let mut all: Option<Findings> = None;
-    let map = |window: Cow<'_, Trace>| {
+    let map = |mut window: Cow<'_, Trace>| {
         let found = Findings::of(&window, devices);
-        match window {
-            Cow::Owned(mut window) if found.names_blocks() => {
-                source.number_blocks(&mut window)?;
-                Ok(Findings::of(&window, devices))
-            }
-            _ => Ok(found),
+        if !found.names_blocks() {
+            return Ok(found);
         }
+        source.number_blocks(&mut window)?;
+        Ok(Findings::of(&window, devices))
     };
     let take = |next| {
         all = Some(match all.take() {

@@ -2,7 +2,8 @@
 
 use std::ops::AddAssign as _;
 
-use highwater_analysis::diff::{Comparison, DiffAt, DiffQuery};
+use highwater_analysis::diff::{Comparison, DiffAt};
+use highwater_analysis::peak::Query;
 use highwater_analysis::{Filter, GroupKey, Metric, Siblings, Source};
 use highwater_snapshots::DeviceId;
 
@@ -13,7 +14,7 @@ fn compare(sources: [&Source<'_>; 2], at: [DiffAt; 2], metric: Metric, filter: &
     let device = DeviceId(0);
     let moment = |side: usize| at[side].find(sources[side], device, metric).unwrap();
     let keys = [GroupKey::Category, GroupKey::Op];
-    let query = DiffQuery { keys: &keys, top: 6, filter, siblings: Siblings::Each };
+    let query = Query { keys: &keys, top: 6, filter, siblings: Siblings::Each };
     Some(Comparison::of(sources, [moment(0)?, moment(1)?], &query, watch()).unwrap())
 }
 

@@ -1,6 +1,7 @@
 //! The peak of a recording that is read in parts has the explanation of the whole.
 
-use highwater_analysis::explain::{Advice, ExplainQuery, Remedy};
+use highwater_analysis::explain::{Advice, Remedy};
+use highwater_analysis::peak::Query;
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Siblings, Source};
 use highwater_snapshots::format::{read_bytes, write_trace};
 use highwater_snapshots::text::trace_from_text;
@@ -23,14 +24,14 @@ fn compare(whole: &Source<'_>, windows: &Source<'_>) -> Vec<Remedy> {
         for metric in Metric::OF_BLOCKS {
             let filtered = KEYS[metric as usize % KEYS.len()];
             for (keys, filter) in KEYS.into_iter().map(|keys| (keys, &none)).chain([(filtered, &some)]) {
-                let query = ExplainQuery { metric, keys, top: 7, filter, siblings: Siblings::Merged };
+                let query = Query { keys, top: 7, filter, siblings: Siblings::Merged };
                 // When the free of a block that waits for a stream was requested is not known in a window.
                 let is_compared = |advice: &Advice| {
                     advice.remedy != Remedy::FreeAfterLastUse
                         && (metric != Metric::Active || advice.remedy != Remedy::StepInBackward)
                 };
                 let [expected, found] = [whole, windows].map(|source| {
-                    let mut explanation = Explanation::of(source, device, &query, watch()).unwrap();
+                    let mut explanation = Explanation::of(source, device, metric, &query, watch()).unwrap();
                     // Last uses are not looked for in windows.
                     explanation.idle = None;
                     explanation.advice.retain(is_compared);

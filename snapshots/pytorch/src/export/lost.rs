@@ -2,7 +2,7 @@
 
 use super::entries::LeftOut;
 use super::final_state::FinalState;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{count_of, format_bytes};
 
 /// Counts of what was left out, cut or invented.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,10 +53,7 @@ impl Lost {
             (self.overlapped, "missing in the final state: a later one has the same address".to_owned(), "block"),
             (self.cut, "cut at the end of its segment in the final state".to_owned(), "block"),
         ];
-        let sentence = |(count, what, noun): &(u64, String, &str)| {
-            let s = if *count == 1 { "" } else { "s" };
-            format!("{} {noun}{s} {what}", format_count(*count))
-        };
+        let sentence = |(count, what, noun): &(u64, String, &str)| format!("{} {what}", count_of(*count, noun));
         let mut sentences: Vec<String> = counted.iter().filter(|(count, ..)| *count > 0).map(sentence).collect();
         if self.differing_settings {
             sentences

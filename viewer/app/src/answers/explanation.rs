@@ -1,7 +1,8 @@
 //! The explanation of a peak, with the savings that replays add to its advice.
 
-use highwater_analysis::explain::{Advice, ExplainQuery, Reach, Remedy};
+use highwater_analysis::explain::{Advice, Reach, Remedy};
 use highwater_analysis::final_oom::final_oom_on;
+use highwater_analysis::peak::Query;
 use highwater_analysis::source::{Source, Watch};
 use highwater_analysis::{Explanation, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
@@ -11,8 +12,8 @@ use super::plan::AdvicePeaks;
 use super::prediction::Change;
 use super::replays::predict;
 
-/// Explains the peak of `device`. Of a recording in memory, advice on allocator settings, on recomputation and on a fused
-/// optimizer gives the result of a replay with them; settings are left out if they save nothing.
+/// Explains the peak of `metric` on `device`. Of a recording in memory, advice on allocator settings, on recomputation
+/// and on a fused optimizer gives the result of a replay with them; settings are left out if they save nothing.
 ///
 /// # Errors
 ///
@@ -20,10 +21,11 @@ use super::replays::predict;
 pub fn explain(
     source: &Source<'_>,
     device: DeviceId,
-    query: &ExplainQuery<'_>,
+    metric: Metric,
+    query: &Query<'_>,
     watch: Watch<'_>,
 ) -> Result<Explanation, Error> {
-    let mut explanation = Explanation::of(source, device, query, watch)?;
+    let mut explanation = Explanation::of(source, device, metric, query, watch)?;
     let Some(trace) = source.whole() else {
         for advice in &mut explanation.advice {
             if let Some(settings) = advice.settings {
@@ -36,7 +38,7 @@ pub fn explain(
     };
     explanation.advice.retain_mut(|advice| is_worth_it(source, device, advice));
     let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
-    if query.metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
+    if metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
         let peaks = AdvicePeaks::of(trace, device);
         let [peak, reserved] = [Metric::Requested, Metric::Reserved].map(|metric| source.peak(device, metric));
         let (peak, reserved) = (peak?.bytes, reserved?.bytes);

@@ -190,7 +190,7 @@ impl Figures {
 
     /// Returns the peak of `metric`; `None` if it was not sampled.
     pub fn peak(&self, metric: Metric) -> Option<&Moment> {
-        self.summary.peaks.iter().find(|peak| peak.metric == metric)
+        self.summary.peak(metric)
     }
 
     /// Returns the bytes of the peak of `metric`; 0 if it was not sampled.

@@ -58,9 +58,7 @@ impl RequestFailure {
 
     /// Returns the requests that failed on `device`, in order.
     pub fn all(trace: &Trace, device: DeviceId) -> impl DoubleEndedIterator<Item = Self> {
-        let is_one =
-            move |row: &usize| trace.events.kind[*row] == EventKind::Oom && trace.events.device[*row] == device;
-        (0..trace.events.len()).filter(is_one).filter_map(|row| Self::of(trace, EventId::from_index(row)))
+        trace.failed_requests_on(device).filter_map(|event| Self::of(trace, event))
     }
 
     /// Returns the request that failed at `event`.

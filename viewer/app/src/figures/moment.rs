@@ -3,6 +3,7 @@
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::Phase;
 use highwater_snapshots::trace::Header;
+pub use highwater_snapshots::units::count_of;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::report::Value;
@@ -56,12 +57,6 @@ pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = total_name(moment.metric);
     let when = if moment.is_state { String::new() } else { format!(", {}", when(moment)) };
     format!("{} {metric}{when}", format_bytes(moment.bytes))
-}
-
-/// Formats a count with its noun: `1 step`, `1,234 steps`.
-pub fn count_of(count: u64, noun: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{s}", format_count(count))
 }
 
 /// Returns the name of a total in a sentence: `device used`.

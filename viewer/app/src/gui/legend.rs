@@ -230,9 +230,9 @@ pub(crate) fn lines_ui(
 ) {
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
-    let is_sampled = summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
+    let is_sampled = summary.peak(Metric::DeviceUsed).is_some();
     // A total that equals the one above it, at this moment, at the peak and in the picture, has no entry of its own.
-    let peak = |metric: Metric| summary.peaks.iter().find(|peak| peak.metric == metric).map(|peak| peak.bytes);
+    let peak = |metric: Metric| summary.peak(metric).map(|peak| peak.bytes);
     let is_covered = |metric: Metric| {
         let above = match metric {
             Metric::Allocated => Metric::Requested,

@@ -175,7 +175,7 @@ impl DeviceIndex {
 
     /// Returns the first moment at which `metric` is largest.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> Moment {
-        self.summary.peaks.iter().find(|peak| peak.metric == metric).copied().unwrap_or_else(|| {
+        self.summary.peak(metric).copied().unwrap_or_else(|| {
             // A total that was never sampled has no peak.
             Moment::at(trace, &self.series, metric, None)
         })

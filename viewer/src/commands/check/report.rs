@@ -4,7 +4,8 @@ use std::io;
 
 use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
-use highwater_analysis::diff::{Asked, DiffGroup, DiffQuery};
+use highwater_analysis::diff::{Asked, DiffGroup};
+use highwater_analysis::peak::Query;
 use highwater_analysis::{Diff, Doubt, Filter, GroupKey, Siblings};
 use highwater_app::figures::moment::{count_of, moment_value, when};
 use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, code};
@@ -122,7 +123,7 @@ impl<'a> CheckReport<'a> {
         let peak = own.peak(metric).map_err(unreadable)?;
         if let Some(other) = &other {
             let filter = Filter::default();
-            let query = DiffQuery { keys: &self.keys, top: usize::MAX, filter: &filter, siblings: Siblings::Merged };
+            let query = Query { keys: &self.keys, top: usize::MAX, filter: &filter, siblings: Siblings::Merged };
             let before = other.peak(metric).map_err(unreadable)?;
             let diff = other
                 .at(&before, |a, moment_a| own.at(&peak, |b, moment_b| Diff::of([a, b], [moment_a, moment_b], &query)));

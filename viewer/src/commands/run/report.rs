@@ -147,9 +147,7 @@ fn report_file(
 
 /// The peaks of each device.
 fn devices(summaries: &[DeviceSummary]) -> Table<'_> {
-    let peak = |row: usize, metric: Metric| {
-        summaries[row].peaks.iter().find(|moment| moment.metric == metric).map(|moment| moment.bytes)
-    };
+    let peak = |row: usize, metric: Metric| summaries[row].peak(metric).map(|moment| moment.bytes);
     let reserved = move |row: usize| peak(row, Metric::Reserved).unwrap_or(0);
     let used = move |row: usize| peak(row, Metric::DeviceUsed).map_or_else(|| "-".to_owned(), format_bytes);
     let columns = [

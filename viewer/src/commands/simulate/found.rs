@@ -74,7 +74,7 @@ pub(super) struct Recorded {
 impl Recorded {
     /// The peak of a total.
     pub(super) fn peak(&self, metric: Metric) -> u64 {
-        self.summary.peaks.iter().find(|moment| moment.metric == metric).map_or(0, |moment| moment.bytes)
+        self.summary.peak(metric).map_or(0, |moment| moment.bytes)
     }
 
     /// The last request that failed: the program has handled those before.

@@ -138,7 +138,7 @@ fn every_call_of_a_program_is_recorded_however_it_gets_at_the_driver() {
                 assert!(stack.iter().any(|line| line.contains(what)), "{way}, {what}: {stack:?}");
             }
             for device in summaries(&trace) {
-                let peak = |metric| device.peaks.iter().find(|moment| moment.metric == metric).map(|peak| peak.bytes);
+                let peak = |metric| device.peak(metric).map(|peak| peak.bytes);
                 assert_eq!(peak(Metric::Reserved), peak(Metric::Requested), "a block is the segment that it is in");
                 assert_eq!(device.end.reserved, 0, "{way}, {what}: all went back");
             }
@@ -325,7 +325,7 @@ fn the_driver_gave_what_the_engines_own_recording_says_is_reserved() {
         let (engine, driver) = (read(folder.path(), "mlp.snap"), read(folder.path(), "driver.snap"));
         let reserved = |trace: &Trace| -> Vec<(u16, u64)> {
             let of_device = |device: &DeviceSummary| {
-                let peak = device.peaks.iter().find(|moment| moment.metric == Metric::Reserved)?;
+                let peak = device.peak(Metric::Reserved)?;
                 (peak.bytes > 0).then_some((device.device.0, peak.bytes))
             };
             summaries(trace).iter().filter_map(of_device).collect()

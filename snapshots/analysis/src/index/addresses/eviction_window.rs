@@ -1,12 +1,10 @@
 //! Finds the fewest bytes of neighbouring live blocks to free so that a request fits.
 
-use serde::Serialize;
-
 use super::map::{AddressMap, Content, ReservedSegment};
 use highwater_snapshots::ids::BlockId;
 
 /// Neighbouring live blocks in one segment that prevent a request from fitting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionWindow {
     /// The start address of the range that would become free.
     pub address: u64,

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use serde::Serialize;
-
 use highwater_snapshots::category::Pool;
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId, SegmentId, StreamId};
 use highwater_snapshots::trace::{Owner, SegmentRole, Trace};
 
@@ -33,7 +30,7 @@ impl Extent {
 }
 
 /// The pool and stream that a segment serves. Ordered as in the view: private pools after the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct PoolAndStream {
     /// The private pool (of a captured graph, or of the program), by PyTorch's number; `None` for the shared pools.
     pub private: Option<(u64, u64)>,
@@ -83,7 +80,7 @@ impl AddressIndex {
         let mut extents = extents_of(changes(trace, device));
         let growing = growing_of(&mut extents);
         extents.sort_by_key(|extent| (extent.moments.start, extent.addresses.start));
-        Self { device, extents, growing, ooms: ooms_of(trace, device) }
+        Self { device, extents, growing, ooms: trace.failed_requests_on(device).collect() }
     }
 
     /// The device.
@@ -168,15 +165,6 @@ pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
         }
     }
     walk.finish()
-}
-
-fn ooms_of(trace: &Trace, device: DeviceId) -> Vec<EventId> {
-    if trace.ooms.is_empty() {
-        return Vec::new();
-    }
-    let kinds = trace.events.kind.iter().zip(&trace.events.device).enumerate();
-    let ooms = kinds.filter(|(_, (kind, at))| **kind == EventKind::Oom && **at == device);
-    ooms.map(|(index, _)| EventId::from_index(index)).collect()
 }
 
 /// The state between two changes.

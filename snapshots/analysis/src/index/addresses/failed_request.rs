@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
-
 use super::eviction_window::{EvictionWindow, eviction_window};
 use super::extents::{AddressIndex, PoolAndStream};
 use super::map::{AddressMap, Content, ReservedSegment};
@@ -17,7 +15,7 @@ use highwater_snapshots::category::Pool;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, EventId, StreamId};
 use highwater_snapshots::trace::{Allocator, Trace};
-use highwater_snapshots::units::{format_bytes, format_bytes_apart};
+use highwater_snapshots::units::{count_of, format_bytes, format_bytes_apart};
 
 /// Number of free ranges to list.
 const SHOWN_HOLES: usize = 8;
@@ -25,7 +23,7 @@ const SHOWN_HOLES: usize = 8;
 const FAR_BACK: usize = 65_536;
 
 /// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes only; only a replay can prove it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The device has too little memory for the live blocks.
@@ -95,18 +93,14 @@ impl EvictionSet<'_> {
 
     /// Describes what becomes free: `a range of 20 MiB at 0x0`, `3 segments with 60 MiB in all`.
     pub fn freed(&self) -> String {
-        let count = |count: u64, noun: &str| match count {
-            0 => None,
-            1 => Some(format!("1 {noun}")),
-            count => Some(format!("{count} {noun}s")),
-        };
         match self {
             Self::Range(eviction_window) => {
                 format!("a range of {} at {:#x}", format_bytes(eviction_window.free), eviction_window.address)
             }
             Self::Segments(release) => {
+                let counts = [(release.segments, "segment"), (release.pages, "page")].into_iter();
                 let parts: Vec<String> =
-                    [count(release.segments, "segment"), count(release.pages, "page")].into_iter().flatten().collect();
+                    counts.filter(|(count, _)| *count > 0).map(|(count, noun)| count_of(count, noun)).collect();
                 let in_all = if release.segments + release.pages == 1 { "of" } else { "with" };
                 let end = if release.segments + release.pages == 1 { "" } else { " in all" };
                 format!("{} {in_all} {}{end}", parts.join(" and "), format_bytes(release.returned))
@@ -116,7 +110,7 @@ impl EvictionSet<'_> {
 }
 
 /// A free range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Hole {
     /// Address of its first byte.
     pub address: u64,
@@ -127,7 +121,7 @@ pub struct Hole {
 }
 
 /// An out-of-memory event and the sizes around it, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRequest {
     /// The event.
     pub event: EventId,
@@ -160,7 +154,6 @@ pub struct FailedRequest {
     /// least that.
     pub limit: Option<u64>,
     /// The allocator that the request was made of.
-    #[serde(skip)]
     pub allocator: Allocator,
     /// Bytes that the allocator had reserved on the device, or the bytes of its blocks if it has no segments.
     pub obtained: u64,

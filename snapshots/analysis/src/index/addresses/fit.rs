@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use super::extents::PoolAndStream;
 use super::map::{AddressMap, Content, Piece, Usage};
 use crate::metric::Totals;
 use highwater_snapshots::alloc_rules::AllocRules;
 
 /// The segments of one pool and stream, and the requests they could serve.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFit {
     /// The pool and stream.
     pub home: PoolAndStream,

@@ -63,7 +63,7 @@ impl Piece {
 }
 
 /// The use of the bytes of one or more segments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Requested for live blocks.
     pub requested: u64,

@@ -6,8 +6,6 @@
 //! units times segments. Of segments of one size only the cheapest can be part of the solution. Pages of an expandable
 //! segment are in a row: a block that spans several is counted once.
 
-use serde::Serialize;
-
 use super::map::{AddressMap, Content, ReservedSegment};
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::BlockId;
@@ -17,7 +15,7 @@ use highwater_snapshots::trace::Trace;
 const MAX_STEPS: u64 = 1 << 26;
 
 /// Live blocks that keep segments or pages from being released to the driver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// Bytes of the live blocks.
     pub bytes: u64,

@@ -495,6 +495,5 @@ fn only_failed_requests_of_the_device_are_found() {
     );
     let failed = of(EventId(2)).unwrap();
     assert_eq!((failed.requested, failed.rounded, failed.pool), (6, 6, Pool::Small), "how it rounds is unknown");
-    let json = serde_json::to_string(&failed).unwrap();
-    assert!(json.contains("\"suspected\":\"capacity\""), "{json}");
+    assert_eq!(serde_json::to_string(&failed.suspected).unwrap(), "\"capacity\"");
 }

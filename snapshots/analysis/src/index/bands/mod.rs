@@ -99,12 +99,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The block that covers byte `offset`, and the bytes it covers; `None` at or above the total.
-    pub fn band_at(&self, offset: u64) -> Option<&(BlockId, Range<u64>)> {
-        let after = self.bands.partition_point(|(_, bytes)| bytes.end <= offset);
-        self.bands.get(after)
-    }
-
     /// The sum of all bands.
     pub fn total(&self) -> u64 {
         self.bands.last().map_or(0, |(_, bytes)| bytes.end)
@@ -196,7 +190,7 @@ impl Bands {
         let mut end = 0;
         let bands = blocks.into_iter().map(|id| {
             let start = end;
-            end += size_of(trace, metric, id.0 as usize);
+            end += trace.blocks.sizes(metric)[id.0 as usize];
             (id, start..end)
         });
         Stack { moment, bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect() }
@@ -216,7 +210,7 @@ impl Bands {
             return vec![None; columns.len()];
         };
         let metric = of_blocks(metric);
-        let bytes = size_of(trace, metric, row);
+        let bytes = trace.blocks.sizes(metric)[row];
         let facts = trace.blocks.get(block);
         let end = if metric == Metric::Active { facts.free_completed } else { facts.free_requested };
         let is_past = |event: EventId, moment: usize| event.index().is_some_and(|index| index < moment);
@@ -271,11 +265,6 @@ fn run_of(width: usize) -> usize {
 /// The metric to use for the blocks of `metric`.
 fn of_blocks(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
-}
-
-#[inline]
-fn size_of(trace: &Trace, metric: Metric, row: usize) -> u64 {
-    if metric == Metric::Requested { trace.blocks.requested[row] } else { trace.blocks.allocated[row] }
 }
 
 /// For each column of `run`, its moment with the largest total (the first of several), and the number of events walked

@@ -5,7 +5,7 @@ use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
 use super::block_stack::{BlockStack, ColumnPainter, StackedBlock};
-use super::{Bands, Cost, HIDDEN, of_blocks, size_of};
+use super::{Bands, Cost, HIDDEN, of_blocks};
 
 /// The stack at successive moments, from left to right.
 ///
@@ -66,7 +66,7 @@ impl<'a> Walker<'a> {
         let (piles, mut added) = (&mut self.piles, 0);
         self.cost.visits += self.live.lasting(trace, metric, from, moment, |row| {
             let block = BlockId(row as u32);
-            let bytes = size_of(trace, metric, row);
+            let bytes = trace.blocks.sizes(metric)[row];
             let is_shown = bytes > 0 && bands.rank(block) != HIDDEN;
             if is_shown && below.is_none_or(|below| bands.key(block) < bands.key(below)) {
                 piles[usize::from(bands.rank(block))].push(StackedBlock { row: block.0, end: ends[row].0, bytes });

@@ -18,16 +18,19 @@ use crate::question::source::{Source, Watch};
 /// One device of a recording, and the total to measure.
 #[derive(Debug)]
 pub struct Checked<'a> {
-    source: &'a Source<'a>,
+    pub(super) source: &'a Source<'a>,
     device: DeviceId,
-    metric: Metric,
-    phases: Vec<PhaseRow>,
-    categories: LargestByCategory,
+    /// The total that is measured.
+    pub(super) metric: Metric,
+    /// The phases of the device, if one is limited.
+    pub(super) phases: Vec<PhaseRow>,
+    /// The largest totals of the categories, if one is limited.
+    pub(super) categories: LargestByCategory,
     history: History,
     /// The steps and segments, if the growth of reserved memory is limited.
     reserved: History,
-    /// Whether the recording has blocks of a known category, or none.
-    has_categories: bool,
+    /// Whether the recording has blocks of a known category, or no blocks.
+    pub(super) has_categories: bool,
 }
 
 impl<'a> Checked<'a> {
@@ -88,21 +91,6 @@ impl<'a> Checked<'a> {
         Ok(Self { source, device, metric, phases, categories, history, reserved, has_categories })
     }
 
-    /// The total that is measured.
-    pub(super) fn metric(&self) -> Metric {
-        self.metric
-    }
-
-    /// The recording's tables and facts.
-    pub(super) fn facts(&self) -> &Trace {
-        self.source.facts()
-    }
-
-    /// Whether the recording has blocks of a known category, or no blocks.
-    pub(super) fn has_categories(&self) -> bool {
-        self.has_categories
-    }
-
     /// The moment at which `metric` is largest.
     ///
     /// # Errors
@@ -129,19 +117,9 @@ impl<'a> Checked<'a> {
         Ok(then(asked, Moment { event: window.last(), events_before: window.trace.start.events, ..*moment }))
     }
 
-    /// The phases of the device.
-    pub(super) fn phases(&self) -> &[PhaseRow] {
-        &self.phases
-    }
-
     /// The first step of the device.
     pub(super) fn first_step(&self) -> Option<u32> {
         first_step(&self.history.spans).0
-    }
-
-    /// The largest totals of the categories.
-    pub(super) fn categories(&self) -> &LargestByCategory {
-        &self.categories
     }
 
     /// The steps over which growth is measured.

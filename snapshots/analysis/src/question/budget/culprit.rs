@@ -7,11 +7,11 @@ use super::entries::{Entry, culprit_keys, leading_place, place_of};
 use super::measure::Measured;
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::siblings::Siblings;
-use crate::question::diff::{Asked, Diff, DiffQuery};
+use crate::question::diff::{Asked, Diff};
 use crate::question::growth::{Growth, Kept};
 use crate::question::peak::{Moment, Peak, Query};
 use highwater_snapshots::line_text::unique_suffixes;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{count_of, format_bytes};
 
 /// Maximum number of leaks to name.
 const SHOWN_LEAKS: usize = 3;
@@ -52,7 +52,7 @@ impl Circumstance {
     /// The blocks that grew most since the baseline; `None` if nothing grew.
     pub(super) fn grown(&self, asked: [Asked<'_>; 2], [before, now]: [&Measured; 2]) -> Option<Culprit> {
         let keys = culprit_keys(asked[1].trace);
-        let query = DiffQuery { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
+        let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
         let diff = Diff::of(asked, [before.moment, now.moment], &query);
         let entries: Vec<Entry> =
             diff.groups.iter().map(|group| Entry::new(&group.key, keys[1], [group.a_bytes, group.b_bytes])).collect();
@@ -140,14 +140,14 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let how = if group.is_recurring {
         format!("were kept by every step, {} or more each", format_bytes(group.least_bytes))
     } else {
-        format!("were kept by {} of {}", group.steps, count(steps as u64, "step"))
+        format!("were kept by {} of {}", group.steps, count_of(steps as u64, "step"))
     };
     let text = format!(
         "{} {how}: {} in {} over {}{}",
         lead.named(&entry.category),
         format_bytes(group.survivors.bytes),
-        count(group.survivors.blocks, "block"),
-        count(steps as u64, "step"),
+        count_of(group.survivors.blocks, "block"),
+        count_of(steps as u64, "step"),
         lead.by_op()
     );
     Some(Culprit {
@@ -167,8 +167,8 @@ fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
         "{}; in all {} in {} over {}",
         leak_lines(growth, "keep"),
         format_bytes(kept.bytes),
-        count(kept.blocks, "block"),
-        count(growth.step_count() as u64, "step"),
+        count_of(kept.blocks, "block"),
+        count_of(growth.step_count() as u64, "step"),
     );
     let category = key.first().cloned().unwrap_or_default();
     let place = growth.leaks.first()?.line.clone();
@@ -183,10 +183,10 @@ fn leak_lines(growth: &Growth, verb: &str) -> String {
     let mut listed: Vec<String> =
         each.map(|(leak, line)| format!("`{line}` {} a step", format_bytes(leak.bytes_per_step))).collect();
     if let Some(more) = leaks.len().checked_sub(SHOWN_LEAKS).filter(|more| *more > 0) {
-        listed.push(count(more as u64, "more line"));
+        listed.push(count_of(more as u64, "more line"));
     }
     let s = if leaks.len() == 1 { "s" } else { "" };
-    format!("{} {verb}{s} memory of every step: {}", count(leaks.len() as u64, "line"), listed.join(", "))
+    format!("{} {verb}{s} memory of every step: {}", count_of(leaks.len() as u64, "line"), listed.join(", "))
 }
 
 /// The main place and operation within one category.
@@ -285,10 +285,6 @@ fn by_category<'a>(entries: &[&'a Entry]) -> BTreeMap<&'a str, i128> {
 fn leading_category(entries: &[&Entry]) -> Option<String> {
     let most = by_category(entries).into_iter().max_by_key(|(_, sum)| *sum);
     most.filter(|(_, sum)| *sum > 0).map(|(category, _)| category.to_owned())
-}
-
-fn count(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
 fn size(bytes: i128) -> String {

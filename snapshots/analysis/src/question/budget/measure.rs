@@ -32,7 +32,7 @@ impl Checked<'_> {
             Ok(Ok(Measured { bytes: moment.bytes, moment, filter: Filter::default() }))
         };
         match budget {
-            Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => peak(self.metric()),
+            Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => peak(self.metric),
             Budget::Reserved(_) | Budget::ReservedGrowth(_) => peak(Metric::Reserved),
             Budget::Category(category, _) => self.category(*category),
             Budget::Phase(phase, _) => self.phase(*phase),
@@ -40,13 +40,13 @@ impl Checked<'_> {
     }
 
     fn category(&self, category: Category) -> Result<Measurement<Measured>> {
-        if !self.metric().is_of_blocks() {
-            return Ok(Err(format!("{} is not a sum over blocks, so it has no categories", self.metric())));
+        if !self.metric.is_of_blocks() {
+            return Ok(Err(format!("{} is not a sum over blocks, so it has no categories", self.metric)));
         }
-        if !self.has_categories() && category != Category::Unknown {
+        if !self.has_categories && category != Category::Unknown {
             return Ok(Err("the recording has no categories; infer them with --categories guess".to_owned()));
         }
-        let largest = self.categories().get(category);
+        let largest = self.categories.get(category);
         let mut moment = self.moment(largest.event)?;
         // As for the recording's peak, a later step replaces the first if it reaches the same value in the same phase.
         let first = self.first_step();
@@ -61,7 +61,7 @@ impl Checked<'_> {
     }
 
     fn phase(&self, phase: Phase) -> Result<Measurement<Measured>> {
-        let rows = self.phases();
+        let rows = &self.phases;
         let mut most: Option<&PhaseRow> = None;
         for row in rows.iter().filter(|row| row.phase == phase) {
             if most.is_none_or(|most| row.peak_bytes > most.peak_bytes) {

@@ -184,13 +184,13 @@ fn measured(own: &Checked<'_>, other: Option<&Checked<'_>>, budget: Budget) -> R
 fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, budget: Budget) -> Result<Measurement<Outcome>> {
     let (metric, limit) = match budget {
         Budget::ReservedGrowth(limit) => (Metric::Reserved, limit),
-        Budget::StepGrowth(limit) => (own.metric(), limit),
+        Budget::StepGrowth(limit) => (own.metric, limit),
         _ => return Ok(Err("it limits no growth per step".to_owned())),
     };
     if metric == Metric::DeviceUsed {
         return Ok(Err(format!("{metric} is not a sum over blocks, so its growth per step cannot be measured")));
     }
-    let keys = culprit_keys(own.facts());
+    let keys = culprit_keys(own.source.facts());
     let filter = crate::grouping::filter::Filter::default();
     let query = GrowthQuery { metric, keys: &keys, top: 1, filter: &filter };
     let growth_of = |checked: &Checked<'_>| -> Result<Measurement<Growth>> {

@@ -253,13 +253,14 @@ fn every_line_of_a_leak_is_blamed_with_what_it_keeps_of_a_step() {
 #[test]
 fn layers_that_differ_alike_are_one_row_and_rows_and_rest_add_up() {
     use crate::Siblings;
-    use crate::question::diff::{Diff, DiffGroup, DiffQuery};
+    use crate::question::diff::{Diff, DiffGroup};
+    use crate::question::peak::Query;
     let (before, now) =
         (Run::of(&net(6, 100, "")), Run::of(&net(6, 400, "").replace(" 500 activation", " 600 activation")));
     let moments = [&before, &now].map(|run| run.0.peak(Metric::Requested));
     let keys = culprit_keys(&now.0.trace);
     let query =
-        DiffQuery { keys: &keys[..2], top: usize::MAX, filter: &crate::Filter::default(), siblings: Siblings::Merged };
+        Query { keys: &keys[..2], top: usize::MAX, filter: &crate::Filter::default(), siblings: Siblings::Merged };
     let diff = Diff::of([before.0.asked(), now.0.asked()], moments, &query);
     let differences = Differences::of(&diff, 10);
     let told: Vec<(String, usize, i128)> =

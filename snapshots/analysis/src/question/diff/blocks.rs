@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::key_aligner::KeyAligner;
-use super::{Asked, DiffQuery, found_at};
+use super::{Asked, found_at};
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::key_encoder::KeyEncoder;
 use crate::question::between::bytes_of;
 use crate::question::listed_blocks::ListedBlock;
-use crate::question::peak::Moment;
+use crate::question::peak::{Moment, Query};
 use highwater_snapshots::ids::BlockId;
 
 /// The keys that two blocks must share to match, besides their bytes.
@@ -38,7 +38,7 @@ pub struct UnmatchedBlocks {
 
 impl UnmatchedBlocks {
     /// Compares the blocks at two moments of the same metric that pass the query's filter, and lists the `top` largest.
-    pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &DiffQuery<'_>, top: usize) -> Self {
+    pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &Query<'_>, top: usize) -> Self {
         let metric = moments[0].metric;
         let found = [0, 1].map(|side| found_at(sides[side], &moments[side], query.filter).blocks);
         let mut combine = KeyAligner::of(sides.map(|asked| asked.trace), [&found[0], &found[1]], &SAME_BY);

@@ -1,8 +1,8 @@
 //! A full comparison of two recordings: settings, totals, phases, groups.
 
-use super::{Asked, Diff, DiffQuery, PhasePair, Setting, phase_pairs, settings};
+use super::{Asked, Diff, PhasePair, Setting, phase_pairs, settings};
 use crate::metric::Metric;
-use crate::question::peak::Moment;
+use crate::question::peak::{Moment, Query};
 use crate::question::phases::phases;
 use crate::question::source::{Source, Watch};
 use highwater_snapshots::Result;
@@ -27,12 +27,7 @@ impl Comparison {
     /// # Errors
     ///
     /// As [`Source::each_window`].
-    pub fn of(
-        sources: [&Source<'_>; 2],
-        moments: [Moment; 2],
-        query: &DiffQuery<'_>,
-        watch: Watch<'_>,
-    ) -> Result<Self> {
+    pub fn of(sources: [&Source<'_>; 2], moments: [Moment; 2], query: &Query<'_>, watch: Watch<'_>) -> Result<Self> {
         let [a, b] = sources;
         let [device_a, device_b] = moments.map(|moment| moment.device);
         let metric = moments[0].metric;

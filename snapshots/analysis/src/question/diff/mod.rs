@@ -20,9 +20,8 @@ use highwater_snapshots::trace::Trace;
 
 use super::between::bytes_of;
 use super::growth::StepWindow;
-use super::peak::{Found, Moment};
+use super::peak::{Found, Moment, Query};
 use super::source::Source;
-use crate::grouping::dimension::GroupKey;
 use crate::grouping::filter::Filter;
 use crate::grouping::siblings::{Merged, Siblings, merge, module_at};
 use crate::index::live::LiveIndex;
@@ -47,19 +46,6 @@ pub struct Asked<'a> {
     pub series: &'a Series,
     /// The live blocks of the device.
     pub live: &'a LiveIndex,
-}
-
-/// The options of a comparison of two moments.
-#[derive(Clone, Copy, Debug)]
-pub struct DiffQuery<'a> {
-    /// The keys to group by.
-    pub keys: &'a [GroupKey],
-    /// Number of groups to list.
-    pub top: usize,
-    /// The blocks to compare, on both sides.
-    pub filter: &'a Filter,
-    /// Whether equal modules are one group.
-    pub siblings: Siblings,
 }
 
 /// The kind of match between the two sides of a group.
@@ -193,7 +179,7 @@ impl Diff {
 
     /// Compares moment `a` of one recording with moment `b` of the other, or of the same one; both must have the same
     /// metric.
-    pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
+    pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &Query<'_>) -> Self {
         let [first, second] = sides;
         let (of_a, of_b) = rayon::join(|| found_at(first, &a, query.filter), || found_at(second, &b, query.filter));
         let mut combine = KeyAligner::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);

@@ -1,13 +1,11 @@
 //! Compares the settings of two recordings and their devices.
 
-use serde::Serialize;
-
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
 /// A setting of both recordings; `None` if a recording does not have it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Setting {
     /// The name.
     pub name: String,

@@ -1,6 +1,7 @@
 //! Tests of comparisons: sums, kinds of change, and matching of stacks.
 
 use super::*;
+use crate::GroupKey;
 use crate::fixture::Fixture;
 use highwater_snapshots::DeviceId;
 
@@ -12,7 +13,7 @@ fn diff_at(a: &str, b: &str, keys: &[GroupKey], at: [DiffAt; 2], metric: Metric,
     let (a, b) = (Fixture::of(a), Fixture::of(b));
     let filter: Filter = filter.parse().expect("the filter is one");
     let moments = [moment(&a, at[0], metric).unwrap(), moment(&b, at[1], metric).unwrap()];
-    Diff::of([a.asked(), b.asked()], moments, &DiffQuery { keys, top: 100, filter: &filter, siblings: Siblings::Each })
+    Diff::of([a.asked(), b.asked()], moments, &Query { keys, top: 100, filter: &filter, siblings: Siblings::Each })
 }
 
 fn diff(a: &str, b: &str, keys: &[GroupKey]) -> Diff {
@@ -197,7 +198,7 @@ fn single_blocks_are_those_without_their_like_on_the_other_side() {
     let (a, b) = (Fixture::of(a), Fixture::of(b));
     let (filter, metric) = (Filter::default(), Metric::Requested);
     let moments = [&a, &b].map(|held| held.peak(metric));
-    let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter, siblings: Siblings::Each };
+    let query = Query { keys: &[GroupKey::Category], top: 10, filter: &filter, siblings: Siblings::Each };
     let lone = UnmatchedBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
     let told: Vec<_> =
         lone.blocks.iter().map(|one| (one.side, one.listed.bytes, one.listed.category.as_str())).collect();
@@ -232,7 +233,7 @@ fn equal_modules_are_one_row_whose_members_are_named() {
     let moments = [&a, &b].map(|held| held.peak(Metric::Requested));
     let filter = Filter::default();
     let rows = |siblings| {
-        let query = DiffQuery { keys: &[GroupKey::Scope], top: 9, filter: &filter, siblings };
+        let query = Query { keys: &[GroupKey::Scope], top: 9, filter: &filter, siblings };
         let diff = Diff::of([a.asked(), b.asked()], moments, &query);
         let row = |group: &DiffGroup| (group.key[0].clone(), group.a_bytes, group.b_bytes, group.members.len());
         diff.groups.iter().map(row).collect::<Vec<_>>()

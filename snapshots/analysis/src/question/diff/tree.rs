@@ -165,7 +165,8 @@ fn function_of(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::question::diff::{Asked, DiffQuery};
+    use crate::question::diff::Asked;
+    use crate::question::peak::Query;
     use crate::{Diff, Filter, LiveIndex, Metric, Moment, Series, Siblings};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{DeviceId, Trace};
@@ -176,7 +177,7 @@ mod tests {
         let sides = [0, 1].map(|side| Asked { trace: traces[side], series: &index[side].0, live: &index[side].1 });
         let moments = sides.map(|asked| Moment::peak(asked.trace, asked.series, Metric::Requested));
         let filter = Filter::default();
-        let query = DiffQuery { keys, top: usize::MAX, filter: &filter, siblings: Siblings::Each };
+        let query = Query { keys, top: usize::MAX, filter: &filter, siblings: Siblings::Each };
         let diff = Diff::of(sides, moments, &query);
         let stacks = StackText { tables: traces.map(|trace| &trace.tables), hides_internals };
         let tree = DiffTree::of(&diff.groups, keys, &stacks);

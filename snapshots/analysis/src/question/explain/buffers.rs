@@ -10,7 +10,7 @@ use crate::rewrite::guess::roles::{Role, Roles};
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::line_text::unique_suffixes;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{count_of, format_bytes};
 
 impl PeakContext<'_> {
     /// Advice on large buffers, with the lines that allocated them.
@@ -21,10 +21,7 @@ impl PeakContext<'_> {
             return None;
         }
         let sum = |blocks: &[BlockId]| blocks.iter().map(|id| bytes_of(trace, self.peak.metric, *id)).sum::<u64>();
-        let count = |blocks: &[BlockId]| match blocks.len() {
-            1 => "1 block".to_owned(),
-            more => format!("{} blocks", format_count(more as u64)),
-        };
+        let count = |blocks: &[BlockId]| count_of(blocks.len() as u64, "block");
         let holders = LiveGroups::of(trace, &blocks, &[GroupKey::Frame], TOP_LINES);
         let mut named: Vec<_> = holders.groups.iter().filter(|group| group.key != ["(none)"]).collect();
         named.sort_by_key(|group| std::cmp::Reverse(sum(&group.blocks)));

@@ -36,7 +36,7 @@ impl Frontier {
         let column_of: Vec<usize> =
             causes.iter().map(|cause| column_of.get(*cause as usize).copied().unwrap_or(0)).collect();
 
-        let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+        let sizes = trace.blocks.sizes(metric);
         let mut moments = Moments::new(found.len() + 1);
         let change = |moments: &mut Moments, effect: Effect| {
             if let Some((row, begins)) = effect.of_block(metric) {

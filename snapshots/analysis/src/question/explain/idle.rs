@@ -75,16 +75,12 @@ impl Idle {
 
 /// The largest total if blocks ended as in `uses`.
 fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Counterfactual {
-    let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
-    let ends_at_request = metric != Metric::Active;
+    let sizes = trace.blocks.sizes(metric);
     let mut total = 0_u64;
-    let take = |total: &mut u64, effect: Effect| match effect {
+    let take = |total: &mut u64, effect: Effect| match effect.of_block(metric) {
         // Blocks that are never used would not be allocated.
-        Effect::Allocated(row) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => {
-            *total += sizes[row];
-        }
-        Effect::FreeRequested(row) if ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
-        Effect::FreeCompleted(row) if !ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        Some((row, true)) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => *total += sizes[row],
+        Some((row, false)) if uses.end(row).is_none() => *total -= sizes[row],
         _ => {}
     };
     baseline_effects(trace, device, |effect| take(&mut total, effect));

@@ -1,12 +1,10 @@
 //! Splits the totals into layers, from requested bytes to device used.
 
-use serde::Serialize;
-
 use crate::index::capacity::obtained;
 use crate::metric::Totals;
 
 /// The totals at a moment as a sum: the requested bytes, and what each outer layer adds. All in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Layers {
     /// Requested for live blocks.
     pub requested: u64,

@@ -27,13 +27,11 @@ use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
 use super::between::bytes_of;
-use super::peak::Moment;
+use super::peak::{Moment, Query};
 use super::source::{Source, Watch};
 use crate::grouping::breakdown::{Group, Grouping, Row, rows};
-use crate::grouping::dimension::GroupKey;
 use crate::grouping::filter::Filter;
 use crate::grouping::key_encoder::KeyEncoder;
-use crate::grouping::siblings::Siblings;
 use crate::index::beside::{Beside, non_block_bytes};
 use crate::metric::{Metric, Totals};
 
@@ -50,21 +48,6 @@ use findings::Findings;
 use recorded::Recorded;
 use removals::removals;
 use selection::{Joined, Selection};
-
-/// The parameters of an explanation.
-#[derive(Clone, Copy, Debug)]
-pub struct ExplainQuery<'a> {
-    /// The total whose peak is explained: one that is a sum over blocks.
-    pub metric: Metric,
-    /// The keys to group by.
-    pub keys: &'a [GroupKey],
-    /// Number of groups to list.
-    pub top: usize,
-    /// The blocks to group.
-    pub filter: &'a Filter,
-    /// Whether equal modules are one group.
-    pub siblings: Siblings,
-}
 
 /// Blocks of the peak that share all key values, and the peak without all such blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +106,7 @@ pub struct Explanation {
 const EVENTS_FROM_PEAK: u64 = 1 << 19;
 
 impl Explanation {
-    /// Explains the peak of `device`.
+    /// Explains the peak of `metric` on `device`.
     ///
     /// # Errors
     ///
@@ -132,20 +115,26 @@ impl Explanation {
     /// # Panics
     ///
     /// If the metric is not a sum over blocks.
-    pub fn of(source: &Source<'_>, device: DeviceId, query: &ExplainQuery<'_>, watch: Watch<'_>) -> Result<Self> {
-        assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
-        let peak = source.peak(device, query.metric)?;
+    pub fn of(
+        source: &Source<'_>,
+        device: DeviceId,
+        metric: Metric,
+        query: &Query<'_>,
+        watch: Watch<'_>,
+    ) -> Result<Self> {
+        assert!(metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
+        let peak = source.peak(device, metric)?;
         let start = peak.number().unwrap_or(source.events().start);
         let window = source.window(start..start + EVENTS_FROM_PEAK)?;
         let (trace, index) = (&*window.trace, window.index(device));
         let (series, live) = (&index.series, &index.live);
-        let at_peak = live.before_position(trace, query.metric, peak.position());
+        let at_peak = live.before_position(trace, metric, peak.position());
         // Of a recording that is not in memory, the blocks that are not used again are unknown.
         let idle = source.whole().and_then(|trace| Idle::of(trace, series, &peak, &at_peak, query.top));
-        let recorded = &mut Recorded::new(source, device, query.metric, watch)?;
+        let recorded = &mut Recorded::new(source, device, metric, watch)?;
         let counted = counted(trace, &at_peak, query.filter);
         let mut coder = KeyEncoder::new(trace);
-        let ExplainQuery { metric, keys, top, siblings, .. } = *query;
+        let Query { keys, top, siblings, .. } = *query;
         let grouping = Grouping { keys, beside: &[], top, siblings };
         let mut rows = rows(&mut coder, trace, metric, &counted, &grouping);
         let joined =
@@ -164,13 +153,13 @@ impl Explanation {
         let filtered = findings.of_matching.map(|without| ExplainedGroup {
             key: Vec::new(),
             stack: StackId::NONE,
-            bytes_at_peak: counted.iter().map(|id| bytes_of(trace, query.metric, *id)).sum(),
+            bytes_at_peak: counted.iter().map(|id| bytes_of(trace, metric, *id)).sum(),
             blocks_at_peak: counted.len() as u64,
             without,
             members: Vec::new(),
         });
         let totals = series.before_position(trace, peak.position());
-        let by_cause = sums_by_cause(trace, query.metric, &at_peak);
+        let by_cause = sums_by_cause(trace, metric, &at_peak);
         let removals = removals(recorded, &peak, by_cause, &findings.of_causes)?;
         let failed = recorded.final_oom();
         let failed_here = failed.filter(|(_, of)| *of == device).map(|(event, _)| event);

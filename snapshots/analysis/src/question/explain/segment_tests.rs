@@ -2,6 +2,7 @@
 
 use super::tests::{explain, explain_device};
 use super::*;
+use crate::GroupKey;
 use highwater_snapshots::text::trace_from_text;
 
 #[test]

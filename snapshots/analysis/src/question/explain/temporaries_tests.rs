@@ -2,6 +2,7 @@
 
 use super::tests::explain;
 use super::*;
+use crate::GroupKey;
 
 #[test]
 fn temporaries_of_one_parameter_at_a_time_promise_nothing_of_foreach() {

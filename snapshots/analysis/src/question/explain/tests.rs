@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture::watch;
-use crate::{LiveIndex, Matches, Series};
+use crate::{GroupKey, LiveIndex, Matches, Series, Siblings};
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::EventId;
 use highwater_snapshots::text::trace_from_text;
@@ -15,8 +15,8 @@ pub(super) fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Ex
 
 pub(super) fn explain_device(trace: &Trace, device: DeviceId, keys: &[GroupKey], filter: &str) -> Explanation {
     let filter: Filter = filter.parse().expect("the filter is one");
-    let query = ExplainQuery { metric: Metric::Requested, keys, top: 3, filter: &filter, siblings: Siblings::Merged };
-    Explanation::of(&Source::in_memory(trace), device, &query, watch()).unwrap()
+    let query = Query { keys, top: 3, filter: &filter, siblings: Siblings::Merged };
+    Explanation::of(&Source::in_memory(trace), device, Metric::Requested, &query, watch()).unwrap()
 }
 
 /// A step whose peak is in the optimizer; without its temporaries it would be in backward.

@@ -242,22 +242,3 @@ fn streams(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<
     })?;
     Ok(streams)
 }
-
-impl Growth {
-    /// Measures growth on `device` over `window`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window of the recording cannot be read.
-    ///
-    /// # Panics
-    ///
-    /// If the metric is neither a sum over blocks nor reserved memory.
-    pub fn of(source: &Source<'_>, device: DeviceId, window: StepWindow, query: &GrowthQuery<'_>) -> Result<Self> {
-        assert!(query.metric != Metric::DeviceUsed, "only blocks and segments grow");
-        let mut history = History::default();
-        let map = |trace: &Trace| History::of(trace, device, query.metric, (&Matches::of(trace, query.filter), &[]));
-        source.each_window(map, |part| history.append(part), &mut |_| ControlFlow::Continue(()))?;
-        history.growth(source, device, window, query)
-    }
-}

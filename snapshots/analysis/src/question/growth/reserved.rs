@@ -4,8 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use serde::Serialize;
-
 use crate::grouping::breakdown::Group;
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::key_encoder::Code;
@@ -22,14 +20,14 @@ use crate::stacks::frames::user_line;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, SegmentId, StackId};
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{count_of, format_bytes, format_count};
 
 use super::leaks::Leak;
 use super::window::StepWindow;
 use super::{Found, Growth, GrowthQuery, Measured, STACKS, Sums};
 
 /// The reason that reserved memory is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBecause {
     /// It is free, and cached for a stream on which nothing is allocated any more: only that stream could use it.
@@ -93,7 +91,7 @@ impl Kept {
             return format!("{net} less {}", self.because.predicate());
         }
         let bytes = format_bytes(self.sum.bytes);
-        let segments = counted(self.sum.blocks, "segment");
+        let segments = count_of(self.sum.blocks, "segment");
         let streams: Vec<String> = self.streams.iter().map(u64::to_string).collect();
         let pools: Vec<String> = self.pools.iter().map(BlockPool::to_string).collect();
         let mut text = match self.because {
@@ -106,12 +104,12 @@ impl Kept {
             KeptBecause::UnusedStream => format!(
                 "{bytes} are free in {segments} cached for {} on which nothing is allocated any more ({}): only these \
                  streams can use them",
-                counted(streams.len() as u64, "stream"),
+                count_of(streams.len() as u64, "stream"),
                 listed(&streams)
             ),
             KeptBecause::PrivatePool => format!(
                 "{bytes} are {segments} of {} ({})",
-                counted(pools.len() as u64, "private pool"),
+                count_of(pools.len() as u64, "private pool"),
                 listed(&pools)
             ),
             KeptBecause::Fragmentation => format!("{bytes} are free between blocks in {segments}: fragmentation"),
@@ -138,10 +136,6 @@ fn listed(names: &[String]) -> String {
         0 => named,
         more => format!("{named} and {more} more"),
     }
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
 /// The origin of a segment.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Source;
+use crate::fixture::growth_of_device;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::text::trace_from_text;
 
@@ -10,9 +11,8 @@ const MIB: u64 = 1 << 20;
 fn growth(trace: &Trace, keys: &[GroupKey]) -> Growth {
     let device = DeviceId(0);
     let source = Source::in_memory(trace);
-    let window = StepWindow::of(&source, device, StepRange::default()).unwrap().unwrap();
     let query = GrowthQuery { metric: Metric::Reserved, keys, top: 9, filter: &Filter::default() };
-    let growth = Growth::of(&source, device, window, &query).unwrap();
+    let growth = growth_of_device(&source, device, query);
     let [start, end] = [&growth.start, &growth.end].map(|moment| i128::from(moment.bytes));
     assert_eq!(growth.net(), end - start, "segments account for the change");
     let of_groups: i128 = growth.groups.iter().map(GrownGroup::net).sum();
@@ -26,9 +26,8 @@ fn growth(trace: &Trace, keys: &[GroupKey]) -> Growth {
 fn growth_of_any(text: &str) -> Growth {
     let (trace, device) = (trace_from_text(text).unwrap(), DeviceId(0));
     let source = Source::in_memory(&trace);
-    let window = StepWindow::among_any(Steps::of_device(&source, device).unwrap(), StepRange::default()).unwrap();
     let query = GrowthQuery { metric: Metric::Reserved, keys: &[], top: 9, filter: &Filter::default() };
-    Growth::of(&source, device, window, &query).unwrap()
+    growth_of_device(&source, device, query)
 }
 
 fn causes(growth: &Growth) -> Vec<(KeptBecause, u64, u64, Option<u64>)> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Question;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, growth_of_device};
 use highwater_snapshots::DeviceId;
 
 fn window_of(fixture: &Fixture, device: DeviceId, range: StepRange) -> Result<StepWindow, NoWindow> {
@@ -11,10 +11,8 @@ fn window_of(fixture: &Fixture, device: DeviceId, range: StepRange) -> Result<St
 
 fn growth_of(text: &str, metric: Metric, filter: &str, keys: &[GroupKey]) -> Growth {
     let fixture = Fixture::of(text);
-    let window = window_of(&fixture, DeviceId(0), StepRange::default()).unwrap();
     let filter: Filter = filter.parse().unwrap();
-    let query = GrowthQuery { metric, keys, top: 2, filter: &filter };
-    Growth::of(&fixture.source, DeviceId(0), window, &query).unwrap()
+    growth_of_device(&fixture.source, DeviceId(0), GrowthQuery { metric, keys, top: 2, filter: &filter })
 }
 
 /// Five steps: each leaves 100 bytes in a cache, replaces the input of the previous step, and allocates and frees an
@@ -182,9 +180,7 @@ fn without_steps_the_whole_recording_is_counted_and_no_growth_per_step_is_claime
     assert!(window_of(&fixture, DeviceId(0), StepRange::default()).is_err());
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 9, filter: &filter };
-    let window =
-        StepWindow::among_any(Steps::of_device(&fixture.source, DeviceId(0)).unwrap(), StepRange::default()).unwrap();
-    let growth = Growth::of(&fixture.source, DeviceId(0), window, &query).unwrap();
+    let growth = growth_of_device(&fixture.source, DeviceId(0), query);
     assert_eq!((growth.net(), growth.step_count(), growth.leaks.len(), growth.steps_until(1000)), (100, 0, 0, None));
     assert_eq!((growth.start.bytes, growth.end.bytes, growth.last_peak.bytes), (10, 110, 140));
 }
@@ -204,7 +200,7 @@ fn a_leak_of_each_of_a_devices_steps_is_found_though_it_pauses_while_another_wor
     assert_eq!((window.from(), window.to(), window.steps.len()), (2, 6, 3));
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 2, filter: &filter };
-    let growth = Growth::of(&fixture.source, device, window, &query).unwrap();
+    let growth = growth_of_device(&fixture.source, device, query);
     assert_eq!((growth.leaks.len(), growth.leaks[0].bytes_per_step, growth.bytes_per_step()), (1, 100, 100));
     assert!(
         window_of(&fixture, device, StepRange { from: Some(3), ..StepRange::default() })

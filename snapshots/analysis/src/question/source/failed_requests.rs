@@ -60,9 +60,7 @@ impl Source<'_> {
         let windows = match &self.kind {
             Kind::InMemory(memory) => {
                 let trace = &memory.trace;
-                let rows = (0..trace.events.len()).filter(|row| trace.events.kind[*row] == EventKind::Oom);
-                let of = |row: usize| (trace.number(EventId::from_index(row)), trace.events.device[row]);
-                return Ok(rows.map(of).collect());
+                return Ok(trace.failed_requests().map(|(event, device)| (trace.number(event), device)).collect());
             }
             Kind::File(file) => &file.windows,
         };

@@ -367,12 +367,13 @@ impl<'s> Source<'s> {
         most: u64,
         mut take: impl FnMut(&Window<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let Kind::File(file) = &self.kind else { return self.each_within(range, most, take) };
+        if self.whole().is_some() {
+            return self.each_within(range, most, take);
+        }
         let end = range.end.min(self.events().end);
         for start in (range.start..end).step_by(most as usize) {
-            let mut trace = file.window(start..end.min(start + most))?;
-            self.number_blocks(&mut trace)?;
-            let window = Window { events: 0..trace.events.len(), trace: Cow::Owned(trace), memory: None };
+            let mut window = self.window(start..end.min(start + most))?;
+            self.number_blocks(&mut window.trace)?;
             if take(&window).is_break() {
                 break;
             }
@@ -380,16 +381,14 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Gives the blocks of a window the numbers that they have in the whole recording.
+    /// Gives the blocks of a window the numbers that they have in the whole recording; in memory they have them.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read.
-    pub fn number_blocks(&self, window: &mut Trace) -> Result<()> {
-        match &self.kind {
-            Kind::InMemory(_) => Ok(()),
-            Kind::File(file) => file.windows.number_blocks(window),
-        }
+    pub fn number_blocks(&self, window: &mut Cow<'_, Trace>) -> Result<()> {
+        let Kind::File(file) = &self.kind else { return Ok(()) };
+        file.windows.number_blocks(window.to_mut())
     }
 
     /// The ranges of events in which all of it is read, each beginning at a checkpoint if possible.

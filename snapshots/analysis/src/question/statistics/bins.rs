@@ -1,38 +1,15 @@
 //! Numbers and bytes of blocks by kind.
 
-use serde::{Serialize, Serializer};
-
 use crate::grouping::lifetime::Lifetime;
-
-/// A number of blocks and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct BinSum {
-    /// Number of blocks.
-    pub blocks: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-impl BinSum {
-    /// Adds a block.
-    pub(super) fn add(&mut self, bytes: u64) {
-        self.join(&Self { blocks: 1, bytes });
-    }
-
-    /// Adds the blocks of another sum.
-    pub(super) fn join(&mut self, other: &Self) {
-        self.blocks = self.blocks.saturating_add(other.blocks);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-    }
-}
+use crate::question::between::Sum;
 
 /// Blocks of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// Over the whole recording, including the baseline.
-    pub all: BinSum,
+    pub all: Sum,
     /// Live at the peak.
-    pub at_peak: BinSum,
+    pub at_peak: Sum,
 }
 
 impl Bin {
@@ -43,35 +20,27 @@ impl Bin {
 }
 
 /// Blocks whose number, such as a size, is in a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeBin {
     /// The smallest number: 0 or a power of two.
     pub from: u64,
     /// The largest number.
     pub to: u64,
     /// The blocks.
-    #[serde(flatten)]
     pub bin: Bin,
 }
 
 /// Blocks of one lifetime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifetimeRow {
     /// The lifetime.
-    #[serde(rename = "lifetime", serialize_with = "word")]
     pub life: Lifetime,
     /// The blocks.
-    #[serde(flatten)]
     pub bin: Bin,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
-fn word<S: Serializer>(life: &Lifetime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(life.word())
-}
-
 /// Blocks by the number of events from their allocation to the request of their free.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lived {
     /// Blocks allocated and freed in the recording.
     pub by_events: Vec<RangeBin>,

@@ -2,25 +2,23 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use serde::Serialize;
-
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::ScopeId;
 use highwater_snapshots::trace::Trace;
 
-use super::bins::BinSum;
 use super::steps::StepRow;
 use super::tally::Kept;
+use crate::question::between::Sum;
 
 /// Memory kept by one category and module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineGrowth {
     /// The category.
     pub category: Category,
     /// The module path; empty if none.
     pub scope: String,
     /// Everything kept, from any step.
-    pub total: BinSum,
+    pub total: Sum,
     /// Memory kept from each row of steps, in order, without rows from which nothing is kept.
     pub by_step: Vec<KeptOfStep>,
     /// Whether some of it belongs to a leak: a source line that keeps memory of every step, see
@@ -31,15 +29,14 @@ pub struct LineGrowth {
 }
 
 /// Memory kept from a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptOfStep {
     /// The row of steps.
     pub row: usize,
     /// The step number; `None` outside all steps.
     pub step: Option<u32>,
     /// The kept blocks.
-    #[serde(flatten)]
-    pub sum: BinSum,
+    pub sum: Sum,
 }
 
 /// Groups the kept blocks, and records the sum in each row of `steps`. `leaking` holds the categories and scopes of the
@@ -54,8 +51,8 @@ pub(super) fn growth(
     let telling: Vec<usize> = (0..steps.len()).filter(|row| in_window(&steps[*row])).collect();
     let mut groups: Vec<LineGrowth> = Vec::with_capacity(kept.len());
     for ((category, scope), runs) in kept {
-        let mut by_row: BTreeMap<usize, BinSum> = BTreeMap::new();
-        let mut total = BinSum::default();
+        let mut by_row: BTreeMap<usize, Sum> = BTreeMap::new();
+        let mut total = Sum::default();
         for (first, sum) in runs {
             let row = steps.partition_point(|row| row.range.end <= *first);
             by_row.entry(row).or_default().join(sum);

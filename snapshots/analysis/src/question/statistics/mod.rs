@@ -9,8 +9,6 @@ mod notes;
 
 use std::collections::HashSet;
 
-use serde::Serialize;
-
 use highwater_snapshots::Category;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId};
@@ -23,14 +21,14 @@ use crate::grouping::matches::Matches;
 use crate::index::live::LiveIndex;
 use crate::metric::Metric;
 
-pub use bins::{Bin, BinSum, LifetimeRow, Lived, RangeBin};
+pub use bins::{Bin, LifetimeRow, Lived, RangeBin};
 pub use growth::{KeptOfStep, LineGrowth};
 pub use notes::{TrustNote, trust_notes};
 pub use steps::StepRow;
 
 /// Statistics of one device of a recording. Only blocks that pass the filter count; segments and other driver requests
 /// always count.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The device.
     pub device: DeviceId,
@@ -59,7 +57,7 @@ pub struct Statistics {
 }
 
 /// The allocator's work for the program's requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorFigures {
     /// Requested bytes of all blocks.
     pub requested_bytes: u64,

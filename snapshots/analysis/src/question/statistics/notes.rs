@@ -1,11 +1,9 @@
 //! The facts that limit trust in a recording, with their effect on the numbers.
 
-use serde::Serialize;
-
 use highwater_snapshots::trace::{Trace, Trust};
 
 /// A fact that limits trust, and its effect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustNote {
     /// The fact.
     pub fact: String,

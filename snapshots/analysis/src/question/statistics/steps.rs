@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
-
 use crate::grouping::matches::Matches;
 use crate::index::device_spans::device_spans;
 use crate::index::replay::{Effect, baseline_effects, effects};
@@ -11,10 +9,10 @@ use crate::metric::{Metric, Totals};
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 
-use super::bins::BinSum;
+use crate::question::between::Sum;
 
 /// A step, or a run of events outside all steps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepRow {
     /// The step number; `None` outside all steps.
     pub step: Option<u32>,
@@ -39,7 +37,7 @@ pub struct StepRow {
     /// The totals after it.
     pub end: Totals,
     /// The blocks allocated in it and never freed.
-    pub kept: BinSum,
+    pub kept: Sum,
 }
 
 impl StepRow {
@@ -139,7 +137,7 @@ fn runs(trace: &Trace, device: DeviceId) -> Vec<StepRow> {
                 start: Totals::default(),
                 peak: Totals::default(),
                 end: Totals::default(),
-                kept: BinSum::default(),
+                kept: Sum::default(),
             }),
         }
     }

@@ -11,10 +11,11 @@ use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId};
 use highwater_snapshots::trace::{Block, Trace};
 
-use super::bins::{Bin, BinSum, Powers, bin_of};
+use super::bins::{Bin, Powers, bin_of};
+use crate::question::between::Sum;
 
 /// Blocks that are never freed, by category and scope, and by the first event of the span in which they were allocated.
-pub(super) type Kept = HashMap<(Category, ScopeId), HashMap<u32, BinSum>>;
+pub(super) type Kept = HashMap<(Category, ScopeId), HashMap<u32, Sum>>;
 
 /// The counts of a device's blocks.
 pub(super) struct Tally {

@@ -1,6 +1,7 @@
 //! Tests of statistics: exact sums, and growth.
 
 use super::*;
+use crate::question::between::Sum;
 use crate::question::growth::StepRange;
 use crate::{Filter, Series, Source};
 use highwater_snapshots::Category;
@@ -64,7 +65,7 @@ fn total(bins: impl IntoIterator<Item = Bin>) -> Bin {
 fn check(trace: &Trace, statistics: &Statistics, matches: &Matches) {
     let metric = statistics.metric;
     let counted = |id: &BlockId| trace.blocks.get(*id).device == statistics.device && matches.contains(*id);
-    let mut all = BinSum::default();
+    let mut all = Sum::default();
     trace.blocks.ids().filter(counted).for_each(|id| {
         let block = trace.blocks.get(id);
         all.add(if metric == Metric::Requested { block.requested } else { block.allocated });
@@ -80,11 +81,11 @@ fn check(trace: &Trace, statistics: &Statistics, matches: &Matches) {
     for pair in steps.windows(2) {
         assert_eq!((pair[0].end, pair[0].range.end), (pair[1].start, pair[1].range.start));
     }
-    let mut kept = BinSum::default();
+    let mut kept = Sum::default();
     steps.iter().for_each(|row| kept.join(&row.kept));
     let life = |life: Lifetime| statistics.lifetimes.iter().find(|row| row.life == life).unwrap().bin.all;
     assert_eq!(kept, life(Lifetime::Kept));
-    let mut groups = BinSum::default();
+    let mut groups = Sum::default();
     statistics.growth.iter().for_each(|group| groups.join(&group.total));
     assert_eq!(groups, kept);
     let ended = life(Lifetime::Phase).blocks + life(Lifetime::Step).blocks + life(Lifetime::Steps).blocks;
@@ -113,7 +114,7 @@ fn steps_show_what_they_did_and_what_they_keep() {
     assert_eq!(steps[1].range, 1..9);
     assert_eq!((steps[1].allocations, steps[1].requested, steps[1].allocated, steps[1].frees), (3, 710, 1536, 1));
     assert_eq!((steps[1].start.requested, steps[1].peak.requested, steps[1].end.requested), (500, 1210, 910));
-    assert_eq!(steps[1].kept, BinSum { blocks: 2, bytes: 410 });
+    assert_eq!(steps[1].kept, Sum { blocks: 2, bytes: 410 });
     assert_eq!(steps[2].allocations, 2, "the other device's block is not ours");
     assert_eq!(steps[2].peak.requested, 1220);
     assert_eq!((steps[2].growth(Metric::Requested), steps[2].peak_growth(&steps[1], Metric::Requested)), (10, 10));
@@ -130,7 +131,7 @@ fn what_comes_again_with_every_step_and_stays_is_named_first() {
     let (_, statistics) = told(LEAKING, Metric::Requested, "");
     let cache = &statistics.growth[0];
     assert_eq!((cache.category, cache.scope.as_str(), cache.is_growing), (Category::Buffer, "net.cache", true));
-    assert_eq!((cache.least_bytes, cache.total), (10, BinSum { blocks: 3, bytes: 40 }));
+    assert_eq!((cache.least_bytes, cache.total), (10, Sum { blocks: 3, bytes: 40 }));
     let by_step: Vec<(Option<u32>, u64)> = cache.by_step.iter().map(|kept| (kept.step, kept.sum.bytes)).collect();
     assert_eq!(by_step, [(Some(0), 10), (Some(1), 10), (Some(2), 20)]);
     assert!(statistics.growth[1..].iter().all(|group| !group.is_growing && group.least_bytes == 0));
@@ -166,7 +167,7 @@ fn sizes_lie_in_powers_of_two_without_gaps() {
     let sizes: Vec<(u64, u64, u64)> =
         statistics.sizes.iter().map(|row| (row.from, row.to, row.bin.all.blocks)).collect();
     assert_eq!(sizes, [(0, 0, 1), (1, 1, 1), (2, 3, 0), (4, 7, 2), (8, 15, 1)]);
-    assert_eq!(statistics.sizes[4].bin.at_peak, BinSum { blocks: 1, bytes: 8 });
+    assert_eq!(statistics.sizes[4].bin.at_peak, Sum { blocks: 1, bytes: 8 });
     let mut bins = [Bin::default(); 65];
     bins[bins::bin_of(u64::MAX)].all.add(u64::MAX);
     let huge = bins::trimmed(&bins);
@@ -180,7 +181,7 @@ fn lives_are_counted_in_events_where_both_ends_are_known() {
     let lived = &statistics.lived;
     assert_eq!(lived.by_events.len(), 1);
     assert_eq!((lived.by_events[0].from, lived.by_events[0].to), (2, 3));
-    assert_eq!(lived.open.all, BinSum { blocks: 2, bytes: 25 });
+    assert_eq!(lived.open.all, Sum { blocks: 2, bytes: 25 });
 }
 
 #[test]

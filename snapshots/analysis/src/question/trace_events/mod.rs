@@ -20,7 +20,7 @@ use highwater_snapshots::{Category, Error, Result};
 use self::chrome::Chrome;
 use self::perfetto::Perfetto;
 use self::tracks::Track;
-use super::phases::LiveBytes;
+use super::phases::CategoryTotals;
 use super::source::{Source, Watch};
 use crate::index::replay::Replay;
 use crate::metric::{Metric, Totals};
@@ -105,9 +105,9 @@ fn describe_all(encoder: &mut impl Encoder, trace: &Trace) {
 /// The values of a device in a window, where they change.
 fn add_values(encoder: &mut impl Encoder, trace: &Trace, device: DeviceId) {
     let mut replay = Replay::new(trace, device);
-    let mut live = LiveBytes::new(trace, device, Metric::Requested);
+    let mut live = CategoryTotals::new(trace, device, Metric::Requested);
     let mut former = (Totals::default(), [0; Category::ALL.len()]);
-    let mut change = |time_ns: u64, totals: Totals, live: &LiveBytes| {
+    let mut change = |time_ns: u64, totals: Totals, live: &CategoryTotals| {
         for metric in Metric::ALL.into_iter().filter(|metric| totals.get(*metric) != former.0.get(*metric)) {
             encoder.event(time_ns, Track::Total(device, metric), What::Count(totals.get(metric)));
         }

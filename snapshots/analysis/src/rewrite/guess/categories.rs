@@ -46,7 +46,6 @@ use rayon::prelude::*;
 use super::outline::{Outline, has_backward};
 use super::phases::{Run, Runs, runs_of};
 use super::roles::{Role, Roles};
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, StackId};
 use highwater_snapshots::trace::{Block, Trace};
 use highwater_snapshots::{Category, Phase};
@@ -141,8 +140,7 @@ impl<'a> Guesser<'a> {
     /// Prepares the facts of `trace` in O(events + blocks).
     pub fn new(trace: &'a Trace, roles: &'a Roles, runs: &'a [Runs]) -> Self {
         let outlines = runs.iter().map(|runs| Outline::of(runs.rows())).collect();
-        let kinds = trace.events.kind.iter().enumerate();
-        let failures = kinds.filter(|(_, kind)| **kind == EventKind::Oom).map(|(row, _)| EventId(row as u32)).collect();
+        let failures = trace.failed_requests().map(|(event, _)| event).collect();
         let mut guesser = Self { trace, roles, runs, parameter_sizes: HashSet::new(), outlines, failures };
         for id in trace.blocks.ids() {
             let row = id.0 as usize;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::{BlockId, DeviceId, ScopeId, Trace};
+use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
 
 use super::solve::{Choice, Program};
 use crate::index::replay::{baseline_effects, effects as effects_of_event};
@@ -43,9 +42,11 @@ pub fn model(trace: &Trace, device: DeviceId, candidates: &[Candidate]) -> Progr
 
 /// The states at which a request failed, each with its requested bytes: where it succeeds, they are live for a moment.
 fn failed_requests(trace: &Trace, device: DeviceId) -> Vec<(u32, u64)> {
-    let events = &trace.events;
-    let rows = (0..events.len()).filter(|row| events.kind[*row] == EventKind::Oom && events.device[*row] == device);
-    rows.filter_map(|row| Some((row as u32, trace.ooms.get(events.subject[row] as usize)?.requested))).collect()
+    let requested = |event: EventId| {
+        let row = trace.events.subject[event.0 as usize];
+        trace.ooms.get(row as usize).map(|oom| oom.requested)
+    };
+    trace.failed_requests_on(device).filter_map(|event| Some((event.0, requested(event)?))).collect()
 }
 
 /// The requested bytes before each event, and after the last.

@@ -321,9 +321,7 @@ impl TrainingStep for Recorded {
     }
 
     fn reach(&self) -> Reach {
-        let is_gpu = |row: &usize| !self.trace.is_host_memory(self.trace.events.device[*row]);
-        let failed = |row: &usize| self.trace.events.kind[*row] == EventKind::Oom && is_gpu(row);
-        if (0..self.trace.events.len()).any(|row| failed(&row)) {
+        if self.trace.failed_requests().any(|(_, device)| !self.trace.is_host_memory(device)) {
             return Reach::FailedRequest;
         }
         // What is in memory is read without errors.

@@ -152,7 +152,7 @@ impl DeviceLook {
 
     /// The moment at which `metric` is largest; of what was never sampled, 0 before the first event.
     pub fn peak(&self, metric: Metric) -> Moment {
-        let known = self.summary.peaks.iter().find(|peak| peak.metric == metric).copied();
+        let known = self.summary.peak(metric).copied();
         known.unwrap_or(Moment {
             device: self.summary.device,
             metric,

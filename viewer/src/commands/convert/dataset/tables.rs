@@ -67,11 +67,11 @@ impl Tables<'_> {
     }
 
     fn prepared<'w>(&self, mut window: Cow<'w, Trace>) -> Result<Cow<'w, Trace>, Error> {
-        if let Cow::Owned(window) = &mut window {
-            self.source.number_blocks(window)?;
-            if self.no_stacks {
-                remove_stacks(window);
-            }
+        self.source.number_blocks(&mut window)?;
+        if self.no_stacks
+            && let Cow::Owned(window) = &mut window
+        {
+            remove_stacks(window);
         }
         Ok(window)
     }

@@ -13,7 +13,8 @@ pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 
 
 #[cfg(test)]
 mod tests {
-    use highwater_analysis::diff::{Asked, DiffQuery};
+    use highwater_analysis::diff::Asked;
+    use highwater_analysis::peak::Query;
     use highwater_analysis::{Diff, Filter, LiveIndex, Matches, Metric, Moment, Series, Siblings};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{BlockId, DeviceId};
@@ -32,7 +33,7 @@ mod tests {
         ];
         for key in GroupKey::ALL {
             let filter = Filter::default();
-            let query = DiffQuery { keys: &[*key], top: usize::MAX, filter: &filter, siblings: Siblings::Each };
+            let query = Query { keys: &[*key], top: usize::MAX, filter: &filter, siblings: Siblings::Each };
             let moments = asked.map(|asked| Moment::peak(asked.trace, asked.series, Metric::Requested));
             let diff = Diff::of(asked, moments, &query);
             for group in &diff.groups {

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_analysis::diff::{Comparison, DiffAt, DiffQuery, DiffTree, StackText};
+use highwater_analysis::diff::{Comparison, DiffAt, DiffTree, StackText};
+use highwater_analysis::peak::Query;
 use highwater_analysis::{Filter, GroupKey, Metric, Moment, Siblings};
 
 use super::sheets;
@@ -77,7 +78,7 @@ impl Answer {
         let [a, b] = &question.halves;
         let recordings = [a.recording.get()?, b.recording.get()?];
         let query =
-            DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter, siblings: Siblings::Merged };
+            Query { keys: &question.keys, top: usize::MAX, filter: &question.filter, siblings: Siblings::Merged };
         let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let sources = recordings.each_ref().map(|recording| &recording.source);
         // A recording in memory is read without errors.

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use highwater_analysis::condition;
-use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
+use highwater_analysis::explain::{Composition, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
+use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phases, reached_elsewhere};
 use highwater_analysis::source::{Source, Watch};
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment, Siblings};
@@ -188,8 +189,8 @@ impl Explained {
     fn explain(source: &Source<'_>, key: &Key, watch: Watch<'_>) -> Result<Self, Error> {
         let (device, keys) = (key.device, key.keys.list());
         let siblings = Siblings::Merged;
-        let query = ExplainQuery { metric: key.metric, keys: &keys, top: MAX_GROUPS, filter: &key.filter, siblings };
-        let mut explanation = explain(source, device, &query, watch)?;
+        let query = Query { keys: &keys, top: MAX_GROUPS, filter: &key.filter, siblings };
+        let mut explanation = explain(source, device, key.metric, &query, watch)?;
         let composition = {
             let at = source.window_at(explanation.peak.number())?;
             let index = at.index(device);
