@@ -6,12 +6,29 @@ mod given;
 pub use given::Given;
 pub use values::{At, Categories, ComparedAt, GroupKeys, Where};
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use clap::Args;
 use highwater_analysis::Siblings;
 use highwater_analysis::guess::RULES;
+
+/// The arguments of a command that is given `words`: the others have their defaults.
+///
+/// # Panics
+///
+/// If the command does not accept the words.
+pub fn arguments_of<T: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> T {
+    let command = T::augment_args(clap::Command::new("highwater").no_binary_name(true));
+    let parsed = command.try_get_matches_from(words).and_then(|matches| T::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// The arguments of a command that is given only the recording `file`.
+pub fn arguments_of_file<T: Args>(file: &Path) -> T {
+    arguments_of(["--".as_ref(), file.as_os_str()])
+}
 
 /// The arguments of every command that reads a recording and has a table.
 #[derive(Clone, Debug, Args)]
@@ -114,4 +131,26 @@ pub struct CategoryChoice {
     /// Lines of Rust's libraries, of frameworks and of the allocator that called the recorder are library code anyway.
     #[arg(long, value_name = "PATTERN")]
     pub skip: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::info::InfoArguments;
+    use crate::commands::peak::PeakArguments;
+    use crate::commands::render::RenderArguments;
+    use crate::commands::simulate::SimulateArguments;
+
+    #[test]
+    fn what_is_not_given_has_its_default_also_for_a_file_that_looks_like_an_option() {
+        let file = Path::new("--json");
+        let peak: PeakArguments = arguments_of_file(file);
+        assert_eq!((peak.source.file.as_path(), peak.source.form.json, peak.top), (file, false, 20));
+        let info: InfoArguments = arguments_of_file(file);
+        assert_eq!((info.source.file.as_path(), info.device), (file, None));
+        let render: RenderArguments = arguments_of(["--out=-a.png", "--", "a.snap"]);
+        assert_eq!((render.out.as_path(), render.view.as_str()), (Path::new("-a.png"), "timeline"));
+        let simulate: SimulateArguments = arguments_of(["--gpu", "h100", "--", "python", "--steps"]);
+        assert_eq!((simulate.steps, simulate.words.len()), (3, 2));
+    }
 }

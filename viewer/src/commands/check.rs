@@ -7,8 +7,8 @@ mod devices;
 pub mod report;
 mod markdown;
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -24,7 +24,7 @@ use self::budgets::Budgets;
 use self::markdown::markdown;
 use self::report::CheckReport;
 use crate::args::values::metric_parser;
-use crate::args::{CategoryChoice, DeviceChoice, Given, Source, TablelessSource, Where};
+use crate::args::{CategoryChoice, DeviceChoice, Given, Source, TablelessSource, Where, arguments_of};
 use crate::commands::render::{self, Drawing, PictureBy, PictureSize, RenderArguments};
 use crate::input::categories::read_with;
 use crate::input::recording::Recording;
@@ -50,11 +50,11 @@ pub struct CheckArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_reserved: Option<u64>,
     /// Limit of a category at the moment when it is largest: --max activation=2GiB
-    #[arg(long, value_name = "CATEGORY=SIZE")]
-    pub max: Vec<CategoryLimit>,
+    #[arg(long, value_name = "CATEGORY=SIZE", value_parser = category_limit)]
+    pub max: Vec<(Category, u64)>,
     /// Limit of the peak within a phase, in any step: --max-phase optimizer=5GiB
-    #[arg(long, value_name = "PHASE=SIZE")]
-    pub max_phase: Vec<PhaseLimit>,
+    #[arg(long, value_name = "PHASE=SIZE", value_parser = phase_limit)]
+    pub max_phase: Vec<(Phase, u64)>,
     /// Recording to compare with, such as the main branch's; if a budget is exceeded, the growth is broken down
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
@@ -97,51 +97,39 @@ pub struct CheckArguments {
     pub categories: CategoryChoice,
 }
 
-/// The budget of a category, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CategoryLimit(pub Category, pub u64);
-
-impl FromStr for CategoryLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, size) = limit_of(text, "activation=2GiB")?;
-        Ok(Self(category_of(name)?, parse_size(size)?))
-    }
-}
-
-/// The budget of a phase, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PhaseLimit(pub Phase, pub u64);
-
-impl FromStr for PhaseLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, size) = limit_of(text, "optimizer=5GiB")?;
-        Ok(Self(phase_of(name)?, parse_size(size)?))
-    }
-}
-
 /// The category spelt `name`.
 pub fn category_of(name: &str) -> Result<Category, String> {
-    let known = || Category::ALL.iter().map(|category| category.name()).collect::<Vec<_>>().join(", ");
-    let found = Category::ALL.iter().copied().find(|category| category.name() == name);
-    let hint = || did_you_mean(name, Category::ALL.iter().map(|category| category.name()));
-    found.ok_or_else(|| format!("no category '{name}'{}: they are {}", hint(), known()))
+    named("category", name, Category::ALL, |category| category.name())
 }
 
 /// The phase spelt `name`.
 pub fn phase_of(name: &str) -> Result<Phase, String> {
-    let known = || Phase::ALL.iter().map(|phase| phase.name()).collect::<Vec<_>>().join(", ");
-    let found = Phase::ALL.iter().copied().find(|phase| phase.name() == name);
-    let hint = || did_you_mean(name, Phase::ALL.iter().map(|phase| phase.name()));
-    found.ok_or_else(|| format!("no phase '{name}'{}: they are {}", hint(), known()))
+    named("phase", name, Phase::ALL, |phase| phase.name())
 }
 
-fn limit_of<'a>(text: &'a str, example: &str) -> Result<(&'a str, &'a str), String> {
+/// The one of `all` that is spelt `name`.
+fn named<T: Copy>(kind: &str, name: &str, all: &[T], spelt: fn(T) -> &'static str) -> Result<T, String> {
+    let names = all.iter().map(|one| spelt(*one));
+    let found = all.iter().copied().find(|one| spelt(*one) == name);
+    found.ok_or_else(|| {
+        let (hint, known) = (did_you_mean(name, names.clone()), names.collect::<Vec<_>>().join(", "));
+        format!("no {kind} '{name}'{hint}: they are {known}")
+    })
+}
+
+/// The budget of a category, in bytes.
+fn category_limit(text: &str) -> Result<(Category, u64), String> {
+    limit_of(text, "activation=2GiB", category_of)
+}
+
+/// The budget of a phase, in bytes.
+fn phase_limit(text: &str) -> Result<(Phase, u64), String> {
+    limit_of(text, "optimizer=5GiB", phase_of)
+}
+
+fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) -> Result<(T, u64), String> {
     let (name, size) = text.split_once('=').ok_or_else(|| format!("write a name and a size: {example}"))?;
-    Ok((name.trim(), size))
+    Ok((parse(name.trim())?, parse_size(size)?))
 }
 
 impl CheckArguments {
@@ -248,10 +236,12 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
 /// the total and the device that are checked.
 fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> RenderArguments {
     let file = arguments.source.file.clone();
+    let mut out = OsString::from("--out=");
+    out.push(picture);
     let of_one = RenderArguments {
         metric: budgets.metric,
         device: DeviceChoice { device: arguments.device },
-        ..RenderArguments::of(file.clone(), picture.to_owned())
+        ..arguments_of([&out, OsStr::new("--"), file.as_os_str()])
     };
     match &budgets.baseline {
         None => of_one,

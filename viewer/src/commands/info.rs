@@ -4,7 +4,6 @@ pub(super) mod ranks;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 
 use clap::Args;
 use highwater_analysis::Metric;
@@ -21,7 +20,7 @@ use highwater_snapshots::trace::{Annotation, EXCERPT, HOLDERS, LEFT_OUT, NOTE, S
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{BlockId, Trace};
 
-use crate::args::{BlockChoice, CategoryChoice, Form, Given, Source};
+use crate::args::{BlockChoice, CategoryChoice, Given, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::choose_device;
@@ -50,16 +49,6 @@ pub struct InfoArguments {
 }
 
 impl InfoArguments {
-    /// The arguments of `highwater info FILE`.
-    pub fn of(file: PathBuf) -> Self {
-        Self {
-            source: Source { file, form: Form::default() },
-            device: None,
-            blocks: BlockChoice::default(),
-            categories: CategoryChoice::default(),
-        }
-    }
-
     /// The options that another command may share.
     pub fn given(&self) -> Given {
         Given::default().with("device", self.device).blocks(&self.blocks.filter, &self.categories)
@@ -183,7 +172,7 @@ impl<'a> InfoReport<'a> {
                 count_of(live.len() as u64, "block")
             );
         }
-        let peak = summary.peaks.iter().find(|moment| moment.metric == Metric::Requested);
+        let peak = summary.peak(Metric::Requested);
         let on = where_on(self.trace, summary.device);
         peak.map_or_else(String::new, |moment| format!("Peak{on}: {}.", how_much_and_when(moment)))
     }
@@ -331,7 +320,7 @@ impl Report for InfoReport<'_> {
         };
         let time_us = move |time: Option<u64>| time.map(|time| micros_since_1970(&self.trace.header, time));
         let peak_of = |metric: Metric, key: &'static str| {
-            let peak = move |row: usize| of(row).peaks.iter().find(|peak| peak.metric == metric).map(|peak| peak.bytes);
+            let peak = move |row: usize| of(row).peak(metric).map(|peak| peak.bytes);
             Column::bytes(key, "", peak).in_tables()
         };
         let end = move |row: usize| {

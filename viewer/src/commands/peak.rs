@@ -3,7 +3,6 @@
 mod pools;
 
 use std::io;
-use std::path::PathBuf;
 
 use clap::Args;
 use highwater_analysis::breakdown::Breakdown;
@@ -20,7 +19,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use self::pools::PoolsReport;
 use crate::args::values::{keys_help, metric_parser};
-use crate::args::{At, BlockChoice, CategoryChoice, DeviceChoice, Form, Given, GroupKeys, ModuleChoice, Source};
+use crate::args::{At, BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::{choose_device, origin_keys};
@@ -71,22 +70,6 @@ pub struct PeakArguments {
 }
 
 impl PeakArguments {
-    /// The arguments of `highwater peak FILE`.
-    pub fn of(file: PathBuf) -> Self {
-        Self {
-            source: Source { file, form: Form::default() },
-            device: DeviceChoice::default(),
-            metric: Metric::Requested,
-            at: None,
-            by: GroupKeys(vec![GroupKey::Category]),
-            top: TOP,
-            largest_blocks: 0,
-            modules: ModuleChoice::default(),
-            blocks: BlockChoice::default(),
-            categories: CategoryChoice::default(),
-        }
-    }
-
     /// The options that another command may share.
     pub fn given(&self) -> Given {
         let given = Given::default().with("device", self.device.device).with("at", self.at.as_ref().map(At::to_string));
@@ -193,8 +176,8 @@ impl<'a> PeakReport<'a> {
                 }
             };
             let mut window = source.window_at(moment.number())?;
-            if arguments.largest_blocks > 0 && source.whole().is_none() {
-                source.number_blocks(window.trace.to_mut())?;
+            if arguments.largest_blocks > 0 {
+                source.number_blocks(&mut window.trace)?;
             }
             let (trace_at, index) = (&window.trace, window.index(device));
             let broken_down = |query: &Query<'_>| Peak::at(trace_at, &index.live, &index.series, moment, query);

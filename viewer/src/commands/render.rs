@@ -96,34 +96,6 @@ pub struct RenderArguments {
     pub categories: CategoryChoice,
 }
 
-impl RenderArguments {
-    /// The arguments of `highwater render FILE --out OUT`.
-    pub fn of(file: PathBuf, out: PathBuf) -> Self {
-        Self {
-            source: TablelessSource { file, json: false },
-            b: None,
-            out,
-            view: VIEW.to_owned(),
-            size: SIZE,
-            scale: SCALE,
-            theme: PictureTheme::default(),
-            device: DeviceChoice::default(),
-            metric: Metric::default(),
-            by: None,
-            stack_by: PictureOrder::default(),
-            axis: PictureAxis::default(),
-            from: None,
-            to: None,
-            at: None,
-            at_b: None,
-            device_b: None,
-            budget: None,
-            blocks: BlockChoice::default(),
-            categories: CategoryChoice::default(),
-        }
-    }
-}
-
 /// Width and height in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureSize(pub [u32; 2]);

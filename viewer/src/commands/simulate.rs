@@ -32,28 +32,6 @@ fn address_order(name: &str) -> Result<AddressOrder, String> {
     AddressOrder::named(name).ok_or_else(|| "expected 'linux' or 'windows' (also for WSL)".to_owned())
 }
 
-impl SimulateArguments {
-    /// The defaults for a program on a GPU. What it prints goes to standard error.
-    pub fn of(words: Vec<OsString>, gpu: Gpu) -> Self {
-        Self {
-            gpu: Some(gpu),
-            memory: None,
-            reserve: 0,
-            steps: STEPS,
-            ranks: None,
-            rank: 0,
-            out: None,
-            addresses: AddressOrder::default(),
-            values: false,
-            bounds: false,
-            keep_init: false,
-            json: true,
-            provide: None,
-            words,
-        }
-    }
-}
-
 /// Arguments of `highwater simulate`.
 #[derive(Clone, Debug, Args)]
 #[command(

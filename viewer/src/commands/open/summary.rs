@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::args::CategoryChoice;
-use crate::commands::info::InfoArguments;
+use crate::args::{CategoryChoice, arguments_of_file};
 use crate::commands::info::InfoReport;
 use crate::commands::info::ranks;
-use crate::commands::peak::PeakArguments;
 use crate::commands::peak::PeakReport;
 use crate::input::source::Input;
 use crate::output::answer::Report as _;
@@ -17,8 +15,7 @@ use crate::output::page::Page;
 /// Prints the reports of `info` and `peak` for each file.
 pub(crate) fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
     each(files, page, |file, input, page| {
-        let info = InfoArguments::of(file.to_owned());
-        InfoReport::of(input, &info)?.print_facts(page)?;
+        InfoReport::of(input, &arguments_of_file(file))?.print_facts(page)?;
         page.gap()?;
         print_peak(file, input, page)
     })
@@ -40,7 +37,7 @@ fn each(
         }
         if file.is_dir() {
             // With many ranks, the peak of one is not informative.
-            ranks::info(&InfoArguments::of(file.clone()), page)?;
+            ranks::info(&arguments_of_file(file), page)?;
             continue;
         }
         let input = Input::open(file, &CategoryChoice::default())?;
@@ -51,6 +48,5 @@ fn each(
 }
 
 fn print_peak(file: &Path, input: &Input, page: &mut Page<'_>) -> Result<(), Failure> {
-    let peak = PeakArguments::of(file.to_owned());
-    Ok(PeakReport::of(input, &peak)?.print(page)?)
+    Ok(PeakReport::of(input, &arguments_of_file(file))?.print(page)?)
 }

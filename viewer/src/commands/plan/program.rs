@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::args::arguments_of;
 use crate::commands::plan::PlanArguments;
 use crate::commands::plan::report::Proven;
 use crate::commands::simulate::SimulateArguments;
@@ -106,6 +107,13 @@ impl<'a> SimulatedProgram<'a> {
 
     fn simulation(&self, memory: u64, reserve: u64, out: Option<PathBuf>) -> SimulateArguments {
         let words = self.arguments.words.clone();
-        SimulateArguments { memory: Some(memory), reserve, out, ..SimulateArguments::of(words, self.gpu) }
+        SimulateArguments {
+            gpu: Some(self.gpu),
+            memory: Some(memory),
+            reserve,
+            out,
+            words,
+            ..arguments_of(["--json", "--memory=1", "--", "python"])
+        }
     }
 }

@@ -12,7 +12,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::accuracy::{Accuracy, Class, Values};
 use super::found::{Called, Outcome, Recorded, Simulated};
 use super::orders::Interval;
-use crate::args::GroupKeys;
+use crate::args::{GroupKeys, arguments_of_file};
 use crate::commands;
 use crate::commands::next::shortened;
 use crate::commands::peak::PeakArguments;
@@ -58,7 +58,7 @@ impl<'a> Report<'a> {
         }
         page.gap()?;
         page.table(&self.peaks())?;
-        let mut peak = PeakArguments::of(shortened(&main.file));
+        let mut peak = arguments_of_file::<PeakArguments>(&shortened(&main.file));
         peak.by = GroupKeys(vec![GroupKey::Scope, GroupKey::Category]);
         peak.top = TOP;
         page.gap()?;
