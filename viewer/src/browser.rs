@@ -6,7 +6,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
-use highwater_app::files::is_stdin;
+use highwater_app::files::{is_stdin, recording_name};
 use serde::Serialize;
 
 use crate::output::outcome::Failure;
@@ -63,10 +63,10 @@ pub struct Listed {
 /// The name of a recording in the page: that of its file, or its path if one of `others` has the same name, with a
 /// number if that is taken as well. The page tells recordings apart by their names.
 pub fn name_of(file: &Path, others: &[&str]) -> String {
+    let name = recording_name(file);
     if is_stdin(file) {
-        return "standard input".to_owned();
+        return name;
     }
-    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
     let path = file.display().to_string();
     let numbered = (2..).map(|number| format!("{path} ({number})"));
     let mut names = [name, path.clone()].into_iter().chain(numbered);

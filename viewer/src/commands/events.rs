@@ -22,7 +22,7 @@ use crate::args::values::kind_parser;
 use crate::args::{BlockChoice, CategoryChoice, Given, Source};
 use crate::commands::next::next_with;
 use crate::input::devices::{on_device, on_devices};
-use crate::input::recording::choose_device;
+use crate::input::recording::{choose_device, event_range};
 use crate::input::source::{Input, answer_from};
 use crate::output::caveats::{self, problem_texts};
 use crate::output::outcome::{Failure, Status};
@@ -124,7 +124,7 @@ impl<'a> EventsListing<'a> {
     pub fn of(input: &'a Input, arguments: &'a EventsArguments) -> Result<Self, Failure> {
         let trace = input.facts();
         let device = arguments.device.map(|_| choose_device(trace, arguments.device)).transpose()?;
-        let range = event_range(input.source.events().end, arguments)?;
+        let range = event_range(arguments.from, arguments.to, input.source.events().end)?;
         let mut last_time_ns = 0;
         if let Some(range) = &range {
             input.ask(|source, _| source.window(range.start..range.end.min(range.start + EVENTS_AT_ONCE)).map(drop))?;
@@ -294,22 +294,6 @@ impl<'a> EventsListing<'a> {
 fn seconds(time_ns: u64) -> String {
     let micros = time_ns / 1000;
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
-}
-
-/// Returns the numbers of the events to list.
-fn event_range(count: u64, arguments: &EventsArguments) -> Result<Option<Range<u64>>, Failure> {
-    let Some(last) = count.checked_sub(1) else {
-        return Ok(None);
-    };
-    let (from, to) = (arguments.from, arguments.to.unwrap_or(last).min(last));
-    if from > last {
-        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
-        return Err(Failure::Usage(text));
-    }
-    if from > to {
-        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
-    }
-    Ok(Some(from..to + 1))
 }
 
 fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {

@@ -62,7 +62,7 @@ fn open(file: &Path, is_whole: bool) -> Result<Input, Failure> {
 }
 
 /// The report, as text and as JSON.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct VerifyReport {
     ok: bool,
     problems: Vec<String>,
@@ -119,21 +119,7 @@ impl VerifyReport {
 
     /// Returns the report for a file of which nothing could be read.
     pub fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
-        let problems = vec![error.to_string()];
-        let (on, devices) = (String::new(), Vec::new());
-        Self {
-            ok: false,
-            problems,
-            on,
-            devices,
-            events: None,
-            blocks: None,
-            trust: None,
-            limits: Vec::new(),
-            routine: Vec::new(),
-            is_unreadable: true,
-            has_checksums: false,
-        }
+        Self { problems: vec![error.to_string()], is_unreadable: true, ..Self::default() }
     }
 
     /// Returns the exit status.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _, Write as _};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,14 +227,10 @@ pub fn spinner(doing: &str) -> ProgressBar {
 
 /// Returns the requested device, which must be in the recording, else the default one.
 pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
-    choose_among(&trace.device_ids(), trace.main_device(), wanted)
-}
-
-/// Returns the requested device, which must be among `known`, else the default one.
-pub fn choose_among(known: &[DeviceId], main: DeviceId, wanted: Option<u16>) -> Result<DeviceId, Failure> {
     let Some(wanted) = wanted.map(DeviceId) else {
-        return Ok(main);
+        return Ok(trace.main_device());
     };
+    let known = trace.device_ids();
     if known.contains(&wanted) {
         return Ok(wanted);
     }
@@ -247,20 +243,30 @@ pub fn choose_among(known: &[DeviceId], main: DeviceId, wanted: Option<u16>) -> 
     Err(Failure::Usage(format!("--device {}: the recording has no such device; {have}", wanted.0)))
 }
 
-/// Returns an error if `metric` is not available for `device`.
-pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(), Failure> {
-    let is_sample = |row: usize| trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device;
-    if metric == Metric::DeviceUsed && !(0..trace.events.len()).any(is_sample) {
-        return Err(no_samples());
+/// Returns an error if `source` has no samples of `metric` on `device`.
+pub fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+    if metric != Metric::DeviceUsed || source.count(device, EventKind::DeviceUsed) > 0 {
+        return Ok(());
     }
-    Ok(())
-}
-
-/// The error for a recording without samples of the memory in use.
-pub fn no_samples() -> Failure {
     let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
                 ask for reserved, or record with device-used samples";
-    Failure::Usage(text.to_owned())
+    Err(Failure::Usage(text.to_owned()))
+}
+
+/// Returns the events `from` to `to`, the last one by default, of a recording that has `count`; `None` if it has none.
+pub fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Option<Range<u64>>, Failure> {
+    let Some(last) = count.checked_sub(1) else {
+        return Ok(None);
+    };
+    let to = to.unwrap_or(last).min(last);
+    if from > last {
+        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
+        return Err(Failure::Usage(text));
+    }
+    if from > to {
+        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
+    }
+    Ok(Some(from..to + 1))
 }
 
 /// Returns the keys for the operations and modules that allocated, and what they are; `None` if the recording names

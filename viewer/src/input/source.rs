@@ -8,13 +8,12 @@ use highwater_analysis::{Filter, Metric};
 use highwater_app::files::{self, is_stdin};
 use highwater_app::session::run::MAX_RESIDENT_EVENTS;
 use highwater_pytorch::open::{FileFormat, FileKind};
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::{Progress, Windows};
 use highwater_snapshots::{DeviceId, Error, Trace};
 
 use crate::args::CategoryChoice;
 use crate::input::categories::{read_with, reader};
-use crate::input::recording::{Recording, no_samples, reading_bar, show};
+use crate::input::recording::{Recording, check_metric, reading_bar, show};
 use crate::output::outcome::Failure;
 
 /// Sets [`MAX_RESIDENT_EVENTS`], for machines with little memory.
@@ -118,8 +117,7 @@ impl Input {
 
     /// Returns an error if `metric` is not available for `device`.
     pub fn check_metric(&self, device: DeviceId, metric: Metric) -> Result<(), Failure> {
-        let is_missing = metric == Metric::DeviceUsed && self.source.count(device, EventKind::DeviceUsed) == 0;
-        if is_missing { Err(no_samples()) } else { Ok(()) }
+        check_metric(&self.source, device, metric)
     }
 }
 
@@ -154,15 +152,15 @@ pub fn answer_counting<T>(
     answer_or_whole(open, answer)
 }
 
-/// Answers from what `open` opens. If that turns out to be damaged, it is opened again as a whole, which finds out what
-/// is wrong, and answered from that.
+/// Answers from what `open` opens, one or several inputs. If that turns out to be damaged, it is opened again as a whole,
+/// which finds out what is wrong, and answered from that.
 ///
 /// # Errors
 ///
 /// Fails if the recording cannot be read, or as `answer` does.
-pub fn answer_or_whole<T>(
-    open: impl Fn(bool) -> Result<Input, Failure>,
-    mut answer: impl FnMut(&Input) -> Result<T, Failure>,
+pub fn answer_or_whole<I, T>(
+    open: impl Fn(bool) -> Result<I, Failure>,
+    mut answer: impl FnMut(&I) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     match open(false).and_then(|input| answer(&input)) {
         Err(Failure::Read { source: Error::Damaged { .. }, .. } | Failure::Damaged(_)) => answer(&open(true)?),

@@ -12,6 +12,7 @@ use highwater_snapshots::format::Follower;
 use self::feed::Feed;
 use self::watcher::{Stop, Watcher};
 use crate::background;
+use crate::files::file_name;
 use crate::session::Recording;
 use crate::session::run::Run;
 
@@ -156,8 +157,7 @@ impl Following {
 
 /// The recording at `path` so far.
 fn recording(path: &Path, follower: &Follower) -> Recording {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Recording::new(name, Some(path.to_owned()), follower.trace())
+    Recording::new(file_name(path), Some(path.to_owned()), follower.trace())
 }
 
 #[cfg(test)]

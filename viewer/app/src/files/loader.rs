@@ -23,10 +23,10 @@ use web_time::Instant;
 
 use crate::background;
 use crate::files::fleet::{Fleet, Inputs};
-use crate::files::is_stdin;
 #[cfg(not(target_family = "wasm"))]
 use crate::files::long::open_long;
 use crate::files::preview::Preview;
+use crate::files::{is_stdin, recording_name};
 use crate::session::Recording;
 #[cfg(not(target_family = "wasm"))]
 use crate::session::run::MAX_RESIDENT_EVENTS;
@@ -357,12 +357,9 @@ fn load_with(
     state.enter("Indexing");
     wake();
     guess_where_left_open(&mut trace, format.kind);
-    if is_stdin(path) {
-        // It can be read once only: there is nothing to read again, and nothing to remember.
-        return Ok(Recording::new("standard input", None, trace));
-    }
-    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-    Ok(Recording::new(name, Some(path.to_owned()), trace))
+    // Standard input can be read once only: there is nothing to read again, and nothing to remember.
+    let path_to_reread = Some(path.to_owned()).filter(|path| !is_stdin(path));
+    Ok(Recording::new(recording_name(path), path_to_reread, trace))
 }
 
 #[cfg(test)]

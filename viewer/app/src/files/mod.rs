@@ -31,3 +31,13 @@ pub const HAS_PATHS: bool = !cfg!(target_family = "wasm");
 pub fn is_stdin(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
+
+/// The name of `file` without its folders; the path if it has no name, such as `..`.
+pub fn file_name(file: &Path) -> String {
+    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The name of the recording in `file`: that of the file, or `standard input` for `-`.
+pub fn recording_name(file: &Path) -> String {
+    if is_stdin(file) { "standard input".to_owned() } else { file_name(file) }
+}

@@ -1,10 +1,10 @@
 //! The report of `check` in Markdown, for a pull request.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use highwater_analysis::GroupKey;
 use highwater_app::figures::moment::when;
+use highwater_app::files::file_name;
 use highwater_app::report::code;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::units::format_bytes;
@@ -17,12 +17,13 @@ use crate::output::answer::Report as _;
 pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "failed" });
-    let file = code(&name_of(&report.arguments.source.file));
+    // Its folders are a CI runner's and carry no information.
+    let file = code(&file_name(&report.arguments.source.file));
     let against = report
         .budgets
         .baseline
         .as_ref()
-        .map_or_else(String::new, |baseline| format!(" against {}", code(&name_of(baseline))));
+        .map_or_else(String::new, |baseline| format!(" against {}", code(&file_name(baseline))));
     let _ = writeln!(out, "{} {file}{against}.\n", report.verdict());
     out.push_str(&report.table().markdown());
     for outcome in report.broken() {
@@ -53,11 +54,6 @@ pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) 
     out
 }
 
-/// Returns a file's name without its folders, which are a CI runner's and carry no information.
-fn name_of(file: &Path) -> String {
-    file.file_name().map_or_else(|| file.display().to_string(), |name| name.to_string_lossy().into_owned())
-}
-
 /// Escapes a sentence that contains names as code, so that its other characters have no meaning in Markdown.
 fn escaped(text: &str) -> String {
     let part = |(position, part): (usize, &str)| match position % 2 {
@@ -74,6 +70,5 @@ mod tests {
     #[test]
     fn names_from_files_cannot_end_a_cell_or_begin_markup() {
         assert_eq!(escaped("activations of scope `a|b` <b>grew</b>"), "activations of scope `a\\|b` &lt;b>grew&lt;/b>");
-        assert_eq!(name_of(Path::new("/home/runner/step.snap")), "step.snap");
     }
 }

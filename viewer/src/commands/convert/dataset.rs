@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use highwater_analysis::source::Source;
 use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
 use highwater_app::files::fleet::{Fleet, Origin, Rank, on_workers};
-use highwater_app::files::is_stdin;
+use highwater_app::files::{is_stdin, recording_name};
 use highwater_snapshots::{Error, Trace};
 use parquet::errors::ParquetError;
 
@@ -89,7 +89,7 @@ fn write_one(
 ) -> Result<(Option<u32>, u64), Failure> {
     let facts = input.facts();
     let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
-    let identity = Identity::of(&name_of(file), rank, facts);
+    let identity = Identity::of(&recording_name(file), rank, facts);
     let tables = Tables { source: &input.source, identity: &identity, has_rank: true, no_stacks: arguments.no_stacks };
     let turning = spinner(&format!("writing {}", out.display()));
     let written = write_whole(out, |file| match arguments.table.unwrap_or_default() {
@@ -237,13 +237,6 @@ fn lost(trace: &Trace) -> Vec<String> {
         (trace.attributes.len(), "further facts of events, blocks and segments"),
     ];
     counted.iter().filter(|(count, _)| *count > 0).map(|(_, what)| (*what).to_owned()).collect()
-}
-
-fn name_of(file: &Path) -> String {
-    if is_stdin(file) {
-        return "standard input".to_owned();
-    }
-    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Converts an error of writing a table into an error of writing a recording.

@@ -17,7 +17,7 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use super::DiffReport;
 use crate::commands::diff::DiffArguments;
 use crate::input::recording::read_fleet;
-use crate::input::source::{Input, opener};
+use crate::input::source::{Input, answer_or_whole, opener};
 use crate::output::answer::Report;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
@@ -65,7 +65,14 @@ fn within(
         }
     };
     compare(arguments, [a, b], page, |diff, page| {
-        let report = WithinReport { fleet: &fleet, metric, ranks: [a, b], is_outlier: outlier.is_some(), intro, diff };
+        let report = WithinReport {
+            fleet: &fleet,
+            metric,
+            ranks: [a, b],
+            is_outlier: outlier.is_some(),
+            intro: intro.clone(),
+            diff,
+        };
         report.write(arguments.form, page)
     })
 }
@@ -258,26 +265,22 @@ fn compare(
     arguments: &DiffArguments,
     ranks: [&Rank; 2],
     page: &mut Page<'_>,
-    tell: impl FnOnce(&DiffReport<'_>, &mut Page<'_>) -> Result<(), Failure>,
+    tell: impl Fn(&DiffReport<'_>, &mut Page<'_>) -> Result<(), Failure>,
 ) -> Result<Status, Failure> {
     let sides = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
-    let open = |rank: &Rank| Input::open(&rank.path, &arguments.categories);
-    let parts = [open(ranks[0])?, open(ranks[1])?];
-    let (whole, inputs, report);
-    match DiffReport::of(parts.each_ref(), &sides) {
-        // What is left of a damaged recording is known only when all of it is read.
-        Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {
-            let open = |rank: &Rank| Input::whole(&rank.path, &arguments.categories);
-            whole = [open(ranks[0])?, open(ranks[1])?];
-            (inputs, report) = (whole.each_ref(), DiffReport::of(whole.each_ref(), &sides)?);
+    let open = |is_whole: bool| {
+        let open = if is_whole { Input::whole } else { Input::open };
+        let open = |rank: &Rank| open(&rank.path, &arguments.categories);
+        Ok([open(ranks[0])?, open(ranks[1])?])
+    };
+    answer_or_whole(open, |inputs| {
+        let report = DiffReport::of(inputs.each_ref(), &sides)?;
+        if arguments.form.is_text() {
+            for ((input, rank), side) in inputs.iter().zip(ranks).zip(["A", "B"]) {
+                caveats::lead(input.facts(), &format!("{side}, {}", rank.label()), page)?;
+            }
         }
-        of_parts => (inputs, report) = (parts.each_ref(), of_parts?),
-    }
-    if arguments.form.is_text() {
-        for ((input, rank), side) in inputs.iter().zip(ranks).zip(["A", "B"]) {
-            caveats::lead(input.facts(), &format!("{side}, {}", rank.label()), page)?;
-        }
-    }
-    tell(&report, page)?;
-    Ok(Status::Fine)
+        tell(&report, page)?;
+        Ok(Status::Fine)
+    })
 }

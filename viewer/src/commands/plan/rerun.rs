@@ -54,17 +54,6 @@ pub(super) struct Rerun {
     recorded: Option<Arc<Trace>>,
 }
 
-/// The work of a step, and whether it fits.
-struct Ran {
-    is_complete: bool,
-    requested: u64,
-    allocated: u64,
-    reserved: u64,
-    retries: u64,
-    work: Work,
-    estimated_ns: Option<u64>,
-}
-
 impl Rerun {
     /// Sets up the scenario `name`, whose modules that match `candidates` may be recomputed, or else its blocks.
     ///
@@ -238,11 +227,11 @@ impl Rerun {
         options
     }
 
-    fn run(&self, options: &Options, steps: u32) -> Result<Ran, String> {
+    fn run(&self, options: &Options, steps: u32) -> Result<Trial, String> {
         let _turn = running_turn();
         let mut session = match Session::start(&self.name, options) {
             Ok(session) => session,
-            Err(error) if error.is_out_of_memory() => return Ok(Ran::FAILED),
+            Err(error) if error.is_out_of_memory() => return Ok(Trial::default()),
             Err(other) => return Err(other.to_string()),
         };
         let (mut work, mut estimated_ns) = (Work::default(), None);
@@ -250,7 +239,7 @@ impl Rerun {
             let (result, costs) = cost::count(|| session.step_unseen());
             match result {
                 Ok(()) => {}
-                Err(error) if error.is_out_of_memory() => return Ok(Ran::FAILED),
+                Err(error) if error.is_out_of_memory() => return Ok(Trial::default()),
                 Err(other) => return Err(other.to_string()),
             }
             let total = costs.total();
@@ -258,8 +247,8 @@ impl Rerun {
             estimated_ns = self.roofline.map(|roofline| nanoseconds(&roofline, &costs));
         }
         let stats = session.device().allocator().stats();
-        Ok(Ran {
-            is_complete: true,
+        Ok(Trial {
+            fits: true,
             requested: stats.requested_bytes.all.peak,
             allocated: stats.allocated_bytes.all.peak,
             reserved: stats.reserved_bytes.all.peak,
@@ -291,18 +280,6 @@ fn nanoseconds(roofline: &Roofline, costs: &Costs) -> u64 {
         *count as f64 * roofline.nanoseconds(arithmetic, one.flops, one.bytes)
     };
     costs.primitives.iter().map(time).sum::<f64>() as u64
-}
-
-impl Ran {
-    const FAILED: Self = Self {
-        is_complete: false,
-        requested: 0,
-        allocated: 0,
-        reserved: 0,
-        retries: 0,
-        work: Work { flops: 0, bytes: 0, calls: 0 },
-        estimated_ns: None,
-    };
 }
 
 impl TrainingStep for Rerun {
@@ -386,9 +363,7 @@ impl TrainingStep for Rerun {
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
-        let ran = self.run(&self.with(setup, capacity), self.options.steps)?;
-        let Ran { is_complete, requested, allocated, reserved, retries, work, estimated_ns } = ran;
-        Ok(Trial { fits: is_complete, requested, allocated, reserved, retries, work, estimated_ns })
+        self.run(&self.with(setup, capacity), self.options.steps)
     }
 
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {

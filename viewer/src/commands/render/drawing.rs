@@ -13,7 +13,7 @@ use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Matches};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::files::destination::same;
-use highwater_app::files::is_stdin;
+use highwater_app::files::{is_stdin, recording_name};
 use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use highwater_app::gui::views::plan::PlanView;
 use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
@@ -29,7 +29,7 @@ use crate::commands::plan::RERUN;
 use crate::commands::render::{PictureAt, PictureAxis, PictureBy, PictureOrder, PictureTheme, RenderArguments};
 use crate::input::categories::read_with;
 use crate::input::devices::on_device;
-use crate::input::recording::{check_metric, choose_device, spinner};
+use crate::input::recording::{check_metric, choose_device, event_range, spinner};
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -59,7 +59,7 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
 
 /// Returns `trace`, read from `file`, with the data for drawing.
 pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
-    Arc::new(Recording::new(name_of(file), Some(file.to_owned()), trace))
+    Arc::new(Recording::new(recording_name(file), Some(file.to_owned()), trace))
 }
 
 /// A picture whose options have been checked, as far as that is possible before the recordings are read.
@@ -156,7 +156,7 @@ fn draw(
     recording: &Arc<Recording>,
 ) -> Result<Written, Failure> {
     let device = choose_device(&recording.trace, arguments.device.device)?;
-    check_metric(&recording.trace, device, arguments.metric)?;
+    check_metric(&recording.source, device, arguments.metric)?;
     let selection = selection_of(arguments, recording, device)?;
     if let Some((key, why)) = keys.iter().find_map(|key| Some((key, recording.absent.reason(*key)?))) {
         return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
@@ -194,14 +194,6 @@ fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: Sheet
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
     bar.finish_and_clear();
     written
-}
-
-/// Returns the name of the recording in `file`.
-fn name_of(file: &Path) -> String {
-    match file.file_name() {
-        Some(name) if !is_stdin(file) => name.to_string_lossy().into_owned(),
-        _ => "standard input".to_owned(),
-    }
 }
 
 /// The keys of `--by`; by default the category.
@@ -311,19 +303,8 @@ fn check_event(at: u64, count: u64) -> Result<(), Failure> {
 
 /// The events to draw, of `count`.
 fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Failure> {
-    let from = arguments.from.unwrap_or(0);
-    let Some(last) = count.checked_sub(1) else {
-        return Err(Failure::Usage("--from, --to: the recording has no events".to_owned()));
-    };
-    let to = arguments.to.unwrap_or(last).min(last);
-    if from > last {
-        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
-        return Err(Failure::Usage(text));
-    }
-    if from > to {
-        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
-    }
-    Ok(from..to + 1)
+    let range = event_range(arguments.from.unwrap_or(0), arguments.to, count)?;
+    range.ok_or_else(|| Failure::Usage("--from, --to: the recording has no events".to_owned()))
 }
 
 /// The colours in `recording`: modules at most to its deepest.

@@ -84,7 +84,7 @@ impl Library {
 /// nothing.
 fn put(folder: &Path, content: &[u8]) -> io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("libhighwater-inject-{:016x}.so", checksum(content)));
+    let path = folder.join(format!("libhighwater-inject-{:08x}.so", crc32fast::hash(content)));
     if std::fs::read(&path).is_ok_and(|there| there == content) {
         return Ok(path);
     }
@@ -92,12 +92,6 @@ fn put(folder: &Path, content: &[u8]) -> io::Result<PathBuf> {
     file.write_all(content)?;
     file.persist(&path)?;
     Ok(path)
-}
-
-/// Returns a hash of the content: FNV-1a, over words.
-fn checksum(content: &[u8]) -> u64 {
-    let word = |chunk: &[u8]| chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
-    content.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, chunk| (sum ^ word(chunk)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The same as text, once, where standard output is not a terminal.
 
 use highwater_app::figures::moment::{count_of, total_name};
+use highwater_app::figures::ranks::capitalized;
 use highwater_app::report::{Column, Table};
 use highwater_snapshots::units::format_bytes;
 
@@ -80,8 +81,4 @@ fn print_detail(detail: &Detail, choice: super::answer::Choice, page: &mut Page<
         page.table(&Table::new(steps.len(), columns))?;
     }
     Ok(())
-}
-
-fn capitalized(text: &str) -> String {
-    highwater_app::figures::ranks::capitalized(text)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use highwater_app::files::file_name;
 use highwater_app::files::fleet::Inputs;
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::rotation::{RotatedFiles, recording_of};
@@ -54,7 +55,7 @@ impl Target {
     /// Fails if the folder or the process cannot be read.
     pub(super) fn recordings(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
         Ok(match self {
-            Self::File(path) => vec![(path.clone(), name_of(path))],
+            Self::File(path) => vec![(path.clone(), file_name(path))],
             Self::Folder(folder) => {
                 let inputs = Inputs::of_folder(folder)
                     .map_err(|why| Failure::Usage(format!("cannot list {}: {why}", folder.display())))?;
@@ -78,7 +79,7 @@ impl Target {
                 let whole =
                     |path: PathBuf| recording_of(&path).filter(|all| RotatedFiles::find(all).is_some()).unwrap_or(path);
                 let paths: BTreeSet<PathBuf> = paths.into_iter().map(whole).collect();
-                paths.into_iter().map(|path| (path.clone(), name_of(&path))).collect()
+                paths.into_iter().map(|path| (path.clone(), file_name(&path))).collect()
             }
         })
     }
@@ -90,14 +91,10 @@ fn is_recording(path: &Path) -> bool {
     ["snap", "pickle", "pkl", "gz"].contains(&ending)
 }
 
-fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
 /// The name of a recording in the folder that `name` is in.
 fn name_beside(name: &str, recording: &Path) -> String {
     let folder = name.rfind('/').map_or("", |end| &name[..=end]);
-    format!("{folder}{}", name_of(recording))
+    format!("{folder}{}", file_name(recording))
 }
 
 /// The `.snap` files that a process, or one that it started, has open.

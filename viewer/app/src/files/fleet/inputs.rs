@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use highwater_snapshots::natural;
 
+use crate::files::file_name;
+
 /// A file that may be a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input {
@@ -48,7 +50,7 @@ impl Inputs {
             if path.is_dir() {
                 inputs.list(path, "", &mut |name| is_of_rank(name))?;
             } else {
-                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+                let name = file_name(path);
                 inputs.files.push(Input { path: path.clone(), name, is_named: true });
             }
         }

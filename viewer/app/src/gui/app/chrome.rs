@@ -7,7 +7,7 @@ use eframe::egui::{self, Align2, Area, Button, Frame, Id, Panel, RichText, Ui, V
 use super::App;
 use crate::command::Command;
 use crate::example::Running;
-use crate::files::{HAS_PATHS, is_stdin};
+use crate::files::{HAS_PATHS, file_name, is_stdin};
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::widgets::keys;
@@ -130,8 +130,7 @@ impl App {
         let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
         match early {
             Some((path, preview)) => {
-                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-                preview_ui(ui, &name, &preview);
+                preview_ui(ui, &file_name(path), &preview);
             }
             None if self.is_loading() => {}
             None => self.welcome_ui(ui),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use eframe::egui::{Button, RichText, Role, Ui, WidgetInfo};
 
+use crate::files::file_name;
 use crate::gui::widgets::theme::Shades;
 
 /// The user's answer to a failure.
@@ -18,7 +19,7 @@ pub enum Answer {
 /// Shows why the file at `path` could not be opened. Only files with a path can be tried again.
 pub(crate) fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Option<Answer> {
     let shades = Shades::in_ui(ui);
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let name = file_name(path);
     let mut answer = None;
     let button = |ui: &mut Ui, text: &str, label: String, tooltip: &str| {
         let response = ui.add(Button::new(text));

@@ -9,6 +9,7 @@ use highwater_analysis::{Metric, TreeKey};
 use crate::colour_by::ColourBy;
 use crate::command::Command;
 use crate::figures::moment::total_name;
+use crate::files::file_name;
 use crate::gui::filter::search::{Search, SearchPlace};
 use crate::gui::views::group_keys::{group_keys, key_entry};
 use crate::gui::views::timeline::Stacking;
@@ -162,7 +163,7 @@ fn key_menu() -> Id {
 /// The list of recent files. Returns the chosen one.
 fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     let tab = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let name = file_name(path);
         Tab { name, path: Some(path.clone()) }
     };
     let names = distinct_names(&recent.iter().map(tab).collect::<Vec<_>>());

@@ -1,6 +1,6 @@
 //! The page shown while nothing is open: how to start, recent files, examples, and what the app shows.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use eframe::egui::{Button, FontId, Label, ProgressBar, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
@@ -8,6 +8,7 @@ use highwater_snapshots::units::format_bytes;
 
 use crate::command::Command;
 use crate::example::{Example, Running};
+use crate::files::file_name;
 use crate::files::loader::Loading;
 use crate::gui::widgets::keys;
 use crate::gui::window::recents::{Fact, Recents};
@@ -215,10 +216,6 @@ pub(crate) fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
         ui.button("Cancel").on_hover_text(format!("Stop reading {name}.")).clicked()
     })
     .inner
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
