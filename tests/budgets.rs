@@ -24,10 +24,10 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "recorder/simulate", lines: 3_200, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
     Budget { folder: "snapshots", lines: 13_900, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 23_900, homonyms: 2 },
+    Budget { folder: "snapshots/analysis", lines: 24_400, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 10_700, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_100, homonyms: 3 },
+    Budget { folder: "viewer", lines: 20_000, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 37_550, homonyms: 13 },
 ];
 

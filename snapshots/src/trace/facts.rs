@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::DeviceId;
 use crate::transition::Contradictions;
-use crate::units::format_count;
+use crate::units::{count_of, format_count};
 
 /// The origin of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,37 +157,18 @@ impl Trust {
 
     /// The facts that make figures wrong or incomplete, as sentences.
     pub fn limits(&self) -> Vec<String> {
+        let are = if self.events_lost == 1 { "is" } else { "are" };
+        let lost =
+            format!("{are} missing: totals include what a full ring dropped, not what a slow disk or damage lost");
         let counted = [
-            (
-                self.events_lost,
-                ["event is", "events are"],
-                "missing: totals include what a full ring dropped, not what a slow disk or damage lost",
-            ),
-            (
-                self.unmatched_frees,
-                ["free", "frees"],
-                "of blocks whose allocation was not recorded: totals before are too low",
-            ),
-            (
-                self.repeated_allocs,
-                ["allocation", "allocations"],
-                "of blocks that were live already: the frees in between are missing",
-            ),
-            (
-                self.unmatched_uses,
-                ["use", "uses"],
-                "of blocks that were not live: when a block was last used may be wrong",
-            ),
-            (
-                self.unmatched_releases,
-                ["release", "releases"],
-                "of segments that were not recorded: reserved before is too low",
-            ),
+            (self.events_lost, "event", &*lost),
+            (self.unmatched_frees, "free", "of blocks whose allocation was not recorded: totals before are too low"),
+            (self.repeated_allocs, "allocation", "of blocks that were live already: the frees in between are missing"),
+            (self.unmatched_uses, "use", "of blocks that were not live: when a block was last used may be wrong"),
+            (self.unmatched_releases, "release", "of segments that were not recorded: reserved before is too low"),
         ];
-        let counted = counted.into_iter().filter(|(count, ..)| *count > 0).map(|(count, nouns, what)| {
-            let noun = nouns[usize::from(count != 1)];
-            format!("{} {noun} {what}", format_count(count))
-        });
+        let counted = counted.into_iter().filter(|(count, ..)| *count > 0);
+        let counted = counted.map(|(count, noun, what)| format!("{} {what}", count_of(count, noun)));
         let cut = self.unfinished.then(|| "the recording was cut off, or is still being written".to_owned());
         counted.chain(cut).collect()
     }

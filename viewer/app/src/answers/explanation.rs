@@ -102,7 +102,8 @@ fn reserved_with(source: &Source<'_>, device: DeviceId, settings: &str) -> Resul
         }
         (None, Some(oom)) => Err(format!("a replay with them runs out of memory at event {}", oom.event)),
         (None, None) => {
-            let [before, after] = [&prediction.measured, &changed.figures].map(|one| one.peak(Metric::Reserved));
+            let [before, after] =
+                [&prediction.measured, &changed.figures].map(|one| one.summary.peak(Metric::Reserved));
             let event = |peak: Option<&Moment>| peak.and_then(|peak| peak.event);
             let recorded = event(after).and_then(|event| changed.source.get(event.index()?).copied());
             let moments = [event(before), recorded].map(|event| event.map(|event| trace.number(event)));

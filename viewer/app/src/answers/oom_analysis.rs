@@ -4,7 +4,7 @@ use highwater_analysis::addresses::{EvictionSet, FailedRequest, PoolAndStream, V
 use highwater_analysis::live_groups::LiveGroups;
 use highwater_analysis::{GroupKey, LiveIndex, Metric};
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
+use highwater_snapshots::units::{count_of, format_bytes, format_count, format_required_bytes};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase};
 
 /// Maximum number of groups of live blocks that are listed.
@@ -304,8 +304,7 @@ impl OomAnalysis {
 
     fn free_way_out(&self) -> String {
         let Some(way_out) = self.request.way_out() else { return String::new() };
-        let count = way_out.blocks().len() as u64;
-        let blocks = if count == 1 { "1 block".to_owned() } else { format!("{} blocks", format_count(count)) };
+        let blocks = count_of(way_out.blocks().len() as u64, "block");
         format!("freeing {} in {blocks} first (listed below)", format_bytes(way_out.bytes()))
     }
 

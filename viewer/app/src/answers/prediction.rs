@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use highwater_analysis::summary::{DeviceSummary, of_device, of_trace};
-use highwater_analysis::{Doubt, Filter, Metric, Moment, Source};
+use highwater_analysis::{Doubt, Filter, Metric, Source};
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::{format_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
@@ -188,14 +188,9 @@ impl Figures {
         Self { summary: of_trace(trace, device), failure }
     }
 
-    /// Returns the peak of `metric`; `None` if it was not sampled.
-    pub fn peak(&self, metric: Metric) -> Option<&Moment> {
-        self.summary.peak(metric)
-    }
-
     /// Returns the bytes of the peak of `metric`; 0 if it was not sampled.
     pub fn peak_bytes(&self, metric: Metric) -> u64 {
-        self.peak(metric).map_or(0, |peak| peak.bytes)
+        self.summary.peak(metric).map_or(0, |peak| peak.bytes)
     }
 
     /// Returns the peak of reserved bytes minus the peak of active bytes: the cost of rounding to segments,

@@ -167,7 +167,7 @@ fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     if reserved[0] != reserved[1] || allocated[0] == allocated[1] {
         return text("reserved", reserved);
     }
-    let start = prediction.measured.peak(Metric::Reserved).is_some_and(|peak| peak.event.is_none());
+    let start = prediction.measured.summary.peak(Metric::Reserved).is_some_and(|peak| peak.event.is_none());
     let from = if start { ": its segments were reserved before the recording" } else { "" };
     format!("{}; reserved memory stays at {}{from}", text("allocated", allocated), format_bytes(reserved[1]))
 }
@@ -232,7 +232,7 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     let peaks = metrics.map(|metric| Compared {
         name: metric.name().to_owned(),
         bytes: [measured, changed].map(|one| one.peak_bytes(metric)),
-        peak: changed.peak(metric).copied(),
+        peak: changed.summary.peak(metric).copied(),
     });
     let unused = [measured, changed].map(Figures::reserved_beyond_active);
     let unused = Compared { name: "reserved − active".to_owned(), bytes: unused, peak: None };

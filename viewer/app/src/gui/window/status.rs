@@ -1,7 +1,7 @@
 //! The status bar: the device and its size, then the file and its accuracy.
 
 use eframe::egui::{Align, FontSelection, Label, Layout, Link, RichText, Role, TextStyle, Ui, WidgetInfo, WidgetText};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{count_of, format_bytes, format_count};
 
 use crate::command::Command;
 use crate::figures::device::capacity_text;
@@ -136,10 +136,9 @@ impl Trust {
         let sentences = doubts(trace);
         let is_warning = has_losses(trace);
         let thing = if is_warning { "warning" } else { "note" };
-        let plural = if sentences.len() == 1 { "" } else { "s" };
-        let short = match sentences.len() {
+        let short = match sentences.len() as u64 {
             0 => "complete recording".to_owned(),
-            count => format!("{count} {thing}{plural}"),
+            count => count_of(count, thing),
         };
         Self { sentences, is_warning, short }
     }

@@ -1,7 +1,7 @@
 //! Aligns the axes of two recordings at an event of each, and computes how far each continues from there.
 
 use highwater_analysis::Moment;
-use highwater_snapshots::units::{format_count, format_nanos};
+use highwater_snapshots::units::{count_of, format_nanos};
 
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
@@ -91,10 +91,7 @@ fn how(align: Align, moments: &[Moment]) -> String {
 fn left(recording: &Recording, selection: &Selection, origin: usize) -> String {
     let last = recording.devices[selection.device].moments.end.saturating_sub(1);
     match selection.axis() {
-        Axis::Event => {
-            let events = last.saturating_sub(origin) as u64;
-            format!("{} event{}", format_count(events), if events == 1 { "" } else { "s" })
-        }
+        Axis::Event => count_of(last.saturating_sub(origin) as u64, "event"),
         Axis::Time => {
             let time = |moment| selection.x_of(&recording.trace, moment);
             format_nanos((time(last) - time(origin)).max(0.0) as u64)
