@@ -350,7 +350,7 @@ mod tests {
         }
         let raw = intake.finish();
         assert_eq!(raw.extras[1].action, new);
-        assert!(raw.problems[0].what.starts_with("2 times: the action 'teleport'"), "{:?}", raw.problems);
+        assert!(raw.problems[0].what.starts_with("2 times: unknown action 'teleport'"), "{:?}", raw.problems);
     }
 
     #[test]

@@ -234,8 +234,8 @@ fn unknown_keys_and_actions_are_counted_and_the_rest_is_read() {
     let raw = read(&Pickle::new().snapshot(&[&event, &event])).unwrap();
     assert_eq!((raw.traces[0].len(), raw.traces[0][0].action), (2, Action::Unknown));
     let texts: Vec<&str> = raw.problems.iter().map(|problem| problem.what.as_str()).collect();
-    assert!(texts.iter().any(|text| text.starts_with("2 times: the key 'warp' in events")), "{texts:?}");
-    assert!(texts.iter().any(|text| text.starts_with("2 times: the action 'teleport'")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("2 times: unexpected key 'warp' in events")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("2 times: unknown action 'teleport'")), "{texts:?}");
 }
 
 #[test]
