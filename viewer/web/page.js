@@ -71,6 +71,12 @@ var highwater = (() => {
       turns.port2.postMessage(0);
     });
 
+  // An editor that shows the page in a frame makes itself known, and then opens lines of source code.
+  let editor;
+  addEventListener("message", ({ source, origin, data }) => {
+    if (source === parent && parent !== window && data?.highwater === "editor") editor = { source, origin };
+  });
+
   // Files that the app is reading, by number: outside of its memory, which only grows.
   const contents = new Map();
   let numbers = 0;
@@ -275,6 +281,12 @@ var highwater = (() => {
       if (!document.execCommand("copy")) console.warn("the browser refused to copy");
       field.remove();
       focused?.focus();
+    },
+
+    has_editor: () => editor !== undefined,
+
+    open_line(file, line) {
+      editor?.source.postMessage({ highwater: "open", file, line }, editor.origin);
     },
 
     show_fragment(text) {

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use crate::colour_by::ColourBy;
 use crate::gui::widgets::theme;
+use crate::gui::widgets::words::name_of_none;
 use crate::session::Recording;
 
 /// One line of the legend.
@@ -72,6 +73,9 @@ impl Colouring {
         };
         order.retain(|value| weights[*value].blocks > 0);
         let mut entries = values.entries(key, &order);
+        for entry in entries.iter_mut().filter(|entry| entry.label == NO_LABEL) {
+            entry.name = name_of_none(recording, key).to_owned();
+        }
         let mut ranked: Vec<usize> = (0..order.len()).collect();
         ranked.sort_by_key(|entry| std::cmp::Reverse(weights[order[*entry]].at_peak));
         ranked.into_iter().enumerate().for_each(|(rank, entry)| entries[entry].rank = rank);
@@ -301,8 +305,8 @@ mod tests {
         assert_eq!(names(GroupKey::ScopeTo(1)), ["net"]);
         assert_eq!(names(GroupKey::ScopeTo(2)), ["net.0", "net.1"]);
         assert_eq!(names(GroupKey::ScopeTo(9)), ["net.0", "net.1"]);
-        assert_eq!(names(GroupKey::Op), ["(none)", "relu", "linear"]);
-        assert_eq!(names(GroupKey::Frame), ["(none)", "forward", "backward"]);
+        assert_eq!(names(GroupKey::Op), ["before the recording", "relu", "linear"]);
+        assert_eq!(names(GroupKey::Frame), ["before the recording", "forward", "backward"]);
         assert_eq!(names(GroupKey::Stream), ["stream 0"]);
         assert_eq!(names(GroupKey::Pool), ["large"]);
     }

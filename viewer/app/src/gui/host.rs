@@ -9,6 +9,14 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect())
 }
 
+/// Whether an editor around the app opens lines of source code: a window has none.
+pub(super) fn has_editor() -> bool {
+    false
+}
+
+/// Does nothing: there is no editor.
+pub(super) fn open_line(_file: &str, _line: u32) {}
+
 /// Does nothing: a window has no address.
 pub(super) fn show_link(_text: &str) {}
 

@@ -15,6 +15,14 @@ extern "C" {
     #[wasm_bindgen(js_namespace = highwater)]
     fn copy(text: &str);
 
+    /// Whether the page is in an editor that opens lines of source code.
+    #[wasm_bindgen(js_namespace = highwater, js_name = has_editor)]
+    fn is_in_editor() -> bool;
+
+    /// Opens the line in that editor.
+    #[wasm_bindgen(js_namespace = highwater, js_name = open_line)]
+    fn open_in_editor(file: &str, line: u32);
+
     /// Replaces the fragment of the page's address.
     #[wasm_bindgen(js_namespace = highwater)]
     fn show_fragment(text: &str);
@@ -25,6 +33,16 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     let dropped = ctx.input(|input| input.raw.dropped_files.clone());
     dropped.iter().filter_map(|file| file.web_file()).for_each(open_file);
     Vec::new()
+}
+
+/// Whether an editor around the app opens lines of source code.
+pub(super) fn has_editor() -> bool {
+    is_in_editor()
+}
+
+/// Opens the line in the editor, if there is one.
+pub(super) fn open_line(file: &str, line: u32) {
+    open_in_editor(file, line);
 }
 
 /// Shows what is looked at in the page's address.

@@ -9,6 +9,7 @@ use eframe::egui::{
 use highwater_analysis::Metric;
 use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::between::bytes_of;
+use highwater_analysis::explain::CategoryAndPhase;
 use highwater_analysis::summary::DeviceSummary;
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
@@ -344,6 +345,11 @@ pub fn share(bytes: u64, total: u64) -> String {
         0.1.. => format!("{percent:.1}%"),
         _ => "<0.1%".to_owned(),
     }
+}
+
+/// The name of a cause of a peak of `bytes`, with its share: `63% activation from forward`.
+pub fn cause_text((cause, own): (CategoryAndPhase, u64), bytes: u64) -> String {
+    format!("{} {}", share(own, bytes), cause.name())
 }
 
 #[cfg(test)]

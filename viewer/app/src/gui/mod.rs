@@ -1,16 +1,16 @@
 //! The desktop app: eframe's window around [`App`], whose state can be driven without one.
 
+#[cfg(not(target_family = "wasm"))]
+mod host;
+#[cfg(target_family = "wasm")]
+#[path = "host_web.rs"]
+mod host;
 pub mod identity;
 pub mod widgets;
 pub mod colouring;
 pub mod legend;
 pub mod filter;
 pub mod views;
-#[cfg(not(target_family = "wasm"))]
-mod host;
-#[cfg(target_family = "wasm")]
-#[path = "host_web.rs"]
-mod host;
 pub mod window;
 pub mod open_file;
 mod granting;

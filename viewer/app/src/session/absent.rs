@@ -1,11 +1,15 @@
-//! The keys for which no block of a recording has a value, each with the reason.
+//! The keys for which some blocks of a recording, or all, have no value.
 
 use highwater_analysis::GroupKey;
 use highwater_snapshots::Trace;
 
-/// The reasons that no block of a recording has a value for a key.
+/// The keys for which no block of a recording has a value, each with the reason, and those for which only blocks from
+/// before the recording have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Absent(Vec<(GroupKey, &'static str)>);
+pub struct Absent {
+    reasons: Vec<(GroupKey, &'static str)>,
+    only_before: Vec<GroupKey>,
+}
 
 /// The reason that blocks have no operations.
 const NO_OPS: &str = "No block has an operation: PyTorch's snapshots do not record them.";
@@ -21,7 +25,7 @@ const NO_PHASES: &str = "The recording has no phases such as forward and backwar
 const NO_STACKS: &str = "The recording has no stacks.";
 
 impl Absent {
-    /// Returns the keys that are absent from `trace`, which may have steps. Looks at each block at most once.
+    /// Returns the keys that are absent from `trace`, which may have steps. Looks at each block at most once for each key.
     pub fn of(trace: &Trace, has_steps: bool) -> Self {
         let blocks = &trace.blocks;
         let has_stacks = blocks.stack.iter().any(|stack| stack.is_some());
@@ -34,13 +38,30 @@ impl Absent {
             (GroupKey::Frame, has_stacks, NO_STACKS),
         ];
         let absent = checks.into_iter().filter(|(_, is_there, _)| !is_there);
-        Self(absent.map(|(key, _, reason)| (key, reason)).collect())
+        let reasons = absent.map(|(key, _, reason)| (key, reason)).collect();
+        let is_before = |row: usize| blocks.alloc[row].index().is_none();
+        let mut only_before = Vec::new();
+        if blocks.op.iter().enumerate().all(|(row, op)| op.is_some() || is_before(row)) {
+            only_before.push(GroupKey::Op);
+        }
+        if blocks.scope.iter().enumerate().all(|(row, scope)| scope.is_some() || is_before(row)) {
+            only_before.push(GroupKey::Scope);
+        }
+        if blocks.stack.iter().enumerate().all(|(row, stack)| stack.is_some() || is_before(row)) {
+            only_before.extend([GroupKey::Stack, GroupKey::Frame]);
+        }
+        Self { reasons, only_before }
+    }
+
+    /// Returns whether all blocks without a value for `key` are from before the recording.
+    pub fn is_only_before(&self, key: GroupKey) -> bool {
+        self.only_before.iter().any(|before| before.name() == key.name())
     }
 
     /// Returns why no block has a value for `key`; `None` if some have one.
     pub fn reason(&self, key: GroupKey) -> Option<&'static str> {
         // Without modules there are none cut to a depth.
-        self.0.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)
+        self.reasons.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)
     }
 
     /// The key that tells most about a recording at first: the line of code if that is all that it has, as PyTorch's
@@ -68,5 +89,12 @@ mod tests {
         let none = Absent::of(&trace_from_text("alloc a 1").unwrap(), false);
         assert_eq!(none.reason(GroupKey::ScopeTo(2)), none.reason(GroupKey::Scope));
         assert_eq!(absent("step 0\nalloc a 1 #add < f (m.py:1)\nalloc b 2 @net", true), []);
+    }
+
+    #[test]
+    fn blocks_from_before_the_recording_are_told_from_others_without_a_value() {
+        let absent = Absent::of(&trace_from_text("baseline w 1\nalloc a 1 @net < f\nalloc b 1 < f").unwrap(), false);
+        let keys = [GroupKey::Frame, GroupKey::Stack, GroupKey::Scope, GroupKey::ScopeTo(1), GroupKey::Op];
+        assert_eq!(keys.map(|key| absent.is_only_before(key)), [true, true, false, false, false]);
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use highwater_analysis::explain::{CategoryAndPhase, largest_cause};
 use highwater_analysis::growth::{Leaks, StepRange, StepWindow};
 use highwater_analysis::source::{self, Source};
 use highwater_analysis::summary::{self, DeviceSummary};
@@ -57,6 +58,8 @@ pub struct DeviceIndex {
     /// The moments at which anything happens on it: from one before its first event to one past its last.
     pub moments: Range<usize>,
     leaks: OnceLock<Option<Leaks>>,
+    /// The cause of most bytes at the peak of each total.
+    causes: [OnceLock<Option<(CategoryAndPhase, u64)>>; Metric::ALL.len()],
 }
 
 impl Recording {
@@ -158,7 +161,7 @@ impl DeviceIndex {
         let last = trace.events.device.iter().rposition(is_ours);
         let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
         let summary = summary::of_indexed(source, trace, device);
-        Self { device, summary, index, moments, leaks: OnceLock::new() }
+        Self { device, summary, index, moments, leaks: OnceLock::new(), causes: Default::default() }
     }
 
     /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of a
@@ -171,6 +174,12 @@ impl DeviceIndex {
         };
         let is_whole = source.facts().start.all_events.is_none();
         self.leaks.get_or_init(|| is_whole.then(find).flatten()).as_ref()
+    }
+
+    /// Returns what uses most of the memory at the peak of `metric`, with its bytes. Computed once.
+    pub fn cause(&self, source: &Source<'_>, metric: Metric) -> Option<(CategoryAndPhase, u64)> {
+        let find = || largest_cause(source, &self.peak(source.facts(), metric)).ok().flatten();
+        *self.causes[metric as usize].get_or_init(find)
     }
 
     /// Returns the first moment at which `metric` is largest.

@@ -120,13 +120,13 @@ impl PeakContext<'_> {
             String::new()
         };
         let text = format!(
-            "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
-             and recomputes the rest, one module at a time (at most {} each){repeats}.{}",
+            "{} ({}) are activations that the {} modules {row}.* keep for backward.{} Checkpointing keeps only their \
+             inputs and recomputes the rest, one module at a time (at most {} each){repeats}.",
             format_bytes(bytes),
             self.share(bytes),
             numbers.len(),
-            format_bytes(largest),
             self.without_backward(&blocks),
+            format_bytes(largest),
         );
         let condition = condition_of_row(trace, &row, in_row).map(|scopes| format!("category=activation {scopes}"));
         Some(Advice { remedy: Remedy::Checkpoint, bytes, without: None, settings: None, condition, text })
@@ -165,8 +165,8 @@ impl PeakContext<'_> {
         let lines: Vec<String> = rows.iter().zip(&names).map(line).collect();
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
         let text = format!(
-            "{} ({}) are activations kept for backward{most}. Checkpointing recomputes them in \
-             backward, one part at a time; a smaller batch or a 16-bit dtype instead of f32 needs less memory.{}",
+            "{} ({}) are activations kept for backward{most}.{} Checkpointing recomputes them in \
+             backward, one part at a time; a smaller batch or a 16-bit dtype instead of f32 needs less memory.",
             format_bytes(bytes),
             self.share(bytes),
             self.without_backward(&blocks),

@@ -2,13 +2,15 @@
 
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::{Block, Trace};
-use highwater_snapshots::{Category, Phase};
+use highwater_snapshots::{Category, Phase, Result};
 
 use crate::grouping::key_encoder::Code;
 use crate::grouping::origin::{Origin, Origins};
 use crate::index::counterfactual::NO_GROUP;
 use crate::metric::Metric;
 use crate::question::between::bytes_of;
+use crate::question::peak::Moment;
+use crate::question::source::Source;
 
 /// A category and when blocks of it were allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +66,22 @@ impl CategoryAndPhase {
         use Category::{Buffer, Input, OptimizerState, Parameter};
         !matches!(self.category, Parameter | Buffer | Input | OptimizerState)
     }
+}
+
+/// The cause of most bytes at a peak, and its bytes; `None` if the metric is not a sum over blocks, or nothing is live.
+///
+/// # Errors
+///
+/// As [`Source::window_at`].
+pub fn largest_cause(source: &Source<'_>, peak: &Moment) -> Result<Option<(CategoryAndPhase, u64)>> {
+    if !peak.metric.is_of_blocks() {
+        return Ok(None);
+    }
+    let window = source.window_at(peak.number())?;
+    let at_peak = window.index(peak.device).live.before_position(&window.trace, peak.metric, window.events.end);
+    let sums = sums_by_cause(&window.trace, peak.metric, &at_peak);
+    let largest = CategoryAndPhase::all().zip(sums).max_by_key(|(_, bytes)| *bytes);
+    Ok(largest.filter(|(_, bytes)| *bytes > 0))
 }
 
 /// The number of the cause of each block of `device`, or [`NO_GROUP`].

@@ -35,7 +35,7 @@ use crate::grouping::key_encoder::KeyEncoder;
 use crate::index::beside::{Beside, non_block_bytes};
 use crate::metric::{Metric, Totals};
 
-pub use cause::CategoryAndPhase;
+pub use cause::{CategoryAndPhase, largest_cause};
 pub use composition::{Composition, PeakPiece};
 pub use idle::Idle;
 pub use layers::Layers;

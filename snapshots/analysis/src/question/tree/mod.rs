@@ -189,11 +189,15 @@ impl Tree {
         self.ids().filter(is_end).collect()
     }
 
+    /// The blocks, each with the node at which it ends.
+    pub fn blocks(&self) -> impl Iterator<Item = (BlockId, NodeId)> {
+        self.blocks.iter().copied().zip(self.ends.iter().copied())
+    }
+
     /// The blocks of a node, in the order of the input.
     pub fn blocks_of(&self, id: NodeId) -> Vec<BlockId> {
         let within = self.marked(id);
-        let ends = self.blocks.iter().zip(&self.ends);
-        ends.filter(|(_, end)| within[end.row()]).map(|(block, _)| *block).collect()
+        self.blocks().filter(|(_, end)| within[end.row()]).map(|(block, _)| block).collect()
     }
 
     /// For each node, whether it is `top` or a descendant of it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use eframe::egui::{FontId, Rect, Shape, Ui, pos2, vec2};
 use egui_plot::{Line, Plot, PlotPoints};
+use highwater_analysis::explain::largest_cause;
 use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::Category;
@@ -14,6 +15,7 @@ use highwater_snapshots::units::format_count;
 use super::timeline::{
     FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_ooms, paint_peak, ruled_within,
 };
+use crate::gui::legend::cause_text;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, HEADROOM, View};
 use crate::session::run::{Run, RunColumn};
@@ -39,6 +41,8 @@ pub struct RunChart {
     pub events: Range<u64>,
     /// The events of requests that failed on the device.
     pub failed: Vec<u64>,
+    /// The cause of most bytes at the peak.
+    cause: Option<String>,
     /// The columns, for a width.
     columns: Option<(usize, Totals)>,
     /// The size of the last drawn plot.
@@ -60,7 +64,8 @@ impl RunChart {
         let failed = run.source().failed_requests()?;
         let failed =
             failed.into_iter().filter(|(_, device)| *device == summary.device).map(|(event, _)| event).collect();
-        Ok(Self { run, summary, peak, events, failed, columns: None, room: None })
+        let cause = largest_cause(&run.source(), &peak)?.map(|cause| cause_text(cause, peak.bytes));
+        Ok(Self { run, summary, peak, events, failed, cause, columns: None, room: None })
     }
 
     /// Shows the chart in the available space.
@@ -103,7 +108,8 @@ impl RunChart {
         );
         let at = self.peak.number().map_or(0.5, middle);
         let is_above = |place: Rect| frame.screen_y(highest as f64) > place.bottom();
-        paint_peak(ui.painter(), &frame, at, &self.peak, (&mut labels, is_above), &shades);
+        let peak = (&self.peak, self.cause.as_deref());
+        paint_peak(ui.painter(), &frame, at, peak, (&mut labels, is_above), &shades);
         let capacity = self.summary.capacity_bytes;
         paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
         self.room = Some(frame.rect);

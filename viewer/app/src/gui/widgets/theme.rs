@@ -37,7 +37,7 @@ pub(crate) const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Minimum height of the timeline's plot, in points.
 pub(crate) const MIN_PLOT: f32 = 60.0;
 /// Minimum height of the timeline's plot with its axis and the overview below, in points.
-pub(crate) const MIN_WITH_OVERVIEW: f32 = 130.0;
+pub(crate) const MIN_WITH_OVERVIEW: f32 = 190.0;
 /// Minimum height of the timeline with the totals above it, in points.
 pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
 /// Width of what is left of the folded panel at the side, in points.
@@ -118,6 +118,8 @@ pub(crate) const OOM_PANEL_WIDE: f32 = 1100.0;
 pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
 /// Minimum heights of the moment and of the statistics at the side, in points; in less room they scroll.
 pub(crate) const MOMENT_MIN: f32 = 300.0;
+/// Height of the moment below which its head is one line, in points.
+pub(crate) const LOW_MOMENT: f32 = 230.0;
 /// See [`MOMENT_MIN`].
 pub(crate) const STATISTICS_MIN: f32 = 150.0;
 /// Minimum height of the segments view, in points; in less room it scrolls.

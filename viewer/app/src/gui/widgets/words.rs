@@ -1,12 +1,13 @@
 //! Names of moments and blocks, used by all views.
 
-use highwater_analysis::Moment;
+use highwater_analysis::{GroupKey, Moment, NO_LABEL};
 use highwater_snapshots::stage::Outside;
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::figures::moment::count_of;
+use crate::session::Recording;
 
 /// The meaning of the group `(none)`.
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";
@@ -14,6 +15,11 @@ pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blo
 /// The name of the time before the events of `trace`, which may be a part of a long recording.
 pub fn before(trace: &Trace) -> &'static str {
     if trace.start.events > 0 { "before this part" } else { "before the recording" }
+}
+
+/// The name of the group of blocks that have no value for `key`.
+pub(crate) fn name_of_none(recording: &Recording, key: GroupKey) -> &'static str {
+    if recording.absent.is_only_before(key) { before(&recording.trace) } else { NO_LABEL }
 }
 
 /// The position of a moment: `step 1, optimizer, event 2,345`.

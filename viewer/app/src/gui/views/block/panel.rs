@@ -80,7 +80,8 @@ impl RecordingView for BlockPanel {
             );
             return Vec::new();
         };
-        let scroll = ScrollArea::vertical().auto_shrink([false, false]);
+        // Each block begins at its top.
+        let scroll = ScrollArea::vertical().id_salt(block.0).auto_shrink([false, false]);
         scroll.show(ui, |ui| self.block_ui(ui, context, block)).inner
     }
 

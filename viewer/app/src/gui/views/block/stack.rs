@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{self, CollapsingHeader, Label, RichText, TextWrapMode, Ui};
+use eframe::egui::{self, CollapsingHeader, CursorIcon, Label, RichText, Sense, TextWrapMode, Ui};
 use highwater_analysis::frames::{StackLine, stack_lines};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{StackId, Trace};
 
 use super::facts::main_line;
+use crate::gui::host;
 use crate::gui::views::source::Excerpt;
 use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::fit::fitted;
@@ -92,7 +93,7 @@ impl StackRows {
         let shades = Shades::in_ui(ui);
         let mut main = self.main.as_ref();
         let mut row_ui = |ui: &mut Ui, (line, place): &(StackLine, Option<Place>)| {
-            line_ui(ui, &line.text, if line.is_program { shades.strong } else { shades.faint });
+            line_ui(ui, &line.text, place.as_ref(), if line.is_program { shades.strong } else { shades.faint });
             let is_main = main.is_some() && main == place.as_ref();
             if is_main {
                 main = None;
@@ -122,15 +123,16 @@ impl StackRows {
 
 /// Fewest internal frames that are folded between frames of the program.
 const MIN_FOLDED: usize = 3;
+
 /// One line of a stack: file, number and function, and below them the folder of the file.
-fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
+fn line_ui(ui: &mut Ui, text: &str, place: Option<&Place>, colour: egui::Color32) {
     ui.scope(|ui| {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         ui.spacing_mut().item_spacing.y = 0.0;
         let line = LineText::parse(text);
         let name = LineText { path: line.file_name(), ..line }.to_string();
         let folder = line.path.strip_suffix(line.file_name()).unwrap_or_default();
-        row_ui(ui, &name, text, 12.0, colour);
+        link_ui(&row_ui(ui, &name, text, 12.0, colour), place);
         if !folder.is_empty() {
             let faint = Shades::in_ui(ui).faint;
             ui.horizontal(|ui| {
@@ -141,11 +143,20 @@ fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
     });
 }
 
+/// Opens `place` when the row is clicked, where an editor can.
+fn link_ui(row: &egui::Response, place: Option<&Place>) {
+    let Some((file, line)) = place.filter(|_| host::has_editor()) else { return };
+    let link = row.interact(Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
+    if link.on_hover_text("Click to open this line in the editor.").clicked() {
+        host::open_line(file, *line);
+    }
+}
+
 /// `shown` in the available space; the full `text` on hover.
-fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32) {
+fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32) -> egui::Response {
     let fits = fitted(ui, shown, &egui::FontId::monospace(size), ui.available_width(), true).unwrap_or_default();
     let label = Label::new(RichText::new(fits.into_owned()).monospace().size(size).color(colour));
-    ui.add(label).on_hover_text(text);
+    ui.add(label).on_hover_text(text)
 }
 
 /// Lines of source code, with the relevant line marked.

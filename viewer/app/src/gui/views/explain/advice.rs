@@ -45,7 +45,7 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
 /// The saving of the advice, and the peak that it leaves; if unknown, faint, the size of the blocks.
 fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     let Some(without) = &advice.without else {
-        return (RichText::new(format_bytes(advice.bytes)).weak(), "blocks affected".to_owned());
+        return (RichText::new(format_bytes(advice.bytes)).weak(), "affected".to_owned());
     };
     let what = if without.is_state { "without it" } else { "peak without it" };
     let saved = format_bytes(peak.saturating_sub(without.bytes));

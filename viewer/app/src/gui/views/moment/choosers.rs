@@ -90,17 +90,26 @@ impl Choices {
 }
 
 /// The switch between views, the grouping keys, and for stacks the frames to show and their order.
-pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
-    ui.horizontal_wrapped(|ui| {
+pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording, is_low: bool) {
+    let looks_ui = |ui: &mut Ui, choices: &mut Choices| {
         for &look in MomentLook::ALL {
             ui.selectable_value(&mut choices.look, look, look.name());
         }
-    });
-    ui.horizontal_wrapped(|ui| {
+    };
+    let groups_ui = |ui: &mut Ui, choices: &mut Choices| {
         let keys: Vec<TreeKey> = tree_keys(recording.deepest_scope).collect();
         let chosen = (&mut choices.first, &mut choices.second);
         keys_ui(ui, ["Group by", "Then group by"], chosen, &keys, &recording.absent);
-    });
+    };
+    if is_low {
+        ui.horizontal_wrapped(|ui| {
+            groups_ui(ui, choices);
+            looks_ui(ui, choices);
+        });
+    } else {
+        ui.horizontal_wrapped(|ui| looks_ui(ui, choices));
+        ui.horizontal_wrapped(|ui| groups_ui(ui, choices));
+    }
     if choices.is_of_modules() && choices.look == MomentLook::Table {
         let mut is_each = choices.siblings == Siblings::Each;
         ui.checkbox(&mut is_each, "Each module")

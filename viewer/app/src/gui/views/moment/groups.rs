@@ -1,13 +1,12 @@
 //! The groups as a table: one row for each distinct value of the keys; the rows add up to the total.
 
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
-use highwater_analysis::GroupKey;
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::{Answer, Order};
 use super::names;
-use super::tile::{self, Act, What};
+use super::tile::{self, Act};
 use crate::figures::moment::count_of;
 use crate::gui::legend::share;
 use crate::gui::widgets::room::place_ui;
@@ -56,11 +55,7 @@ const SHARE_WITH_BAR: f32 = 100.0;
 fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let own = |row: usize| answer.own(answer.rows[row]);
-    let colour = move |row: usize| {
-        let id = answer.rows[row];
-        let has_fixed_colour = matches!(tree.node(id).part, Part::Value(GroupKey::Category, _) | Part::Block(_));
-        has_fixed_colour.then(|| tile::colour(answer, What::Node(id)))
-    };
+    let colour = move |row: usize| tile::row_colour(answer, answer.rows[row]);
     let look = move |row: usize, cell: Cell| {
         let part = &tree.node(answer.rows[row]).part;
         Cell { swatch: colour(row), keeps_end: matches!(part, Part::Scope(_)), ..cell }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use eframe::egui::Color32;
 use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::between::{Balance, Question, blocks_between, bytes_of};
 use highwater_analysis::tree::{NodeId, Part};
@@ -11,6 +12,8 @@ use highwater_snapshots::{BlockId, StackId, natural};
 use rayon::slice::ParallelSliceMut as _;
 
 use super::names;
+use crate::gui::colouring::Colouring;
+use crate::gui::widgets::theme;
 use crate::session::Recording;
 
 /// The blocks of interest.
@@ -61,6 +64,16 @@ pub(super) enum Order {
     Blocks,
 }
 
+/// The colours of the timeline above, if it is drawn.
+#[derive(Clone, Debug)]
+pub(super) struct OfTimeline(pub(super) Option<Arc<Colouring>>);
+
+impl PartialEq for OfTimeline {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
+    }
+}
+
 /// The request to compute.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
@@ -74,6 +87,8 @@ pub(super) struct Request {
     pub(super) order: (Order, bool),
     /// Whether equal modules are one row.
     pub(super) siblings: Siblings,
+    /// The colours.
+    pub(super) colouring: OfTimeline,
 }
 
 /// The selected node.
@@ -101,6 +116,8 @@ pub(super) struct Answer {
     /// Distinct labels for rows that would otherwise have equal ones, and those of several modules.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     pub(super) chosen: Option<Chosen>,
+    /// By node, the timeline's colour for most of its bytes; empty before it is drawn.
+    pub(super) colours: Arc<Vec<Color32>>,
     /// The sums of all questions, for a range.
     pub(super) balance: Option<Balance>,
 }
@@ -156,6 +173,12 @@ impl Clerk {
                 (Arc::new(members), Arc::new(labels))
             }
         };
+        let same_colours = last.as_ref().filter(|last| last.request.colouring == request.colouring);
+        let colours = match (same_colours, &request.colouring.0) {
+            (Some(last), _) => Arc::clone(&last.colours),
+            (None, Some(colouring)) => Arc::new(colours_of(&tree, &request.source, colouring)),
+            (None, None) => Arc::default(),
+        };
         let same_rows = same_focus.filter(|last| last.request.order == request.order);
         let rows = match same_rows {
             Some(last) => Arc::clone(&last.rows),
@@ -167,7 +190,8 @@ impl Clerk {
             Some(last) => last.chosen.clone(),
             None => chosen_of(&tree, request, &members),
         };
-        let answer = Arc::new(Answer { request: request.clone(), tree, focus, rows, members, labels, chosen, balance });
+        let answer =
+            Arc::new(Answer { request: request.clone(), tree, focus, rows, members, labels, chosen, colours, balance });
         self.last = Some(Arc::clone(&answer));
         answer
     }
@@ -203,6 +227,31 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
         blocks.retain(|id| source.matches.contains(*id));
     }
     Tree::of(trace, source.metric, blocks, &beside, query)
+}
+
+/// By node, the colour of the legend's entry to which most of its bytes belong.
+fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color32> {
+    let count = colouring.entries.len();
+    let mut bytes = vec![0; tree.len() * count];
+    for (block, end) in tree.blocks() {
+        let entry = colouring.entry(block);
+        if entry < count {
+            bytes[end.0 as usize * count + entry] += bytes_of(&source.recording.trace, source.metric, block);
+        }
+    }
+    // Parents precede their children.
+    for id in tree.ids().skip(1).rev() {
+        let (row, parent) = (id.0 as usize * count, tree.node(id).parent.0 as usize * count);
+        for entry in 0..count {
+            bytes[parent + entry] += bytes[row + entry];
+        }
+    }
+    let colour = |id: NodeId| {
+        let own = &bytes[id.0 as usize * count..][..count];
+        let largest = (0..count).rev().max_by_key(|entry| own[*entry]).filter(|entry| own[*entry] > 0);
+        largest.map_or(theme::NEUTRAL, |entry| colouring.entries[entry].colour)
+    };
+    tree.ids().map(colour).collect()
 }
 
 /// The path to `id`.

@@ -14,15 +14,16 @@ mod choosers;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{self, RichText, Ui};
-use highwater_analysis::TreeQuery;
+use eframe::egui::{self, Label, RichText, Ui};
 use highwater_analysis::between::Question;
 use highwater_analysis::tree::{NodeId, Part};
+use highwater_analysis::{Metric, TreeQuery};
 use highwater_snapshots::units::format_bytes;
 
 pub use choosers::{Choices, MomentLook};
 
 use crate::figures::moment::{peak_name, total_name};
+use crate::gui::legend::cause_text;
 use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::{least_height_ui, place_ui};
@@ -31,7 +32,7 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::moment_text;
 use details::Ask;
 use flame::Flame;
-use job::{Answer, Clerk, Place, Request, Source, When};
+use job::{Answer, Clerk, OfTimeline, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
@@ -69,7 +70,9 @@ impl RecordingView for MomentPanel {
             self.picture_ui(ui, context);
             return Vec::new();
         }
-        least_height_ui(ui, "moment", theme::MOMENT_MIN, |ui| self.moment_ui(ui, context))
+        let is_low = ui.available_height() < theme::LOW_MOMENT;
+        let least = if is_low { theme::LOW_MOMENT / 2.0 } else { theme::MOMENT_MIN };
+        least_height_ui(ui, "moment", least, |ui| self.moment_ui(ui, context, is_low))
     }
 
     fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String> {
@@ -120,12 +123,12 @@ impl MomentPanel {
     }
 
     /// Shows the panel in the available space.
-    fn moment_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    fn moment_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, is_low: bool) -> Vec<Action> {
         self.follow(context.selection.range());
         self.choices = self.choices.possible(&context.recording.absent);
         self.receive(ui.ctx(), context);
-        self.head_ui(ui, context);
-        choosers::choices_ui(ui, &mut self.choices, context.recording);
+        self.head_ui(ui, context, is_low);
+        choosers::choices_ui(ui, &mut self.choices, context.recording, is_low);
         let mut actions = Vec::new();
         if let Some(why) = self.query.failure() {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
@@ -184,6 +187,7 @@ impl MomentPanel {
             chosen: self.chosen.clone(),
             order: groups::order_of(&self.table),
             siblings,
+            colouring: OfTimeline(context.colouring().cloned()),
         }
     }
 
@@ -211,7 +215,7 @@ impl MomentPanel {
     }
 
     /// The moment and the total.
-    fn head_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
+    fn head_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, is_low: bool) {
         let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
         if let Some(marks) = self.marks.clone() {
             choosers::source_ui(ui, &mut self.shows_range);
@@ -229,12 +233,31 @@ impl MomentPanel {
             Reason::Peak => "At the peak",
             Reason::Pinned => "At the pinned moment",
         };
+        if is_low {
+            ui.horizontal(|ui| {
+                ui.strong(format_bytes(context.moment.bytes));
+                let text = format!("{} {}", total_name(context.moment.metric), what.to_lowercase());
+                ui.add(Label::new(RichText::new(text).weak()).truncate());
+            });
+            return;
+        }
         ui.label(RichText::new(what).weak());
         ui.label(big(context.moment.bytes));
-        let metric = total_name(context.moment.metric);
+        let (metric, recording) = (context.moment.metric, context.recording);
+        let of_reserved = if metric.is_of_blocks() {
+            let reserved = context.index().moment(&recording.trace, Metric::Reserved, context.moment.position()).bytes;
+            if reserved > 0 { format!(" of {} reserved", format_bytes(reserved)) } else { String::new() }
+        } else {
+            String::new()
+        };
         let moment =
             if context.moment.is_state { String::new() } else { format!(" · {}", moment_text(&context.moment)) };
-        ui.weak(format!("{metric}{moment}"));
+        ui.weak(format!("{}{of_reserved}{moment}", total_name(metric)));
+        if context.moment == context.index().peak(&recording.trace, metric)
+            && let Some(cause) = context.index().cause(&recording.source, metric)
+        {
+            ui.label(cause_text(cause, context.moment.bytes)).on_hover_text("What uses most of it: see Explain.");
+        }
         self.filter_hint_ui(ui, context);
     }
 

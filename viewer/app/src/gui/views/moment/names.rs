@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use highwater_analysis::frames::leading_frame;
 use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{GroupKey, Tree, TreeKey};
+use highwater_analysis::{GroupKey, NO_LABEL, Tree, TreeKey};
 use highwater_snapshots::{BlockId, Trace};
 
 use crate::gui::colouring::short_line;
-use crate::gui::widgets::words::title;
+use crate::gui::widgets::words::{name_of_none, title};
 use crate::session::Recording;
 
 /// The short name of a node, for a tile.
@@ -17,10 +17,19 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let trace = &recording.trace;
     match tree.node(id).part {
         Part::Block(block) => title(trace, &trace.blocks.get(block)),
-        Part::Line(_) => short_line(&tree.name(&trace.tables, id)),
+        Part::Line(Some(_)) => short_line(&tree.name(&trace.tables, id)),
         Part::Value(key, Some(_)) => key.with_name(tree.name(&trace.tables, id)),
-        Part::Value(key, None) => format!("no {}", key.name()),
-        _ => tree.name(&trace.tables, id),
+        Part::Value(key, None) if !recording.absent.is_only_before(key) => format!("no {}", key.name()),
+        _ => own(recording, tree, id),
+    }
+}
+
+/// The name of a node itself; blocks from before the recording often have no values.
+fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
+    let (name, node) = (tree.name(&recording.trace.tables, id), tree.node(id));
+    match tree.query().keys.get(usize::from(node.level)) {
+        Some(TreeKey::By(key)) if name == NO_LABEL => name_of_none(recording, *key).to_owned(),
+        _ => name,
     }
 }
 
@@ -139,7 +148,7 @@ pub(super) fn in_full(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<Str
 fn plain(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(_) | Part::Line(_) => short(recording, tree, id),
-        _ => tree.name(&recording.trace.tables, id),
+        _ => own(recording, tree, id),
     }
 }
 

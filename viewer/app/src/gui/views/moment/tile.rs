@@ -90,7 +90,8 @@ pub(super) fn name(answer: &Answer, item: &Item) -> String {
     }
 }
 
-/// The colour of a tile: that of the category or the frame's role; otherwise derived from the name.
+/// The colour of a tile: that of the frame's role, or of most of its bytes in the timeline. Where there is none, that of the
+/// category, or one derived from the name.
 pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     let tree = &answer.tree;
     let trace = &answer.request.source.recording.trace;
@@ -102,6 +103,9 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     let is_stack = tree.query().keys.get(usize::from(node.level)) == Some(&TreeKey::By(GroupKey::Stack));
     // Equal names have equal colours at every moment.
     let named = || theme::named(&tree.name(&trace.tables, id));
+    if let Some(colour) = of_timeline(answer, id).filter(|_| !is_stack) {
+        return theme::instance(colour, id.0 as usize);
+    }
     match node.part {
         Part::Block(block) => {
             let category = trace.blocks.category.get(block.0 as usize).copied().unwrap_or(Category::Unknown);
@@ -112,6 +116,18 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
         Part::Value(key, Some(number)) => fixed_colour(key, number).unwrap_or_else(named),
         Part::Scope(_) | Part::Line(Some(_)) => named(),
     }
+}
+
+/// The timeline's colour for most bytes of a node, if it has one.
+fn of_timeline(answer: &Answer, id: NodeId) -> Option<Color32> {
+    let is_of_blocks = !matches!(answer.tree.node(id).part, Part::All | Part::Beside(_) | Part::FreeIn(_));
+    answer.colours.get(id.0 as usize).copied().filter(|_| is_of_blocks)
+}
+
+/// The colour beside the name of a row; `None` where a colour would have no meaning.
+pub(super) fn row_colour(answer: &Answer, id: NodeId) -> Option<Color32> {
+    let has_own = matches!(answer.tree.node(id).part, Part::Value(GroupKey::Category, _) | Part::Block(_));
+    of_timeline(answer, id).or_else(|| has_own.then(|| colour(answer, What::Node(id))))
 }
 
 /// The accessibility label of a tile.

@@ -2,10 +2,11 @@
 
 use eframe::egui::Ui;
 use highwater_analysis::between::bytes_of;
+use highwater_analysis::frames::leading_frame;
 use highwater_snapshots::units::format_bytes;
 
 use super::Hover;
-use crate::gui::colouring::Entry;
+use crate::gui::colouring::{Entry, short_line};
 use crate::gui::widgets::theme::swatch_ui;
 use crate::gui::widgets::words::{life, moment_text, title};
 use crate::selection::{Selection, drawn_metric};
@@ -26,10 +27,10 @@ pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection
         if block.scope.is_some() {
             ui.label(trace.tables.scope_path(block.scope));
         }
-        ui.label(life(trace, id));
-        if let Some(entry) = entry.filter(|entry| entry.name != block.category.name()) {
-            ui.weak(&entry.name);
+        if let Some(line) = leading_frame(&trace.tables, block.stack) {
+            ui.label(short_line(&line.text(&trace.tables)));
         }
+        ui.label(life(trace, id));
         ui.add_space(6.0);
     }
     let moment = recording.devices[selection.device].moment(trace, metric, hover.moment);

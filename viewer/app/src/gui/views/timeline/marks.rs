@@ -13,12 +13,12 @@ use crate::gui::widgets::words::when;
 use crate::selection::Axis;
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
-/// outside the view, a label at the side where it is. The label avoids lines, as reported by `is_clear`, if possible.
+/// outside the view, a label at the side where it is. The label names the cause, and avoids lines, as reported by `is_clear`, if possible.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
     x: f64,
-    peak: &Moment,
+    (peak, cause): (&Moment, Option<&str>),
     (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) {
@@ -42,7 +42,8 @@ pub(crate) fn paint_peak(
         labels.add(rect);
         return;
     }
-    let below = painter.layout_no_wrap(when(peak), FontId::proportional(11.5), shades.on_peak);
+    let below = cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n");
+    let below = painter.layout_no_wrap(below, FontId::proportional(11.5), shades.on_peak);
     let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
     let low = vec2(title.size().x + below.size().x + 24.0, title.size().y + 6.0);
     let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));

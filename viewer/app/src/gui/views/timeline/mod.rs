@@ -32,6 +32,7 @@ pub(crate) use pointer::wheel;
 use crate::answers::request_failure::RequestFailure;
 use crate::colour_by::ColourBy;
 use crate::gui::identity::Identity;
+use crate::gui::legend::cause_text;
 use crate::gui::widgets::query::computed;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, Selection, View, drawn_metric};
@@ -332,7 +333,8 @@ impl Timeline {
         let is_clear = |place: egui::Rect| {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)
         };
-        paint_peak(painter, frame, middle, &peak, (&mut labels, is_clear), shades);
+        let cause = index.cause(&recording.source, selection.metric).map(|cause| cause_text(cause, peak.bytes));
+        paint_peak(painter, frame, middle, (&peak, cause.as_deref()), (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
             if let Some(moment) = mark {
                 let x = selection.middle_of(trace, *moment);
