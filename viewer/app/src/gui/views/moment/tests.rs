@@ -92,7 +92,7 @@ impl Bench {
         let builder = Harness::builder().with_size(Vec2::new(380.0, 800.0)).with_max_steps(16);
         let mut harness = builder.build_ui_state(
             |ui, bench: &mut Self| {
-                let actions = bench.with_scene(|panel, context| panel.moment_ui(ui, context));
+                let actions = bench.with_scene(|panel, context| panel.moment_ui(ui, context, false));
                 bench.actions.extend(actions);
             },
             self,
