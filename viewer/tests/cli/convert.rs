@@ -13,7 +13,7 @@ use crate::sample::trace;
 #[test]
 fn a_recording_becomes_what_the_ending_says() {
     let (folder, _) = folder();
-    for name in ["a.snap", "a.pickle", "a.pkl", "a.json", "a.folded", "a.perfetto-trace", "a.json.gz"] {
+    for name in ["a.snap", "a.pickle", "a.pkl", "a.json", "a.folded", "a.perfetto-trace", "a.trace.json", "a.pb.gz", "a.json.gz"] {
         let output = highwater(folder.path(), &format!("convert step.snap {name} --json"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -78,7 +78,7 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
         ("convert step.snap -", "name a file"),
         (
             "convert step.snap step.csv",
-            ".snap, .pickle, .pkl, .json, .folded, .perfetto-trace, .pftrace, each optionally",
+            ".speedscope.json, .json, .folded, .pprof, .pb, .perfetto-trace, .pftrace, each optionally",
         ),
         ("convert step.snap step.parquet.gz", "already compressed"),
         ("convert step.snap ./step.snap", "the same file"),

@@ -39,7 +39,8 @@ impl Absent {
         ];
         let absent = checks.into_iter().filter(|(_, is_there, _)| !is_there);
         let reasons = absent.map(|(key, _, reason)| (key, reason)).collect();
-        let is_before = |row: usize| blocks.alloc[row].index().is_none();
+        // Before a part of a recording, its own blocks without a value may be live.
+        let is_before = |row: usize| trace.start.events == 0 && blocks.alloc[row].index().is_none();
         let mut only_before = Vec::new();
         if blocks.op.iter().enumerate().all(|(row, op)| op.is_some() || is_before(row)) {
             only_before.push(GroupKey::Op);

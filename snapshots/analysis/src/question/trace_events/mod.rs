@@ -1,11 +1,11 @@
 //! Writes a recording as a trace of events: the totals and the live bytes of each category as counters, steps, phases and
 //! regions as slices, and peaks, marks and failed requests as instants. Perfetto's viewer opens these traces.
 
-mod chrome;
-mod kineto;
+mod tracks;
 mod messages;
 mod perfetto;
-mod tracks;
+mod kineto;
+mod chrome;
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
