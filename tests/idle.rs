@@ -27,8 +27,8 @@ fn explain(trace: &Trace) -> Explanation {
 const ROWS: usize = 1024;
 const CLASSES: usize = 1024;
 
-/// Two steps of two layers and a loss, whose weights change within backward; the program lets go of the logits once it has
-/// the loss, or holds them through backward.
+/// Two steps of two layers and a loss, whose weights change within backward; the program lets go of the logits once it
+/// has the loss, or holds them through backward.
 fn train(holds_logits: bool) -> Trace {
     let _turn = recording_turn();
     scope::leave_steps();

@@ -37,8 +37,8 @@ impl Run {
     }
 }
 
-/// PyTorch's tutorial on fusing the optimizer into backward: 2.4 GB of gradients and temporaries go, but the peak falls by
-/// less, since it moves to backward.
+/// PyTorch's tutorial on fusing the optimizer into backward: 2.4 GB of gradients and temporaries go, but the peak falls
+/// by less, since it moves to backward.
 #[test]
 fn a_peak_without_gradients_and_temporaries_is_that_of_a_step_within_backward() {
     let plain = Run::of("vit-l-16", &Options { steps: 2, ..Options::default() }, "reasons_plain.snap");

@@ -1,6 +1,6 @@
-//! Embeds in the binary the app for browsers, the libraries of `highwater run` and `highwater simulate`, which Cargo has
-//! built for this script and which are copied from Cargo's output folder to where the sources include them, and the Python
-//! package.
+//! Embeds in the binary the app for browsers, the libraries of `highwater run` and `highwater simulate`, which Cargo
+//! has built for this script and which are copied from Cargo's output folder to where the sources include them, and the
+//! Python package.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

@@ -17,8 +17,8 @@ struct Plan {
     static const u32 BLOCKS = RESIDENT_BLOCKS;
 };
 
-// Tiles of as few rows as serve the width; large ones: fewer reads for each product, but fewer blocks; or lean ones, for
-// GPUs whose blocks have 99 KiB of shared memory.
+// Tiles of as few rows as serve the width; large ones: fewer reads for each product, but fewer blocks; or lean ones,
+// for GPUs whose blocks have 99 KiB of shared memory.
 enum Size { SMALL, LARGE, LEAN };
 
 template <u32 BYTES, u32 WIDTH, Size size>

@@ -2,8 +2,8 @@
 #pragma once
 #include "attention.cuh"
 
-// Eight neighbouring lanes share a row, of which each has every eighth column of scores, and of every 8 chunks along the
-// width one. So what the lanes read at a time lies in different banks.
+// Eight neighbouring lanes share a row, of which each has every eighth column of scores, and of every 8 chunks along
+// the width one. So what the lanes read at a time lies in different banks.
 struct ByThreads {
     // Each warp has its own rows.
     static const u32 PARTS = 1;

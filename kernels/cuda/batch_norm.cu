@@ -210,8 +210,8 @@ KERNEL void batch_norm(T* out, const T* in, const Statistics known, const T* wei
 }
 EXPORT_PLAIN(batch_norm)
 
-// Of a part of a channel, the sum of gradients, and of each times its normalised number, which is 0 without `in`; for all
-// threads of a block.
+// Of a part of a channel, the sum of gradients, and of each times its normalised number, which is 0 without `in`; for
+// all threads of a block.
 template <u32 n>
 __device__ inline void sum_slopes(Count<n> some, Real (&sums)[2], const T* grad, const T* in, const Statistics& known,
                                   const Size& size, Part part, u64 channel) {

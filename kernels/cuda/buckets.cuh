@@ -1,12 +1,12 @@
 // Buckets: groups the things that are added to the same place, in their order, without sorting all of them.
 //
 // Each thing has a key: the place that it goes to. Keys are spread over buckets by a hash, and each block looks after
-// one bucket. It walks along the buckets of all things, keeps those that are its own, and takes them in windows of up to
-// THREADS, sorted by key. All that goes to one place is in one bucket, whose windows come in the things' order: sums are
-// made in that order, always the same, without atomics. As many blocks as buckets walk along 2 bytes for each thing,
-// most of which come from the cache: with 1024 buckets that is as much as a row of 1024 halves for each thing, so that
-// the cost stays in proportion to the number of things, whatever the keys. Where all keys are equal, one block does all
-// the work.
+// one bucket. It walks along the buckets of all things, keeps those that are its own, and takes them in windows of up
+// to THREADS, sorted by key. All that goes to one place is in one bucket, whose windows come in the things' order: sums
+// are made in that order, always the same, without atomics. As many blocks as buckets walk along 2 bytes for each
+// thing, most of which come from the cache: with 1024 buckets that is as much as a row of 1024 halves for each thing,
+// so that the cost stays in proportion to the number of things, whatever the keys. Where all keys are equal, one block
+// does all the work.
 #pragma once
 #include "prefix.cuh"
 

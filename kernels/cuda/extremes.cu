@@ -1,7 +1,7 @@
 // Extremes: the largest or smallest elements along an axis, and their indices. T is any floating-point type.
 //
-// They are found one after another, each as the best of those that come after the one before it, so that nothing but the
-// results is written. How threads share a line does not change what is found.
+// They are found one after another, each as the best of those that come after the one before it, so that nothing but
+// the results is written. How threads share a line does not change what is found.
 #include "block.cuh"
 #include "nest.cuh"
 

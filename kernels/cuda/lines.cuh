@@ -10,8 +10,8 @@ struct Lines {
     Nest<operands> nest;
     // Number of lines.
     u64 count;
-    // Whether lines are moved in packs: the written elements lie one after another, and those of each operand that is read
-    // do so or are one and the same; all lines begin at a multiple of a pack's bytes.
+    // Whether lines are moved in packs: the written elements lie one after another, and those of each operand that is
+    // read do so or are one and the same; all lines begin at a multiple of a pack's bytes.
     u64 is_packed;
 };
 

@@ -1,7 +1,8 @@
 // Optim: fused optimizer steps of many tensors in one launch. Each element of parameter, gradient and state is read
 // once and written once. T is the parameter's type, any floating-point type; U is the gradient's.
 //
-// All but gradients lies in order. Gradients that do not are gone over by the kernels named after a nest, a tensor each.
+// All but gradients lies in order. Gradients that do not are gone over by the kernels named after a nest, a tensor
+// each.
 #include "multi_tensor.cuh"
 #include "steps.cuh"
 

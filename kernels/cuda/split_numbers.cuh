@@ -1,10 +1,10 @@
 // Split numbers: single precision on tensor cores, which read only the first 11 bits of each factor.
 //
-// A number is the sum of a big part, which has these bits, and a small one. Of a product, small · small is left out; the
-// other three are added up as in Ootomo, Yokota: "Recovering single precision accuracy from tensor cores while surpassing
-// the FP32 theoretical peak performance", 2022, and `OpMultiplyAddFastF32` of NVIDIA's CUTLASS. Tensor cores cut sums
-// off where others round (tensor_cores.cuh), so that long ones would become too small: products with a small part have
-// their own sums, the rests, and what has been summed over a few matrices is added by threads.
+// A number is the sum of a big part, which has these bits, and a small one. Of a product, small · small is left out;
+// the other three are added up as in Ootomo, Yokota: "Recovering single precision accuracy from tensor cores while
+// surpassing the FP32 theoretical peak performance", 2022, and `OpMultiplyAddFastF32` of NVIDIA's CUTLASS. Tensor cores
+// cut sums off where others round (tensor_cores.cuh), so that long ones would become too small: products with a small
+// part have their own sums, the rests, and what has been summed over a few matrices is added by threads.
 #pragma once
 #include "tensor_cores.cuh"
 

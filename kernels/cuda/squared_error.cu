@@ -5,8 +5,8 @@
 
 __device__ inline void end_loss(T* loss, f64 scale, f64 total) { *loss = store<T>((Real)(scale * total)); }
 
-// Each difference in Real, their sum in double precision, since it may be long. One block writes the loss; several leave
-// their sums in `parts`.
+// Each difference in Real, their sum in double precision, since it may be long. One block writes the loss; several
+// leave their sums in `parts`.
 KERNEL void squared_error(T* loss, f64* parts, const T* left, const T* right, u64 elements, u32 is_in_order,
                           const Nest<2> nest, f64 scale) {
     f64 total = 0;

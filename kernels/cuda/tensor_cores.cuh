@@ -19,8 +19,8 @@ struct Right16 {
     u32 pair[2][2];
 };
 
-// Of a 16 × 8 left matrix of single precision a lane has, in this order, the number of row lane / 4 and column lane % 4;
-// that 8 rows below; and both 4 columns to the right.
+// Of a 16 × 8 left matrix of single precision a lane has, in this order, the number of row lane / 4 and column lane %
+// 4; that 8 rows below; and both 4 columns to the right.
 struct Left8 {
     f32 number[4];
 };
@@ -160,9 +160,9 @@ inline f32 cut_off(f64 sum) {
 }
 #endif
 
-// Adds to a 16 × 8 matrix the product of the two, of single precision; a lane has the sums that it has of 16-bit numbers'
-// products. Products are exact, four are added to a sum at a time, and the sum is cut off, not rounded, as far as is
-// known: Fasi, Higham, Mikaitis, Pranesh: "Numerical behavior of NVIDIA tensor cores", 2021.
+// Adds to a 16 × 8 matrix the product of the two, of single precision; a lane has the sums that it has of 16-bit
+// numbers' products. Products are exact, four are added to a sum at a time, and the sum is cut off, not rounded, as far
+// as is known: Fasi, Higham, Mikaitis, Pranesh: "Numerical behavior of NVIDIA tensor cores", 2021.
 __device__ inline void multiply_singles(f32& a, f32& b, f32& c, f32& d, const Left8& left, const Right8& right) {
 #ifdef CUDA_ON_CPU
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;

@@ -1,9 +1,9 @@
 //! A long run: events at a steady rate for minutes, and the same killed at random moments.
 //!
-//! `cargo run --release -p highwater-recorder --example soak -- run soak.snap 600 100000` records ten minutes at 100,000
-//! events a second, and prints each minute what memory the process has. `… -- kill FOLDER 50` starts that fifty times,
-//! kills it after a random time, opens each file, compares windows of it with the whole, and tells how much is missing
-//! before the moment of the kill.
+//! `cargo run --release -p highwater-recorder --example soak -- run soak.snap 600 100000` records ten minutes at
+//! 100,000 events a second, and prints each minute what memory the process has. `… -- kill FOLDER 50` starts that fifty
+//! times, kills it after a random time, opens each file, compares windows of it with the whole, and tells how much is
+//! missing before the moment of the kill.
 
 #![expect(clippy::print_stdout, reason = "tells its figures")]
 

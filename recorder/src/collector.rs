@@ -30,8 +30,8 @@ use crate::{control, file, flush, message, queue, sender, signals};
 const BATCH_EVENTS: usize = 16_384;
 /// Interval at which the queues are read; they are also read whenever a thread has filled a chunk of its queue.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The same at the start of a recording. Until they reach the usual ones, intervals between reads and between writes are
-/// as long as the recording so far, so that a program which is killed early leaves something.
+/// The same at the start of a recording. Until they reach the usual ones, intervals between reads and between writes
+/// are as long as the recording so far, so that a program which is killed early leaves something.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 /// Number of events kept for out-of-memory dumps while all events are written to a file.
 const DUMPED_EVENTS: usize = 1_000_000;

@@ -15,8 +15,8 @@
 //! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next |
 //!
 //! A recording that the program makes itself goes first: the environment's ends where it begins, which is reported on
-//! standard error, and goes on afterwards in another file, `run.0002.snap`. If both name one file, the program's own has
-//! it, and the environment's is renamed. The program's own makes the dumps meanwhile.
+//! standard error, and goes on afterwards in another file, `run.0002.snap`. If both name one file, the program's own
+//! has it, and the environment's is renamed. The program's own makes the dumps meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};

@@ -1,5 +1,5 @@
-//! Runs functions when the program ends by returning from `main`, by `exit` or by `quick_exit`: Rust drops neither statics
-//! nor what is left on the stack.
+//! Runs functions when the program ends by returning from `main`, by `exit` or by `quick_exit`: Rust drops neither
+//! statics nor what is left on the stack.
 
 #![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "asks the C library to be called at the exit"))]
 
@@ -40,7 +40,8 @@ fn hook() {}
 
 #[cfg(not(target_family = "wasm"))]
 extern "C" fn run() {
-    // In a forked child the lock may be held by a thread that does not exist there; what is not run there is its parent's.
+    // In a forked child the lock may be held by a thread that does not exist there; what is not run there is its
+    // parent's.
     let Ok(all) = AT_EXIT.try_lock().map(|all| all.clone()) else { return };
     for (_, work) in all.iter().rev().filter(|(pid, _)| *pid == std::process::id()) {
         // Unwinding must not cross into the C library.

@@ -195,8 +195,8 @@ fn path_of(options: &HistoryOptions) -> Option<PathBuf> {
     Some(if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() })
 }
 
-/// Ends the running recording if it was requested from outside, and lets `options` make its dumps. If it goes to the file
-/// `own` of the program's recording, its file is renamed: its collector still writes to it.
+/// Ends the running recording if it was requested from outside, and lets `options` make its dumps. If it goes to the
+/// file `own` of the program's recording, its file is renamed: its collector still writes to it.
 fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     let outside = hub::lock()
         .session()

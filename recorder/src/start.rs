@@ -26,8 +26,8 @@ impl Recording {
         Self::start_alone(options)
     }
 
-    /// Like [`start`](Self::start), but does not start the recordings that the environment requests: for a recorder that
-    /// was injected into a program which may have its own recorder.
+    /// Like [`start`](Self::start), but does not start the recordings that the environment requests: for a recorder
+    /// that was injected into a program which may have its own recorder.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl Recording {
 /// # Errors
 ///
 /// Returns an error if the recording cannot be started, because an option is invalid or the file cannot be created. If
-/// another recording is running or writing to the file, `body` runs all the same: [`Recorded::problem`] says so. If `body` fails, returns its
-/// error as [`Error::Body`], with the path of the recording.
+/// another recording is running or writing to the file, `body` runs all the same: [`Recorded::problem`] says so. If
+/// `body` fails, returns its error as [`Error::Body`], with the path of the recording.
 ///
 /// # Examples
 ///

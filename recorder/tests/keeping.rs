@@ -1,5 +1,5 @@
-//! What keeps a recording whole and small: several files, switches from outside, a disk that is full, a path that is not
-//! writable.
+//! What keeps a recording whole and small: several files, switches from outside, a disk that is full, a path that is
+//! not writable.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -130,7 +130,8 @@ fn compiler_part(text: &str) -> Option<(&str, &str)> {
 }
 
 /// A line in at most `max_chars` characters: leading folders give way first (`…/models/vit.py:184 forward`), then the
-/// modules before the function's name, then the end of that name. The end of the file name and the line number always stay, even where they alone are longer.
+/// modules before the function's name, then the end of that name. The end of the file name and the line number always
+/// stay, even where they alone are longer.
 pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     if length(text) <= max_chars {
         return Cow::Borrowed(text);

@@ -1,8 +1,8 @@
 //! References to a block by the program and by the autograd graph, as recorded by the Python package.
 //!
 //! They are the attribute [`ATTRIBUTE`] of a block, one fact a line. Positions are numbers of allocations on the device
-//! after the block's own, so that they stay valid whatever else is recorded; of a baseline block, after the beginning of
-//! the recording.
+//! after the block's own, so that they stay valid whatever else is recorded; of a baseline block, after the beginning
+//! of the recording.
 //!
 //! ```text
 //! end 4
@@ -87,8 +87,8 @@ pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
 }
 
 impl References {
-    /// The references of a block that becomes part of a baseline: `own` allocations were made up to its own, and `start`
-    /// before the new recording begins. What is over by then is left out; what began before, begins with it.
+    /// The references of a block that becomes part of a baseline: `own` allocations were made up to its own, and
+    /// `start` before the new recording begins. What is over by then is left out; what began before, begins with it.
     pub fn from_start(&self, own: u64, start: u64) -> Self {
         let at = |position: u64| (own + position).checked_sub(start);
         let saved = self.saved.iter().filter(|saved| saved.released.is_none_or(|released| at(released).is_some()));

@@ -56,7 +56,8 @@ pub struct RotatedFiles {
 
 impl RotatedFiles {
     /// Finds the files that `path` names: the path that was given to the recorder, where no file is; a pattern with a
-    /// star for the number; or a folder whose only recordings are these files, without other folders in it. `None` if it names none.
+    /// star for the number; or a folder whose only recordings are these files, without other folders in it. `None` if
+    /// it names none.
     pub fn find(path: &Path) -> Option<Self> {
         if path.is_dir() {
             let entries = || Some(fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()));

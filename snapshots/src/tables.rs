@@ -167,8 +167,9 @@ impl Tables {
         self.stack_lines(id, |line| self.line_text(line))
     }
 
-    /// The lines of a stack as flame graph programs expect them: outermost first, with `;` between them, and in each the
-    /// function before its place, `forward (model.py:10)`. Characters that would end a line or an entry are replaced.
+    /// The lines of a stack as flame graph programs expect them: outermost first, with `;` between them, and in each
+    /// the function before its place, `forward (model.py:10)`. Characters that would end a line or an entry are
+    /// replaced.
     pub fn folded_text(&self, id: StackId) -> String {
         let mut lines = self.stack_lines(id, |line| {
             let function = function_text(self.string(line.function));

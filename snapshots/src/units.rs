@@ -22,8 +22,8 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A size that is needed, so that [`parse_bytes`] of the text is never less than `bytes`: in the unit and with the decimals
-/// of [`format_bytes`], rounded up: `40.50 GiB`, `40.02 GiB`.
+/// A size that is needed, so that [`parse_bytes`] of the text is never less than `bytes`: in the unit and with the
+/// decimals of [`format_bytes`], rounded up: `40.50 GiB`, `40.02 GiB`.
 pub fn format_required_bytes(bytes: u64) -> String {
     let Some((unit, size)) = STEPS[2..].iter().find(|(_, size)| bytes >= *size) else {
         return format_bytes(bytes);
@@ -116,8 +116,8 @@ pub fn format_nanos(nanos: u64) -> String {
     }
 }
 
-/// A long duration given in nanoseconds, in the largest unit of which it has at least two: `633 days`, `30 h`; up to two
-/// hours as [`format_nanos`].
+/// A long duration given in nanoseconds, in the largest unit of which it has at least two: `633 days`, `30 h`; up to
+/// two hours as [`format_nanos`].
 pub fn format_duration(nanos: u64) -> String {
     const HOUR: u64 = 3_600_000_000_000;
     match nanos / HOUR {

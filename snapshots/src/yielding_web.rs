@@ -44,8 +44,8 @@ pub fn is_in_slices() -> bool {
     SLICE_END.get().is_some()
 }
 
-/// Counts a piece of work that takes a microsecond or less, as for one event or block; after some hundreds of them, gives
-/// way like [`yield_if_due`].
+/// Counts a piece of work that takes a microsecond or less, as for one event or block; after some hundreds of them,
+/// gives way like [`yield_if_due`].
 #[inline]
 pub fn tick() {
     let count = TICKS.get().wrapping_add(1);

@@ -83,11 +83,11 @@ pub struct DeviceChoice {
 pub struct BlockChoice {
     /// Only blocks that match all conditions, such as 'category=activation size>=1MiB', or a plain word: adam
     ///
-    /// A plain word or quoted phrase matches where the stack, scope, op or category contains it, ignoring case. Text keys
-    /// (category, op, scope, phase, pool, lifetime, stack, frame) take = != ~ !~ where ~ means "contains"; numeric keys
-    /// (size, allocated, step, stream, device) take = != < <= > >=. Comma-separated values match any of them. Lifetimes:
-    /// phase, step, steps (freed in the same phase, the same step, a later step), kept (live at the end); `before` and
-    /// `always`: allocated before the recording, and freed in it or live at its end.
+    /// A plain word or quoted phrase matches where the stack, scope, op or category contains it, ignoring case. Text
+    /// keys (category, op, scope, phase, pool, lifetime, stack, frame) take = != ~ !~ where ~ means "contains"; numeric
+    /// keys (size, allocated, step, stream, device) take = != < <= > >=. Comma-separated values match any of them.
+    /// Lifetimes: phase, step, steps (freed in the same phase, the same step, a later step), kept (live at the end);
+    /// `before` and `always`: allocated before the recording, and freed in it or live at its end.
     #[arg(long = "where", value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub filter: Where,
 }

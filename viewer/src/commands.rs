@@ -147,8 +147,8 @@ commands! {
     Top(top::TopArguments) => top::run,
     /// Answer the questions of an assistant about recordings, by the Model Context Protocol
     ///
-    /// The assistant starts it, and asks with one JSON-RPC message a line on standard input. It answers from the files that
-    /// are named here, and writes none.
+    /// The assistant starts it, and asks with one JSON-RPC message a line on standard input. It answers from the files
+    /// that are named here, and writes none.
     Mcp(mcp::McpArguments) => mcp::run,
     /// Install instructions with which an assistant uses this program (an Agent Skill), or list them
     Skill(skill::SkillArguments) => skill::run,

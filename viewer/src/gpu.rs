@@ -1,6 +1,6 @@
-//! GPUs: what CUDA reports of them, for simulations, and their peak rates, from which the time of a step is estimated by
-//! the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for Multicore Architectures"
-//! (2009).
+//! GPUs: what CUDA reports of them, for simulations, and their peak rates, from which the time of a step is estimated
+//! by the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for Multicore
+//! Architectures" (2009).
 
 use std::str::FromStr;
 
@@ -164,8 +164,8 @@ pub struct Roofline {
 }
 
 impl Roofline {
-    /// Returns the time in nanoseconds of one operation of `flops` floating-point operations that moves `bytes` bytes: that
-    /// of its arithmetic or of its memory traffic, whichever is longer.
+    /// Returns the time in nanoseconds of one operation of `flops` floating-point operations that moves `bytes` bytes:
+    /// that of its arithmetic or of its memory traffic, whichever is longer.
     pub fn nanoseconds(&self, arithmetic: Arithmetic, flops: u64, bytes: u64) -> f64 {
         let rate = match arithmetic {
             Arithmetic::HalfProduct => self.rates.half,

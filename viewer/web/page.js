@@ -74,7 +74,9 @@ var highwater = (() => {
   // An editor that shows the page in a frame makes itself known, and then opens lines of source code.
   let editor;
   addEventListener("message", ({ source, origin, data }) => {
-    if (source === parent && parent !== window && data?.highwater === "editor") editor = { source, origin };
+    // A page without an origin, such as a file, cannot be addressed.
+    const isEditor = source === parent && parent !== window && origin !== "null" && data?.highwater === "editor";
+    if (isEditor) editor = { source, origin };
   });
 
   // Files that the app is reading, by number: outside of its memory, which only grows.

@@ -22,9 +22,9 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Begins an operation. If any of `inputs` adds it to the graph, the program is in phase forward; if none does, it may
-    /// be the first of a net, unless gradients are off or all inputs are single numbers, as those of metrics are. An
-    /// operation that allocates nothing, such as a view, or that is not part of a model passes no inputs.
+    /// Begins an operation. If any of `inputs` adds it to the graph, the program is in phase forward; if none does, it
+    /// may be the first of a net, unless gradients are off or all inputs are single numbers, as those of metrics are.
+    /// An operation that allocates nothing, such as a view, or that is not part of a model passes no inputs.
     pub fn begin(name: &'static str, inputs: &[&Tensor]) -> Self {
         if Self::is_recorded(inputs) {
             scope::forward();

@@ -16,8 +16,8 @@ pub struct ConvOptions {
     pub padding: [usize; 2],
     /// Vertical and horizontal distance of the pixels that a kernel multiplies; 1 for adjacent ones.
     pub dilation: [usize; 2],
-    /// Number of groups that input and output channels are divided into: each group of outputs depends only on its group
-    /// of inputs. With as many groups as channels, the convolution is depthwise.
+    /// Number of groups that input and output channels are divided into: each group of outputs depends only on its
+    /// group of inputs. With as many groups as channels, the convolution is depthwise.
     pub groups: usize,
 }
 
@@ -30,10 +30,10 @@ impl Default for ConvOptions {
 
 impl Tensor {
     /// Returns the cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels /
-    /// groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns, in a workspace
-    /// of at most 32 MiB and of at most a quarter of the images or the result or an eighth of the weight, but at least
-    /// one window; 1×1 kernels need none. Saves the input if the weight requires a gradient, and the weight if the input
-    /// does.
+    /// groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns, in a
+    /// workspace of at most 32 MiB and of at most a quarter of the images or the result or an eighth of the weight, but
+    /// at least one window; 1×1 kernels need none. Saves the input if the weight requires a gradient, and the weight if
+    /// the input does.
     ///
     /// # Errors
     ///

@@ -12,7 +12,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Fails if `share` is not at least 0 and below 1, if the elements are not floating-point numbers, or if memory runs out.
+    /// Fails if `share` is not at least 0 and below 1, if the elements are not floating-point numbers, or if memory
+    /// runs out.
     pub fn dropout(&self, share: f64, rng: &mut Rng) -> Result<Self> {
         let operation = Operation::begin("dropout", &[self]);
         let chance = Chance::new("dropout", self, share, Unit::Number, rng)?;

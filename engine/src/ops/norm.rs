@@ -106,8 +106,8 @@ impl Recipe for Known {
     }
 }
 
-/// With x̂ the normalised row: dx = rstd · (g·w − mean(g·w) − x̂ · mean(g·w·x̂)), dw = Σ g·x̂, db = Σ g. Of an RMS norm,
-/// dx = rstd · (g·w − x̂ · mean(g·w·x̂)).
+/// With x̂ the normalised row: dx = rstd · (g·w − mean(g·w) − x̂ · mean(g·w·x̂)), dw = Σ g·x̂, db = Σ g. Of an RMS
+/// norm, dx = rstd · (g·w − x̂ · mean(g·w·x̂)).
 struct LayerNorm(Arc<Known>);
 
 impl Gradient for LayerNorm {

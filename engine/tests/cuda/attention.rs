@@ -141,8 +141,8 @@ impl Case {
 /// What memory holds that is to stay as it is: computed numbers are smaller.
 const UNTOUCHED: f64 = 1024.0;
 
-/// Fails unless the numbers that were computed are nearly equal. 16-bit weights are rounded before they are multiplied, so
-/// that no number has its own narrow bound: what is compared is the root of the mean square of the differences with
+/// Fails unless the numbers that were computed are nearly equal. 16-bit weights are rounded before they are multiplied,
+/// so that no number has its own narrow bound: what is compared is the root of the mean square of the differences with
 /// that of the numbers, and each difference with it and its own number.
 fn assert_near(what: &str, pair: &Pair, dtype: DType) {
     let (expected, found) = (pair.cpu.to_f64_vec().expect("numbers"), pair.cuda.to_f64_vec().expect("numbers"));

@@ -70,8 +70,8 @@ impl Gpu {
         }
     }
 
-    /// The version of the kernels in PyTorch's wheels that this GPU runs, such as 86: of the 8.x family, they have those
-    /// for 8.0 and 8.6.
+    /// The version of the kernels in PyTorch's wheels that this GPU runs, such as 86: of the 8.x family, they have
+    /// those for 8.0 and 8.6.
     pub(crate) fn kernel_version(&self) -> i32 {
         match self.capability {
             (8, 7..) => 86,

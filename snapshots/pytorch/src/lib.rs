@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A reader only turns its format into lists, dicts and plain values. What the keys of a snapshot mean stands once, in
-//! `objects`, which passes what it recognizes to the [`Intake`]: that interns strings, frames and stacks and stores each
-//! event as a record of fixed size. The result is a [`RawSnapshot`]: the contents of the file, and
-//! nothing inferred from them.
+//! `objects`, which passes what it recognizes to the [`Intake`]: that interns strings, frames and stacks and stores
+//! each event as a record of fixed size. The result is a [`RawSnapshot`]: the contents of the file, and nothing
+//! inferred from them.
 
 mod sequences;
 mod names;

@@ -86,8 +86,8 @@ impl<'a> Amendment<'a> {
         self.torn_bytes
     }
 
-    /// Writes the recording with `strings` after its own, which its tables have `known` of, and with `symbols`, which may
-    /// name both. Fails where `out` takes no more.
+    /// Writes the recording with `strings` after its own, which its tables have `known` of, and with `symbols`, which
+    /// may name both. Fails where `out` takes no more.
     pub fn write<W: Write>(&self, out: W, known: usize, strings: &[String], symbols: &[Symbols]) -> Result<W> {
         // Rows lost to damage at the end of a table are not in the tables, but have numbers.
         let lost = self.strings.saturating_sub(known as u64);

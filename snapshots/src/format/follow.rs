@@ -29,7 +29,8 @@ impl Follower {
         Self::default()
     }
 
-    /// A follower that has seen nothing, and keeps no events: who feeds it takes them with [`take_passed`](Self::take_passed).
+    /// A follower that has seen nothing, and keeps no events: who feeds it takes them with
+    /// [`take_passed`](Self::take_passed).
     pub fn passing() -> Self {
         Self { assembler: Assembler::passing(), ..Self::default() }
     }

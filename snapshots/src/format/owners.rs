@@ -107,7 +107,8 @@ impl Owners {
         self.states = number.saturating_add(1);
     }
 
-    /// Learns that the events from number `first` up to `end` in the file have made the rows from `row` up to `end_row`.
+    /// Learns that the events from number `first` up to `end` in the file have made the rows from `row` up to
+    /// `end_row`.
     pub(super) fn took_events(&mut self, first: u64, end: u64, row: usize, end_row: usize) {
         let is_whole = end - first == (end_row - row) as u64;
         match self.runs.last_mut() {

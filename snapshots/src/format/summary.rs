@@ -110,7 +110,8 @@ pub struct Summarizer {
 struct Device {
     live: LiveState,
     summary: DeviceSummary,
-    /// The smallest and the largest time of the row's events other than steps and phases; as in [`NO_TIMES`] without any.
+    /// The smallest and the largest time of the row's events other than steps and phases; as in [`NO_TIMES`] without
+    /// any.
     times_ns: (u64, u64),
     /// The largest requested total was reached by the last change, and its categories are not yet noted.
     is_rising: bool,
@@ -137,8 +138,8 @@ impl Device {
         self.summary.active_events() > self.active_before
     }
 
-    /// Ends a part of the row without a change of the step, as [`ActiveSteps::end`] does; returns whether the device was
-    /// active in it.
+    /// Ends a part of the row without a change of the step, as [`ActiveSteps::end`] does; returns whether the device
+    /// was active in it.
     fn end_step(&mut self, is_first: bool, is_step: bool) -> bool {
         let is_active = self.is_active();
         self.active_before = self.summary.active_events();
@@ -347,8 +348,8 @@ impl Summarizer {
         summarizer
     }
 
-    /// Ends the part of the recording before a checkpoint that is made now. Returns the rows of the part, and the blocks
-    /// of the last checkpoint whose lives have ended.
+    /// Ends the part of the recording before a checkpoint that is made now. Returns the rows of the part, and the
+    /// blocks of the last checkpoint whose lives have ended.
     pub fn end_part(&mut self) -> (Vec<Summary>, Vec<EndedBlock>) {
         if self.row.events > 0 {
             self.end_row();

@@ -50,8 +50,8 @@ impl Symbolizer {
         self
     }
 
-    /// Takes a file without a build id for another one than that which ran if it was changed since `began`, the beginning
-    /// of the recording.
+    /// Takes a file without a build id for another one than that which ran if it was changed since `began`, the
+    /// beginning of the recording.
     pub fn for_recording(mut self, began: SystemTime) -> Self {
         self.places.began = Some(began);
         self

@@ -70,8 +70,8 @@ impl Header {
     }
 }
 
-/// The driver of host memory: what devices copy from by themselves, and a program's heap. Allocators as any, but no devices
-/// that compute.
+/// The driver of host memory: what devices copy from by themselves, and a program's heap. Allocators as any, but no
+/// devices that compute.
 pub const PINNED_DRIVER: &str = "host";
 
 /// The number of such memory in recordings of PyTorch and of the engine: above all GPUs that a machine has.

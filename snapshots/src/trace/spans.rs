@@ -3,8 +3,8 @@
 //! They are computed from the step and phase events if there are any, else from the annotations, by these rules:
 //!
 //! - **Steps** are the annotations named as steps: first by tags of allocations, else by `torch.profiler`'s spelling, else
-//!   by words, else guessed ones; `step_names` defines the names. Of nested annotations the outermost counts; if two overlap, the earlier ends
-//!   where the later begins.
+//!   by words, else guessed ones; `step_names` defines the names. Of nested annotations the outermost counts; if two
+//! overlap, the earlier ends   where the later begins.
 //! - **Steps by the optimizer.** If no annotation is a step, a step ends where an outermost optimizer annotation ends.
 //!   Steps are numbered from 0; events after the last end are one more step, and a step without events is left out. The
 //!   first begins with the first phase annotation if a forward comes before any optimizer, else with the first event,
@@ -119,7 +119,8 @@ impl Spans {
     }
 
     /// Reads the spans of `events` events off annotations, by the rules above; `None` if no annotation says anything.
-    /// `annotations` are in the order of their first events, outer before inner ones. Takes n log n steps for n of them.
+    /// `annotations` are in the order of their first events, outer before inner ones. Takes n log n steps for n of
+    /// them.
     pub(crate) fn from_annotations(annotations: &[Annotation], tables: &Tables, events: usize) -> Option<Self> {
         let events = u32::try_from(events).ok()?;
         let mut names = HashMap::new();

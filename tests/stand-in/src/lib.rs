@@ -17,7 +17,8 @@
 //!
 //! # What it does not
 //! One thread runs at a time, so what is missing between two threads shows up only if it matters in which order they
-//! run; [`SEED_VARIABLE`](settings::SEED_VARIABLE) changes that order. Nothing it takes says anything about a GPU's time.
+//! run; [`SEED_VARIABLE`](settings::SEED_VARIABLE) changes that order. Nothing it takes says anything about a GPU's
+//! time.
 //!
 //! # Variables
 //! They are read when the driver is first asked for anything; [`settings`] says what each means.

@@ -1,7 +1,7 @@
 //! Finds the variables of a shared object that are a kernel's shared memory.
 //!
-//! On the host they are static variables of functions, which the linker makes zero. On a GPU they hold whatever the block
-//! before left, so each block here finds them full of NaN; for that, their places must be known.
+//! On the host they are static variables of functions, which the linker makes zero. On a GPU they hold whatever the
+//! block before left, so each block here finds them full of NaN; for that, their places must be known.
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 

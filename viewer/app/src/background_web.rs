@@ -39,8 +39,8 @@ extern "C" {
     fn call_run_jobs();
 }
 
-/// Runs the waiting jobs; only pictures, if it interrupts another job, and only one, if jobs cannot be suspended. Returns
-/// whether it must be called again.
+/// Runs the waiting jobs; only pictures, if it interrupts another job, and only one, if jobs cannot be suspended.
+/// Returns whether it must be called again.
 #[wasm_bindgen(jspi)]
 pub fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
     in_slices(|| {

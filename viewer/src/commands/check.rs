@@ -70,8 +70,9 @@ pub struct CheckArguments {
     pub max_reserved_growth: Option<u64>,
     /// TOML file of budgets; options on the command line take precedence
     ///
-    /// peak, reserved, step_growth, reserved_growth = a size ("5 GiB", or a number of bytes); growth = "5%" or a size; baseline = a file,
-    /// from the folder of this one; metric = as in --metric; tables `category` and `phase` with a size for each name.
+    /// peak, reserved, step_growth, reserved_growth = a size ("5 GiB", or a number of bytes); growth = "5%" or a size;
+    /// baseline = a file, from the folder of this one; metric = as in --metric; tables `category` and `phase` with a
+    /// size for each name.
     #[arg(long, value_name = "FILE")]
     pub budgets: Option<PathBuf>,
     /// Memory total that the limits apply to, except --max-reserved [default: requested]

@@ -18,7 +18,7 @@ use highwater_analysis::peak_stacks::{StackFormat, write_peak_stacks};
 use highwater_analysis::source::Source;
 use highwater_analysis::trace_events::{KinetoTrace, write_chrome, write_perfetto};
 use highwater_app::figures::moment::count_of;
-use highwater_app::files::destination::{Destination, Kind};
+use highwater_app::files::destination::{Destination, Kind, same};
 use highwater_app::files::is_stdin;
 use highwater_app::report::{Column, Facts, Table};
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
@@ -55,16 +55,16 @@ pub enum ConvertTable {
 #[derive(Clone, Debug, Args)]
 #[command(override_usage = "highwater convert [OPTIONS] <IN>... <OUT>")]
 pub struct ConvertArguments {
-    /// IN: recording; `-` is standard input. OUT: file to write; its ending sets the format. With --to, several recordings
-    /// and folders of them, and the folder to write
+    /// IN: recording; `-` is standard input. OUT: file to write; its ending sets the format. With --to, several
+    /// recordings and folders of them, and the folder to write
     ///
-    /// .snap is Highwater's own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
-    /// this program; each may end in .gz. .folded has the stacks and bytes at the peak of requested bytes, for flame graph
-    /// programs; .speedscope.json and .pb (or .pprof) have the same for speedscope and pprof. .perfetto-trace (or .pftrace)
-    /// and .trace.json have totals, categories, steps and phases over time, for Perfetto's viewer.
-    /// .html is a page with the app and the recording in it, or two recordings to compare; it opens in a browser
-    /// without a server or network. .parquet has one table of the recording, for query engines. An existing file is replaced once the new one
-    /// is complete.
+    /// .snap is Highwater's own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole
+    /// recording for this program; each may end in .gz. .folded has the stacks and bytes at the peak of requested
+    /// bytes, for flame graph programs; .speedscope.json and .pb (or .pprof) have the same for speedscope and pprof.
+    /// .perfetto-trace (or .pftrace) and .trace.json have totals, categories, steps, phases and regions over time, for
+    /// Perfetto's viewer. .html is a page with the app and the recording in it, or two recordings to compare; it opens
+    /// in a browser without a server or network. .parquet has one table of the recording, for query engines. An
+    /// existing file is replaced once the new one is complete.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// Only these events: from the first number up to, and without, the second; what is live before them is kept as the
@@ -77,7 +77,8 @@ pub struct ConvertArguments {
     /// Leave out stacks, the program's arguments and the machine's name: no paths and lines of source code remain
     #[arg(long)]
     pub no_stacks: bool,
-    /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of Parquet
+    /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of
+    /// Parquet
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<ConvertTo>,
     /// Table to write to a .parquet file [default: events]
@@ -149,6 +150,9 @@ pub fn out_is_missing() -> Failure {
 
 /// Converts to tables, to a page, or to a recording in another format.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.with.is_some() && (arguments.wants_tables() || arguments.wants_page()) {
+        return Err(with_is_for_traces());
+    }
     if arguments.wants_tables() {
         return dataset::run(arguments, page);
     }
@@ -187,8 +191,8 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
 /// The exported data, and its bytes.
 type Written = (Exported, u64);
 
-/// Opens what the options ask for of a recording, and lets `write` write it; `in_windows` says whether it can do so where
-/// a long recording is read in windows.
+/// Opens what the options ask for of a recording, and lets `write` write it; `in_windows` says whether it can do so
+/// where a long recording is read in windows.
 ///
 /// # Errors
 ///
@@ -218,10 +222,17 @@ fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Fail
     input.map_whole(|trace| arguments.trim(trace))
 }
 
+fn with_is_for_traces() -> Failure {
+    Failure::Usage("--with is for an OUT with the ending .trace.json".to_owned())
+}
+
 /// Reads the trace beside which the recording is put.
 fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Failure> {
     if destination.kind != Kind::Chrome {
-        return Err(Failure::Usage("--with is for an OUT with the ending .trace.json".to_owned()));
+        return Err(with_is_for_traces());
+    }
+    if same(path, &destination.path) {
+        return Err(Failure::Usage(format!("--with and OUT are the same file: {}", path.display())));
     }
     let unreadable = |why: &dyn std::fmt::Display| Failure::Usage(format!("--with {}: {why}", path.display()));
     let bytes = std::fs::read(path).map_err(|why| unreadable(&why))?;
@@ -235,8 +246,8 @@ fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Fa
     KinetoTrace::parse(&text).map_err(|why| unreadable(&why))
 }
 
-/// Writes a recording in the format of `destination`, a Chrome trace together with `beside`. Returns what was written, and
-/// its bytes.
+/// Writes a recording in the format of `destination`, a Chrome trace together with `beside`. Returns what was written,
+/// and its bytes.
 pub(super) fn write_to(
     destination: &Destination,
     source: &Source<'_>,

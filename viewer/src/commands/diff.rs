@@ -46,8 +46,8 @@ pub struct DiffArguments {
     /// Second recording; without it, two steps of the first are compared. Or a second folder, compared rank by rank
     #[arg(value_name = "B")]
     pub b: Option<PathBuf>,
-    /// Moment to compare: peak, end, step:N (the peak of step N) or step-end:N [default: peak; of one recording, the ends
-    /// of its last two whole steps]
+    /// Moment to compare: peak, end, step:N (the peak of step N) or step-end:N [default: peak; of one recording, the
+    /// ends of its last two whole steps]
     #[arg(long, value_name = "MOMENT")]
     pub at: Option<ComparedAt>,
     /// Moment of B [default: as --at; of one recording, the step after it]
@@ -59,8 +59,8 @@ pub struct DiffArguments {
     /// Device N of A [default: the one that ran out of memory, else the one with the highest peak]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// Device N of B [default: as --device; without it, of B the one that ran out of memory, else the one with the highest
-    /// peak]
+    /// Device N of B [default: as --device; without it, of B the one that ran out of memory, else the one with the
+    /// highest peak]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
     /// The grouping keys.

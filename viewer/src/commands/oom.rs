@@ -82,7 +82,8 @@ struct Selected {
     others: Vec<u64>,
 }
 
-/// Returns those of `all` failed requests, each with its device, that `arguments` select; `device` is the requested one.
+/// Returns those of `all` failed requests, each with its device, that `arguments` select; `device` is the requested
+/// one.
 fn selected(all: &[(u64, DeviceId)], device: Option<DeviceId>, arguments: &OomArguments) -> Result<Selected, Failure> {
     let is_one = |(_, of): &&(u64, DeviceId)| device.is_none_or(|device| *of == device);
     let mut shown: Vec<(u64, DeviceId)> = all.iter().filter(is_one).copied().collect();

@@ -148,8 +148,8 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first `shown` of the rows, whose sizes are of the total of `peak`. An arrow marks the row with the event of the peak.
-/// Unless the recording `is_marked`, its only phase has no name.
+/// The first `shown` of the rows, whose sizes are of the total of `peak`. An arrow marks the row with the event of the
+/// peak. Unless the recording `is_marked`, its only phase has no name.
 pub fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let is_of_peak = |row: &PhaseRow| match peak.number() {

@@ -77,7 +77,8 @@ impl PlanArguments {
 /// Arguments of `highwater plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArguments {
-    /// The recording; one of `highwater record` is run again with the changes, others are replayed; `-` is standard input
+    /// The recording; one of `highwater record` is run again with the changes, others are replayed; `-` is standard
+    /// input
     #[arg(value_name = "FILE", required_unless_present_any = ["scenario", "words"])]
     pub file: Option<PathBuf>,
     /// Device memory, such as 24GiB
@@ -95,8 +96,8 @@ pub struct PlanArguments {
     /// clipping of the gradient norm), micro-batches, recompute, settings (allocator settings)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub forbid: Vec<Forbidden>,
-    /// Modules that may be recomputed: layers.3, layers.*.mlp or layers.{0-9}; repeatable [default: the repeated blocks of
-    /// the model]
+    /// Modules that may be recomputed: layers.3, layers.*.mlp or layers.{0-9}; repeatable [default: the repeated blocks
+    /// of the model]
     #[arg(long, value_name = "PATTERN")]
     pub modules: Vec<ScopePattern>,
     /// Find the largest batch size or sequence length with which some plan fits, and that plan; for `record`'s steps
@@ -109,7 +110,8 @@ pub struct PlanArguments {
     /// Estimate products of f32 matrices in TF32, which PyTorch uses only if it is allowed
     #[arg(long, requires = "gpu")]
     pub tf32: bool,
-    /// Program and its arguments, after `--`: it is simulated, and once more with the plan's lines on a device of the budget
+    /// Program and its arguments, after `--`: it is simulated, and once more with the plan's lines on a device of the
+    /// budget
     #[arg(value_name = "PROGRAM", last = true, conflicts_with_all = ["file", "scenario"])]
     pub words: Vec<OsString>,
     /// Print one JSON object: sizes in bytes, times in microseconds

@@ -41,9 +41,9 @@ pub struct RecordArguments {
     pub list: bool,
     /// Device: meta (counts every byte, computes nothing), meta:cuda (also counts what a GPU reserves), cpu, or cuda:N
     ///
-    /// cuda:N is an NVIDIA GPU of compute capability 8.0 or later. It needs the driver, and NVRTC and cuBLASLt of CUDA 12
-    /// or 13: if they are not installed, run `pip install nvidia-cuda-nvrtc nvidia-cublas` and set HIGHWATER_CUDA_PATH to
-    /// the folders of their libraries.
+    /// cuda:N is an NVIDIA GPU of compute capability 8.0 or later. It needs the driver, and NVRTC and cuBLASLt of CUDA
+    /// 12 or 13: if they are not installed, run `pip install nvidia-cuda-nvrtc nvidia-cublas` and set
+    /// HIGHWATER_CUDA_PATH to the folders of their libraries.
     #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
     pub device: DeviceChoice,
     /// File to write [default: SCENARIO.snap]
@@ -114,8 +114,8 @@ pub const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// Held by those who record a built-in step, and read by those who only run one: the recorder is one for the process, and
-/// the app does both on several threads.
+/// Held by those who record a built-in step, and read by those who only run one: the recorder is one for the process,
+/// and the app does both on several threads.
 static TURN: RwLock<()> = RwLock::new(());
 
 /// Waits until no other built-in step is recorded or run.

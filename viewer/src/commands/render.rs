@@ -58,9 +58,9 @@ pub struct RenderArguments {
     /// Memory total
     #[arg(long, value_name = "M", default_value_t, value_parser = metric_parser())]
     pub metric: Metric,
-    /// Colour by a grouping key, where scope is the first level of modules and stack the line of code; with --view table,
-    /// treemap and flame one or two grouping keys; with --view diff those of `highwater diff` [default: category; table,
-    /// treemap and flame have their own]
+    /// Colour by a grouping key, where scope is the first level of modules and stack the line of code; with --view
+    /// table, treemap and flame one or two grouping keys; with --view diff those of `highwater diff` [default:
+    /// category; table, treemap and flame have their own]
     #[arg(long, value_name = "KEY")]
     pub by: Option<PictureBy>,
     /// Order of the bands: oldest at the bottom, or blocks of one colour together
@@ -75,8 +75,8 @@ pub struct RenderArguments {
     /// Last event to draw
     #[arg(long, value_name = "N")]
     pub to: Option<u64>,
-    /// Event whose state is drawn in segments, flame, treemap and table [default: the peak]; with --view diff the moment to
-    /// compare: peak, end, step:N or step-end:N
+    /// Event whose state is drawn in segments, flame, treemap and table [default: the peak]; with --view diff the
+    /// moment to compare: peak, end, step:N or step-end:N
     #[arg(long, value_name = "MOMENT")]
     pub at: Option<PictureAt>,
     /// Moment of B, with --view diff [default: as --at; of one recording, the step after it]

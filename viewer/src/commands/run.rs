@@ -43,8 +43,8 @@ fn function(text: &str) -> Result<String, String> {
 pub struct ProgramArguments {
     /// File to write [default: the script's or program's name with .snap, in the current folder]
     ///
-    /// If PROGRAM is a shell or a command such as env, it is named after the program that the shell runs. An existing file
-    /// is replaced. If several processes use the GPU, the first writes this file and the others write
+    /// If PROGRAM is a shell or a command such as env, it is named after the program that the shell runs. An existing
+    /// file is replaced. If several processes use the GPU, the first writes this file and the others write
     /// FILE.rank3.snap where a launcher sets ranks, else FILE.pid1234.snap.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

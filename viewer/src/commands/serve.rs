@@ -260,8 +260,8 @@ fn is_hangup_ignored() -> bool {
 struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Watches for the signals that end a program; a second one ends it at once. `address` is that of the listener, which
-    /// a connection wakes.
+    /// Watches for the signals that end a program; a second one ends it at once. `address` is that of the listener,
+    /// which a connection wakes.
     #[cfg(unix)]
     fn watch(address: SocketAddr) -> io::Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -309,8 +309,8 @@ struct Clients {
 }
 
 impl Clients {
-    /// Waits until one more may be answered, and counts it. Returns the time that it has for its request, which is short
-    /// while many wait; `None` if the program is to stop.
+    /// Waits until one more may be answered, and counts it. Returns the time that it has for its request, which is
+    /// short while many wait; `None` if the program is to stop.
     fn enter(&self, stop: &Stop) -> Option<Duration> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= MAX_CLIENTS {

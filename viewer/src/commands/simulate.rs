@@ -67,8 +67,8 @@ pub struct SimulateArguments {
     /// programs depend on it
     #[arg(long, value_name = "linux|windows", value_parser = address_order, default_value = "linux")]
     pub addresses: AddressOrder,
-    /// Compute small tensors on the host in a first run of the program, so that loops and branches that depend on them run
-    /// as on a GPU; the program runs twice
+    /// Compute small tensors on the host in a first run of the program, so that loops and branches that depend on them
+    /// run as on a GPU; the program runs twice
     #[arg(long)]
     pub values: bool,
     /// Determine whether allocations depend on unknown values of the device, and the bounds of the figures: run with
@@ -196,7 +196,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     Ok(simulated)
 }
 
-/// Writes the simulated GPU into `folder`; returns the variables of programs that use it, without a value to remove them.
+/// Writes the simulated GPU into `folder`; returns the variables of programs that use it, without a value to remove
+/// them.
 fn variables(arguments: &SimulateArguments, folder: &Path) -> Result<BTreeMap<&'static str, Option<String>>, Failure> {
     let files = Files::provide(Some(folder))?;
     let files = files.environment().into_iter().chain(variables_of_caches(&files.shared_caches()));

@@ -165,8 +165,8 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Returns failure if nothing of what was looked up in one of the program's own binaries is known, or in all of them,
-    /// or if a binary was refused since it was rebuilt.
+    /// Returns failure if nothing of what was looked up in one of the program's own binaries is known, or in all of
+    /// them, or if a binary was refused since it was rebuilt.
     fn status(&self) -> Status {
         let is_rebuilt = |module: &ModuleOutcome| {
             module.finding.as_ref().is_some_and(|found| found.as_ref().is_err_and(|why| why.cause == Cause::Rebuilt))

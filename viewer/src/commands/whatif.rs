@@ -71,8 +71,8 @@ pub struct WhatIfArguments {
     /// Scale the size of the blocks that match FILTER: 1/2:category=activation for bf16 in place of f32; repeatable
     #[arg(long, value_name = "PART:FILTER")]
     pub scale: Vec<Scaled>,
-    /// Recompute the modules whose paths match PATTERN in backward (activation checkpointing): layers.3, layers.*.mlp or
-    /// layers.{0-9}; repeatable
+    /// Recompute the modules whose paths match PATTERN in backward (activation checkpointing): layers.3, layers.*.mlp
+    /// or layers.{0-9}; repeatable
     #[arg(long, value_name = "PATTERN")]
     pub checkpoint: Vec<ScopePattern>,
     /// Shard the optimizer state, and the temporaries of the optimizer step, over --ranks (ZeRO stage 1);

@@ -152,8 +152,8 @@ pub fn answer_counting<T>(
     answer_or_whole(open, answer)
 }
 
-/// Answers from what `open` opens, one or several inputs. If that turns out to be damaged, it is opened again as a whole,
-/// which finds out what is wrong, and answered from that.
+/// Answers from what `open` opens, one or several inputs. If that turns out to be damaged, it is opened again as a
+/// whole, which finds out what is wrong, and answered from that.
 ///
 /// # Errors
 ///

@@ -97,8 +97,8 @@ pub fn out_of_memory(failed: u64) -> Option<String> {
 /// The fact that names the simulated GPU of a recording.
 const SIMULATED: &str = "simulated";
 
-/// Returns a sentence if one of two compared recordings is of a simulated GPU and the other is not, or is of another one;
-/// `None` otherwise.
+/// Returns a sentence if one of two compared recordings is of a simulated GPU and the other is not, or is of another
+/// one; `None` otherwise.
 pub fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
     let gpu = |of: &Trace| of.header.facts.iter().find(|(name, _)| name == SIMULATED).map(|(_, gpu)| gpu.clone());
     let (own, other) = (gpu(trace), gpu(baseline));

@@ -13,14 +13,15 @@ use crate::sample::trace;
 #[test]
 fn a_recording_becomes_what_the_ending_says() {
     let (folder, _) = folder();
-    for name in ["a.snap", "a.pickle", "a.pkl", "a.json", "a.folded", "a.perfetto-trace", "a.trace.json", "a.pb.gz", "a.json.gz"] {
+    let whole = ["a.snap", "a.pickle", "a.pkl", "a.json", "a.json.gz"];
+    for name in whole.into_iter().chain(["a.folded", "a.perfetto-trace", "a.trace.json", "a.pb.gz"]) {
         let output = highwater(folder.path(), &format!("convert step.snap {name} --json"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&answer["file"], &answer["events"]), (&name.into(), &22.into()));
         assert_eq!(answer["bytes"], std::fs::metadata(folder.path().join(name)).unwrap().len());
         let lost = answer["lost"].as_array().unwrap();
-        assert_eq!(lost.is_empty(), !matches!(name, "a.folded" | "a.perfetto-trace"), "{lost:?}");
+        assert_eq!(lost.is_empty(), whole.contains(&name), "{lost:?}");
     }
     let bytes = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     assert_eq!(text_from_trace(&read_file(&folder.path().join("a.snap")).unwrap()), text_from_trace(&trace()));
@@ -73,6 +74,7 @@ fn the_answer_shows_what_was_written_and_what_to_do_with_it() {
 fn what_should_not_be_written_is_refused_before_anything_is_read() {
     let (folder, _) = folder();
     std::fs::create_dir(folder.path().join("folder.json")).unwrap();
+    std::fs::write(folder.path().join("kept.trace.json"), "[]").unwrap();
     let cases = [
         ("convert step.snap", "OUT is missing"),
         ("convert step.snap -", "name a file"),
@@ -84,13 +86,19 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
         ("convert step.snap ./step.snap", "the same file"),
         ("convert step.snap folder.json", "not a regular file"),
         ("convert gone.snap ./gone.csv", ".csv"),
+        ("convert step.snap a.parquet --with trace.json", "--with is for"),
+        ("convert step.snap a.html --with trace.json", "--with is for"),
+        ("convert step.snap a.folded --with trace.json", "--with is for"),
+        ("convert step.snap trace.json --with trace.json", "--with is for"),
+        ("convert step.snap kept.trace.json --with kept.trace.json", "the same file"),
+        ("convert step.snap a.trace.json --with gone.json", "--with gone.json"),
         ("convert gone.snap a.json", "gone.snap"),
         ("convert step.snap gone/a.json", "cannot write gone/a.json"),
     ];
     for (words, words_in_it) in cases {
         refused(folder.path(), words, words_in_it);
     }
-    assert_eq!(names(folder.path()), ["folder.json", "step.snap"]);
+    assert_eq!(names(folder.path()), ["folder.json", "kept.trace.json", "step.snap"]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ class RecordingEditor {
     /** @type {RunningServer | undefined} */
     let server;
     let isClosed = false;
-    panel.webview.options = { enableScripts: true };
+    panel.webview.options = { enableScripts: true, localResourceRoots: [] };
 
     const show = async () => {
       server?.dispose();

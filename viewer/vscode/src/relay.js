@@ -4,8 +4,8 @@
 const http = require("node:http");
 
 /**
- * Starts a relay on a free port of the loopback device. Only who knows the secret part of the address gets an answer,
- * as from the server itself.
+ * Starts a relay on a free port of the loopback device. Only who knows the secret part of the address gets an answer. The
+ * server's own check of the host's name is lifted: behind an editor's proxy the name may be any.
  * @param {URL} target the address of the server
  * @returns {Promise<{ port: number, close: () => void }>}
  */

@@ -14,11 +14,15 @@ async function isFile(file) {
 }
 
 /**
- * Whether `file` is an absolute path of this machine: a recording may come from anywhere and name any path.
+ * The path without `.` and `..` if it is an absolute one of this machine: a recording may come from anywhere and name any
+ * path.
  * @param {string} file
+ * @returns {string | undefined}
  */
-function isLocal(file) {
-  return path.isAbsolute(file) && !/^(\/\/|\\\\|\/(net|proc|sys|dev)\/)/.test(file) && !file.includes("\0");
+function localPath(file) {
+  if (!path.isAbsolute(file) || file.includes("\0")) return undefined;
+  const normal = path.normalize(file);
+  return /^([\\/]{2}|\/(net|proc|sys|dev)\/)/.test(normal) || /^[\\/]{2}/.test(file) ? undefined : normal;
 }
 
 /**
@@ -28,7 +32,8 @@ function isLocal(file) {
  * @returns {Promise<vscode.Uri | undefined>}
  */
 async function locate(file) {
-  if (isLocal(file) && (await isFile(file))) return vscode.Uri.file(file);
+  const local = localPath(file);
+  if (local !== undefined && (await isFile(local))) return vscode.Uri.file(local);
   const parts = file.split(/[\\/]+/).filter((part) => part !== "" && part !== ".");
   if (parts.includes("..") || file.includes("\0")) return undefined;
   for (let from = 0; from < parts.length; from++) {

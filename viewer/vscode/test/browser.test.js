@@ -75,11 +75,16 @@ test("the app shows the recording", { skip: missing || pageMissing() }, async ()
   const file = path.join(root, "mlp.snap");
   execFileSync(program.path, ["record", "mlp", "--out", file], { stdio: "ignore" });
   const { bytes } = JSON.parse(execFileSync(program.path, ["peak", file, "--json"], { encoding: "utf8" }));
-  await shown(file, async ({ page, inner }) => {
+  await shown(file, async ({ page, outer, inner }) => {
     const state = async () => JSON.parse((await page.value(inner, "JSON.stringify(highwater.state())")) ?? "null");
     await until(async () => (await state())?.front?.has_picture);
     const { front, failures } = await state();
     assert.deepEqual([front.name, front.peak_bytes, failures], ["mlp.snap", bytes, []]);
+    await until(() => page.value(inner, "highwater.has_editor()"));
+    await page.value(inner, `highwater.open_line("/code/model.py", 7)`);
+    const sent = () => page.value(outer, "JSON.stringify(sent)");
+    await until(async () => (await sent())?.length > 2);
+    assert.equal(await sent(), JSON.stringify([{ kind: "open", file: "/code/model.py", line: 7 }]));
     if (process.env.HIGHWATER_SCREENSHOT) await page.screenshot(process.env.HIGHWATER_SCREENSHOT);
   });
 });

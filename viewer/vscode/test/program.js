@@ -9,11 +9,12 @@ const built = path.join(__dirname, "../../../target/debug/highwater");
 const file = process.env.HIGHWATER_PROGRAM ?? built;
 
 /** `missing` is why tests over it are skipped, false if they are not. */
-const program = { path: file, missing: fs.existsSync(file) ? false : `${file} is not built` };
+const isRequired = process.env.HIGHWATER_REQUIRE_PAGE !== undefined;
+const program = { path: file, missing: isRequired || fs.existsSync(file) ? false : `${file} is not built` };
 
 /** Why tests over the app for browsers are skipped, false if they are not. */
 function pageMissing() {
-  if (program.missing || process.env.HIGHWATER_REQUIRE_PAGE) return program.missing;
+  if (program.missing || isRequired) return program.missing;
   const { stderr } = spawnSync(file, ["serve", "/no/such/file"], { encoding: "utf8" });
   return stderr.includes("has no app for browsers") && "the program has no app for browsers: cargo page";
 }

@@ -12,8 +12,8 @@
 //!
 //! With [`DeviceModel::AsRecorded`], the device answers as the real one did, and the replay must arrive at the recorded
 //! segments and addresses; otherwise it reports the first [`Divergence`] and how far the two differ. With
-//! [`DeviceModel::Modelled`], the device has a capacity, memory is released when the allocator decides so, and the replay
-//! ends when a request fails ([`FailedReplayRequest`]).
+//! [`DeviceModel::Modelled`], the device has a capacity, memory is released when the allocator decides so, and the
+//! replay ends when a request fails ([`FailedReplayRequest`]).
 //!
 //! A recording that is not in memory is replayed as a [`Stream`] of its events.
 //!
@@ -151,8 +151,8 @@ pub struct Replay {
     pub rescued: Vec<EventId>,
     /// Times that the allocator released its whole cache for a request, as PyTorch counts `num_alloc_retries`.
     pub retries: u64,
-    /// The number of the first release of each run of releases that the program must have requested, since without them the next
-    /// request would have been served from the cache; only with [`DeviceModel::AsRecorded`].
+    /// The number of the first release of each run of releases that the program must have requested, since without them
+    /// the next request would have been served from the cache; only with [`DeviceModel::AsRecorded`].
     pub cache_flushes: Vec<u64>,
     /// The facts that the recording lacks, and what was assumed instead.
     pub assumptions: Vec<String>,

@@ -24,7 +24,8 @@ const MAX_SINGLE_QUEUES: usize = 1024;
 
 /// The state of a running replay.
 pub(super) struct Run<'a> {
-    /// The tables and facts of the recording; events and their blocks are only taken from [`Recorded`](super::recorded::Recorded).
+    /// The tables and facts of the recording; events and their blocks are only taken from
+    /// [`Recorded`](super::recorded::Recorded).
     pub(super) trace: &'a Trace,
     pub(super) plan: &'a Plan<'a>,
     pub(super) driver: ReplayDriver,

@@ -76,8 +76,8 @@ pub struct Streamed {
 }
 
 impl<'a> Stream<'a> {
-    /// A replay by `plan`. Blocks keep the keys that they have in the recording. Also returns the facts of its device, and
-    /// the state before its first event.
+    /// A replay by `plan`. Blocks keep the keys that they have in the recording. Also returns the facts of its device,
+    /// and the state before its first event.
     pub fn new(start: &'a StreamStart, plan: &'a Plan<'a>) -> (Self, DeviceFacts, StartingState) {
         let StreamStart { trace, keys, states, addresses_end } = start;
         let begun = Start::of(trace, plan);
@@ -95,8 +95,8 @@ impl<'a> Stream<'a> {
         self.run.output.made().expect("a stream keeps its events")
     }
 
-    /// Replays the next event of the recording, with its number and the change to the block that it allocates, which cannot
-    /// be freed earlier. Breaks if a request fails with which the replay ends.
+    /// Replays the next event of the recording, with its number and the change to the block that it allocates, which
+    /// cannot be freed earlier. Breaks if a request fails with which the replay ends.
     pub fn take(&mut self, number: u64, event: &Event, change: BlockOverride) -> ControlFlow<()> {
         let at = At { number, time_ns: event.time_ns, stack: event.stack };
         self.begin(at);

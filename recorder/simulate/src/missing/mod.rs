@@ -106,8 +106,8 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     // SAFETY: the descriptor was just opened, and has no other owner.
     let mut file = unsafe { File::from_raw_fd(descriptor) };
     file.write_all(&library::write(names, first)).map_err(|error| format!("cannot write a file in memory: {error}"))?;
-    // The number of a descriptor is used again, and the loader takes a path that it knows for a library that it has: each
-    // library has its own path.
+    // The number of a descriptor is used again, and the loader takes a path that it knows for a library that it has:
+    // each library has its own path.
     static LOADED: AtomicUsize = AtomicUsize::new(0);
     let apart = "./".repeat(LOADED.fetch_add(1, Ordering::Relaxed));
     let path = CString::new(format!("/proc/self/fd/{apart}{descriptor}")).expect("has no zero");
@@ -141,8 +141,8 @@ fn define_missing_of(path: &Path) -> Result<usize, String> {
 }
 
 functions! {
-    /// Defines the functions that the library at `path` imports from NVIDIA's and that are not simulated. Must be called
-    /// before the library is loaded. Returns their number; -1 if the file cannot be read.
+    /// Defines the functions that the library at `path` imports from NVIDIA's and that are not simulated. Must be
+    /// called before the library is loaded. Returns their number; -1 if the file cannot be read.
     fn highwater_simulate_define_missing(path: *const c_char) -> c_int {
         if path.is_null() { return -1; }
         // SAFETY: the caller's path, which ends with a zero.

@@ -35,8 +35,8 @@ pub(crate) fn any_of<'a>(start: &str, texts: impl ExactSizeIterator<Item = &'a s
 }
 
 /// The condition for blocks with these `values` of `keys`, as groups name them: for a group of equal modules, `members`
-/// are the values of each. A line of code matches every stack that contains it. `None` without keys, or if a value cannot
-/// be expressed.
+/// are the values of each. A line of code matches every stack that contains it. `None` without keys, or if a value
+/// cannot be expressed.
 pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
     let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
         GroupKey::Scope if !members.is_empty() => any_of("scope=", members.iter().map(|values| values[at].as_str())),

@@ -19,9 +19,9 @@ use super::dimension::{Dimension, GroupKey, Lookups, Values, conditions};
 /// `<`, `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
 ///
 /// `stack` is the whole text of a call stack, innermost frame first, with a line break between frames; `frame` matches
-/// any single frame, or with a negated operator, stacks without such a frame. With `=` and `!=`, folders and the function
-/// may be left out: `train.py:162` is `/home/me/train.py:162 step`. `phase` may also be `before` (before the recording) and
-/// `none` (in a recording without phases). `lifetime` is one of
+/// any single frame, or with a negated operator, stacks without such a frame. With `=` and `!=`, folders and the
+/// function may be left out: `train.py:162` is `/home/me/train.py:162 step`. `phase` may also be `before` (before the
+/// recording) and `none` (in a recording without phases). `lifetime` is one of
 ///
 /// | word | freed |
 /// |---|---|

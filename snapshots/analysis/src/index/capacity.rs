@@ -12,8 +12,8 @@ use crate::metric::Totals;
 pub struct Capacity {
     /// In bytes.
     pub bytes: u64,
-    /// Whether the recording lacks it: then it is what the allocator had and what was free when a request failed, without
-    /// what others used.
+    /// Whether the recording lacks it: then it is what the allocator had and what was free when a request failed,
+    /// without what others used.
     pub is_inferred: bool,
 }
 

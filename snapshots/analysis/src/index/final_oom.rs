@@ -8,8 +8,9 @@ use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 const MAX_BLOCKS: usize = 100;
 
 /// The failed request with which `trace` ends; `None` if the program recovered from its last failed request. It
-/// recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in a later step: a program
-/// that retries with a smaller batch does, one that unwinds and reports the failure does not. Host memory does not count.
+/// recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in a later step: a
+/// program that retries with a smaller batch does, one that unwinds and reports the failure does not. Host memory does
+/// not count.
 pub fn final_oom(trace: &Trace) -> Option<EventId> {
     let last = last_oom(trace)?;
     let mut recovery = Recovery::after(trace, last)?;

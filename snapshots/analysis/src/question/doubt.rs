@@ -52,8 +52,8 @@ impl Doubt {
         Ok(without.chain(ran_out).chain(parts).chain(lost).chain(unregistered).collect())
     }
 
-    /// The first reason, apart from a failed request, not to confirm what a replay for `device` shows: a failed request is
-    /// a part of the replay.
+    /// The first reason, apart from a failed request, not to confirm what a replay for `device` shows: a failed request
+    /// is a part of the replay.
     ///
     /// # Errors
     ///

@@ -162,8 +162,8 @@ pub fn phases_of(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRo
     phases(trace, device, metric, stage_rows(trace, device, metric))
 }
 
-/// The phases of `device`, in order, from all `rows` of it and the facts of its recording. Phases outside of steps are listed only if something is
-/// allocated or freed in them, and phases in which only other devices work are left out.
+/// The phases of `device`, in order, from all `rows` of it and the facts of its recording. Phases outside of steps are
+/// listed only if something is allocated or freed in them, and phases in which only other devices work are left out.
 pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let mut rows = phase_rows(rows);
     // Only recordings in memory have annotations.
@@ -230,8 +230,8 @@ fn zeroes_first(trace: &Trace) -> bool {
     first.zip(forward).is_some_and(|(first, forward)| first <= forward)
 }
 
-/// The step of an annotation that has no event: that of the events around it. Between two steps it is the former, unless
-/// the annotation `begins_step`, or lies in a range that begins with the later one.
+/// The step of an annotation that has no event: that of the events around it. Between two steps it is the former,
+/// unless the annotation `begins_step`, or lies in a range that begins with the later one.
 fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Option<u32> {
     let step_at = |event: EventId| trace.spans.at(event).and_then(|span| span.step);
     let before = annotation.first.0.checked_sub(1).and_then(|last| step_at(EventId(last)));

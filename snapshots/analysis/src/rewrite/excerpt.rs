@@ -153,8 +153,8 @@ impl Excerpt<'_> {
         mapped.ranges()
     }
 
-    /// Adds events for the step, the phase and the samples of device memory that apply at the start, where the recording
-    /// has such events.
+    /// Adds events for the step, the phase and the samples of device memory that apply at the start, where the
+    /// recording has such events.
     fn push_current_facts(&mut self) {
         let (trace, start) = (self.trace, self.start);
         let Some(last) = start.checked_sub(1) else { return };

@@ -123,7 +123,8 @@ impl Device {
         }
     }
 
-    /// Notes that rounded sizes do not follow the rules of PyTorch's allocator for CUDA, as those of other devices' do not.
+    /// Notes that rounded sizes do not follow the rules of PyTorch's allocator for CUDA, as those of other devices' do
+    /// not.
     pub(super) fn layout_note(&self, layout: &Layout<'_>) -> Option<String> {
         let blocks = |count, [one, more]: [&str; 2]| match count {
             0 => None,

@@ -1,7 +1,7 @@
 //! Attaches the references that the Python package followed to their blocks, as [attributes](ATTRIBUTE).
 //!
-//! The package gives a block's address at a position, which is the number of allocations on the device so far. The number
-//! at the end of the recording is known, so the last allocation of the trace has that position.
+//! The package gives a block's address at a position, which is the number of allocations on the device so far. The
+//! number at the end of the recording is known, so the last allocation of the trace has that position.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Reads tags: texts with the step, the phase and the module, which Highwater's Python package sets on allocations.
 //!
-//! A tag is `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on it is the `user_metadata` of each
-//! event. Before, it is the name of an annotation: an event has the tag of the annotation that began last and has not
-//! ended. The ranges of equal steps and phases become annotations, so that steps and phases follow from them as from those
-//! of any program.
+//! A tag is `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on it is the `user_metadata` of
+//! each event. Before, it is the name of an annotation: an event has the tag of the annotation that began last and has
+//! not ended. The ranges of equal steps and phases become annotations, so that steps and phases follow from them as
+//! from those of any program.
 
 use hashbrown::HashMap;
 

@@ -62,7 +62,8 @@ fn a_pickle_that_begins_with_what_it_refers_to_again_opens() {
     assert_eq!(whole(&opened.trace), whole(&trace));
 }
 
-/// Bytes and totals of a device before its first event and after each event of a kind that PyTorch knows, and its peaks.
+/// Bytes and totals of a device before its first event and after each event of a kind that PyTorch knows, and its
+/// peaks.
 type Course = (Totals, Vec<(EventKind, Totals)>, Vec<u64>);
 
 fn course(trace: &Trace, ordinal: u16) -> Course {

@@ -183,8 +183,8 @@ impl Checkpoints {
         Ok(parts)
     }
 
-    /// Whether checkpoint `number` is the first of a file that continues another: it does not name the blocks of the one
-    /// before it that have died.
+    /// Whether checkpoint `number` is the first of a file that continues another: it does not name the blocks of the
+    /// one before it that have died.
     pub(super) fn names_no_deaths(&self, files: &Files, number: usize) -> bool {
         let (place, before) = (&self.places[number], number.checked_sub(1).map(|before| &self.places[before]));
         let is_first = before.is_some_and(|before| before.is_computed || before.file != place.file);

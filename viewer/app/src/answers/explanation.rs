@@ -87,8 +87,8 @@ fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bo
     }
 }
 
-/// Returns the peak of reserved bytes as recorded and with `settings`, as `highwater whatif` computes it, and what these
-/// cover.
+/// Returns the peak of reserved bytes as recorded and with `settings`, as `highwater whatif` computes it, and what
+/// these cover.
 fn reserved_with(source: &Source<'_>, device: DeviceId, settings: &str) -> Result<([u64; 2], Reach), String> {
     let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
     let prediction = predict(source, &change).map_err(|why| why.to_string())?;

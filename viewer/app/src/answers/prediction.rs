@@ -25,10 +25,9 @@ pub const DEVICE_SIZES: [(&str, &str); 9] = [
     ("141GiB", "Such as an H200."),
 ];
 
-/// Returns a device size to suggest for a what-if: the largest common one below the peak of reserved memory that the live
-/// blocks leave open; for a
-/// recording that ends in an out-of-memory error, the smallest above its device, or above that peak if the device's
-/// size is not recorded. `None` if there is none.
+/// Returns a device size to suggest for a what-if: the largest common one below the peak of reserved memory that the
+/// live blocks leave open; for a recording that ends in an out-of-memory error, the smallest above its device, or above
+/// that peak if the device's size is not recorded. `None` if there is none.
 pub fn suggested_capacity(prediction: &Prediction) -> Option<&'static str> {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|one| prediction.measured.peak_bytes(one));
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| Some((*size, parse_bytes(size).ok()?)));

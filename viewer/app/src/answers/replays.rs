@@ -142,8 +142,8 @@ fn check_events(trace: &Trace) -> Result<(), String> {
     Err(format!("{}: there is nothing to replay, so record the program's events", Doubt::NoEvents.text(trace)))
 }
 
-/// Chooses the tie-break rule with which a replay without changes, made by `run`, follows the recording longest; `end` is
-/// where it leaves it.
+/// Chooses the tie-break rule with which a replay without changes, made by `run`, follows the recording longest; `end`
+/// is where it leaves it.
 fn follow_longest<R, E>(
     run: impl Fn(TieBreak) -> Result<R, E>,
     end: impl Fn(&R) -> Option<u64>,

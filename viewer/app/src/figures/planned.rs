@@ -171,8 +171,8 @@ pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     })
 }
 
-/// Returns over how many ranks the optimizer state would have to be sharded, as a sentence; `None` if no number would do.
-/// `parts` are those of the least peak.
+/// Returns over how many ranks the optimizer state would have to be sharded, as a sentence; `None` if no number would
+/// do. `parts` are those of the least peak.
 pub fn sharding(parts: &[(String, u64)], minimum: &Minimum, budget: Budget) -> Option<String> {
     let (ranks, bytes) = sharded(parts, minimum.requested, budget.capacity())?;
     let bytes = format_bytes(bytes);

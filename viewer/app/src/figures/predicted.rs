@@ -172,8 +172,8 @@ fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     format!("{}; reserved memory stays at {}{from}", text("allocated", allocated), format_bytes(reserved[1]))
 }
 
-/// Returns which modules are recomputed, and which blocks were left out, freed earlier and scaled, a sentence each; none
-/// if nothing was.
+/// Returns which modules are recomputed, and which blocks were left out, freed earlier and scaled, a sentence each;
+/// none if nothing was.
 pub fn concerned(changed: &Changed) -> Vec<String> {
     let [removed, shortened, scaled] = changed.concerned;
     let sentences = [

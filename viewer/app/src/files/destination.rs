@@ -282,7 +282,7 @@ pub fn io_error(source: io::Error) -> Error {
 
 /// Returns the kind of file and whether to compress it, by the ending of `path`.
 fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
-    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let is_gzipped = name.ends_with(".gz");
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     // The first of the endings that match is the longest.
@@ -295,7 +295,7 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     let known = format!("supported endings are {}, each optionally followed by .gz, and .parquet", known.join(", "));
     let path = path.display();
     Err(usage(match last {
-        "parquet" => format!("{path}: Parquet files are already compressed: omit .gz; {known}"),
+        "parquet" if is_gzipped => format!("{path}: Parquet files are already compressed: omit .gz; {known}"),
         "" => format!("{path}: the file name has no ending, which selects the format; {known}"),
         other => format!("{path}: cannot write .{other}; {known}"),
     }))

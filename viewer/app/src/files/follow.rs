@@ -92,8 +92,8 @@ impl Following {
         Self { path, news, has_ended: false, is_abandoned: false, input: Input::Watched { _stop: stop } }
     }
 
-    /// Follows the file called `path`, whose bytes are passed to [`Self::feed`]. `wake` is called when there is something
-    /// new.
+    /// Follows the file called `path`, whose bytes are passed to [`Self::feed`]. `wake` is called when there is
+    /// something new.
     pub fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (outbox, news) = channel();
         let feed = Feed::new(path.clone(), outbox, wake);

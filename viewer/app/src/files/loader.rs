@@ -236,8 +236,8 @@ fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> R
     recording.map(|recording| Loaded::Recording(Box::new(recording)))
 }
 
-/// Reads the part around the peak of a `.snap` file that is too long to be read as a whole. `None` if it is not, also if
-/// it is damaged: reading it then finds out what is wrong.
+/// Reads the part around the peak of a `.snap` file that is too long to be read as a whole. `None` if it is not, also
+/// if it is damaged: reading it then finds out what is wrong.
 #[cfg(not(target_family = "wasm"))]
 fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     state.enter("Reading");

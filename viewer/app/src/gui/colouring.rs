@@ -58,8 +58,8 @@ const RUN: usize = 1 << 14;
 
 impl Colouring {
     /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
-    /// `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are not among `matches` are grey.
-    /// Takes a few parallel passes over the blocks.
+    /// `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are not among `matches` are
+    /// grey. Takes a few parallel passes over the blocks.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
         let ColourBy(key) = by;

@@ -97,8 +97,9 @@ impl Shares {
         self.query.ask(ctx, asked);
     }
 
-    /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready; an empty row
-    /// until there are any, so that the timeline below rarely changes its size. Returns the condition of a clicked entry.
+    /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready; an empty
+    /// row until there are any, so that the timeline below rarely changes its size. Returns the condition of a clicked
+    /// entry.
     pub(crate) fn legend_ui(&self, ui: &mut Ui, most_rows: usize) -> Option<String> {
         match self.query.answer() {
             Some(entries) => legend_ui(ui, entries, most_rows),
@@ -218,9 +219,9 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     rows
 }
 
-/// Shows the legend of the lines over the bands, with each total of the device at a moment, in one row: what has no room
-/// is listed when the last entry is hovered. `summary` is that of the whole device; `is_apart` tells whether two lines
-/// lie apart somewhere in the picture.
+/// Shows the legend of the lines over the bands, with each total of the device at a moment, in one row: what has no
+/// room is listed when the last entry is hovered. `summary` is that of the whole device; `is_apart` tells whether two
+/// lines lie apart somewhere in the picture.
 pub(crate) fn lines_ui(
     ui: &mut Ui,
     trace: &Trace,

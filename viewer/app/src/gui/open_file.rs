@@ -446,7 +446,8 @@ impl OpenFile {
         self.light.current()?.first().cloned()
     }
 
-    /// The legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or all again.
+    /// The legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or all
+    /// again.
     fn legend_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let (moment, _) = self.moment();
         let position = moment.position();

@@ -137,8 +137,8 @@ impl OpenFile {
         self.ask_for(ctx, run, wanted);
     }
 
-    /// After a long recording has grown, reads the last part anew if the end was in view; once the recording is finished,
-    /// any part, of which it was not known.
+    /// After a long recording has grown, reads the last part anew if the end was in view; once the recording is
+    /// finished, any part, of which it was not known.
     pub(super) fn renew_part(&mut self, ctx: &Context) {
         let Some(run) = self.recording.run.clone() else { return };
         let shown = self.recording.events();

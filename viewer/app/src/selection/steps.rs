@@ -62,8 +62,8 @@ impl Selection {
         self.show(recording, View { x, y: self.view.y.clone() });
     }
 
-    /// Shows the next step of number `number` that begins in view or later, other than one that is shown alone, else the
-    /// first of all. Returns whether there is one.
+    /// Shows the next step of number `number` that begins in view or later, other than one that is shown alone, else
+    /// the first of all. Returns whether there is one.
     pub fn go_to_step_number(&mut self, recording: &Recording, number: u32) -> bool {
         let from = self.first_event_to_search(recording);
         let steps = || recording.steps.iter().filter(|(known, _)| *known == number).map(|(_, events)| events.start);
@@ -79,8 +79,8 @@ impl Selection {
         alone.map_or_else(first, |step| step.events.start + 1)
     }
 
-    /// The row of the step that is `by` steps after the one that is shown, or of the nearest one if none is shown alone;
-    /// it may be past the first or the last.
+    /// The row of the step that is `by` steps after the one that is shown, or of the nearest one if none is shown
+    /// alone; it may be past the first or the last.
     fn step_by(&self, steps: &[Shown], by: i64) -> i64 {
         let now = self.row_in_view(steps);
         if self.step_in_view(steps).is_some_and(|step| self.is_alone(step)) { now + by } else { now }

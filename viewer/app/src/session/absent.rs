@@ -25,7 +25,8 @@ const NO_PHASES: &str = "The recording has no phases such as forward and backwar
 const NO_STACKS: &str = "The recording has no stacks.";
 
 impl Absent {
-    /// Returns the keys that are absent from `trace`, which may have steps. Looks at each block at most once for each key.
+    /// Returns the keys that are absent from `trace`, which may have steps. Looks at each block at most once for each
+    /// key.
     pub fn of(trace: &Trace, has_steps: bool) -> Self {
         let blocks = &trace.blocks;
         let has_stacks = blocks.stack.iter().any(|stack| stack.is_some());

@@ -164,8 +164,8 @@ impl DeviceIndex {
         Self { device, summary, index, moments, leaks: OnceLock::new(), causes: Default::default() }
     }
 
-    /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of a
-    /// long recording, which does not have all steps. Computed once.
+    /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of
+    /// a long recording, which does not have all steps. Computed once.
     pub fn leaks(&self, source: &Source<'_>) -> Option<&Leaks> {
         let find = || {
             let window = StepWindow::of(source, self.device, StepRange::default()).ok()?.ok()?;

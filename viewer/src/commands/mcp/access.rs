@@ -33,8 +33,8 @@ impl Access {
         Ok(Self { roots: paths.iter().map(root).collect::<Result<_, _>>()? })
     }
 
-    /// Returns the path of the recording that a client calls `name`: a path as it was named at the start, or the path of a
-    /// file in a named folder. Without a name it is the only one.
+    /// Returns the path of the recording that a client calls `name`: a path as it was named at the start, or the path
+    /// of a file in a named folder. Without a name it is the only one.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Plans for a PyTorch program that is not edited: simulates it, plans, and simulates it once more with the plan's lines on
-//! a device of exactly the budget.
+//! Plans for a PyTorch program that is not edited: simulates it, plans, and simulates it once more with the plan's
+//! lines on a device of exactly the budget.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -56,8 +56,8 @@ impl<'a> SimulatedProgram<'a> {
         }
     }
 
-    /// Simulates the program with `code` applied, on a device of the budget, and compares it with what is `expected`. Writes
-    /// a file beside that of the program as it is, `recorded`.
+    /// Simulates the program with `code` applied, on a device of the budget, and compares it with what is `expected`.
+    /// Writes a file beside that of the program as it is, `recorded`.
     ///
     /// # Errors
     ///
@@ -84,7 +84,8 @@ impl<'a> SimulatedProgram<'a> {
         let mut simulated = attempt(false)?;
         let is_as_predicted = matches!(simulated.outcome(), Outcome::Fits) && peaks(&simulated) == predicted;
         if simulated.reads_unknown_values() && !is_as_predicted {
-            // With the plan, the program may ask for a value on which memory depends: transformers does without a cache.
+            // With the plan, the program may ask for a value on which memory depends: transformers does without a
+            // cache.
             simulated = attempt(true)?;
         }
         let (fits, why) = match simulated.outcome() {

@@ -29,9 +29,11 @@ use crate::gpu::{Arithmetic, Roofline};
 
 /// More than any step needs.
 const UNLIMITED: u64 = 1 << 50;
-/// Steps that are recorded to find the memory of each set of modules: later ones are like the second, and trials have all.
+/// Steps that are recorded to find the memory of each set of modules: later ones are like the second, and trials have
+/// all.
 const MAX_STEPS: u32 = 2;
-/// Steps, layers or parts of a batch that are run although the recording has fewer events, since it ran out of memory early.
+/// Steps, layers or parts of a batch that are run although the recording has fewer events, since it ran out of memory
+/// early.
 const MAX_UNRECORDED: usize = 128;
 /// Maximum number of ways to split a batch that are tried.
 const MAX_SPLITS: usize = 6;
@@ -104,7 +106,8 @@ impl Rerun {
         found.into_par_iter().map(priced).collect()
     }
 
-    /// Sets up the scenario of `arguments`, whose modules that match `candidates` may be recomputed, or else its blocks.
+    /// Sets up the scenario of `arguments`, whose modules that match `candidates` may be recomputed, or else its
+    /// blocks.
     ///
     /// # Errors
     ///
@@ -126,8 +129,8 @@ impl Rerun {
         Self { roofline, ..self }
     }
 
-    /// Reads the command line of `highwater record` that made `trace`; `None` if another program did, or if it would run
-    /// longer than the recording shows.
+    /// Reads the command line of `highwater record` that made `trace`; `None` if another program did, or if it would
+    /// run longer than the recording shows.
     fn options_of(trace: &Trace) -> Option<(String, Options)> {
         let words = std::iter::once("highwater").chain(record_words(trace)?);
         let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).ok()?.command else { return None };

@@ -129,8 +129,8 @@ impl Files {
     }
 }
 
-/// The variables by which Inductor and Triton find their caches, unless the user sets them. Their own would get kernels that
-/// were chosen by simulated times, and would change what a later run allocates.
+/// The variables by which Inductor and Triton find their caches, unless the user sets them. Their own would get kernels
+/// that were chosen by simulated times, and would change what a later run allocates.
 pub(super) fn variables_of_caches(folder: &Path) -> Vec<(&'static str, OsString)> {
     let names = [("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")];
     let unset = names.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());

@@ -268,8 +268,8 @@ pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
     Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
 }
 
-/// Reads the recordings in a folder, by rank, and moves them to `out`, or beside it if there are several. Each device has
-/// `capacity` bytes for PyTorch's allocator.
+/// Reads the recordings in a folder, by rank, and moves them to `out`, or beside it if there are several. Each device
+/// has `capacity` bytes for PyTorch's allocator.
 ///
 /// # Errors
 ///

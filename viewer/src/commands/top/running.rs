@@ -1,5 +1,5 @@
-//! A recording as it is read event by event: the totals, peaks and steps of each device. Events are not kept, except the
-//! last ones, from which what was live at a new peak is found.
+//! A recording as it is read event by event: the totals, peaks and steps of each device. Events are not kept, except
+//! the last ones, from which what was live at a new peak is found.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -244,7 +244,8 @@ impl Running {
         Some(Arc::new(LiveThen { live, stage }))
     }
 
-    /// Continues with the next file of the same recording. It has its own tables, and begins with the blocks that are live.
+    /// Continues with the next file of the same recording. It has its own tables, and begins with the blocks that are
+    /// live.
     pub fn begin_file(&mut self) {
         self.devices.values_mut().for_each(|device| device.live = LiveState::default());
         self.at_peaks.clear();

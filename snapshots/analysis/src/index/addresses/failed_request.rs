@@ -137,8 +137,8 @@ pub struct FailedRequest {
     pub rounded: u64,
     /// The pool that serves such requests.
     pub pool: Pool,
-    /// The stream of the request. Where it is not recorded, it is guessed: the stream of the last allocation with the same
-    /// call stack, else of the last allocation before it. `None` if there was none.
+    /// The stream of the request. Where it is not recorded, it is guessed: the stream of the last allocation with the
+    /// same call stack, else of the last allocation before it. `None` if there was none.
     pub stream: Option<StreamId>,
     /// Whether the stream is a guess.
     pub stream_is_guessed: bool,

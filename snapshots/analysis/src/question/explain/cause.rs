@@ -105,3 +105,27 @@ pub(crate) fn sums_by_cause(trace: &Trace, metric: Metric, blocks: &[BlockId]) -
     }
     sums
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    fn cause(text: &str, metric: Metric) -> Option<(String, u64)> {
+        let source = Source::in_memory(trace_from_text(text).unwrap());
+        let peak = source.peak(DeviceId(0), metric).unwrap();
+        largest_cause(&source, &peak).unwrap().map(|(cause, bytes)| (cause.name(), bytes))
+    }
+
+    #[test]
+    fn the_cause_of_a_peak_is_what_most_of_its_bytes_are() {
+        let text = "baseline w 300 parameter\nstep 0\nphase forward\nalloc a 250 activation\nalloc b 250 activation\n\
+                    free a\nphase backward\nalloc g 200 gradient";
+        assert_eq!(cause(text, Metric::Requested), Some(("activation from forward".to_owned(), 500)));
+        assert_eq!(cause(text, Metric::Reserved), None);
+        let baseline = Some(("parameter from before the recording".to_owned(), 300));
+        assert_eq!(cause("baseline w 300 parameter\nphase forward\nfree w", Metric::Requested), baseline);
+        assert_eq!(cause("", Metric::Requested), None);
+    }
+}

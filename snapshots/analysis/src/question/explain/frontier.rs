@@ -1,7 +1,8 @@
 //! The moments of a part of a recording at which a total can be largest once the blocks of some causes are left out.
 //!
-//! At each moment, every cause has some bytes. Whatever causes are left out, the sum of the others is largest at a moment
-//! that no other one exceeds or equals in every cause. Training repeats itself, so few moments are left: those are kept.
+//! At each moment, every cause has some bytes. Whatever causes are left out, the sum of the others is largest at a
+//! moment that no other one exceeds or equals in every cause. Training repeats itself, so few moments are left: those
+//! are kept.
 
 use hashbrown::HashMap;
 use highwater_snapshots::ids::DeviceId;

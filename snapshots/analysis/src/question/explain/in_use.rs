@@ -35,7 +35,8 @@ fn is_recomputed(trace: &Trace, block: &Block) -> bool {
         && trace.birth_stage(block).is_some_and(|stage| stage.phase == Phase::Backward)
 }
 
-/// The beginning of a module path up to its first number and `depth` further names: `h.3` of `h.3.mlp.fc`, or `h.3.mlp`.
+/// The beginning of a module path up to its first number and `depth` further names: `h.3` of `h.3.mlp.fc`, or
+/// `h.3.mlp`.
 fn part_of(path: &str, depth: usize) -> &str {
     let (mut end, mut more) = (0, None);
     for name in path.split('.') {

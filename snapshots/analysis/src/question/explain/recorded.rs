@@ -226,8 +226,8 @@ impl<'a, 'w> Recorded<'a, 'w> {
         self.source.count(self.device, EventKind::Oom)
     }
 
-    /// The events of the optimizer phase that is cut short by the failed request or the end of the recording; asked after
-    /// [`Self::without`].
+    /// The events of the optimizer phase that is cut short by the failed request or the end of the recording; asked
+    /// after [`Self::without`].
     pub(super) fn unfinished_optimizer(&self) -> Result<Option<Range<u64>>> {
         let last = || self.source.events().next_back().filter(|_| self.source.facts().trust.unfinished);
         let Some(event) = self.failed.map(|(event, _)| event).or_else(last) else { return Ok(None) };

@@ -288,8 +288,8 @@ impl SegmentHistory {
         self.origins.get(extent.row.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Divides what is reserved at two moments by the reasons why it is kept, the same at both, and returns what changes:
-    /// segments that are released and reserved again are not growth.
+    /// Divides what is reserved at two moments by the reasons why it is kept, the same at both, and returns what
+    /// changes: segments that are released and reserved again are not growth.
     fn causes(
         &self,
         extents: &[Extent],

@@ -119,8 +119,8 @@ pub enum Bound {
 
 impl StepWindow {
     /// The requested steps of `device`. By default from the second whole step, since the first allocates what later
-    /// steps reuse, to the last whole step. The inner result fails if the device has no steps, or lacks a requested one:
-    /// the message lists the existing steps.
+    /// steps reuse, to the last whole step. The inner result fails if the device has no steps, or lacks a requested
+    /// one: the message lists the existing steps.
     ///
     /// # Errors
     ///
@@ -129,8 +129,8 @@ impl StepWindow {
         Ok(Self::among(Steps::of_device(source, device)?, range))
     }
 
-    /// The requested steps among `steps`, or all events if there are none and none are requested: what survives them can be
-    /// measured, growth per step cannot.
+    /// The requested steps among `steps`, or all events if there are none and none are requested: what survives them
+    /// can be measured, growth per step cannot.
     ///
     /// # Errors
     ///
@@ -240,15 +240,16 @@ impl StepWindow {
         self.steps.last().map_or(self.events.clone(), |(_, events)| events.clone())
     }
 
-    /// The events that show what is still in use at the end: the last step; without steps, the last tenth of the events.
+    /// The events that show what is still in use at the end: the last step; without steps, the last tenth of the
+    /// events.
     pub(crate) fn recent_events(&self) -> Range<u64> {
         let Range { start, end } = self.last_events();
         if self.steps.is_empty() { end - (end - start).div_ceil(10)..end } else { start..end }
     }
 
     /// Whether `steps` are all steps of the window, of which it has several. What is allocated between an optimizer and
-    /// the next forward, such as a batch, belongs to the step before, so that the last step of a recording may be missing.
-    /// Bursts are not alike, so that those of each part of the window count as one.
+    /// the next forward, such as a batch, belongs to the step before, so that the last step of a recording may be
+    /// missing. Bursts are not alike, so that those of each part of the window count as one.
     pub(crate) fn is_every(&self, steps: &HashSet<u32>) -> bool {
         let all = self.steps.len();
         if self.between == Between::Idle {

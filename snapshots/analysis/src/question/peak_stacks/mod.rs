@@ -63,11 +63,13 @@ pub fn write_peak_stacks<W: Write>(out: W, source: &Source<'_>, format: StackFor
     let mut sums: BTreeMap<(StackId, Category), Sum> = BTreeMap::new();
     for id in window.index(device).live.before_position(trace, Metric::Requested, window.events.end) {
         let block = trace.blocks.get(id);
+        if block.requested == 0 {
+            continue;
+        }
         let sum = sums.entry((block.stack, block.category)).or_default();
         sum.bytes += block.requested;
         sum.blocks += 1;
     }
-    sums.retain(|_, sum| sum.bytes > 0);
     let stacks = PeakStacks { trace, sums, bytes: peak.bytes, when: when(&peak) };
     let mut out = BufWriter::new(out);
     let written = match format {

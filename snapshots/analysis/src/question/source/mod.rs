@@ -1,6 +1,6 @@
-//! A recording of any length: a sequence of windows of events, each of which is had as a trace. A recording in memory is
-//! one window; of a file that is too long for that, a few windows are in memory at a time. Nothing outside this module
-//! knows which of both a recording is.
+//! A recording of any length: a sequence of windows of events, each of which is had as a trace. A recording in memory
+//! is one window; of a file that is too long for that, a few windows are in memory at a time. Nothing outside this
+//! module knows which of both a recording is.
 
 mod counts;
 mod failed_requests;
@@ -160,8 +160,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The same recording, of which only the blocks that pass `filter` count: the others have no bytes. Events keep their
-    /// numbers.
+    /// The same recording, of which only the blocks that pass `filter` count: the others have no bytes. Events keep
+    /// their numbers.
     #[must_use]
     pub fn counting(self, filter: &Filter) -> Self {
         match self.kind {

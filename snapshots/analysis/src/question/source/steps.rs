@@ -20,8 +20,8 @@ pub enum SoughtStep {
     After(u64),
     /// The last that begins before this event.
     Before(u64),
-    /// The step of a number: the first that begins at event `from` or later, else the first of all. Numbers repeat where
-    /// a run was restarted.
+    /// The step of a number: the first that begins at event `from` or later, else the first of all. Numbers repeat
+    /// where a run was restarted.
     Number {
         /// The number of the step.
         number: u32,

@@ -1,5 +1,6 @@
 //! Encodes events of Chrome's traces, as the
-//! [Trace Event Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU) describes them.
+//! [Trace Event Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU) describes
+//! them.
 
 use std::io::{self, Write};
 
@@ -10,8 +11,8 @@ use super::{Encoder, KinetoTrace, Track, What};
 /// How a file begins, up to its first event.
 pub(super) const START: &[u8] = br#"{"displayTimeUnit":"ms","traceEvents":[{"ph":"M","pid":2000000000,"tid":0,"name":"process_name","args":{"name":"Memory"}}"#;
 
-/// The process of tracks that belong to no device, followed by those of devices: above the numbers of real processes and
-/// of a profiler's devices.
+/// The process of tracks that belong to no device, followed by those of devices: above the numbers of real processes
+/// and of a profiler's devices.
 const PROCESS: u32 = 2_000_000_000;
 
 #[derive(Serialize)]

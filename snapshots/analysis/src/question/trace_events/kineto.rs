@@ -50,7 +50,12 @@ impl KinetoTrace {
             members = serde_json::from_str(text).map_err(invalid)?;
             members.remove("traceEvents").ok_or("not a trace in Chrome's JSON: it has no member traceEvents")?
         };
-        let rows: Vec<Event> = serde_json::from_str(events.get()).map_err(invalid)?;
+        let rows: Vec<&RawValue> = serde_json::from_str(events.get()).map_err(invalid)?;
+        let event = |row: &&RawValue| match row.get().starts_with('{') {
+            true => serde_json::from_str::<Event>(row.get()).map_err(invalid),
+            false => Err("not a trace in Chrome's JSON: an event is not an object".to_owned()),
+        };
+        let rows = rows.iter().map(event).collect::<std::result::Result<Vec<Event>, String>>()?;
         let base_ns = match members.get("baseTimeNanoseconds") {
             Some(base) => serde_json::from_str(base.get()).map_err(invalid)?,
             None => 0,
@@ -86,7 +91,8 @@ impl KinetoTrace {
 
     /// Ends a file that has begun with events, with those of this trace and its other members.
     pub(super) fn write_rest(&self, out: &mut impl Write) -> io::Result<()> {
-        let inner = self.events.get().trim().trim_start_matches('[').trim_end_matches(']').trim();
+        let list = self.events.get().trim();
+        let inner = list.strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or_default().trim();
         if !inner.is_empty() {
             out.write_all(b",\n")?;
         }
@@ -153,7 +159,12 @@ mod tests {
         assert!(why.contains("not of the same run"), "{why}");
         let why = beside(KINETO, 0).unwrap_err().to_string();
         assert!(why.contains("no times"), "{why}");
-        for (text, words) in [("{}", "traceEvents"), ("[1, 2]", "Chrome's JSON"), ("nonsense", "Chrome's JSON")] {
+        for (text, words) in [
+            ("{}", "traceEvents"),
+            ("[1, 2]", "not an object"),
+            ("[[]]", "not an object"),
+            ("nonsense", "Chrome's JSON"),
+        ] {
             let why = KinetoTrace::parse(text).unwrap_err();
             assert!(why.contains(words), "{why}");
         }

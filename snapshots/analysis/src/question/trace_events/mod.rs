@@ -1,5 +1,5 @@
-//! Writes a recording as a trace of events: the totals and the live bytes of each category as counters, steps, phases and
-//! regions as slices, and peaks, marks and failed requests as instants. Perfetto's viewer opens these traces.
+//! Writes a recording as a trace of events: the totals and the live bytes of each category as counters, steps, phases
+//! and regions as slices, and peaks, marks and failed requests as instants. Perfetto's viewer opens these traces.
 
 mod tracks;
 mod messages;
@@ -215,8 +215,8 @@ pub fn write_perfetto<W: Write>(out: W, source: &Source<'_>, watch: Watch<'_>) -
     Ok(lost(source.facts()))
 }
 
-/// Writes the recording as Chrome's JSON, which `chrome://tracing` and Perfetto's viewer open; if given, together with the
-/// events of `beside`, on its clock. Returns a sentence about what this format cannot hold.
+/// Writes the recording as Chrome's JSON, which `chrome://tracing` and Perfetto's viewer open; if given, together with
+/// the events of `beside`, on its clock. Returns a sentence about what this format cannot hold.
 ///
 /// # Errors
 ///

@@ -321,8 +321,8 @@ impl Program {
         self.minimum_within(MAX_WORK)
     }
 
-    /// The same; each of the searches that halve the range of the peak has about `max_work` of work: looks at a row, or at
-    /// what a choice changes in it.
+    /// The same; each of the searches that halve the range of the peak has about `max_work` of work: looks at a row, or
+    /// at what a choice changes in it.
     pub fn minimum_within(&self, max_work: u64) -> Solution {
         let mut best = Solution { peak: self.peak(&[]), is_optimal: true, ..Solution::default() };
         let (mut low, mut is_lowest) = (0, true);

@@ -35,8 +35,9 @@ pub enum Repeat {
     Free(BlockId),
 }
 
-/// Returns the allocations and frees of a recomputation that repeats `events` of `device`. `is_saved` returns whether it
-/// saves a block, or `None` for those that it does not allocate. What it does not save is freed at its end at the latest.
+/// Returns the allocations and frees of a recomputation that repeats `events` of `device`. `is_saved` returns whether
+/// it saves a block, or `None` for those that it does not allocate. What it does not save is freed at its end at the
+/// latest.
 pub(super) fn repeats(
     trace: &Trace,
     device: DeviceId,

@@ -49,8 +49,8 @@ impl Referenced<'_> {
         self.trace.blocks.free_requested[block.0 as usize]
     }
 
-    /// The event after which forward frees a block that the call saves: neither the program nor another module's part of
-    /// the graph refers to it.
+    /// The event after which forward frees a block that the call saves: neither the program nor another module's part
+    /// of the graph refers to it.
     fn end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
         let others = self.references.saves_of(block).filter(|save| !is_own(save)).map(|save| save.released);
         let positions = others.chain([self.references.end_of(block)]);

@@ -1,6 +1,7 @@
 //! The references to the blocks of a device, where the program recorded them, by position.
 //!
-//! Only the first steps are followed. Their facts hold for each other step that allocates the same in forward and backward.
+//! Only the first steps are followed. Their facts hold for each other step that allocates the same in forward and
+//! backward.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -144,8 +145,8 @@ impl References {
         }
     }
 
-    /// Copies the facts of a followed step, before which another one ends at `before`, to those of `others` that allocate
-    /// the same; returns the rest.
+    /// Copies the facts of a followed step, before which another one ends at `before`, to those of `others` that
+    /// allocate the same; returns the rest.
     fn follow_equal_steps(
         &mut self,
         trace: &Trace,
@@ -232,7 +233,8 @@ impl References {
         }
     }
 
-    /// The positions right before the first allocation of `call` and right after its last; `None` if it is not followed.
+    /// The positions right before the first allocation of `call` and right after its last; `None` if it is not
+    /// followed.
     pub(super) fn positions(&self, call: &Call) -> Option<(u64, u64)> {
         let first = self.allocs.partition_point(|alloc| *alloc < call.first) as u64;
         let last = self.allocs.partition_point(|alloc| *alloc <= call.last) as u64;

@@ -13,8 +13,8 @@ use super::recorded::Recorded;
 use super::setup::Setup;
 use super::step::{TrainingStep, Trial};
 
-/// Recordings of more events are not replayed: the peak of recomputed modules is then that of their linear program, which
-/// is the same, and costs one pass over the events instead of several.
+/// Recordings of more events are not replayed: the peak of recomputed modules is then that of their linear program,
+/// which is the same, and costs one pass over the events instead of several.
 const MAX_EVENTS: usize = 100_000;
 /// Work of each search for the lowest peak, so that advice takes no longer than the rest of an explanation.
 const MAX_WORK: u64 = 200_000;
@@ -99,8 +99,8 @@ impl AdvicePeaks {
         self.all.iter().chain(&self.lowest).any(|(_, reached)| *reached < peak)
     }
 
-    /// Returns what recomputing modules gives, where requested bytes peak at `peak`, as a sentence; `None` if there are no
-    /// modules.
+    /// Returns what recomputing modules gives, where requested bytes peak at `peak`, as a sentence; `None` if there are
+    /// no modules.
     pub fn of_modules(&self, peak: u64) -> Option<String> {
         let (modules, all) = self.all.as_ref()?;
         let (count, names) = (modules.len(), patterns(modules));

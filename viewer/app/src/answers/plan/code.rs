@@ -166,8 +166,8 @@ impl RustProgram {
     }
 }
 
-/// Returns the lines of Rust that apply `setup` to `program`, which trains a `model` of the engine. The lines that import
-/// names come first.
+/// Returns the lines of Rust that apply `setup` to `program`, which trains a `model` of the engine. The lines that
+/// import names come first.
 pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
     let (mut imports, mut lines) = (Imports::default(), Vec::new());
     let has = |change: Change| setup.changes.contains(&change);

@@ -20,8 +20,8 @@ pub fn composition(trace: &Trace) -> Vec<(String, u64)> {
     all
 }
 
-/// Returns how many ranks would have to shard the optimizer state such that a peak of `requested` bytes, which consists of
-/// `parts`, fits `capacity`, and that peak then; `None` if no number would do.
+/// Returns how many ranks would have to shard the optimizer state such that a peak of `requested` bytes, which consists
+/// of `parts`, fits `capacity`, and that peak then; `None` if no number would do.
 pub fn sharded(parts: &[(String, u64)], requested: u64, capacity: u64) -> Option<(u64, u64)> {
     let state = parts.iter().find(|(name, _)| name == Category::OptimizerState.name())?.1;
     let rest = requested.saturating_sub(state);

@@ -116,8 +116,8 @@ impl Recorded {
     }
 }
 
-/// Returns the words that follow the program's name in the command line that made `trace`; `None` unless it is a recording
-/// of `highwater record`, whose step can be run again.
+/// Returns the words that follow the program's name in the command line that made `trace`; `None` unless it is a
+/// recording of `highwater record`, whose step can be run again.
 pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     let mut words = trace.header.program.split_whitespace();
     let binary = words.next()?.rsplit(['/', '\\']).next()?;
@@ -125,8 +125,8 @@ pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     (binary.trim_end_matches(".exe") == "highwater" && words.contains(&"record")).then_some(words)
 }
 
-/// Returns which blocks are temporaries of the optimizer step that a fused optimizer does not have, and whether that one
-/// keeps counters of steps on the device instead; `None` if no call stack tells.
+/// Returns which blocks are temporaries of the optimizer step that a fused optimizer does not have, and whether that
+/// one keeps counters of steps on the device instead; `None` if no call stack tells.
 fn temporaries_of_optimizer(trace: &Trace, device: DeviceId) -> (Vec<bool>, Option<bool>) {
     let blocks = &trace.blocks;
     let mut forms = HashMap::new();
@@ -150,9 +150,9 @@ fn temporaries_of_optimizer(trace: &Trace, device: DeviceId) -> (Vec<bool>, Opti
     (removed, has_counters)
 }
 
-/// Returns the step counters that a fused optimizer of PyTorch has in the memory of `device` and that `trace` lacks: one
-/// for each parameter, allocated before its other states. If it is not known whether the optimizer `has_counters`, two or
-/// three states of equal size for each parameter are taken to be those of Adam.
+/// Returns the step counters that a fused optimizer of PyTorch has in the memory of `device` and that `trace` lacks:
+/// one for each parameter, allocated before its other states. If it is not known whether the optimizer `has_counters`,
+/// two or three states of equal size for each parameter are taken to be those of Adam.
 fn step_counters(trace: &Trace, device: DeviceId, has_counters: Option<bool>) -> Vec<Addition> {
     if !trace.header.recorder.starts_with("PyTorch") || has_counters == Some(false) {
         return Vec::new();

@@ -1,8 +1,8 @@
 //! Searches the cheapest changes with which a training step fits a budget.
 //!
-//! Every combination of changes has a linear program, which gives the requested bytes of each set of recomputed modules.
-//! Whether a device is large enough is decided by a trial on a device of that size, since rounding, holes and cached
-//! segments are not linear. Sets are tried in the order of their costs, so the first that fits is the cheapest.
+//! Every combination of changes has a linear program, which gives the requested bytes of each set of recomputed
+//! modules. Whether a device is large enough is decided by a trial on a device of that size, since rounding, holes and
+//! cached segments are not linear. Sets are tried in the order of their costs, so the first that fits is the cheapest.
 
 use std::cmp::Reverse;
 
@@ -89,8 +89,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Returns whether the step fits, as it is or with a plan; `None` if it does as far as trials go, which is not to the
-    /// end of the run.
+    /// Returns whether the step fits, as it is or with a plan; `None` if it does as far as trials go, which is not to
+    /// the end of the run.
     pub fn fits(&self) -> Option<bool> {
         match (self.plans.is_empty() && !self.fits_as_is, &self.reach) {
             (true, _) => Some(false),
@@ -290,8 +290,8 @@ impl Bench<'_> {
         Ok(Some(Plan { class: class.max(class_of(changes)), cost, surcharge, setup, trial }))
     }
 
-    /// Tries sets of modules in the order of their costs. Where modules differ a little, there are too many: from some set
-    /// on, coarse steps of the requested bytes find one that fits, and halving them a cheaper one.
+    /// Tries sets of modules in the order of their costs. Where modules differ a little, there are too many: from some
+    /// set on, coarse steps of the requested bytes find one that fits, and halving them a cheaper one.
     fn cheapest_fitting(&mut self, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
         let mut limit = self.query.capacity;
         for _ in 0..MAX_SETS {
@@ -346,8 +346,8 @@ impl Bench<'_> {
         Ok(fitting.map(|(setup, trial)| (solution, setup, trial)))
     }
 
-    /// Leaves out each module of `setup`, the most costly first, without which the step fits as well: whether the device
-    /// is large enough does not follow from requested bytes alone. Returns the cost that is spared, too.
+    /// Leaves out each module of `setup`, the most costly first, without which the step fits as well: whether the
+    /// device is large enough does not follow from requested bytes alone. Returns the cost that is spared, too.
     fn minimal(&mut self, mut setup: Setup, mut trial: Trial, model: &Model) -> Result<(Setup, Trial, u64), String> {
         let cost_of = |path: &String| {
             let index = model.modules.iter().position(|module| module == path);

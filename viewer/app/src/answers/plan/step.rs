@@ -10,8 +10,8 @@ use super::change::{Allowance, Change, Forbidden};
 use super::code::Code;
 use super::setup::Setup;
 
-/// Returns the step that a recording is of if it can be run again, which is tried before its recording is replayed; `None`
-/// if it cannot.
+/// Returns the step that a recording is of if it can be run again, which is tried before its recording is replayed;
+/// `None` if it cannot.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
 /// The proof of a plan.
@@ -91,8 +91,8 @@ pub trait TrainingStep {
     /// Returns why there is none.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
-    /// Returns the changed recording with `setup`: with `capacity`, on a device of so many bytes, and else on one that is
-    /// large enough.
+    /// Returns the changed recording with `setup`: with `capacity`, on a device of so many bytes, and else on one that
+    /// is large enough.
     ///
     /// # Errors
     ///
@@ -128,7 +128,8 @@ pub trait TrainingStep {
         true
     }
 
-    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed; `None` if it is not estimated.
+    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed; `None` if it is not
+    /// estimated.
     fn share_of(&self, _path: &str) -> Option<f64> {
         None
     }
@@ -184,8 +185,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Runs `step` with `setup` on a device of `capacity` bytes if that is large enough, else on one that is. A budget is
-    /// met by what is reserved there, once cached memory was released for a request.
+    /// Runs `step` with `setup` on a device of `capacity` bytes if that is large enough, else on one that is. A budget
+    /// is met by what is reserved there, once cached memory was released for a request.
     ///
     /// # Errors
     ///

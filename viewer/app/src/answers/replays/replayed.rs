@@ -1,5 +1,5 @@
-//! Replays a recording of any length. Of one that is not in memory, the replay is written to a temporary file, of which a
-//! few parts are in memory at a time.
+//! Replays a recording of any length. Of one that is not in memory, the replay is written to a temporary file, of which
+//! a few parts are in memory at a time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

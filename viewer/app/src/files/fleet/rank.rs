@@ -168,9 +168,9 @@ impl DeviceLook {
     }
 }
 
-/// Gives recordings without a rank in the header the rank of their file name, unless another recording has the same rank.
-/// A number without the word `rank` counts only if all these names differ in nothing but that number, as `r0.snap` and
-/// `r1.snap` do. The others are numbered in their order.
+/// Gives recordings without a rank in the header the rank of their file name, unless another recording has the same
+/// rank. A number without the word `rank` counts only if all these names differ in nothing but that number, as
+/// `r0.snap` and `r1.snap` do. The others are numbered in their order.
 pub(super) fn number(ranks: &mut [Rank]) {
     let from_name: Vec<Option<u32>> = {
         let names: Vec<&str> =

@@ -16,8 +16,8 @@ pub fn worker_count() -> usize {
 /// Lets `work` do `0..count`, a few at a time, and gives what it gives, in order; less than that where it stopped the
 /// others.
 ///
-/// These are threads of their own, not those of rayon: one of rayon's that waits for a part of one recording begins with
-/// the next one meanwhile, and would hold ever more of them in memory.
+/// These are threads of their own, not those of rayon: one of rayon's that waits for a part of one recording begins
+/// with the next one meanwhile, and would hold ever more of them in memory.
 pub fn on_workers<T: Send>(count: usize, work: impl Fn(usize) -> (T, ControlFlow<()>) + Sync) -> Vec<T> {
     let (next, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(count));

@@ -85,7 +85,8 @@ impl App {
         }
     }
 
-    /// Files being read, files that could not be read, and messages: above the lower edge, so that nothing moves for them.
+    /// Files being read, files that could not be read, and messages: above the lower edge, so that nothing moves for
+    /// them.
     pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
         let is_recording = self.example.is_some() && !self.files.is_empty();
         if self.loading.is_empty() && self.failures.is_empty() && self.messages.is_empty() && !is_recording {
@@ -125,7 +126,8 @@ impl App {
         }
     }
 
-    /// The content while no recording is open: a preview of the file being read, once there is one, or the welcome page.
+    /// The content while no recording is open: a preview of the file being read, once there is one, or the welcome
+    /// page.
     pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
         let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
         match early {
@@ -186,7 +188,6 @@ impl App {
         self.palette_ui(ui);
         self.help = self.help.filter(|help| help.help_ui(ui));
         self.path_field_ui(ui);
-        self.step_field_ui(ui);
         drop_hint_ui(ui);
     }
 
@@ -196,15 +197,6 @@ impl App {
             Entered::None => self.path_field = Some(field),
             Entered::Cancelled => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Cancelled),
             Entered::Value(path) => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Path(path)),
-        }
-    }
-
-    fn step_field_ui(&mut self, ui: &Ui) {
-        let Some(mut field) = self.step_field.take() else { return };
-        match field.step_field_ui(ui) {
-            Entered::None => self.step_field = Some(field),
-            Entered::Cancelled => {}
-            Entered::Value(number) => self.go_to_step(ui.ctx(), number),
         }
     }
 

@@ -59,8 +59,8 @@ impl App {
         self.comparing = Some(Comparing { rows, view, is_in_front: true });
     }
 
-    /// Shows the last comparison of the file in front, else compares it, as A, with the next file; closes the comparison
-    /// if it is in front.
+    /// Shows the last comparison of the file in front, else compares it, as A, with the next file; closes the
+    /// comparison if it is in front.
     pub(super) fn toggle_comparison(&mut self, ctx: &egui::Context) {
         let current = self.current;
         match &mut self.comparing {

@@ -38,7 +38,6 @@ use crate::gui::window::palette::Palette;
 use crate::gui::window::path_field::PathField;
 use crate::gui::window::saving::{Saving, Task};
 use crate::gui::window::settings::Settings;
-use crate::gui::window::step_field::StepField;
 use crate::gui::window::top_bar;
 use crate::gui::window::welcome::Welcome;
 use crate::session::Recording;
@@ -84,7 +83,6 @@ pub struct App {
     /// Open file dialogs.
     asking: Vec<Asking>,
     path_field: Option<PathField>,
-    step_field: Option<StepField>,
     help: Option<Help>,
     /// The title of the window.
     title: String,
@@ -331,7 +329,7 @@ impl App {
             Command::Close => self.close(self.current),
             Command::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
             Command::Palette => self.palette = Some(Palette::default()),
-            Command::GoToStep => self.step_field = Some(StepField::default()),
+            Command::GoToStep => self.palette = Some(Palette::for_step()),
             Command::ShowKeys => self.help = Some(Help::Keys),
             Command::About => self.help = Some(Help::About),
             Command::ColourByScope => self.settings.colour_by = ColourBy::scope(depth, deepest),
@@ -376,7 +374,7 @@ impl App {
 
     /// Whether nothing lies over the views that takes the keys.
     fn takes_keys(&self) -> bool {
-        self.palette.is_none() && self.path_field.is_none() && self.step_field.is_none() && self.help.is_none()
+        self.palette.is_none() && self.path_field.is_none() && self.help.is_none()
     }
 
     /// Shows a step of the recording in front by its number.

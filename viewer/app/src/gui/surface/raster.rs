@@ -1,8 +1,8 @@
 //! Rasterises triangles on the CPU, with the same result on every machine.
 //!
 //! It follows egui's painter for graphics cards: positions are snapped to 1/256 of a pixel; a pixel is painted if its
-//! centre is inside (on an edge: by the top-left rule, so that adjacent triangles paint it once); texture and colour are
-//! multiplied; and colours are blended as stored, with premultiplied alpha. Edge tests use integers and are exact.
+//! centre is inside (on an edge: by the top-left rule, so that adjacent triangles paint it once); texture and colour
+//! are multiplied; and colours are blended as stored, with premultiplied alpha. Edge tests use integers and are exact.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! The whole of a long recording, or a long range of it, as a chart of its largest totals: drawn from the summaries that
-//! the file has, without reading its events.
+//! The whole of a long recording, or a long range of it, as a chart of its largest totals: drawn from the summaries
+//! that the file has, without reading its events.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl RunChart {
         let failed = run.source().failed_requests()?;
         let failed =
             failed.into_iter().filter(|(_, device)| *device == summary.device).map(|(event, _)| event).collect();
-        let cause = largest_cause(&run.source(), &peak)?.map(|cause| cause_text(cause, peak.bytes));
+        let cause = largest_cause(&run.source(), &peak).ok().flatten().map(|cause| cause_text(cause, peak.bytes));
         Ok(Self { run, summary, peak, events, failed, cause, columns: None, room: None })
     }
 

@@ -30,8 +30,8 @@ pub trait RecordingView: Computed {
     /// Fails with a message if it has no table, or none yet.
     fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String>;
 
-    /// Below the timeline, the name by which its height is kept, and its height at first. An explanation needs more room
-    /// than a list.
+    /// Below the timeline, the name by which its height is kept, and its height at first. An explanation needs more
+    /// room than a list.
     fn panel(&self) -> (&'static str, f32) {
         ("below", theme::BOTTOM_HEIGHT)
     }
@@ -129,8 +129,8 @@ impl OfDevice {
 pub enum Action {
     /// Pin this moment: the state after this many events.
     Moment(usize),
-    /// Pin the moment after this event, by its number in the whole recording, in whichever part it is; `None`: the moment
-    /// before the first event.
+    /// Pin the moment after this event, by its number in the whole recording, in whichever part it is; `None`: the
+    /// moment before the first event.
     Event(Option<u64>),
     /// Pin this block, at the pinned moment if it is live then, else at its allocation, and show its facts.
     Block(BlockId),

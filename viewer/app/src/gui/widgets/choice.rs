@@ -62,7 +62,8 @@ pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     (next != *now).then_some(next)
 }
 
-/// Shows a button that opens a menu of values for the field `name`, each with its explanation. Returns the chosen value.
+/// Shows a button that opens a menu of values for the field `name`, each with its explanation. Returns the chosen
+/// value.
 pub(crate) fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static str)]) -> Option<&'static str> {
     let mut chosen = None;
     let menu = ui.menu_button("Choose", |ui| {

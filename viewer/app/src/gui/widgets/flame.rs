@@ -29,8 +29,8 @@ pub struct Part<N, T> {
 }
 
 /// Lays out `above`, each as wide as all, and everything below `focus`, which is the last of them and has `size`, in
-/// `width` points. `parts` returns the parts of a node, of which those below the given size are merged. By row, then from
-/// left to right.
+/// `width` points. `parts` returns the parts of a node, of which those below the given size are merged. By row, then
+/// from left to right.
 pub fn bars<N, T>(
     above: impl Iterator<Item = T>,
     (focus, size): (N, u64),
@@ -63,7 +63,8 @@ pub fn bars<N, T>(
     out
 }
 
-/// Shows `bars`, laid out in `width` points, in a scroll area; `show` shows the visible ones, each with its number and place.
+/// Shows `bars`, laid out in `width` points, in a scroll area; `show` shows the visible ones, each with its number and
+/// place.
 pub(crate) fn flame_ui<T, R>(
     ui: &mut Ui,
     label: &str,

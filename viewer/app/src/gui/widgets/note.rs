@@ -1,6 +1,7 @@
 //! Sentences below a result: notes and warnings, on as many lines as they need.
 
-use eframe::egui::{Color32, Label, RichText, Ui};
+use eframe::egui::text::{LayoutJob, TextFormat};
+use eframe::egui::{Color32, FontId, Label, Ui};
 
 use crate::gui::widgets::theme::Shades;
 
@@ -9,16 +10,46 @@ const SIZE: f32 = 12.5;
 
 /// Shows a note.
 pub(crate) fn note_ui(ui: &mut Ui, text: &str) {
-    ui.add(Label::new(RichText::new(text).size(SIZE)).wrap());
+    let colour = ui.visuals().text_color();
+    ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
+}
+
+/// Shows what a result assumes.
+pub(crate) fn assumption_ui(ui: &mut Ui, text: &str) {
+    let colour = ui.visuals().weak_text_color();
+    ui.add(Label::new(with_code(&format!("Assumed: {text}."), SIZE, colour)).wrap());
 }
 
 /// Shows a warning.
 pub(crate) fn warning_ui(ui: &mut Ui, text: &str) {
     let colour = Shades::in_ui(ui).warning;
-    ui.add(Label::new(RichText::new(text).size(SIZE).color(colour)).wrap());
+    ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
 }
 
 /// Shows the answer of a view, its largest sentence.
 pub(crate) fn answer_ui(ui: &mut Ui, text: &str, colour: Color32) {
-    ui.add(Label::new(RichText::new(text).size(15.0).strong().color(colour)).wrap());
+    ui.add(Label::new(with_code(text, 15.0, colour)).wrap());
+}
+
+/// A text in which what stands between backticks is code.
+pub(crate) fn with_code(text: &str, size: f32, colour: Color32) -> LayoutJob {
+    let mut job = LayoutJob::default();
+    for (row, part) in text.split('`').enumerate() {
+        let font = if row % 2 == 1 { FontId::monospace(size - 0.5) } else { FontId::proportional(size) };
+        job.append(part, 0.0, TextFormat::simple(font, colour));
+    }
+    job
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_without_backticks_in_letters_of_one_width() {
+        let job = with_code("run `a b`, then `c`", 12.0, Color32::BLACK);
+        assert_eq!(job.text, "run a b, then c");
+        let code = |row: usize| job.sections[row].format.font_id.family == eframe::egui::FontFamily::Monospace;
+        assert_eq!([0, 1, 2, 3].map(code), [false, true, false, true]);
+    }
 }

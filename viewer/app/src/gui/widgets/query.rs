@@ -27,8 +27,8 @@ pub struct Query<K, A> {
 }
 
 impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
-    /// A question that `work` answers on a thread called `name`, or with `None` if it is cancelled. The captures of `work`
-    /// are its cache; after a panic, it starts again with a copy of them as they are now.
+    /// A question that `work` answers on a thread called `name`, or with `None` if it is cancelled. The captures of
+    /// `work` are its cache; after a panic, it starts again with a copy of them as they are now.
     pub fn new(name: &'static str, mut work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         #[cfg(test)]
         MADE.set(MADE.get() + 1);

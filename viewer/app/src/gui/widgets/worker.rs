@@ -79,8 +79,8 @@ impl<Q, A> std::fmt::Debug for Worker<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
-    /// A worker whose thread is called `name`. The captures of `work` are its cache; after a panic, it starts again with a
-    /// copy of them as they are now.
+    /// A worker whose thread is called `name`. The captures of `work` are its cache; after a panic, it starts again
+    /// with a copy of them as they are now.
     pub(super) fn new(name: &'static str, work: impl FnMut(Q, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         let begin = move || Box::new(work.clone()) as Work<Q, A>;
         let begin: Arc<Begin<Q, A>> = Arc::new(Mutex::new(Box::new(begin)));

@@ -1,7 +1,6 @@
 //! The window around the views: bars, tabs, dialogs, first screen, settings.
 
 pub mod entered;
-pub mod step_field;
 pub mod palette;
 pub mod help;
 pub mod file_style;

@@ -6,7 +6,6 @@ use crate::command::Command;
 use crate::figures::moment::count_of;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
-use crate::gui::window::step_field::step_number;
 
 /// Distance of the palette from the window's upper edge, in points.
 const PALETTE_TOP: f32 = 60.0;
@@ -31,6 +30,11 @@ pub enum Choice {
 }
 
 impl Palette {
+    /// A palette in which the number of a step is to be typed.
+    pub(crate) fn for_step() -> Self {
+        Self { text: "go to step ".to_owned(), chosen: 0 }
+    }
+
     /// Shows the palette; `is_usable` returns whether a command can be run now.
     pub(crate) fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
         let step = step_of(&self.text);
@@ -96,11 +100,11 @@ fn none_found(unusable: &[Command]) -> String {
     format!("{}{others}: not available now. Most commands need an open recording.", first.name())
 }
 
-/// The number in words that name a step: `step 1200`.
+/// The number in words that name a step: `step 1200`, also with commas between thousands.
 fn step_of(text: &str) -> Option<u32> {
     let (words, number) = text.trim().rsplit_once(' ')?;
     let names_step = matches!(words.trim().to_lowercase().as_str(), "step" | "to step" | "go to step" | "iteration");
-    step_number(number).filter(|_| names_step)
+    number.replace(',', "").parse().ok().filter(|_| names_step)
 }
 
 #[cfg(test)]

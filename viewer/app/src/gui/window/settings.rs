@@ -66,8 +66,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Shows a recording that was not opened before by what tells most about it, and at its peak, since no block of it is
-    /// pinned.
+    /// Shows a recording that was not opened before by what tells most about it, and at its peak, since no block of it
+    /// is pinned.
     pub fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
         self.colour_by = ColourBy(key);

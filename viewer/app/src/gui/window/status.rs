@@ -1,10 +1,13 @@
 //! The status bar: the device and its size, then the file and its accuracy.
 
-use eframe::egui::{Align, FontSelection, Label, Layout, Link, RichText, Role, TextStyle, Ui, WidgetInfo, WidgetText};
+use eframe::egui::{
+    Align, FontSelection, Label, Layout, Link, Popup, RichText, Role, Sense, TextStyle, Ui, WidgetInfo, WidgetText,
+};
 use highwater_snapshots::units::{count_of, format_bytes, format_count};
 
 use crate::command::Command;
 use crate::figures::device::capacity_text;
+use crate::gui::widgets::note::note_ui;
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{before, doubts, failed_requests, has_losses};
 use crate::session::Recording;
@@ -144,7 +147,7 @@ impl Trust {
     }
 }
 
-/// Shows the first sentence if there is room, else the number of sentences.
+/// Shows the first sentence if there is room, else the number of sentences; all of them after a click.
 fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let Trust { sentences, is_warning, short } = trust;
     let Some(first) = sentences.first() else {
@@ -155,9 +158,10 @@ fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let long = if sentences.len() == 1 { first.clone() } else { format!("{first} (and {} more)", sentences.len() - 1) };
     let text = RichText::new(if width(ui, &long) <= ui.available_width() { &long } else { short });
     let text = if *is_warning { text.color(Shades::in_ui(ui).warning) } else { text.weak() };
-    let response = ui.add(Label::new(text).truncate());
+    let response = ui.add(Label::new(text).truncate().sense(Sense::CLICK));
     // The accessibility label is always complete.
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, sentences.join("; ")));
+    response.widget_info(|| WidgetInfo::labeled(Role::Button, true, sentences.join("; ")));
+    Popup::from_toggle_button_response(&response).show(|ui| sentences.iter().for_each(|text| note_ui(ui, text)));
     response.on_hover_text(sentences.join("\n"));
 }
 

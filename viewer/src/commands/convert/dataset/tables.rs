@@ -40,8 +40,8 @@ impl Tables<'_> {
         file.finish().map_err(parquet_error)
     }
 
-    /// Writes the table of blocks: goes through the recording once for the ends of blocks that outlive their window, and
-    /// again for the rows.
+    /// Writes the table of blocks: goes through the recording once for the ends of blocks that outlive their window,
+    /// and again for the rows.
     ///
     /// # Errors
     ///

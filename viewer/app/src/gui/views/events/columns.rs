@@ -21,8 +21,8 @@ use crate::gui::widgets::words::phase;
 /// The program's line of each stack, as far as it was shown.
 pub(super) type Sites = RefCell<HashMap<StackId, String>>;
 
-/// The listed events, those that are not `found` faint, and the pinned one marked in the colour `mark`: the columns that
-/// have a value anywhere in the recording.
+/// The listed events, those that are not `found` faint, and the pinned one marked in the colour `mark`: the columns
+/// that have a value anywhere in the recording.
 pub(super) fn rows<'a>(
     context: &ViewContext<'a>,
     listed: &'a Listed,

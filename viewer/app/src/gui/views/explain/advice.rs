@@ -10,6 +10,7 @@ use super::job::Explained;
 use super::only;
 use crate::gui::views::view::Action;
 use crate::gui::widgets::button::labelled_button_ui;
+use crate::gui::widgets::note::note_ui;
 use crate::gui::widgets::room::exact_height_ui;
 use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
 use crate::gui::widgets::theme;
@@ -66,7 +67,7 @@ fn card_ui(
         ui.label(figure.size(18.0));
         ui.label(RichText::new(caption).weak());
     });
-    ui.add(Label::new(&advice.text).wrap());
+    note_ui(ui, &advice.text);
     if can_click { buttons_ui(ui, number, advice, filter) } else { None }
 }
 
@@ -97,7 +98,7 @@ pub(super) fn advice_ui(
             });
             ui.vertical(|ui| {
                 ui.set_max_width(ui.available_width());
-                ui.add(Label::new(&one.text).wrap());
+                note_ui(ui, &one.text);
                 if can_click {
                     action = buttons_ui(ui, row + 1, one, filter).or(action.take());
                 }

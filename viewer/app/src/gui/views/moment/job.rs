@@ -229,9 +229,15 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
     Tree::of(trace, source.metric, blocks, &beside, query)
 }
 
-/// By node, the colour of the legend's entry to which most of its bytes belong.
+/// Maximum number of sums for colours: of more nodes, colours are derived from their names.
+const MAX_SUMS: usize = 1 << 22;
+
+/// By node, the colour of the legend's entry to which most of its bytes belong; of equal ones, the first.
 fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color32> {
     let count = colouring.entries.len();
+    if tree.len() * count > MAX_SUMS {
+        return Vec::new();
+    }
     let mut bytes = vec![0; tree.len() * count];
     for (block, end) in tree.blocks() {
         let entry = colouring.entry(block);
@@ -345,4 +351,36 @@ fn chosen_of(tree: &Tree, request: &Request, members: &HashMap<NodeId, Vec<NodeI
     blocks.par_sort_by_key(|id| (std::cmp::Reverse(bytes_of(trace, metric, *id)), *id));
     let condition = tree.condition_of(trace, nodes);
     Some(Chosen { node, blocks, condition, stack: tree.stack_of(node).filter(|stack| stack.is_some()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_analysis::{GroupKey, TreeKey};
+    use highwater_snapshots::Category;
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+    use crate::colour_by::ColourBy;
+
+    #[test]
+    fn a_group_has_the_colour_of_most_of_its_bytes_in_the_timeline() {
+        let text = "baseline w 400 parameter @a\nalloc x 300 activation @a\nalloc y 200 activation @a\n\
+                    alloc z 100 gradient @b\nalloc v 100 input @b\nalloc n 0 input @c";
+        let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
+        let (metric, matches) = (Metric::Requested, Arc::default());
+        let colouring = Colouring::build(&recording, 0, ColourBy(GroupKey::Category), metric, &matches);
+        let source = Source { recording: Arc::clone(&recording), device: 0, metric, when: When::Moment(5), matches };
+        let keys = vec![TreeKey::By(GroupKey::Scope)];
+        let tree = tree_of(&source, TreeQuery { keys, hides_internals: false, is_inverted: false });
+        let colours = colours_of(&tree, &source, &colouring);
+        let of = |name: &str| {
+            let id = tree.ids().find(|id| tree.name(&recording.trace.tables, *id) == name).unwrap();
+            colours[id.0 as usize]
+        };
+        assert_eq!(of("a"), theme::category(Category::Activation));
+        let first = colouring.entries.iter().find(|entry| ["gradient", "input"].contains(&&*entry.name)).unwrap();
+        assert_eq!(of("b"), first.colour, "of equal ones, that of the first entry");
+        assert_eq!(of("c"), theme::NEUTRAL);
+        assert_eq!(colours[0], theme::category(Category::Activation));
+    }
 }

@@ -90,8 +90,8 @@ pub(super) fn name(answer: &Answer, item: &Item) -> String {
     }
 }
 
-/// The colour of a tile: that of the frame's role, or of most of its bytes in the timeline. Where there is none, that of the
-/// category, or one derived from the name.
+/// The colour of a tile: that of the frame's role, or of most of its bytes in the timeline. Where there is none, that
+/// of the category, or one derived from the name.
 pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     let tree = &answer.tree;
     let trace = &answer.request.source.recording.trace;

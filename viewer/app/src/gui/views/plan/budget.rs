@@ -19,9 +19,9 @@ const NEAR: [u64; 2] = [9, 10];
 /// Width of a field, in points.
 const FIELD_WIDTH: f32 = 84.0;
 
-/// Returns the budget to begin with, and where it comes from: a limit or the device's memory if a request failed on it or
-/// the recording needs nearly all of it, else a common device that is smaller than the peak of reserved memory, or nine
-/// tenths of that peak.
+/// Returns the budget to begin with, and where it comes from: a limit or the device's memory if a request failed on it
+/// or the recording needs nearly all of it, else a common device that is smaller than the peak of reserved memory, or
+/// nine tenths of that peak.
 pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let (trace, index) = (&context.recording.trace, context.index());
     let DeviceSummary { capacity_bytes: capacity, capacity_is_inferred, oom_events, .. } = index.summary;

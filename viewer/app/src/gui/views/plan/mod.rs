@@ -1,5 +1,5 @@
-//! Plans the cheapest changes with which a step fits a budget: a handle for the budget on the chart's axis, the changes as
-//! switches, and the predicted curve over the measured one.
+//! Plans the cheapest changes with which a step fits a budget: a handle for the budget on the chart's axis, the changes
+//! as switches, and the predicted curve over the measured one.
 
 mod job;
 mod budget;

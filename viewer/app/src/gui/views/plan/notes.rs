@@ -6,7 +6,7 @@ use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 use super::job::{Found, Key, Planned};
 use crate::answers::plan::Code;
 use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
-use crate::gui::widgets::note::{note_ui, warning_ui};
+use crate::gui::widgets::note::{assumption_ui, note_ui, warning_ui};
 
 /// Shows how the answer is proven, and the least that can be reached.
 pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
@@ -84,7 +84,7 @@ pub(super) fn notes_ui(ui: &mut Ui, planned: &Planned, budget: Budget) {
         );
     }
     for text in &planned.chosen.assumptions {
-        warning_ui(ui, &format!("Assumed: {text}."));
+        assumption_ui(ui, text);
     }
     for text in &planned.found.warnings {
         warning_ui(ui, text);

@@ -63,8 +63,8 @@ impl Switches {
         self.changes.is_empty() && self.modules.is_empty() && self.settings.is_none()
     }
 
-    /// Shows the switches. Returns whether one was switched. `chosen` are the figures of the changes that are on; `None`
-    /// while they are computed.
+    /// Shows the switches. Returns whether one was switched. `chosen` are the figures of the changes that are on;
+    /// `None` while they are computed.
     pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, found: &Found) -> bool {
         if self.is_empty() {
             return false;

@@ -80,8 +80,8 @@ impl Default for SegmentsView {
 }
 
 impl RecordingView for SegmentsView {
-    /// Shows the address map. The lanes lie exactly under the timeline; there are none without it, or where a low view has
-    /// room for the map alone.
+    /// Shows the address map. The lanes lie exactly under the timeline; there are none without it, or where a low view
+    /// has room for the map alone.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let visible = ui.available_height();
         // The analysis of a failed request scrolls on its own, and the map stays below it.

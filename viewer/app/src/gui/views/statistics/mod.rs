@@ -46,7 +46,7 @@ impl Counted {
         let mut kept = kept::kept(trace, &recording.absent, (&index.live, window), key.metric, matches);
         // A verdict on blocks does not cover segments.
         let reserved = kept::reserved(&recording.source, index.device).filter(|_| matches.is_all());
-        kept.lead.splice(0..0, reserved);
+        kept.lead.extend(reserved);
         let sheets = vec![
             sheets::steps(&statistics),
             kept,

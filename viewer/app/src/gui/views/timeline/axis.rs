@@ -42,8 +42,8 @@ pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
 /// after event `n` is moment `n + 1`, and its middle is half a unit further.
 const MIDDLE_OF_STATE_AFTER: f64 = 1.5;
 
-/// Ticks of the horizontal axis over `range`, at least `step` apart; `before` events precede the first. The tick of an event is in the middle of the state
-/// after it, where the marks of that state are.
+/// Ticks of the horizontal axis over `range`, at least `step` apart; `before` events precede the first. The tick of an
+/// event is in the middle of the state after it, where the marks of that state are.
 pub(super) fn across_ticks(axis: Axis, range: &Range<f64>, step: f64, before: u64) -> Vec<Tick> {
     let step = round_up(step.max(1.0));
     match axis {

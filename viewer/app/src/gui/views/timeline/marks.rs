@@ -13,7 +13,8 @@ use crate::gui::widgets::words::when;
 use crate::selection::Axis;
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
-/// outside the view, a label at the side where it is. The label names the cause, and avoids lines, as reported by `is_clear`, if possible.
+/// outside the view, a label at the side where it is. The label names the cause, and avoids lines, as reported by
+/// `is_clear`, if possible.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
@@ -42,10 +43,12 @@ pub(crate) fn paint_peak(
         labels.add(rect);
         return;
     }
-    let below = cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n");
-    let below = painter.layout_no_wrap(below, FontId::proportional(11.5), shades.on_peak);
+    let small = |text: String| painter.layout_no_wrap(text, FontId::proportional(11.5), shades.on_peak);
+    let below = small(cause.into_iter().map(str::to_owned).chain([when(peak)]).collect::<Vec<_>>().join("\n"));
+    // In little height, one line beside the title.
+    let beside = small(cause.map_or_else(|| when(peak), str::to_owned));
     let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
-    let low = vec2(title.size().x + below.size().x + 24.0, title.size().y + 6.0);
+    let low = vec2(title.size().x + beside.size().x + 24.0, title.size().y + 6.0);
     let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
     let places = [size, low].into_iter().flat_map(|size| peak_places(frame.rect, point, size));
     let mut places = places.filter(|place| frame.rect.contains_rect(*place) && !labels.meets(*place));
@@ -56,19 +59,21 @@ pub(crate) fn paint_peak(
         painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, shades.peak));
         painter.rect_filled(rect, 4.0, shades.peak);
         painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
-        let beside = if rect.height() < size.y {
-            vec2(16.0 + title.size().x, 3.0 + title.size().y - below.size().y)
+        let (text, at) = if rect.height() < size.y {
+            let at = vec2(16.0 + title.size().x, 3.0 + title.size().y - beside.size().y);
+            (beside, at)
         } else {
-            vec2(8.0, 4.0 + title.size().y)
+            (below, vec2(8.0, 4.0 + title.size().y))
         };
-        painter.galley(rect.left_top() + beside, below, shades.on_peak);
+        painter.galley(rect.left_top() + at, text, shades.on_peak);
         labels.add(rect);
     }
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
 }
 
-/// Paints a diamond at `[x, bytes]` on the axes with `text` beside it, where no other label is; nothing outside the view.
+/// Paints a diamond at `[x, bytes]` on the axes with `text` beside it, where no other label is; nothing outside the
+/// view.
 pub(crate) fn paint_tagged(
     painter: &Painter,
     frame: &PlotFrame,
@@ -177,8 +182,8 @@ impl FailedMark {
 /// Minimum height of the bar of a failed request, in points.
 const MIN_FAILED: f32 = 4.0;
 
-/// Paints the failed requests: a line and a cross each, on top of the stack with a bar of the requested bytes, else near
-/// the foot; with text beside it, where no other label is; one label for requests that are close together.
+/// Paints the failed requests: a line and a cross each, on top of the stack with a bar of the requested bytes, else
+/// near the foot; with text beside it, where no other label is; one label for requests that are close together.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,

@@ -10,7 +10,7 @@ use crate::figures::moment::at_event;
 use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::button::labelled_button_ui;
-use crate::gui::widgets::note::{note_ui, warning_ui};
+use crate::gui::widgets::note::{assumption_ui, note_ui, warning_ui};
 
 /// Shows the notes. Returns the moment that was clicked.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Action> {
@@ -21,7 +21,7 @@ pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> O
     }
     let changed = replayed.prediction.changed.as_ref();
     for text in changed.map_or(&unchanged.assumptions, |changed| &changed.assumptions) {
-        warning_ui(ui, &format!("Assumed: {text}."));
+        assumption_ui(ui, text);
     }
     if unchanged.takes_lowest_address {
         note_ui(ui, LOWEST_ADDRESS);

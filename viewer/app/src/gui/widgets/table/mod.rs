@@ -78,8 +78,8 @@ pub struct Touched {
     pub is_resorted: bool,
 }
 
-/// Shows a table called `label` in the available space, its rows in their order. Only cells in view are computed, and the
-/// tooltip of the cell under the pointer. Truncated text is shown in full in any case.
+/// Shows a table called `label` in the available space, its rows in their order. Only cells in view are computed, and
+/// the tooltip of the cell under the pointer. Truncated text is shown in full in any case.
 pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut TableState) -> Touched {
     shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
