@@ -10,7 +10,7 @@
 //! - Steps that the program does not number are counted from 0. A step begins with forward, and ends where forward
 //!   begins again after an optimizer ran, or where an operation on data alone runs before that, such as the first of a
 //!   net on its input: it belongs to the step that begins, and to no phase, as the net does not show yet. Thus gradient
-//! accumulation is one step, and so are several optimizers that   run one after another.
+//!   accumulation is one step, and so are several optimizers that run one after another.
 //! - Everything before the first step is setup.
 
 use highwater_snapshots::Phase;

@@ -94,8 +94,8 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
     visitor
 }
 
-/// Enables activation checkpointing for the children whose path matches `pattern`, and returns their number, at least
-/// 1. From then on each keeps only the inputs of its [forward](Child::run), which is recomputed in backward (see
+/// Enables activation checkpointing for the children whose path matches `pattern`, and returns their number, which
+/// is not 0. From then on each keeps only the inputs of its [forward](Child::run), which is recomputed in backward (see
 /// [`autograd::checkpoint`](autograd::checkpoint())).
 ///
 /// A [`ScopePattern`] such as `encoder.layers.*` or `encoder.layers.{0-9}` can match several paths. A child that keeps

@@ -11,8 +11,8 @@ use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::between::bytes_of;
 use highwater_analysis::explain::CategoryAndPhase;
 use highwater_analysis::summary::DeviceSummary;
-use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{Category, Trace};
 
 use crate::gui::colouring::{Colouring, Entry};
 use crate::gui::widgets::fit::fitted;
@@ -349,8 +349,9 @@ pub fn share(bytes: u64, total: u64) -> String {
 }
 
 /// The name of a cause of a peak of `bytes`, with its share: `63% activation from forward`.
-pub fn cause_text((cause, own): (CategoryAndPhase, u64), bytes: u64) -> String {
-    format!("{} {}", share(own, bytes), cause.name())
+pub fn cause_text(trace: &Trace, (cause, own): (CategoryAndPhase, u64), bytes: u64) -> String {
+    let is_guess = trace.trust.categories_guessed && cause.category != Category::Unknown;
+    format!("{} {}{}", share(own, bytes), cause.name(), if is_guess { " (guess)" } else { "" })
 }
 
 #[cfg(test)]

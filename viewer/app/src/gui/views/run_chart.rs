@@ -64,7 +64,9 @@ impl RunChart {
         let failed = run.source().failed_requests()?;
         let failed =
             failed.into_iter().filter(|(_, device)| *device == summary.device).map(|(event, _)| event).collect();
-        let cause = largest_cause(&run.source(), &peak).ok().flatten().map(|cause| cause_text(cause, peak.bytes));
+        let source = run.source();
+        let cause = largest_cause(&source, &peak).ok().flatten();
+        let cause = cause.map(|cause| cause_text(source.facts(), cause, peak.bytes));
         Ok(Self { run, summary, peak, events, failed, cause, columns: None, room: None })
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use highwater_analysis::TreeKey;
+use highwater_analysis::{GroupKey, Metric, TreeKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -65,12 +65,21 @@ impl Default for Settings {
     }
 }
 
+/// Maximum number of blocks of a peak that are coloured by line in the order of their age: more are too thin to be told
+/// apart, so that those of a line are together.
+const MAX_LINES_BY_AGE: usize = 300;
+
 impl Settings {
     /// Shows a recording that was not opened before by what tells most about it, and at its peak, since no block of it
     /// is pinned.
     pub fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
         self.colour_by = ColourBy(key);
+        let index = &recording.devices[recording.main_device()];
+        let peak = index.peak(&recording.trace, Metric::Requested).position();
+        let is_crowded = index.live.before_position(&recording.trace, Metric::Requested, peak).len() > MAX_LINES_BY_AGE;
+        let is_by_colour = key == GroupKey::Frame && is_crowded;
+        self.stacking = if is_by_colour { Stacking::Colour } else { Stacking::Age };
         (self.choices.first, self.choices.second, self.side) = (TreeKey::By(key), None, Side::Moment);
     }
 
@@ -165,8 +174,6 @@ impl<'de> Deserialize<'de> for Settings {
 mod tests {
     use highwater_snapshots::text::trace_from_text;
 
-    use highwater_analysis::GroupKey;
-
     use super::*;
 
     #[test]
@@ -190,10 +197,13 @@ mod tests {
         let mut settings = Settings { side: Side::Block, ..Settings::default() };
         settings.start_with(&recording("alloc a 1 < main"));
         assert_eq!((settings.colour_by, settings.side), (ColourBy(GroupKey::Frame), Side::Moment));
-        assert_eq!(settings.choices.first, TreeKey::By(GroupKey::Frame));
+        assert_eq!((settings.choices.first, settings.stacking), (TreeKey::By(GroupKey::Frame), Stacking::Age));
+        let many: String = (0..301).map(|block| format!("alloc b{block} 1 < f{block}\n")).collect();
+        settings.start_with(&recording(&many));
+        assert_eq!(settings.stacking, Stacking::Colour);
         for text in ["alloc a 1 @net < main", "alloc a 1 #relu < main", "alloc a 1"] {
             settings.start_with(&recording(text));
-            assert_eq!(settings.colour_by, ColourBy::default(), "{text}");
+            assert_eq!((settings.colour_by, settings.stacking), (ColourBy::default(), Stacking::Age), "{text}");
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
 
 /// Minimum width of a table that has room for bars beside the shares, and the width of the column with them.
 const WIDTH_WITH_BARS: f32 = 360.0;
-const SHARE_WITH_BAR: f32 = 100.0;
+const SHARE_WITH_BAR: f32 = 80.0;
 
 /// The rows, which are in their order already, in a table of `width`.
 fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {

@@ -256,7 +256,8 @@ impl MomentPanel {
         if context.moment == context.index().peak(&recording.trace, metric)
             && let Some(cause) = context.index().cause(&recording.source, metric)
         {
-            ui.label(cause_text(cause, context.moment.bytes)).on_hover_text("What uses most of it: see Explain.");
+            let text = cause_text(&recording.trace, cause, context.moment.bytes);
+            ui.label(text).on_hover_text("What uses most of it: see Explain.");
         }
         self.filter_hint_ui(ui, context);
     }

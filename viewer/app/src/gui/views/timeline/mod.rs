@@ -333,7 +333,8 @@ impl Timeline {
         let is_clear = |place: egui::Rect| {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.lies_above(frame, place)
         };
-        let cause = index.cause(&recording.source, selection.metric).map(|cause| cause_text(cause, peak.bytes));
+        let cause = index.cause(&recording.source, selection.metric);
+        let cause = cause.map(|cause| cause_text(trace, cause, peak.bytes));
         paint_peak(painter, frame, middle, (&peak, cause.as_deref()), (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
             if let Some(moment) = mark {
