@@ -73,7 +73,7 @@ fn two_recordings_are_drawn_side_by_side_with_what_makes_the_difference() {
     };
     let plain = svg("");
     for words in
-        ["step.snap (A) and other.snap (B)", "A 20.98 KiB  ·  B 8.79 KiB  ·  B - A: −12.19 KiB requested", "only in A"]
+        ["step.snap (A) and other.snap (B)", "A 20.98 KiB  ·  B 8.79 KiB  ·  B − A: −12.19 KiB requested", "only in A"]
     {
         assert!(plain.contains(words), "{words} in {plain}");
     }

@@ -89,7 +89,7 @@ fn the_file_in_front_is_set_beside_another_by_key_and_by_button_and_one_returns_
 #[test]
 fn the_headline_says_how_far_both_are_apart_and_the_groups_add_up_to_it() {
     let mut harness = compared();
-    harness.get_by_label("A 1.46 KiB  ·  B 1.77 KiB  ·  B - A: +316 B requested");
+    harness.get_by_label("A 1.46 KiB  ·  B 1.77 KiB  ·  B − A: +316 B requested");
     for _ in 0..GroupKey::ALL.len() {
         let groups = figures(&harness);
         let sum = |column: usize| groups.iter().map(|(_, cells)| cells[column]).sum::<i64>();
@@ -236,7 +236,7 @@ fn the_keyboard_alone_goes_through_a_comparison() {
     press(&mut harness, Key::Enter);
     assert_eq!(comparison(&harness).search_text(), "category=unknown");
     press(&mut harness, Key::M);
-    harness.get_by_label_contains("B - A: +528 B allocated");
+    harness.get_by_label_contains("B − A: +528 B allocated");
     run(&mut harness, Command::Close);
     assert!(harness.state().comparison().is_none());
     assert_eq!(harness.state().current().unwrap().recording.name, "steps.snap", "the files stay open");
@@ -263,11 +263,11 @@ fn steps_of_one_recording_are_compared_and_gone_through() {
     let mut harness = harness(Some(trace_from_text(&format!("{STEPS}\nphase setup\n")).unwrap()));
     press(&mut harness, Key::C);
     assert_eq!(comparison(&harness).choices.at, [DiffAt::StepEnd(0), DiffAt::StepEnd(1)]);
-    harness.get_by_label("A 800 B  ·  B 800 B  ·  B - A: 0 B requested");
+    harness.get_by_label("A 800 B  ·  B 800 B  ·  B − A: 0 B requested");
     press(&mut harness, Key::PageDown);
     harness.get_by_label("B has no step 2: its steps go from 0 to 1");
     press(&mut harness, Key::PageUp);
-    harness.get_by_label("A 800 B  ·  B 800 B  ·  B - A: 0 B requested");
+    harness.get_by_label("A 800 B  ·  B 800 B  ·  B − A: 0 B requested");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn sides_are_swapped_and_a_closed_file_ends_the_comparison() {
     let mut harness = compared();
     harness.get_by_role_and_label(Role::Button, "Swap").click();
     settle(&mut harness);
-    harness.get_by_label("A 1.77 KiB  ·  B 1.46 KiB  ·  B - A: −316 B requested");
+    harness.get_by_label("A 1.77 KiB  ·  B 1.46 KiB  ·  B − A: −316 B requested");
     harness.get_by_role_and_label(Role::Button, "Close steps.snap").click();
     settle(&mut harness);
     assert!(harness.state().comparison().is_none());

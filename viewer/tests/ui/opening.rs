@@ -126,7 +126,7 @@ fn an_empty_recording_shows_an_empty_picture() {
         }
     }
     run(&mut harness, Command::Compare);
-    harness.get_by_label_contains("A 0 B  ·  B 0 B  ·  B - A: 0 B ");
+    harness.get_by_label_contains("A 0 B  ·  B 0 B  ·  B − A: 0 B ");
     run(&mut harness, Command::Compare);
     // From the treemap on to the flame graph and back to the table.
     run(&mut harness, Command::NextLook);

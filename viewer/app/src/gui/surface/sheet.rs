@@ -124,7 +124,15 @@ impl Sheet {
     pub(super) fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
         let summary = self.summary();
-        let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];
+        let all = match (&self.recording.run, &self.whole) {
+            (Some(run), Some(_)) => run.events(),
+            _ => trace.events.len() as u64,
+        };
+        let events = match self.recording.devices.len() {
+            0 | 1 => count_of(all, "event"),
+            _ => format!("{} of {}", format_count(summary.events), count_of(all, "event")),
+        };
+        let mut facts = vec![events, count_of(summary.allocs, "allocation")];
         if let (Some(run), None) = (&self.recording.run, &self.whole) {
             let events = self.recording.events();
             let [first, last, all] = [events.start, events.end.saturating_sub(1), run.events()].map(format_count);

@@ -406,7 +406,7 @@ impl DiffView {
         let [a, b] = moments.map(|moment| moment.bytes);
         let metric = total_name(self.choices.metric);
         let delta = |[a, b]: [u64; 2]| format_signed_bytes(i128::from(b) - i128::from(a));
-        let words = format!("A {}  ·  B {}  ·  B - A: {} {metric}", format_bytes(a), format_bytes(b), delta([a, b]));
+        let words = format!("A {}  ·  B {}  ·  B − A: {} {metric}", format_bytes(a), format_bytes(b), delta([a, b]));
         ui.horizontal_wrapped(|ui| {
             let response = ui.label(RichText::new(&words).strong().size(15.0));
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &words));

@@ -327,7 +327,7 @@ impl Pair {
                 };
                 let delta = match moments {
                     [Some(a), Some(b)] => {
-                        format!("  ·  B - A: {}", format_signed_bytes(i128::from(b.bytes) - i128::from(a.bytes)))
+                        format!("  ·  B − A: {}", format_signed_bytes(i128::from(b.bytes) - i128::from(a.bytes)))
                     }
                     _ => String::new(),
                 };

@@ -198,7 +198,7 @@ fn a_recording_of_the_command_line_points_to_the_exact_figures() {
     harness.state_mut().recording = Arc::new(Recording::new("gpt2", None, trace));
     settle(&mut harness);
     enter(&mut harness, "640MiB");
-    harness.get_by_label_contains("`highwater plan FILE --budget 640MiB` runs the step again");
+    harness.get_by_label_contains("highwater plan FILE --budget 640MiB runs the step again");
     assert!(
         chosen(&harness).code.lines.iter().any(|line| line.starts_with("checkpoint_scopes(")),
         "its lines are Rust"
