@@ -143,6 +143,7 @@ impl Blocks {
     }
 
     /// The row of `id`; panics if there is none.
+    #[inline]
     pub fn get(&self, id: BlockId) -> Block {
         tick();
         let row = id.index().expect("a block id names a block");
@@ -167,6 +168,7 @@ impl Blocks {
     }
 
     /// The requested free of a block that is live at the end of the window that was read.
+    #[inline]
     fn death(&self, id: BlockId) -> Option<Outside> {
         let found = self.deaths.binary_search_by_key(&id, |(block, _)| *block).ok()?;
         Some(self.deaths[found].1)

@@ -144,7 +144,8 @@ impl Trace {
     /// # Panics
     ///
     /// Panics if there is no such event.
-    #[inline]
+    // Walks over all events spend their time here.
+    #[inline(always)]
     pub fn transition(&self, id: EventId) -> Transition {
         let index = id.index().expect("an event id names an event");
         let (kind, subject) = (self.events.kind[index], self.events.subject[index]);
