@@ -142,8 +142,8 @@ impl Case {
 const UNTOUCHED: f64 = 1024.0;
 
 /// Fails unless the numbers that were computed are nearly equal. 16-bit weights are rounded before they are multiplied,
-/// so that no number has its own narrow bound: what is compared is the root of the mean square of the differences with
-/// that of the numbers, and each difference with it and its own number.
+/// so that single elements have no narrow bound: the root mean square of the differences is compared with that of the
+/// elements, and each difference with both that and its element.
 fn assert_near(what: &str, pair: &Pair, dtype: DType) {
     let (expected, found) = (pair.cpu.to_f64_vec().expect("numbers"), pair.cuda.to_f64_vec().expect("numbers"));
     assert_eq!(expected.len(), found.len(), "{what}");

@@ -14,7 +14,7 @@ import highwater
 
 WRONG = [{"table": "steps"}, {"columns": "step"}, {"columns": []}, {"columns": ["step", "bytes"]}]
 COLUMNS = ["rank", "event", "kind", "device", "block", "address", "size_bytes", "time_ns", "category"]
-# The bytes of a block in a total, and the event from which on it is no part of it.
+# The column of a block's bytes in each total, and that of the event that ends its part in it.
 TOTALS = {
     "requested": ("requested_bytes", "free_event"),
     "allocated": ("allocated_bytes", "free_event"),

@@ -79,7 +79,7 @@ pub struct Selection {
     bounds: Option<View>,
 }
 
-/// The reason that there is no axis of time.
+/// Message if the axis cannot show time.
 pub const NO_TIMES: &str = "The recording has no times.";
 
 /// The narrowest view: two events, so that the axis can number one, or two nanoseconds.

@@ -51,8 +51,12 @@ class RecordingEditor {
     };
 
     panel.webview.onDidReceiveMessage(async (message) => {
-      if (message?.kind === "open") await openSource(message.file, message.line, panel.viewColumn);
-      else if (message?.kind === "again") void show();
+      if (message?.kind === "open") {
+        await openSource(message.file, message.line, panel.viewColumn).catch((why) =>
+          // VS Code refuses files that are no text.
+          vscode.window.showWarningMessage(`${message.file}: ${why.message}`),
+        );
+      } else if (message?.kind === "again") void show();
       else if (message?.kind === "settings") {
         await vscode.commands.executeCommand("workbench.action.openSettings", "highwater.path");
       }

@@ -239,7 +239,7 @@ pub(crate) fn attention_backward(
 }
 
 /// Number of blocks among which the query heads of one tile of keys are divided: if many query heads share a key head,
-/// there would be too few blocks otherwise. Each writes a partial result of so many bytes to the workspace, where they
+/// there would be too few blocks otherwise. Each writes a partial result of `bytes` bytes to the workspace, where they
 /// are added up.
 fn parts(queue: &Queue<'_>, sight: &Sight, blocks: usize, bytes: usize) -> usize {
     let room = queue.workspace().1 as usize / bytes.max(1);

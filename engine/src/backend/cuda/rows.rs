@@ -36,8 +36,8 @@ impl Rows {
         Self::shared(queue.gpu().processors(), size, dtype.size() as u64)
     }
 
-    /// `rows` of `width` elements of `bytes` bytes, for a device of so many multiprocessors. Short rows are for some
-    /// lanes of a warp, long ones for a block, and so are rather short ones where blocks would be too few.
+    /// `rows` of `width` elements of `bytes` bytes, for a device of `processors` multiprocessors. Short rows are for
+    /// some lanes of a warp, long ones for a block, and so are rather short ones where blocks would be too few.
     fn shared(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
         let threads = u64::from(THREADS);
         let packs = (width * bytes).div_ceil(16);

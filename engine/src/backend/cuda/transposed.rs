@@ -14,7 +14,7 @@ pub(super) struct Transposed {
 }
 
 impl Transposed {
-    /// Returns the matrices if the copy `nest` of elements of so many bytes transposes.
+    /// Returns the matrices if the copy `nest` of elements of `bytes` bytes transposes.
     pub(super) fn of(nest: &Nest<2>, bytes: usize) -> Option<Self> {
         let (lengths, [written, read]) = nest.axes();
         let inner = lengths.len() - 1;

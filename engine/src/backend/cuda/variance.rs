@@ -51,7 +51,7 @@ impl<const N: usize> Together<N> {
         self.inner.elements() as u64
     }
 
-    /// Determines the division among threads, with room for so many partial sums.
+    /// Determines the division among threads, with room for `room` partial sums.
     fn share(&mut self, processors: u32, room: u64) {
         const WARP: u64 = 32;
         const ELEMENTS_A_THREAD: u64 = 8;

@@ -77,7 +77,7 @@ pub trait TrainingStep {
     /// Returns why it is unknown.
     fn model(&self, changes: &[Change]) -> Result<Model, String>;
 
-    /// Runs the step with `setup`: with `capacity`, on a device of so many bytes, and else on one that is large enough.
+    /// Runs the step with `setup`: on a device of `capacity` bytes if given, else on one that is large enough.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ pub trait TrainingStep {
     /// Returns why there is none.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
-    /// Returns the changed recording with `setup`: with `capacity`, on a device of so many bytes, and else on one that
-    /// is large enough.
+    /// Returns the changed recording with `setup`: on a device of `capacity` bytes if given, else on one that is
+    /// large enough.
     ///
     /// # Errors
     ///
