@@ -48,9 +48,10 @@ async function shown(file, look) {
     await page.open(outer, WEBVIEW);
     await look({ page, outer, inner: new URL(address).origin });
   } finally {
-    await page.close();
+    // The browser last: if it fails to close, the server must not keep the test program running.
     host.close();
     server.dispose();
+    await page.close();
   }
 }
 

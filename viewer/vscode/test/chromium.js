@@ -29,7 +29,8 @@ class Chromium {
       "--window-size=1440,900",
       `--user-data-dir=${this.profile}`,
     );
-    this.child = spawn(name, words, { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+    // In a process group of its own, so that `close` ends the processes that it starts too.
+    this.child = spawn(name, words, { detached: true, stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
     this.number = 0;
     this.calls = new Map();
     /** The scripts' contexts by origin. */
@@ -81,10 +82,24 @@ class Chromium {
   }
 
   async close() {
-    const ended = new Promise((resolve) => this.child.once("close", resolve));
-    this.child.kill();
-    await ended;
-    fs.rmSync(this.profile, { recursive: true, force: true, maxRetries: 3 });
+    if (this.child.exitCode === null && this.child.signalCode === null) {
+      const ended = new Promise((resolve) => this.child.once("close", resolve));
+      process.kill(-this.child.pid, "SIGKILL");
+      await ended;
+    }
+    await this.removeProfile();
+  }
+
+  /** Processes that were killed may still write for a moment, so that a folder is not empty after its files are deleted. */
+  async removeProfile() {
+    for (let turn = 0; turn < 50; turn++) {
+      try {
+        return fs.rmSync(this.profile, { recursive: true, force: true });
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    }
+    console.warn(`${this.profile} is left: it cannot be deleted`);
   }
 }
 
