@@ -19,9 +19,10 @@ _MAX_FILES = 10
 _NAME = re.compile(r"[\w-]+")
 
 # Those of `Memory`: the folder of recordings, and options of `record_memory_history`.
-_folder, _options = "", {}
+_folder = ""
+_options: dict = {}
 # The recordings, newest last.
-_paths = []
+_paths: list = []
 
 
 def serve(folder, options):

@@ -15,7 +15,7 @@ import time
 _PATIENCE_S = 2
 _POLL_S = 0.05
 
-_queue = collections.deque()
+_queue: collections.deque = collections.deque()
 # Of whoever does something.
 _turn = threading.Lock()
 
@@ -48,7 +48,6 @@ class Watch:
             function = self._look()
             if function is not None:
                 _have_done(_Work(function), self._ends.is_set)
-
 
 
 def call(function):

@@ -109,17 +109,19 @@ class MarkedSteps(Steps):
     def _around(self, function):
         if inspect.iscoroutinefunction(function):
 
+            @functools.wraps(function)
             async def call(*args, **kwargs):
                 self._note()
                 return await function(*args, **kwargs)
 
-        else:
+            return call
 
-            def call(*args, **kwargs):
-                self._note()
-                return function(*args, **kwargs)
+        @functools.wraps(function)
+        def call_at_once(*args, **kwargs):
+            self._note()
+            return function(*args, **kwargs)
 
-        return functools.wraps(function)(call)
+        return call_at_once
 
     def _note(self):
         if self._is_called:

@@ -23,7 +23,7 @@ _PLUGIN = "highwater_simulated"
 _WANTED = "HIGHWATER_SIMULATE_PYTEST"
 # Property of a test that the simulation could not answer exactly, with the lines.
 _PROPERTY = "highwater_simulated"
-_NOTED = pytest.StashKey()
+_NOTED: pytest.StashKey = pytest.StashKey()
 # Lines that the summary lists.
 _MAX_LINES = 8
 

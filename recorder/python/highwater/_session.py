@@ -366,11 +366,11 @@ class Session:
         is_hidden = part is None and self.is_of_program()
         try:
             self.write(reason, path, part)
-        except Warning as text:
+        except Warning as warned:
             # Of a program in which warnings are errors: the file is written.
             if not is_hidden:
                 raise
-            print(text, file=sys.stderr)
+            print(warned, file=sys.stderr)
         except Exception as error:  # noqa: BLE001
             text = f"cannot write {path}: {error}"
             if not is_hidden:

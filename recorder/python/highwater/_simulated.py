@@ -59,7 +59,7 @@ _LISTENER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)
 
 _active = None
 # Called before the process is ended, such as to show its message: pytest has some.
-before_end = []
+before_end: list = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=before_end.clear)
 

@@ -65,7 +65,7 @@ def allocated(device):
 
 
 # The objects of this class that are in use.
-_active_peaks = []
+_active_peaks: list = []
 
 
 class Peaks:

@@ -113,7 +113,8 @@ class Memory(DebugHandler):
         )
 
     def _file(self, request: HTTPRequestHandler) -> bytes:
-        rank, row = (request.get_query_arg(name, 0, int) for name in ("rank", "row"))
+        values: list[Any] = [request.get_query_arg(name, 0, int) for name in ("rank", "row")]
+        rank, row = values
         _, answers = fetch_all("highwater_file", urlencode({"rank": rank, "row": row}), timeout=self.fetch_timeout)
         answer = answers[rank]
         answer.raise_for_status()

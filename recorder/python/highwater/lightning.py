@@ -6,6 +6,7 @@
 
 import importlib
 import sys
+from typing import Any
 
 from . import record_memory_history
 
@@ -22,7 +23,10 @@ def _callback_class():
     raise ImportError("highwater.lightning: Lightning is not installed; run `pip install lightning`")
 
 
-class MemoryHistory(_callback_class()):
+_Callback: Any = _callback_class()
+
+
+class MemoryHistory(_Callback):
     """Records the memory of `Trainer.fit`; each batch is a step, with the validation that follows it.
 
     `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the module that is trained.

@@ -19,6 +19,7 @@ import os
 import shutil
 import sys
 from collections import Counter, namedtuple
+from contextlib import suppress
 
 import pytest
 
@@ -41,11 +42,10 @@ _PeakLimit = namedtuple("_PeakLimit", "limit text metric device record")
 _LeakLimit = namedtuple("_LeakLimit", "limit text warmups device record")
 _Limits = namedtuple("_Limits", "peaks leak devices is_recorded")
 
-try:
+_wrapper = None
+# Fails with pluggy before 1.2. Pytest loads the plugin wherever Highwater is installed, so it must not fail here.
+with suppress(TypeError):
     _wrapper = pytest.hookimpl(wrapper=True, trylast=True)
-except TypeError:
-    # pluggy before 1.2. Pytest loads the plugin wherever Highwater is installed, so it must not fail here.
-    _wrapper = None
 
 
 # Options and markers.
