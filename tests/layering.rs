@@ -56,10 +56,11 @@ const FOR_TESTS: [(&str, &[&str]); 5] = [
 const STAND_IN: (&str, [&str; 4]) = ("highwater-stand-in", ["kernels", "engine", "viewer", "tests"]);
 
 /// What stands beside the packages, dotfiles aside.
-const BESIDE_PACKAGES: [&str; 10] = [
+const BESIDE_PACKAGES: [&str; 11] = [
     "AGENTS.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CITATION.cff",
     "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
