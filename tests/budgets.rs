@@ -27,7 +27,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/analysis", lines: 24_450, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 10_700, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_000, homonyms: 3 },
+    Budget { folder: "viewer", lines: 20_050, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 37_750, homonyms: 13 },
 ];
 

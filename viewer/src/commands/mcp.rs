@@ -4,6 +4,7 @@ mod message;
 mod bounds;
 mod access;
 mod tools;
+mod suggested;
 mod call;
 
 use std::io;

@@ -55,6 +55,25 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// Splits words that are quoted for a shell.
+pub fn unquoted(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' => {
+                is_quoted = !is_quoted;
+                word.get_or_insert_default();
+            }
+            '\\' if !is_quoted => word.get_or_insert_default().extend(letters.next()),
+            ' ' if !is_quoted => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -67,6 +86,8 @@ mod tests {
         let next = next_command(&["peak"], Path::new("my run's.snap"), &["--top", "5"], "for more");
         assert_eq!(next, r"Next: highwater peak 'my run'\''s.snap' --top 5   for more");
         assert!(next_command(&["peak"], Path::new("-"), &[], "").contains("peak FILE"));
+        let words = ["my run's.snap", "", "a", "'", "\\ b"];
+        assert_eq!(unquoted(&words.map(quoted).join("  ")), words);
     }
 
     #[test]

@@ -18,7 +18,12 @@ pub struct Page<'a> {
     is_coloured: bool,
     /// The JSON object of the report that is printed as text, if it is kept.
     facts: Option<&'a mut dyn FnMut(serde_json::Value)>,
+    /// What is suggested in place of a command, if not the command.
+    suggestion: Option<Suggestion<'a>>,
 }
+
+/// Returns what is suggested in place of a command, if anything.
+type Suggestion<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Minimum characters of a wrapped line.
 const MIN_WIDTH: usize = 40;
@@ -45,7 +50,7 @@ const PLAIN: &str = "\x1b[0m";
 impl<'a> Page<'a> {
     /// Creates a page without colour and of unlimited width: a pipe, a file.
     pub fn plain(out: &'a mut dyn Write) -> Self {
-        Self { out, width: None, is_coloured: false, facts: None }
+        Self { out, width: None, is_coloured: false, facts: None, suggestion: None }
     }
 
     /// Creates a page for standard output: its width, and colours if it is a terminal and the environment allows them
@@ -57,18 +62,18 @@ impl<'a> Page<'a> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let is_coloured = !is_set("NO_COLOR") && !is_dumb;
-        Self { out, width: Some(columns()), is_coloured, facts: None }
+        Self { out, width: Some(columns()), is_coloured, facts: None, suggestion: None }
     }
 
     /// Creates a page for standard error: its width if it is a terminal, without colour.
     pub fn for_stderr(out: &'a mut dyn Write) -> Self {
         let width = io::stderr().is_terminal().then(columns);
-        Self { out, width, is_coloured: false, facts: None }
+        Self { out, width, is_coloured: false, facts: None, suggestion: None }
     }
 
     /// Creates a page like a terminal of `width` columns, without colour.
     pub fn of_width(out: &'a mut dyn Write, width: usize) -> Self {
-        Self { out, width: Some(width), is_coloured: false, facts: None }
+        Self { out, width: Some(width), is_coloured: false, facts: None, suggestion: None }
     }
 
     /// Returns the characters per line, if limited.
@@ -105,6 +110,11 @@ impl<'a> Page<'a> {
     /// Prints a suggestion or a remark. A suggested command stays on one line, so that it can be pasted; its purpose
     /// goes to the next line if both do not fit.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
+        if let (Some(suggestion), Some(command)) = (self.suggestion, text.strip_prefix("Next: highwater ")) {
+            let (command, purpose) = command.split_once(PURPOSE).unwrap_or((command, ""));
+            let Some(next) = suggestion(command) else { return Ok(()) };
+            return self.styled(DIM, format!("Next: {next}{PURPOSE}{purpose}").trim_end());
+        }
         match text.split_once(PURPOSE).filter(|_| text.starts_with("Next: ")) {
             Some((command, purpose)) if self.is_too_wide(text) => {
                 self.styled(DIM, command)?;
@@ -150,6 +160,12 @@ impl<'a> Page<'a> {
     #[must_use]
     pub fn with_facts(self, keep: &'a mut dyn FnMut(serde_json::Value)) -> Self {
         Self { facts: Some(keep), ..self }
+    }
+
+    /// Suggests what `suggestion` returns for the words of a command after `highwater`, or nothing, in place of the command.
+    #[must_use]
+    pub fn with_suggestions(self, suggestion: Suggestion<'a>) -> Self {
+        Self { suggestion: Some(suggestion), ..self }
     }
 
     /// Returns the writer, for streamed output.
@@ -268,7 +284,7 @@ mod tests {
     #[test]
     fn control_characters_in_names_do_not_reach_the_terminal() {
         let mut out = Vec::new();
-        let mut page = Page { out: &mut out, width: None, is_coloured: true, facts: None };
+        let mut page = Page { out: &mut out, width: None, is_coloured: true, facts: None, suggestion: None };
         page.headline("a\x1b[2Jb").unwrap();
         page.line("c\x07\u{9b}d").unwrap();
         page.table(&Table::new(1, [Column::text("op", "op", |_| "e\x1b]0;title\x07f")])).unwrap();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::access::{Access, listed};
 use super::bounds::{cut_facts, cut_text};
+use super::suggested::suggested_call;
 use super::tools::{Kind, PICTURE, Parameter, TOOLS, Tool};
 use crate::commands::Arguments;
 use crate::output::outcome::Failure;
@@ -62,7 +63,7 @@ pub(super) fn call(access: &Access, name: &str, arguments: &Value) -> Result<Val
         );
         return Err(text.into());
     }
-    if tool.name == PICTURE.name {
+    if tool.name == PICTURE {
         return picture(tool, words);
     }
     words.insert(0, tool.command.into());
@@ -83,7 +84,7 @@ fn words(access: &Access, tool: &Tool, arguments: &Value) -> Result<Vec<PathBuf>
         return Err(format!("unknown argument {name} of {}: expected one of {}", tool.name, names.join(", ")));
     }
     let mut words = Vec::new();
-    for parameter in tool.parameters {
+    for parameter in &tool.parameters {
         let value = given.get(parameter.name).filter(|value| !value.is_null());
         add_words(access, parameter, value, &mut words)?;
     }
@@ -100,15 +101,14 @@ fn add_words(
     let text = |value: &Value| text_of(value).ok_or_else(|| expected("a string"));
     let option = |value: &str| PathBuf::from(format!("{}={value}", parameter.option()));
     let Some(value) = value else {
-        return match parameter.kind {
-            Kind::NumberOr(number) => {
-                words.push(option(&number.to_string()));
-                Ok(())
-            }
-            Kind::Recording => access.find(None).map(|file| words.push(file)),
-            Kind::RequiredText => Err(format!("{} is missing: {}", parameter.name, parameter.about)),
-            _ => Ok(()),
-        };
+        if parameter.is_required {
+            return Err(format!("{} is missing: {}", parameter.name, parameter.about));
+        }
+        words.extend(parameter.default.map(option));
+        if parameter.kind == Kind::Recording {
+            words.push(access.find(None)?);
+        }
+        return Ok(());
     };
     match parameter.kind {
         Kind::Recording | Kind::Second => words.push(access.find(Some(&text(value)?))?),
@@ -117,14 +117,14 @@ fn add_words(
             word.push(access.find(Some(&text(value)?))?);
             words.push(word.into());
         }
-        Kind::Text | Kind::RequiredText => words.push(option(&text(value)?)),
+        Kind::Text => words.push(option(&text(value)?)),
         Kind::Texts => {
             let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
             for value in &values {
                 words.push(option(&text(value)?));
             }
         }
-        Kind::Number | Kind::NumberOr(_) => {
+        Kind::Number => {
             let number = text_of(value).and_then(|text| text.trim().parse::<u64>().ok());
             words.push(option(&number.ok_or_else(|| expected("an integer of 0 or more"))?.to_string()));
         }
@@ -156,7 +156,8 @@ fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unan
     let command = arguments.command.ok_or_else(|| "no command".to_owned())?;
     let (mut text, mut facts) = (Vec::new(), None);
     let mut keep = |object| facts = Some(object);
-    let answered = command.run(&mut Page::of_width(&mut text, WIDTH).with_facts(&mut keep));
+    let page = Page::of_width(&mut text, WIDTH).with_facts(&mut keep).with_suggestions(&suggested_call);
+    let answered = command.run(&mut { page });
     answered.map_err(|failure| match failure {
         Failure::Stopped { signal, .. } => Unanswered::Stopped(signal),
         failure => in_words_of(tool, &failure.to_string()).into(),
@@ -167,17 +168,13 @@ fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unan
 /// Returns a message with the tool's parameters in place of the command's options, without what offers other options.
 fn in_words_of(tool: &Tool, message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
-    // An option whose name begins with another's comes first.
-    let mut parameters: Vec<&Parameter> = tool.parameters.iter().collect();
-    parameters.sort_by_key(|parameter| std::cmp::Reverse(parameter.name.len()));
-    let name = |text: String, parameter: &&Parameter| text.replace(&parameter.option(), parameter.name);
-    let text = parameters.iter().fold(message.to_owned(), name);
+    let text = tool.renamed(message);
     let is_offered = |part: &&str| !part.trim_start_matches("or ").starts_with("--");
     text.split(", ").filter(is_offered).collect::<Vec<&str>>().join(", ")
 }
 
 fn answer(text: &str, facts: Option<&Value>) -> Value {
-    let content = json!([{"type": "text", "text": cut_text(text)}]);
+    let content = json!([{"type": "text", "text": cut_text(text.trim_end())}]);
     match facts {
         Some(facts) => json!({"content": content, "structuredContent": cut_facts(facts)}),
         None => json!({"content": content}),
@@ -197,7 +194,7 @@ fn picture(tool: &Tool, mut words: Vec<PathBuf>) -> Result<Value, Unanswered> {
     let bytes = std::fs::read(&file).map_err(|why| failed("read", why))?;
     Ok(json!({"content": [
         {"type": "image", "data": STANDARD.encode(bytes), "mimeType": "image/png"},
-        {"type": "text", "text": cut_text(&without(&text, &file))},
+        {"type": "text", "text": cut_text(without(&text, &file).trim_end())},
     ]}))
 }
 
