@@ -56,7 +56,7 @@ pub fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Status, Fail
         out.write_all(b"\n")?;
         out.flush()
     };
-    message::serve(io::stdin().lock(), |method, parameters| answer(&access, method, parameters), write)?;
+    message::serve(io::BufReader::new(io::stdin()), |method, parameters| answer(&access, method, parameters), write)?;
     Ok(Status::Fine)
 }
 

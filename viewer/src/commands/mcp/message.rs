@@ -1,6 +1,10 @@
 //! Messages of JSON-RPC 2.0, one a line.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
+use std::panic::resume_unwind;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -9,6 +13,9 @@ const MAX_LINE: u64 = 1 << 20;
 
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
+
+/// Maximum number of lines that are read while a request is answered.
+const MAX_WAITING: usize = 64;
 
 /// The error codes of JSON-RPC, and one of the Model Context Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +61,8 @@ impl Refusal {
     }
 }
 
-/// Reads lines from `input`, and gives `write` the answer to each, until the input ends or `write` fails.
+/// Reads lines from `input`, and gives `write` the answer to each, until the input ends or `write` fails. A request that
+/// the client cancels before it is answered has no answer, and is not begun if that is known in time.
 ///
 /// `answer` returns the result of a method with its parameters.
 ///
@@ -62,25 +70,46 @@ impl Refusal {
 ///
 /// Fails if the input cannot be read, or as `write`.
 pub(super) fn serve(
-    mut input: impl BufRead,
+    input: impl BufRead + Send + 'static,
     mut answer: impl FnMut(&str, &Value) -> Result<Value, Refusal>,
     mut write: impl FnMut(&Value) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut line = Vec::new();
+    let (sender, received) = sync_channel(MAX_WAITING);
+    let reader = thread::Builder::new().name("highwater-requests".to_owned());
+    let reader = reader.spawn(move || read_lines(input, &sender))?;
+    let mut waiting = VecDeque::new();
+    while let Some(line) = waiting.pop_front().or_else(|| received.recv().ok()) {
+        let Some(line) = line else {
+            let text = format!("a line is longer than {MAX_LINE} bytes: send a smaller request");
+            write(&Refusal::new(Code::Request, text).answer(&Value::Null))?;
+            continue;
+        };
+        let mut is_cancelled = |id: &Value| {
+            waiting.extend(received.try_iter().take(MAX_WAITING - waiting.len()));
+            waiting.iter().flatten().any(|line| cancels(line, id))
+        };
+        if let Some(answer) = answer_line(&line, &mut answer, &mut is_cancelled) {
+            write(&answer)?;
+        }
+    }
+    reader.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Sends the lines of `input` that are not blank, until it ends or nobody receives them; `None` for one that is too long.
+fn read_lines(mut input: impl BufRead, lines: &SyncSender<Option<Vec<u8>>>) -> io::Result<()> {
     loop {
-        line.clear();
+        let mut line = Vec::new();
         let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
         if read == 0 {
             return Ok(());
         }
-        if read as u64 == MAX_LINE && !line.ends_with(b"\n") {
+        let is_cut = read as u64 == MAX_LINE && !line.ends_with(b"\n");
+        if is_cut {
             skip_line(&mut input)?;
-            let text = format!("a line is longer than {MAX_LINE} bytes: send a smaller request");
-            write(&Refusal::new(Code::Request, text).answer(&Value::Null))?;
-        } else if !line.trim_ascii().is_empty()
-            && let Some(answer) = answer_line(&line, &mut answer)
-        {
-            write(&answer)?;
+        }
+        let is_blank = line.trim_ascii().is_empty() && !is_cut;
+        if !is_blank && lines.send((!is_cut).then_some(line)).is_err() {
+            return Ok(());
         }
     }
 }
@@ -98,8 +127,22 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
+/// Returns whether a line cancels the request `id`.
+fn cancels(line: &[u8], id: &Value) -> bool {
+    let is_cancel =
+        |message: &Value| message["method"] == "notifications/cancelled" && message["params"]["requestId"] == *id;
+    match serde_json::from_slice(line) {
+        Ok(Value::Array(batch)) => batch.iter().any(is_cancel),
+        message => message.is_ok_and(|message| is_cancel(&message)),
+    }
+}
+
 /// Returns the answer to a line: a request or a batch; `None` if it needs none.
-fn answer_line(line: &[u8], answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>) -> Option<Value> {
+fn answer_line(
+    line: &[u8],
+    answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>,
+    is_cancelled: &mut impl FnMut(&Value) -> bool,
+) -> Option<Value> {
     match serde_json::from_slice(line) {
         Err(why) => {
             let text = format!("invalid JSON: {why}; send one object a line");
@@ -110,15 +153,21 @@ fn answer_line(line: &[u8], answer: &mut impl FnMut(&str, &Value) -> Result<Valu
             Some(Refusal::new(Code::Request, text).answer(&Value::Null))
         }
         Ok(Value::Array(batch)) => {
-            let answers: Vec<Value> = batch.iter().filter_map(|message| answer_message(message, answer)).collect();
+            let mut is_cancelled = |id: &Value| cancels(line, id) || is_cancelled(id);
+            let one = |message| answer_message(message, answer, &mut is_cancelled);
+            let answers: Vec<Value> = batch.iter().filter_map(one).collect();
             (!answers.is_empty()).then_some(Value::Array(answers))
         }
-        Ok(message) => answer_message(&message, answer),
+        Ok(message) => answer_message(&message, answer, is_cancelled),
     }
 }
 
-/// Returns the answer to a message; `None` for a notification, and for an answer of the client.
-fn answer_message(message: &Value, answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>) -> Option<Value> {
+/// Returns the answer to a message; `None` for a notification, an answer of the client, and a request that it cancelled.
+fn answer_message(
+    message: &Value,
+    answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>,
+    is_cancelled: &mut impl FnMut(&Value) -> bool,
+) -> Option<Value> {
     let is_answer = message.get("result").is_some() || message.get("error").is_some();
     if is_answer && message.get("method").is_none() {
         return None;
@@ -135,8 +184,16 @@ fn answer_message(message: &Value, answer: &mut impl FnMut(&str, &Value) -> Resu
         let refusal = Refusal::new(Code::Request, "invalid id: expected a string or a number");
         return Some(refusal.answer(&Value::Null));
     }
-    let parameters = message.get("params").unwrap_or(&Value::Null);
-    Some(match answer(method, parameters) {
+    // Without its beginning, a session cannot go on: clients must not cancel that.
+    let mut is_over = || method != "initialize" && is_cancelled(id);
+    if is_over() {
+        return None;
+    }
+    let outcome = answer(method, message.get("params").unwrap_or(&Value::Null));
+    if is_over() {
+        return None;
+    }
+    Some(match outcome {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(refusal) => refusal.answer(id),
     })
@@ -144,6 +201,8 @@ fn answer_message(message: &Value, answer: &mut impl FnMut(&str, &Value) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Receiver;
+
     use super::*;
 
     /// The answers to `input`, where the method `echo` returns its parameters.
@@ -157,8 +216,78 @@ mod tests {
             answers.push(answer.clone());
             Ok(())
         };
-        serve(input, echo, write).unwrap();
+        serve(io::Cursor::new(input.to_vec()), echo, write).unwrap();
         answers
+    }
+
+    /// A point in an input: it is read after `wait`, and reports to `reached` that everything before it was.
+    struct Point {
+        wait: Option<Receiver<()>>,
+        reached: Option<SyncSender<()>>,
+    }
+
+    impl io::Read for Point {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            if let Some(wait) = self.wait.take() {
+                wait.recv().unwrap();
+            }
+            if let Some(reached) = self.reached.take() {
+                reached.send(()).unwrap();
+            }
+            Ok(0)
+        }
+    }
+
+    /// The ids of the answers to `first` and `second`, and the number of requests that were answered or begun; `second`
+    /// is read when the first request has begun, which ends when all is read.
+    fn ids_and_begun(first: &'static [u8], second: &'static [u8]) -> (Vec<Value>, usize) {
+        let ((begin, begun), (reached, end)) = (sync_channel(1), sync_channel(1));
+        let middle = Point { wait: Some(begun), reached: None };
+        let input = first.chain(middle).chain(second).chain(Point { wait: None, reached: Some(reached) });
+        let (mut asked, mut ids) = (0, Vec::new());
+        let answer = |_: &str, _: &Value| {
+            if asked == 0 {
+                begin.send(()).unwrap();
+                end.recv().unwrap();
+            }
+            asked += 1;
+            Ok(Value::Null)
+        };
+        let write = |answer: &Value| {
+            let batch = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
+            ids.extend(batch.iter().map(|answer| answer["id"].clone()));
+            Ok(())
+        };
+        serve(io::BufReader::new(input), answer, write).unwrap();
+        (ids, asked)
+    }
+
+    #[test]
+    fn a_request_that_the_client_cancels_has_no_answer() {
+        let first = br#"{"id":1,"method":"other"}
+"#;
+        let cancelled = br#"{"method":"notifications/cancelled","params":{"requestId":1,"reason":"too slow"}}
+{"id":1,"method":"other"}
+"#;
+        assert_eq!(ids_and_begun(first, cancelled), (vec![1.into()], 2), "an id that is used again is another request");
+        let others = br#"{"id":"1","method":"other"}
+{"id":2,"method":"other"}
+[{"id":3,"method":"other"},{"id":4,"method":"other"},{"method":"notifications/cancelled","params":{"requestId":3}}]
+{"method":"notifications/cancelled","params":{"requestId":"1"}}
+{"method":"notifications/cancelled","params":{"requestId":9}}
+{"method":"notifications/cancelled"}
+"#;
+        let ids = [1, 2, 4].map(Value::from).to_vec();
+        assert_eq!(ids_and_begun(first, others), (ids, 3), "what is cancelled in time is not begun");
+    }
+
+    #[test]
+    fn the_beginning_of_a_session_cannot_be_cancelled() {
+        let cancel = br#"{"method":"notifications/cancelled","params":{"requestId":0}}
+"#;
+        let first = br#"{"id":0,"method":"initialize"}
+"#;
+        assert_eq!(ids_and_begun(first, cancel), (vec![0.into()], 1));
     }
 
     #[test]
