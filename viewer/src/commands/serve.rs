@@ -41,6 +41,9 @@ pub struct ServeArguments {
     /// Open the page in a browser on this computer
     #[arg(long)]
     pub open: bool,
+    /// Stop at the end of standard input: with the program that keeps it open, even if that is killed
+    #[arg(long)]
+    pub stop_at_eof: bool,
     /// The categories.
     #[command(flatten)]
     pub categories: CategoryChoice,
@@ -59,12 +62,19 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Serves the recordings until the user stops the program.
 pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     browser::module()?;
+    if arguments.stop_at_eof && arguments.files.iter().any(|file| is_stdin(file)) {
+        let text = "--stop-at-eof waits for the end of standard input, which is a recording here: name its file";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let host = arguments.host.as_deref().unwrap_or("127.0.0.1");
     let listener = listen(host, arguments.port)?;
     let address = listener.local_addr()?;
     // Until something is written, signals end the program as usual.
     let first = arguments.files.first().map(|file| read_with(file, &arguments.categories));
     let stop = Stop::watch(address)?;
+    if arguments.stop_at_eof {
+        stop.at_end_of_input(address)?;
+    }
     let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
     let Some(recordings) = prepare(arguments, first, &folder, &stop, page)? else { return Ok(Status::Fine) };
     let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings));
@@ -255,6 +265,15 @@ fn is_hangup_ignored() -> bool {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
+/// Wakes the listener at `address` by a connection.
+fn wake(address: SocketAddr) {
+    let loopback =
+        if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16]) };
+    let ip = if address.ip().is_unspecified() { loopback } else { address.ip() };
+    // If this fails, the next client wakes it.
+    let _ = TcpStream::connect((ip, address.port()));
+}
+
 /// Whether the user wants the program to end.
 #[derive(Clone, Debug, Default)]
 struct Stop(Arc<AtomicBool>);
@@ -276,14 +295,7 @@ impl Stop {
         let mut signals = signal_hook::iterator::Signals::new(&ends)?;
         let wait = move || {
             if signals.forever().next().is_some() {
-                let loopback = if address.is_ipv4() {
-                    IpAddr::from([127, 0, 0, 1])
-                } else {
-                    IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16])
-                };
-                let ip = if address.ip().is_unspecified() { loopback } else { address.ip() };
-                // If this fails, the next client wakes it.
-                let _ = TcpStream::connect((ip, address.port()));
+                wake(address);
             }
         };
         std::thread::Builder::new().name("highwater-signals".to_owned()).spawn(wait)?;
@@ -294,6 +306,18 @@ impl Stop {
     #[cfg(not(unix))]
     fn watch(_address: SocketAddr) -> io::Result<Self> {
         Ok(Self::default())
+    }
+
+    /// Requests it when standard input ends.
+    fn at_end_of_input(&self, address: SocketAddr) -> io::Result<()> {
+        let stop = Arc::clone(&self.0);
+        let wait = move || {
+            // An error is an end, too.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            stop.store(true, Ordering::Relaxed);
+            wake(address);
+        };
+        std::thread::Builder::new().name("highwater-input".to_owned()).spawn(wait).map(drop)
     }
 
     fn is_requested(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::binary::{folder, highwater, names, refused, stderr, stdout};
@@ -25,7 +25,8 @@ impl Server {
             return None;
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
-        command.current_dir(folder).arg("serve").args(words.split(' ')).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.current_dir(folder).arg("serve").args(words.split(' ')).stdout(Stdio::piped());
+        command.stdin(if words.contains("--stop-at-eof") { Stdio::piped() } else { Stdio::null() });
         command.env("USER", "ada").env("SSH_CONNECTION", "10.0.0.2 50000 10.0.0.1 22").env("TMPDIR", folder);
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -65,6 +66,18 @@ impl Server {
 
     fn status(&self, path: &str, fields: &str) -> u16 {
         self.ask("GET", path, fields).0
+    }
+
+    /// Waits until the program ends, and returns its status.
+    fn status_at_end(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
@@ -262,15 +275,20 @@ fn a_signal_ends_it_and_leaves_no_files() {
     assert!(is_there(&names(folder.path())));
     let id = server.child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = server.child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let status = server.status_at_end();
     assert!(status.success() && !is_there(&names(folder.path())), "{status}");
+}
+
+#[test]
+fn the_end_of_standard_input_ends_it_if_asked_for() {
+    let (folder, _) = folder();
+    let Some(mut server) = Server::start(folder.path(), "step.snap --stop-at-eof --host 0.0.0.0") else { return };
+    assert_eq!(server.get("", "").0, 200);
+    drop(server.child.stdin.take());
+    assert!(server.status_at_end().success());
+    let Some(server) = Server::start(folder.path(), "step.snap") else { return };
+    assert_eq!(server.get("", "").0, 200, "it goes on without the option, though its input has ended");
+    refused(folder.path(), "serve - --stop-at-eof", "name its file");
 }
 
 #[test]

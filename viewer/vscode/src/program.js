@@ -34,7 +34,7 @@ function start(uri, words) {
     throw new Error(`cannot open ${uri.toString()}: highwater reads files on the disk only; save it there first`);
   }
   const name = program(uri);
-  const child = spawn(name, [...words, uri.fsPath], { stdio: ["ignore", "pipe", "pipe"], windowsHide: true });
+  const child = spawn(name, [...words, uri.fsPath], { stdio: "pipe", windowsHide: true });
   let errors = "";
   child.stderr.setEncoding("utf8").on("data", (text) => (errors = (errors + text).slice(-MAX_ERROR_BYTES)));
   /** @type {Promise<{ code: number | null, why: Error }>} */

@@ -12,7 +12,8 @@ process.once("exit", endAll);
 class Server {
   /** @param {vscode.Uri} uri the recording */
   constructor(uri) {
-    const { child, ended } = start(uri, ["serve"]);
+    // Its standard input ends with this process, however that ends.
+    const { child, ended } = start(uri, ["serve", "--stop-at-eof"]);
     this.child = child;
     /** Why the program ended, once it has. */
     this.ended = ended.then(({ why }) => why);

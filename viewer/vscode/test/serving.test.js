@@ -2,6 +2,8 @@
 "use strict";
 
 const assert = require("node:assert/strict");
+const { spawn } = require("node:child_process");
+const { once } = require("node:events");
 const path = require("node:path");
 const { after, beforeEach, test } = require("node:test");
 const { fake } = require("./vscode");
@@ -67,6 +69,20 @@ test("a tab that is closed while the recording is read leaves no server", async 
   await address;
   assert.ok(!isRunning(server.child.pid));
   assert.equal(frame(), undefined);
+});
+
+test("a server ends with the process that started it, even if that is killed", async () => {
+  const started = `const { fake } = require(${JSON.stringify(path.join(__dirname, "vscode"))});
+const { Server } = require(${JSON.stringify(path.join(__dirname, "../src/server"))});
+fake.settings["highwater.path"] = ${JSON.stringify(STAND_IN)};
+const server = new Server(fake.Uri.file("/recordings/step.snap"));
+server.printed().then((page) => console.log(page.href));`;
+  const host = spawn(process.execPath, ["-e", started], { stdio: ["ignore", "pipe", "inherit"] });
+  const [page] = await once(host.stdout.setEncoding("utf8"), "data");
+  const answers = () => fetch(page.trim()).then(({ ok }) => ok, () => false);
+  assert.ok(await answers());
+  host.kill("SIGKILL");
+  await until(async () => !(await answers()));
 });
 
 test("the relay changes nothing but the rule against frames, and keeps the secret", async () => {
