@@ -131,27 +131,29 @@ var highwater = (() => {
     };
     if (!isShown()) show(`Waiting for the first events of ${name}…`);
     for (let have = 0; ; await new Promise((resolve) => setTimeout(resolve, pause))) {
+      let response, bytes;
       try {
         const headers = { Range: `bytes=${have}-`, "Highwater-File": file };
-        const response = await fetch(url, { headers, cache: "no-store" });
-        if (pause > 500 || isShown()) show("");
-        if (response.status === 409) return fail("the file was replaced or truncated; reload the page to read it again");
-        if (response.status === 404) return fail("the file was deleted");
-        file = response.headers.get("Highwater-File") ?? file;
-        if (response.status === 206) {
-          const bytes = new Uint8Array(await response.arrayBuffer());
-          have += bytes.length;
-          page.grow(name, bytes);
-        }
-        if (response.headers.get("Highwater-Growing") === "no") {
-          show("");
-          return page.end(name);
-        }
-        pause = 500;
+        response = await fetch(url, { headers, cache: "no-store" });
+        if (response.status === 206) bytes = new Uint8Array(await response.arrayBuffer());
       } catch {
         pause = Math.min(2 * pause, 10000);
         if (pause > 2000) show(`No connection to the server; trying again. Otherwise: ${hint}`);
+        continue;
       }
+      if (pause > 500 || isShown()) show("");
+      if (response.status === 409) return fail("the file was replaced or truncated; reload the page to read it again");
+      if (response.status === 404) return fail("the file was deleted");
+      file = response.headers.get("Highwater-File") ?? file;
+      if (bytes) {
+        have += bytes.length;
+        page.grow(name, bytes);
+      }
+      if (response.headers.get("Highwater-Growing") === "no") {
+        show("");
+        return page.end(name);
+      }
+      pause = 500;
     }
   };
 
@@ -206,6 +208,11 @@ var highwater = (() => {
   };
 
   addEventListener("DOMContentLoaded", () => main().catch(fail));
+
+  // The app is called from many places: by its frames, events of the page, answers of the server.
+  const report = (why) => engine.RuntimeError && why instanceof engine.RuntimeError && fail(why);
+  addEventListener("error", ({ error }) => report(error));
+  addEventListener("unhandledrejection", ({ reason }) => report(reason));
 
   const fail = (why) => {
     const panic = page && page.panic_message();
