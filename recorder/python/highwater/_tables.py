@@ -71,7 +71,7 @@ def _written(path: str, table: str) -> Iterator[list[tuple[int | None, str]]]:
             yield [(None, file)]
             return
         ranks = os.path.join(folder, "ranks")
-        _binary.run(["convert", path, ranks, "--to", "parquet"])
+        _binary.run(["convert", path, ranks, "--to", "parquet", "--table", table])
         files = glob.glob(os.path.join(glob.escape(ranks), table, f"{_RANK}=*", "*.parquet"))
         yield sorted(((_rank(file), file) for file in files), key=lambda file: (file[0] is None, file))
 

@@ -81,7 +81,7 @@ pub struct ConvertArguments {
     /// Parquet
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<ConvertTo>,
-    /// Table to write to a .parquet file [default: events]
+    /// Table to write [default: events to a .parquet file, both with --to parquet]
     #[arg(long, value_name = "TABLE")]
     pub table: Option<ConvertTable>,
     /// The categories.
@@ -170,7 +170,7 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
         return Err(Failure::Usage(text.to_owned()));
     };
     if arguments.table.is_some() {
-        let text = "--table is for an OUT with the ending .parquet";
+        let text = "--table is for an OUT with the ending .parquet, and for --to parquet";
         return Err(Failure::Usage(text.to_owned()));
     }
     let destination = Destination::new(out, file)?;

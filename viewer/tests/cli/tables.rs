@@ -85,13 +85,23 @@ fn what_cannot_be_read_is_reported_and_the_others_are_written() {
 }
 
 #[test]
+fn a_folder_may_have_one_table_only() {
+    let (folder, _) = folder();
+    for (table, other) in [("blocks", "events"), ("events", "blocks")] {
+        let told =
+            stdout(&highwater(folder.path(), &format!("convert step.snap {table} --to parquet --table {table}")));
+        assert!(told.contains(&format!("from '{table}/{table}/*/*.parquet'")), "{told}");
+        assert_eq!(names(&folder.path().join(table)), [table], "{other} is not written");
+    }
+}
+
+#[test]
 fn what_should_not_be_written_is_refused() {
     let (folder, _) = folder();
     add_ranks(folder.path());
     let cases = [
         ("convert ranks ranks --to parquet", "exists and is not an empty folder"),
         ("convert step.snap step.snap --to parquet", "exists and is not an empty folder"),
-        ("convert step.snap set --to parquet --table blocks", "writes both tables"),
         ("convert - set --to parquet", "standard input"),
         ("convert gone.snap set --to parquet", "gone.snap"),
         ("convert step.snap none/there/set --to parquet", "cannot write none/there/set"),

@@ -106,12 +106,8 @@ fn counts(source: &Source<'_>, file: &Path) -> Result<[u64; 2], Failure> {
     Ok([source.count_events(), blocks])
 }
 
-/// Writes both tables of all recordings into a folder, partitioned by rank.
+/// Writes the tables of all recordings into a folder, partitioned by rank.
 fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
-    if arguments.table.is_some() {
-        let text = "--to parquet writes both tables: --table is for one file that ends in .parquet";
-        return Err(Failure::Usage(text.to_owned()));
-    }
     if arguments.events.is_some() || arguments.no_stacks {
         let text = "--events and --no-stacks are for one recording: leave them out, or convert each recording first";
         return Err(Failure::Usage(text.to_owned()));
@@ -135,7 +131,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     let bar = counting_bar(&format!("writing {}", out.display()), fleet.ranks.len());
     let outcome = write_folder(out, |folder| {
         let outcomes = on_workers(fleet.ranks.len(), |row| {
-            let outcome = write_rank(&fleet.ranks[row], &parts[row], folder, &open);
+            let outcome = write_rank(&fleet.ranks[row], &parts[row], folder, arguments.table, &open);
             bar.inc(1);
             let flow = if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             (outcome, flow)
@@ -168,11 +164,12 @@ fn write_rank(
     rank: &Rank,
     part: &str,
     folder: &Partial<'_>,
+    table: Option<ConvertTable>,
     open: impl Fn(&Path, bool) -> Result<Source<'static>, Error>,
 ) -> Result<Outcome, Failure> {
     let write = |is_whole: bool| match open(&rank.path, is_whole) {
         Ok(source) => {
-            let bytes = write_tables(&source, rank, part, folder)?;
+            let bytes = write_tables(&source, rank, part, folder, table)?;
             let counts = counts(&source, &rank.path)?;
             Ok(Ok((Written::of(rank.number(), rank.path.clone(), counts, bytes), lost(source.facts()))))
         }
@@ -185,16 +182,28 @@ fn write_rank(
     }
 }
 
-/// Writes both tables of a recording; returns their length.
-fn write_tables(source: &Source<'_>, rank: &Rank, part: &str, folder: &Partial<'_>) -> Result<u64, Failure> {
+/// Writes the tables of a recording, or only one; returns their length.
+fn write_tables(
+    source: &Source<'_>,
+    rank: &Rank,
+    part: &str,
+    folder: &Partial<'_>,
+    table: Option<ConvertTable>,
+) -> Result<u64, Failure> {
     let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), source.facts());
     let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
     let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
     let tables = Tables { source, identity: &identity, has_rank: false, no_stacks: false };
     let events = || folder.write(&place("events"), |out| tables.write_events(out));
     let blocks = || folder.write(&place("blocks"), |out| tables.write_blocks(out));
-    let (events, blocks) = rayon::join(events, blocks);
-    Ok(events? + blocks?)
+    match table {
+        Some(ConvertTable::Events) => events(),
+        Some(ConvertTable::Blocks) => blocks(),
+        None => {
+            let (events, blocks) = rayon::join(events, blocks);
+            Ok(events? + blocks?)
+        }
+    }
 }
 
 /// Returns the file name of each recording in the folder of its rank.

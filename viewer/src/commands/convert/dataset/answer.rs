@@ -8,7 +8,7 @@ use highwater_app::figures::ranks::passed_by;
 use highwater_app::report::{Column, Facts, Table};
 use highwater_snapshots::units::format_bytes;
 
-use crate::commands::convert::ConvertArguments;
+use crate::commands::convert::{ConvertArguments, ConvertTable};
 use crate::commands::next::quoted;
 use crate::output::page::Page;
 
@@ -117,6 +117,7 @@ impl Answer<'_> {
         }
         page.gap()?;
         let from = match self.arguments.to {
+            Some(_) if self.arguments.table == Some(ConvertTable::Blocks) => format!("{out}/blocks/*/*.parquet"),
             Some(_) => format!("{out}/events/*/*.parquet"),
             None => out.clone(),
         };
