@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::block_index::BlockIndex;
 use crate::error::Problem;
@@ -11,7 +12,7 @@ use crate::live_bytes::{LiveBytes, LiveBytesMeter};
 use crate::stage::Outside;
 use crate::sum_rule::SumRule;
 use crate::tables::Tables;
-use crate::trace::{Annotation, Attribute, DeviceFacts, DeviceUse, Header, SegmentRole, Start, Trace};
+use crate::trace::{Annotation, Attribute, DeviceFacts, DeviceUse, Header, SegmentRole, SourceText, Start, Trace};
 use crate::transition::{Contradictions, Named, Transition, transition};
 
 /// A device's blocks and segments at the moment at which its events begin.
@@ -128,6 +129,16 @@ impl TraceBuilder {
     /// Adds facts to those of the header.
     pub fn add_facts(&mut self, facts: impl IntoIterator<Item = (String, String)>) {
         self.trace.header.facts.extend(facts);
+    }
+
+    /// Adds texts of source files.
+    pub fn add_sources(&mut self, sources: Vec<SourceText>) {
+        Arc::make_mut(&mut self.trace.sources).extend(sources);
+    }
+
+    /// Adds the texts of source files that another recording has.
+    pub fn merge_sources(&mut self, sources: &Arc<Vec<SourceText>>) {
+        self.trace.merge_sources(sources);
     }
 
     /// Adds or replaces the facts of a device.

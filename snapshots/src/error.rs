@@ -44,7 +44,7 @@ pub enum Error {
         /// The contradiction.
         what: String,
     },
-    /// A file with annotations or attributes, which cannot be read as one of several.
+    /// A file with annotations, or attributes other than shapes, which cannot be read as one of several.
     NotAPart {
         /// The file.
         name: String,

@@ -220,6 +220,7 @@ impl Assembler {
             }
             Part::Device(facts) => self.builder.set_device(*facts),
             Part::Facts(facts) => self.builder.add_facts(facts),
+            Part::Sources(sources) => self.builder.add_sources(sources),
             Part::Strings(rows) => self.append(offset, header, rows, String::new(), |tables| &mut tables.strings)?,
             Part::Modules(rows) => {
                 let lost = Module { path: StringId::NONE, build_id: Vec::new(), load_bias: 0 };

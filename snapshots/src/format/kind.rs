@@ -69,6 +69,8 @@ section_kinds! {
     StepActivity = 18 "step_activity",
     /// Further facts of the header, which are known only at the end. Since version 1.7.
     Facts = 19 "facts",
+    /// Texts of source files: rows of [`SourceText`](crate::trace::SourceText). Since version 1.8.
+    Sources = 20 "sources",
 }
 
 impl SectionKind {

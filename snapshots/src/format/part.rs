@@ -8,7 +8,7 @@ use super::tables_codec::{
 };
 use crate::builder::StartingState;
 use crate::tables::{Module, Op, Scope, Stack};
-use crate::trace::{Annotation, Attribute, DeviceFacts, Header};
+use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SourceText};
 
 /// A section's content.
 pub(super) enum Part {
@@ -27,6 +27,7 @@ pub(super) enum Part {
     Annotations(Vec<Annotation>),
     Attributes(Vec<Attribute>),
     Facts(Vec<(String, String)>),
+    Sources(Vec<SourceText>),
     /// A footer, a summary or a checkpoint: they repeat facts of other sections.
     Repeated,
     /// A kind that this version does not know.
@@ -63,6 +64,7 @@ impl Part {
             SectionKind::Annotations => Self::Annotations(rows_from_bytes(raw, count)?),
             SectionKind::Attributes => Self::Attributes(rows_from_bytes(raw, count)?),
             SectionKind::Facts => Self::Facts(rows_from_bytes(raw, count)?),
+            SectionKind::Sources => Self::Sources(rows_from_bytes(raw, count)?),
         })
     }
 }

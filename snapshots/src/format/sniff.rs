@@ -11,7 +11,7 @@ pub const MAGIC: [u8; 8] = [0x89, b'H', b'W', b'S', b'\r', b'\n', 0x1a, b'\n'];
 pub const VERSION_MAJOR: u16 = 1;
 
 /// The minor version that this program writes. Files of newer minor versions are read without their additions.
-pub const VERSION_MINOR: u16 = 7;
+pub const VERSION_MINOR: u16 = 8;
 
 /// The length of the preamble: magic, major and minor version, the CRC-32 of these twelve bytes.
 pub const PREAMBLE_BYTES: usize = 16;

@@ -40,6 +40,7 @@ pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
     // Events and baseline are written in order, so that their ids equal their numbers in the file.
     writer.append_annotations(&trace.annotations)?;
     writer.append_attributes(&trace.attributes)?;
+    writer.append_sources(&trace.sources)?;
     let problems = trace.problems.iter().filter(|problem| !problem.is_index_only);
     let problems = problems.map(|problem| Problem::new(problem.to_string())).collect();
     writer.finish(&EndFacts { trust: trace.trust.clone(), problems })

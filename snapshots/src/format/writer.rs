@@ -19,7 +19,7 @@ use crate::builder::StartingState;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::tables::{Frame, Module, Op, Scope, Stack};
-use crate::trace::{Annotation, Attribute, DeviceFacts, Header};
+use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SourceText};
 
 /// Table sections are ended at about this size, so that damage costs little and decoding can be shared.
 const ROWS_SECTION_BYTES: usize = 4 << 20;
@@ -286,6 +286,11 @@ impl<W: Write> SnapWriter<W> {
     /// Appends facts that the header lacks, since they are known only now: names and values.
     pub fn append_facts(&mut self, rows: &[(String, String)]) -> Result<()> {
         self.append(SectionKind::Facts, rows, |_, row| Some(row))
+    }
+
+    /// Appends texts of source files.
+    pub fn append_sources(&mut self, rows: &[SourceText]) -> Result<()> {
+        self.append(SectionKind::Sources, rows, |_, row| Some(row))
     }
 
     /// Ends the recording: writes the end facts, the footer and the tail, flushes, and returns the stream.

@@ -7,6 +7,8 @@ mod device_use;
 mod events;
 mod facts;
 mod segments;
+mod shapes;
+mod sources;
 mod start;
 mod step_names;
 mod spans;
@@ -23,9 +25,13 @@ pub use facts::{
     Trust, UNREGISTERED,
 };
 pub use segments::{Segment, SegmentRole, Segments};
+pub use shapes::SHAPE;
+pub use sources::SourceText;
 pub use spans::{Span, Spans};
 pub use start::{DeviceStart, Start};
 pub use step_names::{TAGGED_PHASE, TAGGED_STEP};
+
+use std::sync::Arc;
 
 use crate::error::Problem;
 use crate::event::{EventKind, Oom, What};
@@ -69,6 +75,8 @@ pub struct Trace {
     pub annotations: Vec<Annotation>,
     /// Further facts of events, blocks and segments, in the order of their owners.
     pub attributes: Vec<Attribute>,
+    /// The texts of source files that the recording has.
+    pub sources: Arc<Vec<SourceText>>,
     /// Steps and phases as ranges of events.
     pub spans: Spans,
     /// The limits of accuracy.

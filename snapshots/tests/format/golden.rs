@@ -14,7 +14,7 @@ use highwater_snapshots::format::{
     EndFacts, Index, SectionKind, SnapWriter, Windows, count_steps, read_bytes, read_file,
 };
 use highwater_snapshots::ids::{DeviceId, StackId};
-use highwater_snapshots::trace::Header;
+use highwater_snapshots::trace::{Header, SourceText};
 
 use crate::made::{described, write_step, write_summarized_step};
 use crate::strange::whole;
@@ -86,6 +86,16 @@ fn a_recording_of_version_1_6_with_an_evaluation_reads_as_ever() {
             [What::Step(0)].into_iter().chain(phases).zip(0..).map(|(what, at)| event(at, what)).collect();
         let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
         writer.write_events(&events).unwrap();
+        writer.finish(&EndFacts::default()).unwrap()
+    });
+}
+
+#[test]
+fn a_recording_of_version_1_8_with_sources_reads_as_ever() {
+    check("sources", || {
+        let source = |path: &str, text: &str| SourceText { path: path.to_owned(), text: text.to_owned() };
+        let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+        writer.append_sources(&[source("/net.py", "import torch\n"), source("/empty.py", "")]).unwrap();
         writer.finish(&EndFacts::default()).unwrap()
     });
 }

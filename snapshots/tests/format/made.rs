@@ -50,6 +50,9 @@ pub(crate) fn described(trace: &Trace) -> String {
         let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
         let _ = writeln!(out, "annotation {name}: events {first}..{end}; {start_ns:?} to {end_ns:?} ns");
     }
+    for source in trace.sources.iter() {
+        let _ = writeln!(out, "source {}: {:?}", source.path, source.text);
+    }
     for sentence in trace.trust_sentences() {
         let _ = writeln!(out, "trust: {sentence}");
     }

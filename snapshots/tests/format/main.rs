@@ -6,6 +6,7 @@ mod roundtrip;
 mod corrupt;
 mod hostile;
 mod hostile_windows;
+mod shapes;
 mod follow;
 mod golden;
 mod spec;

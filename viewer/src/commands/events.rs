@@ -1,5 +1,6 @@
 //! `highwater events`: lists events, written while they are read from the trace.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::Write as _;
 use std::ops::{ControlFlow, Range};
@@ -12,7 +13,7 @@ use highwater_app::report::{Table, cut};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
-use highwater_snapshots::shown::MAX_IN_TABLE;
+use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, shown};
 use highwater_snapshots::text::event_text_without_stack;
 use highwater_snapshots::trace::Subject;
 use highwater_snapshots::units::format_count;
@@ -200,8 +201,9 @@ impl<'a> EventsListing<'a> {
             let kind = trace.events.kind[id.0 as usize].name();
             let text = event_text_without_stack(trace, id);
             let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
+            let shape = shape_of(trace, id).map(|shape| format!(" {shape}")).unwrap_or_default();
             let (number, seconds) = (format_count(number), trace.time_of(id).map(seconds).unwrap_or_default());
-            let line = format!("  {number:>number_width$}{seconds:>time_width$}  {kind:<14}  {what}");
+            let line = format!("  {number:>number_width$}{seconds:>time_width$}  {kind:<14}  {what}{shape}");
             page.line(&page.width().map_or_else(|| line.clone(), |width| cut(&line, width)))?;
             if self.arguments.stacks {
                 let indent = " ".repeat(number_width + time_width + 4);
@@ -294,6 +296,12 @@ impl<'a> EventsListing<'a> {
 fn seconds(time_ns: u64) -> String {
     let micros = time_ns / 1000;
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+/// The shape and dtype of the tensor that an event allocates.
+fn shape_of(trace: &Trace, id: EventId) -> Option<Cow<'_, str>> {
+    let block = block_of(trace, id).filter(|block| trace.blocks.alloc[block.0 as usize] == id)?;
+    Some(shown(trace.shape(block)?, MAX_SHOWN))
 }
 
 fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {

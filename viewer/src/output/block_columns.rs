@@ -20,6 +20,7 @@ pub fn block_columns<'a>(
         Column::number("block", "", move |row| of(row).map(|one| one.block.0)).in_files(),
         Column::bytes("bytes", "size", move |row| of(row).map_or(rest_bytes, |one| one.bytes)),
         Column::text("category", "category", category),
+        Column::text("shape", "shape", move |row| of(row).map(|one| one.shape.clone())).optional(),
         Column::text("op", "op", move |row| of(row).map(|one| one.op.clone())).cut(),
         Column::text("scope", "scope", move |row| of(row).map(|one| one.scope.clone())).cut(),
         Column::number("event", "allocated at event", move |row| of(row).map(|one| one.made)).shown(made),

@@ -195,7 +195,10 @@ fn schemas_describe_what_commands_print() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::create_dir(folder.join("ranks")).unwrap();
-    let falling = trace_from_text("baseline w 4096\nbaseline_segment 0x0 2097152\nfree w\n").unwrap();
+    let falling = trace_from_text(
+        "baseline w 4096\nattribute shape \"[32, 32] float32\"\nbaseline_segment 0x0 2097152\nfree w\n",
+    )
+    .unwrap();
     for (name, trace) in [("step.snap", trace()), ("other.snap", other_trace()), ("falling.snap", falling)] {
         std::fs::write(folder.join(name), write_trace(Vec::new(), &trace).unwrap()).unwrap();
     }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::trace::Trace;
 
 use super::between::bytes_of;
@@ -28,6 +29,8 @@ pub struct ListedBlock {
     pub scope: String,
     /// The program line that allocated it; `(none)` if unknown.
     pub frame: String,
+    /// The shape and dtype of its tensor, as `[4096, 4096] bfloat16`; `None` if not recorded.
+    pub shape: Option<String>,
     /// The number of the event that allocated it; `None` if allocated before the recording.
     pub made: Option<u64>,
 }
@@ -41,7 +44,9 @@ impl ListedBlock {
         };
         let (category, op) = (label(GroupKey::Category), label(GroupKey::Op));
         let (scope, frame) = (label(GroupKey::Scope), label(GroupKey::Frame));
-        Self { block: trace.block_number(id), bytes, category, op, scope, frame, made: trace.alloc_number(id) }
+        let (block, made) = (trace.block_number(id), trace.alloc_number(id));
+        let shape = trace.shape(id).map(|shape| shown(shape, MAX_SHOWN).into_owned());
+        Self { block, bytes, category, op, scope, frame, shape, made }
     }
 }
 
@@ -86,8 +91,8 @@ mod tests {
 
     #[test]
     fn the_largest_blocks_of_a_moment_are_listed_and_the_others_are_summed_up() {
-        let text = "alloc w 100 parameter @net\nalloc x 30 activation @net.fc < net.rs:7 run < main\nalloc y 30 gradient\n\
-                    alloc z 7 input\nfree x";
+        let text = "alloc w 100 parameter @net\nattribute shape \"[5, 5] float32\"\n\
+                    alloc x 30 activation @net.fc < net.rs:7 run < main\nalloc y 30 gradient\nalloc z 7 input\nfree x";
         let held = Fixture::of(text);
         let asked = held.asked();
         let peak = held.peak(Metric::Requested);
@@ -99,6 +104,8 @@ mod tests {
         let listed: Vec<_> = largest.blocks.iter().map(|one| (one.block.0, one.bytes, one.made)).collect();
         assert_eq!(listed, [(0, 100, Some(0)), (1, 30, Some(1))]);
         assert_eq!((largest.rest_blocks, largest.rest_bytes), (2, 37));
+        let shapes: Vec<_> = largest.blocks.iter().map(|one| one.shape.as_deref()).collect();
+        assert_eq!(shapes, [Some("[5, 5] float32"), None]);
         let second = &largest.blocks[1];
         assert_eq!((second.category.as_str(), second.scope.as_str()), ("activation", "net.fc"));
         assert!(second.frame.contains("net.rs:7"), "{}", second.frame);

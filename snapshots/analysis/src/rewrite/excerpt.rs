@@ -1,6 +1,7 @@
 //! A part of a recording as a separate recording: smaller to send, with the same totals at every event.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use highwater_snapshots::event::{BlockKey, Event, EventKind, Range as Addresses, What};
 use highwater_snapshots::format::{block_keys, recorded_event};
@@ -66,6 +67,7 @@ impl Excerpt<'_> {
         builder.set_header(header);
         trace.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = trace.tables.clone();
+        builder.merge_sources(&trace.sources);
         // What the builder counts by itself would be counted twice.
         *builder.trust() = Trust {
             unmatched_frees: 0,
@@ -207,6 +209,7 @@ pub fn remove_stacks(trace: &mut Trace) {
     let program = trace.header.program.split_whitespace().next().unwrap_or_default();
     trace.header.program = program.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
     trace.header.host.clear();
+    trace.sources = Arc::default();
     // What PyTorch's compiler was compiling: the file, the function and the line.
     let tables = &trace.tables;
     trace.attributes.retain(|attribute| tables.string(attribute.name) != "compile_context");
@@ -242,6 +245,7 @@ pub fn remove_stacks(trace: &mut Trace) {
 mod tests {
     use highwater_snapshots::format::{read_bytes, write_trace};
     use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::trace::SourceText;
 
     use super::*;
     use crate::Totals;
@@ -353,12 +357,15 @@ mod tests {
 
     #[test]
     fn without_stacks_no_text_of_the_source_is_left_and_no_byte_is_missing() {
-        let whole = trace_from_text(TEXT).unwrap();
+        let mut whole = trace_from_text(TEXT).unwrap();
+        whole.sources = Arc::new(vec![SourceText { path: "net.py".to_owned(), text: "def relu(x): …".to_owned() }]);
+        assert_eq!(excerpt(&whole, 1..2).source("net.py"), Some("def relu(x): …"));
         let mut bare = whole.clone();
         bare.header.program = "/home/ada/bin/train.py --data /home/ada/secret".to_owned();
         bare.header.host = "ada".to_owned();
         remove_stacks(&mut bare);
         assert_eq!((bare.header.program.as_str(), bare.header.host.as_str()), ("train.py", ""));
+        assert!(bare.sources.is_empty());
         assert_eq!(totals(&bare, DeviceId(0)), totals(&whole, DeviceId(0)));
         let texts = bare.tables.strings.concat();
         assert!(!texts.contains("train.py") && !texts.contains("net.py"), "{texts}");

@@ -51,6 +51,8 @@ impl Windows {
         if let Some(why) = failed {
             return Err(why);
         }
+        writer.append_attributes(&self.shape_attributes())?;
+        writer.append_sources(&self.base.sources)?;
         let problems = self.base.problems.iter().filter(|problem| !problem.is_index_only);
         let problems = problems.map(|problem| Problem::new(problem.to_string())).collect();
         writer.finish(&EndFacts { trust: self.base.trust.clone(), problems })

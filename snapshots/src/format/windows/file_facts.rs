@@ -6,14 +6,15 @@ use crate::format::assemble::Assembler;
 use crate::format::kind::SectionKind;
 use crate::format::part::Part;
 use crate::format::section::{FLAG_MUST_UNDERSTAND, Unpacker};
-use crate::format::tables_codec::row_from_bytes;
+use crate::format::tables_codec::{row_from_bytes, rows_from_bytes};
 use crate::format::walk::WalkItem;
 use crate::format::windows::sections::Sections;
-use crate::trace::Trace;
+use crate::format::windows::shapes::{ShapeRows, shape_rows};
+use crate::trace::{Attribute, Trace};
 
-/// Reads everything but events and operations, and the starting states.
-pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>)> {
-    let (mut assembler, mut starting) = (Assembler::default(), Vec::new());
+/// Reads everything but events and operations, and the starting states and the shapes of blocks.
+pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>, ShapeRows)> {
+    let (mut assembler, mut starting, mut attributes) = (Assembler::default(), Vec::new(), Vec::new());
     let mut unpacker = Unpacker::new();
     for row in &sections.rows {
         let Some(kind) = SectionKind::from_code(row.kind) else {
@@ -26,7 +27,7 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
         match kind {
             SectionKind::Events | SectionKind::Ops => continue,
             _ if kind.is_repeated() => continue,
-            SectionKind::Annotations | SectionKind::Attributes => {
+            SectionKind::Annotations => {
                 return Err(Error::NotAPart { name: "the file".to_owned() });
             }
             SectionKind::End => assembler.pass_events(events),
@@ -40,6 +41,11 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
         if kind == SectionKind::StartingState {
             let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
             starting.push(row_from_bytes(raw).map_err(damaged)?);
+            continue;
+        }
+        if kind == SectionKind::Attributes {
+            let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
+            attributes.extend(rows_from_bytes::<Attribute>(raw, found.header.count).map_err(damaged)?);
             continue;
         }
         let part = Part::from_section(&mut unpacker, &found.section());
@@ -62,5 +68,6 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
         let what = "events are missing".to_owned();
         return Err(Error::Damaged { offset: sections.end, what });
     }
-    Ok((base, starting))
+    let shapes = shape_rows(&base, &starting, &attributes)?;
+    Ok((base, starting, shapes))
 }

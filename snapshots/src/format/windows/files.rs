@@ -19,6 +19,7 @@ use crate::format::summary::{Summarizer, Summary};
 use crate::format::windows::events::{EventSections, TakeRun};
 use crate::format::windows::file_facts::read_file_facts;
 use crate::format::windows::sections::Sections;
+use crate::format::windows::shapes::ShapeRows;
 use crate::ids::{DeviceId, StringId};
 use crate::merge::{MergedRows, MergedTables};
 use crate::rotation::PART;
@@ -46,6 +47,8 @@ pub(super) struct FilePart {
     pub(super) first: u64,
     /// The number of operations before its own.
     pub(super) first_op: u64,
+    /// The shapes of its blocks, by the numbers of its own events.
+    pub(super) shapes: ShapeRows,
     /// `None` for the first file of several, and for the only one.
     later: Option<Later>,
     /// The merged rows of its tables; `None` if it is the only file.
@@ -103,10 +106,10 @@ impl Files {
             let named = |why: Error| if is_one { why } else { why.named(&name) };
             let sections = Sections::locate(source).map_err(named)?;
             let events = EventSections::find(&sections).map_err(named)?;
-            let (base, states) = read_file_facts(&sections, events.count).map_err(named)?;
+            let (base, states, shapes) = read_file_facts(&sections, events.count).map_err(named)?;
             let operations = operations(&sections).map_err(named)?;
-            let mut part =
-                FilePart { sections, events, first: files.count, first_op: next_op, later: None, rows: None };
+            let (first, first_op) = (files.count, next_op);
+            let mut part = FilePart { sections, events, first, first_op, shapes, later: None, rows: None };
             if is_one {
                 files.count = part.events.count;
                 files.parts.push(part);
@@ -134,6 +137,7 @@ impl Files {
             }
             let counted = files.count.checked_add(part.events.count).zip(next_op.checked_add(operations));
             (files.count, next_op) = counted.ok_or_else(|| damaged("it claims more events than can be counted"))?;
+            part.shapes.iter_mut().for_each(|(_, value)| *value = rows.string(*value));
             part.rows = Some(rows);
             files.parts.push(part);
         }
@@ -306,6 +310,7 @@ fn add_base(all: &mut Trace, base: Trace, name: &str) {
             known.push(fact);
         }
     }
+    all.merge_sources(&base.sources);
     for facts in base.devices {
         if all.device_facts(facts.device).is_none() {
             all.devices.push(facts);

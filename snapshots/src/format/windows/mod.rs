@@ -4,6 +4,7 @@
 //! A file without checkpoints, or whose checkpoints are damaged, is read once from start to end to compute them.
 
 mod sections;
+mod shapes;
 mod events;
 mod file_facts;
 mod files;
@@ -47,6 +48,7 @@ use events::EventSections;
 use files::{Boundary, Files};
 use ops::OpSections;
 use sections::Sections;
+use shapes::ShapeRows;
 
 /// A recording that is read in parts.
 #[derive(Debug)]
@@ -57,6 +59,7 @@ pub struct Windows {
     base: Trace,
     starting: Vec<StartingState>,
     summaries: Vec<Summary>,
+    shapes: ShapeRows,
     checkpoints: Checkpoints,
     /// The deaths that all checkpoints name, by device and key, in order; read when many are needed.
     deaths: OnceLock<Vec<EndedBlock>>,
@@ -74,8 +77,8 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be read, is not a recording, is damaged, or has annotations or attributes, which only
-    /// [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`](crate::Error::Cancelled) if `watch`
+    /// Fails if it cannot be read, is not a recording, is damaged, or has annotations or attributes other than shapes,
+    /// which only [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`](crate::Error::Cancelled) if `watch`
     /// breaks.
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
         Self::open_files(vec![(String::new(), source)], &(), watch)
@@ -92,6 +95,7 @@ impl Windows {
         let (files, base, starting) = Files::open(sources)?;
         let mut windows = Self {
             summaries: Vec::new(),
+            shapes: ShapeRows::new(),
             checkpoints: Checkpoints::default(),
             deaths: OnceLock::new(),
             end: Vec::new(),
@@ -103,6 +107,7 @@ impl Windows {
         };
         windows.take_summaries();
         windows.summarize_rest(store, watch)?;
+        windows.take_shapes()?;
         windows.device_uses = windows.find_device_uses();
         windows.check_sums();
         Ok(windows)

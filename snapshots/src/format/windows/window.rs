@@ -56,6 +56,7 @@ impl Windows {
         trace.has_times |= self.summaries.iter().any(|row| row.times_ns.1 > 0);
         trace.trust = self.base.trust.clone();
         self.ops.localize(&self.files, &mut trace)?;
+        self.add_shapes(&mut trace, &window.keys);
         self.look_ahead(&mut trace, &window.keys, range.end)?;
         Ok(trace)
     }
@@ -224,6 +225,7 @@ impl Window {
         builder.set_header(base.header.clone());
         base.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = base.tables.clone();
+        builder.merge_sources(&base.sources);
         base.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
         let stage = summarizer.stage();
         let all_events = Some(windows.files.count);

@@ -319,6 +319,7 @@ impl Writer<'_> {
                 builder.add_annotation(self.annotation(annotation, builder.event_count()));
             }
         }
+        builder.merge_sources(&trace.sources);
         for attribute in &trace.attributes {
             if let Some(owner) = self.owner(attribute.owner) {
                 let (name, value) = (self.rows.string(attribute.name), self.rows.string(attribute.value));

@@ -1,7 +1,7 @@
-//! Reads a few lines around a line of a source file, if the file is available on this machine.
+//! Reads a few lines around a line of a source file, if it is in the recording or available on this machine.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -19,7 +19,7 @@ pub struct Excerpt {
     pub first: u32,
     /// The lines; very long ones are shortened.
     pub lines: Vec<String>,
-    /// Modification time of the file, in microseconds of Unix time; `None` if unknown.
+    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or if the text is the recording's.
     pub changed_unix_us: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ pub struct Excerpt {
 /// A recording may come from anywhere and name any path: only absolute paths of regular files are opened, never network
 /// or device paths, and no more is read than needed to reach the line.
 pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
-    if line == 0 || !is_local(path) {
+    if !is_local(path) {
         return None;
     }
     let path = Path::new(path);
@@ -39,7 +39,16 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     let file = File::open(path).ok()?;
     let facts = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let changed = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let mut reader = BufReader::new(file.take(MAX_BYTES));
+    let changed_unix_us = changed.and_then(|changed| u64::try_from(changed.as_micros()).ok());
+    let excerpt = excerpt_from(BufReader::new(file.take(MAX_BYTES)), line)?;
+    Some(Excerpt { changed_unix_us, ..excerpt })
+}
+
+/// The lines around line `line` of a source text; `None` if it has no such line.
+pub fn excerpt_from(mut reader: impl BufRead, line: u32) -> Option<Excerpt> {
+    if line == 0 {
+        return None;
+    }
     let first = line.saturating_sub(CONTEXT).max(1);
     for _ in 1..first {
         if reader.skip_until(b'\n').ok()? == 0 {
@@ -52,7 +61,7 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
         bytes.clear();
         // Limits reading of a line without an end.
         let most = 4 * MAX_SIGNS as u64;
-        if (&mut reader).take(most).read_until(b'\n', &mut bytes).ok()? == 0 {
+        if reader.by_ref().take(most).read_until(b'\n', &mut bytes).ok()? == 0 {
             break;
         }
         if !bytes.ends_with(b"\n") && bytes.len() as u64 == most {
@@ -61,11 +70,7 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
         lines.push(shown(&bytes));
     }
     let is_there = lines.len() as u32 > line - first;
-    is_there.then(|| Excerpt {
-        first,
-        lines,
-        changed_unix_us: changed.and_then(|changed| u64::try_from(changed.as_micros()).ok()),
-    })
+    is_there.then_some(Excerpt { first, lines, changed_unix_us: None })
 }
 
 /// Whether `path` is an absolute path on this machine.
@@ -101,6 +106,15 @@ mod tests {
         assert_eq!(told(6), Some((4, ["four", "five", "six"].map(String::from).to_vec())));
         assert_eq!((told(7), told(8), told(900), told(0), told(u32::MAX)), (None, None, None, None, None));
         assert!(excerpt(&path, 1).unwrap().changed_unix_us.is_some());
+    }
+
+    #[test]
+    fn a_text_of_the_recording_is_shown_as_a_file_is() {
+        let (_folder, path) = file(b"one\n\ttwo\nthree\nfour");
+        let of_file = excerpt(&path, 2).unwrap();
+        let of_text = excerpt_from(&b"one\n\ttwo\nthree\nfour"[..], 2).unwrap();
+        assert_eq!(of_text, Excerpt { changed_unix_us: None, ..of_file });
+        assert_eq!((excerpt_from(&b"one\n"[..], 2), excerpt_from(&b"one"[..], 0)), (None, None));
     }
 
     #[test]

@@ -199,6 +199,11 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
             "The module path in which it was allocated: encoder.layers.3.mlp",
             Text(|r, row| r.texts.scope(r.trace, r.block(row).scope)),
         ),
+        Column::or_null(
+            "shape",
+            "Shape and dtype of its tensor, if recorded: [4096, 4096] bfloat16",
+            Text(|r, row| r.trace.shape(r.id(row)).map(ByteArray::from)),
+        ),
         Column::always("pool", "The allocator's pool", Text(|r, row| Some(r.texts.fixed(r.block(row).pool.name())))),
         Column::or_null(
             "step",

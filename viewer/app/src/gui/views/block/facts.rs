@@ -6,7 +6,7 @@ use highwater_analysis::{Lifetime, Metric, condition};
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
-use highwater_snapshots::trace::{Block, Owner};
+use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace};
 
@@ -57,7 +57,7 @@ impl Facts {
         stacks.push(("Freed by", free_stack.unwrap_or(StackId::NONE)));
         let mut rows = rows(trace, id, &block, was_waiting);
         rows.extend(weight(recording, id, &block, metric));
-        rows.extend(attributes(trace, id, &block));
+        rows.extend(attributes(trace, id));
         Self {
             title: headline(trace, id, metric),
             life: life(trace, id),
@@ -215,10 +215,9 @@ fn highest(
 }
 
 /// Other recorded facts. Their values may have lines.
-fn attributes(trace: &Trace, id: BlockId, block: &Block) -> impl Iterator<Item = (String, String)> {
-    let owner = if block.is_baseline() { Owner::Block(id) } else { Owner::Event(block.alloc) };
+fn attributes(trace: &Trace, id: BlockId) -> impl Iterator<Item = (String, String)> {
     let text = |id| trace.tables.string(id);
-    let facts = trace.attributes_of(owner).iter();
+    let facts = trace.attributes_of(trace.block_owner(id)).iter();
     let facts = facts.flat_map(move |attribute| readable(text(attribute.name), text(attribute.value)));
     facts.map(|(name, value)| {
         let lines: Vec<_> = value.lines().take(MAX_LINES).map(|line| shown(line, MAX_SHOWN)).collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eframe::egui::Vec2;
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
+use highwater_snapshots::trace::SourceText;
 
 use super::*;
 use crate::gui::view_harness::ViewHarness;
@@ -129,25 +130,46 @@ fn other_blocks_of_its_place_are_counted_and_can_be_looked_at_alone() {
     }
 }
 
-#[test]
-fn the_source_is_shown_where_the_file_is_at_hand() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("model.py");
-    std::fs::write(&path, "import torch\n\ndef forward(x):\n    y = torch.relu(x)\n    return y\n").unwrap();
+const SOURCE: &str = "import torch\n\ndef forward(x):\n    y = torch.relu(x)\n    return y\n";
+
+/// Block 1 with stacks of which each line is line 4 of `path`, in a recording that has `sources`.
+fn harness_at_line_4(path: &str, sources: Vec<SourceText>) -> Harness<'static, Play> {
     let mut stage: Play = ViewHarness::new(STEPS, (BlockPanel::default(), BlockId(1)));
     let mut trace = (*stage.recording.trace).clone();
     let file = trace.tables.strings.len() as u32;
-    trace.tables.strings.push(path.to_str().unwrap().to_owned());
+    trace.tables.strings.push(path.to_owned());
     for line in &mut trace.tables.lines {
         (line.file, line.line) = (highwater_snapshots::StringId(file), 4);
     }
     trace.header.started_unix_us = 1;
+    trace.sources = Arc::new(sources);
     stage.recording = Arc::new(Recording::new("test", None, trace));
     let mut harness = Harness::builder().with_size(Vec2::new(900.0, 1100.0)).build_ui_state(
         |ui, stage: &mut Play| stage.play(|(panel, id), context| panel.block_ui(ui, context, *id)),
         stage,
     );
     settle(&mut harness);
+    harness
+}
+
+#[test]
+fn the_source_of_the_recording_is_shown_rather_than_that_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.py");
+    std::fs::write(&path, SOURCE.replace("relu", "gelu")).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    let of_recording = SourceText { path: path.clone(), text: SOURCE.to_owned() };
+    let harness = harness_at_line_4(&path, vec![of_recording]);
+    assert_eq!(harness.query_all_by_label(">    4      y = torch.relu(x)").count(), 2);
+    assert_eq!(harness.query_all_by_label_contains("changed after the recording").count(), 0);
+}
+
+#[test]
+fn the_source_is_shown_where_the_file_is_at_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.py");
+    std::fs::write(&path, SOURCE).unwrap();
+    let mut harness = harness_at_line_4(path.to_str().unwrap(), Vec::new());
     let shown = |harness: &Harness<'_, Play>| harness.query_all_by_label(">    4      y = torch.relu(x)").count();
     assert_eq!(shown(&harness), 2, "once for the alloc and once for the free");
     assert_eq!(harness.query_all_by_label("     3  def forward(x):").count(), 2);
