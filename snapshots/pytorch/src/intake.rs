@@ -6,12 +6,14 @@ use hashbrown::HashMap;
 
 use super::names::Names;
 use super::raw::{
-    Action, BlockState, Extras, RawAnnotation, RawBlock, RawEvent, RawFrame, RawSegment, RawSnapshot, RawTensor,
+    Action, BlockState, Extras, LoggedShape, RawAnnotation, RawBlock, RawEvent, RawFrame, RawSegment, RawSnapshot,
+    RawTensor,
 };
 use super::sequences::Sequences;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
 use highwater_snapshots::live_bytes::{LiveBytes, LiveBytesMeter};
+use highwater_snapshots::trace::SourceText;
 
 /// Builds a [`RawSnapshot`] from values in whatever order the file has them.
 #[derive(Clone, Debug)]
@@ -301,6 +303,25 @@ impl Intake {
     /// Adds a tensor that was live at the time of the snapshot.
     pub fn run_tensor(&mut self, tensor: RawTensor) {
         self.raw.run.tensors.push(tensor);
+    }
+
+    /// Adds a tensor that an operator returned.
+    pub fn logged_shape(&mut self, shape: LoggedShape) {
+        self.raw.logged_shapes.push(shape);
+    }
+
+    /// Adds source files, given as path and text, and takes the texts out of the strings.
+    pub fn sources(&mut self, files: &[(StringId, StringId)]) {
+        for (path, text) in files {
+            let [path, text] = [path, text].map(|id| self.string(*id).to_owned());
+            self.raw.sources.push(SourceText { path, text });
+        }
+        for row in files.iter().filter_map(|(_, text)| text.index()) {
+            // What has one line may be a name elsewhere.
+            if let Some(text) = self.raw.strings.get_mut(row).filter(|text| text.contains('\n')) {
+                text.clear();
+            }
+        }
     }
 
     /// Sets the string that this program embedded in the file when it wrote it, and takes it out of the strings.

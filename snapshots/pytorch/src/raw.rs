@@ -2,6 +2,7 @@
 
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
+use highwater_snapshots::trace::SourceText;
 
 use super::sequences::Sequences;
 
@@ -44,8 +45,25 @@ pub struct RawSnapshot {
     pub highwater: Option<String>,
     /// The facts that Highwater's Python package added under the key `highwater_run`.
     pub run: RunFacts,
+    /// `shape_data`, which torch-snapkit writes: results of operators, in order.
+    pub logged_shapes: Vec<LoggedShape>,
+    /// `source_code`, which torch-snapkit writes.
+    pub sources: Vec<SourceText>,
     /// The parts that could not be read or interpreted.
     pub problems: Vec<Problem>,
+}
+
+/// A tensor in new memory, as an operator returned it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedShape {
+    /// Its device.
+    pub device: u16,
+    /// Address of its first element.
+    pub address: u64,
+    /// Size of its elements.
+    pub bytes: u64,
+    /// Its shape and dtype.
+    pub shape: String,
 }
 
 /// Facts about the recorded program.

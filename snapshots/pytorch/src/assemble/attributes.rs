@@ -7,6 +7,7 @@
 //! | `addr` | `addr` in hexadecimal with `0x`, for marks and for frees of unknown blocks |
 //! | `pool_id` | `(1, 0)`, if the pool is private |
 //! | `references` | who refers to a block, from the Python package: see [`highwater_snapshots::references`] |
+//! | `shape` | shape and dtype of the tensor, as `[32, 1024] float32`: see [`shapes`](super::shapes) |
 //! | `compile_context`, `user_metadata`, `internal_metadata` | as in the snapshot |
 
 use hashbrown::HashMap;

@@ -21,7 +21,9 @@ mod attributes;
 mod annotations;
 mod tags;
 mod run;
+mod positions;
 mod references;
+mod shapes;
 mod pools;
 mod writer;
 #[cfg(test)]
@@ -32,6 +34,7 @@ mod model;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -65,6 +68,7 @@ const LONG_TRACE: usize = 1 << 16;
 /// Pinned host memory becomes device 255.
 pub fn assemble(raw: RawSnapshot) -> Trace {
     let RawSnapshot { strings, frames, stacks: frame_lists, texts, extras, traces, host_trace, .. } = raw;
+    let RawSnapshot { logged_shapes, sources, .. } = raw;
     let RawSnapshot { segments, host_segments, blocks, annotations: raw_annotations, settings, problems, run, .. } =
         raw;
 
@@ -221,6 +225,8 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     trace.annotations.extend(tags.annotations(&mut trace.tables, &mut names, &trace.events));
     run::name_tensors(&mut trace, &run.tensors, origin_us, |tables, path| tags.scope(tables, &mut names, path));
     references::add_references(&mut trace, &run, &mut names);
+    shapes::add_shapes(&mut trace, &run, &logged_shapes, &mut names);
+    trace.sources = Arc::new(sources);
     pools::add_pools(&mut trace, &segments, &mut names);
     trace.refresh_spans();
     trace

@@ -1,20 +1,16 @@
-//! Attaches the references that the Python package followed to their blocks, as [attributes](ATTRIBUTE).
-//!
-//! The package gives a block's address at a position, which is the number of allocations on the device so far. The
-//! number at the end of the recording is known, so the last allocation of the trace has that position.
+//! Attaches the references that the Python package followed to their blocks, as [attributes](ATTRIBUTE). The package
+//! gives a block's address at a [position](super::positions).
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
-
 use super::super::raw::RunFacts;
+use super::positions::Positions;
 use super::run::{full_ring, missing_events};
 use crate::names::Names;
 use highwater_snapshots::error::Problem;
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::references::{ATTRIBUTE, References, Saved};
-use highwater_snapshots::trace::{Attribute, Owner, Subject, Trace};
+use highwater_snapshots::trace::{Attribute, Subject, Trace};
 
 /// Adds the references in `run` to the blocks of `trace`.
 pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, names: &mut Names) {
@@ -25,10 +21,8 @@ pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, names: &mut Name
     let mut devices: BTreeMap<u16, Option<OfDevice>> = BTreeMap::new();
     for line in text.lines() {
         let Some(line) = Line::read(line) else { continue };
-        let of_device = devices.entry(line.device).or_insert_with(|| {
-            let total = run.number(&format!("device.{}.allocations", line.device))?;
-            Some(OfDevice::new(Positions::of(trace, DeviceId(line.device), total)))
-        });
+        let of_device =
+            devices.entry(line.device).or_insert_with(|| Positions::in_run(trace, run, line.device).map(OfDevice::new));
         if let Some(of_device) = of_device {
             of_device.add(line, trace);
         }
@@ -52,8 +46,7 @@ pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, names: &mut Name
     }
     let name = names.id(&mut trace.tables.strings, ATTRIBUTE);
     for (block, references) in found {
-        let alloc = trace.blocks.alloc[block.0 as usize];
-        let owner = if alloc.is_some() { Owner::Event(alloc) } else { Owner::Block(block) };
+        let owner = trace.block_owner(block);
         let value = names.id(&mut trace.tables.strings, &references.to_string());
         trace.attributes.push(Attribute { owner, name, value });
     }
@@ -85,54 +78,7 @@ impl OfDevice {
 /// Allocations within a node of the graph, at most, that are searched for reduced gradients.
 const MAX_REDUCTIONS: u64 = 256;
 
-/// The positions of a device's events.
-struct Positions {
-    /// The allocations, in order.
-    allocs: Vec<EventId>,
-    /// The position of the recording's beginning.
-    first: u64,
-    by_address: HashMap<u64, Vec<BlockId>>,
-}
-
 impl Positions {
-    /// `total` is the position of the recording's end.
-    fn of(trace: &Trace, device: DeviceId, total: u64) -> Self {
-        let is_alloc = |row: &usize| trace.events.kind[*row] == EventKind::Alloc && trace.events.device[*row] == device;
-        let allocs: Vec<EventId> = (0..trace.events.len()).filter(is_alloc).map(EventId::from_index).collect();
-        let mut by_address: HashMap<u64, Vec<BlockId>> = HashMap::new();
-        for block in trace.blocks.ids().filter(|block| trace.blocks.device[block.0 as usize] == device) {
-            by_address.entry(trace.blocks.address[block.0 as usize]).or_default().push(block);
-        }
-        let first = total.saturating_sub(allocs.len() as u64);
-        Self { allocs, first, by_address }
-    }
-
-    /// The number of allocations in the recording before `position`; `None` if that is not part of it.
-    fn recorded(&self, position: u64) -> Option<u64> {
-        position.checked_sub(self.first).filter(|count| *count <= self.allocs.len() as u64)
-    }
-
-    /// The block of `bytes` that is live at `address`, `count` allocations after the beginning, and the number of
-    /// allocations up to its own.
-    fn block(&self, trace: &Trace, count: u64, address: u64, bytes: u64) -> Option<(BlockId, u64)> {
-        let before = count.checked_sub(1).map(|last| self.allocs[last as usize]);
-        let blocks = &trace.blocks;
-        let is_made = |block: &BlockId| {
-            let alloc = blocks.alloc[block.0 as usize];
-            !alloc.is_some() || before.is_some_and(|last| alloc <= last)
-        };
-        // Blocks of one address are in the order of their allocations.
-        let all = self.by_address.get(&address)?;
-        let block = *all.get(all.partition_point(is_made).checked_sub(1)?)?;
-        let is_live = before.is_none_or(|last| blocks.free_requested[block.0 as usize] > last);
-        if !is_live || bytes > blocks.allocated[block.0 as usize] {
-            return None;
-        }
-        let alloc = blocks.alloc[block.0 as usize];
-        let own = if alloc.is_some() { self.allocs.partition_point(|other| *other <= alloc) as u64 } else { 0 };
-        Some((block, own))
-    }
-
     /// The position before the last allocations of `reduced` bytes each between two positions: gradients that a node
     /// reduces once it needs nothing more. `None` if there are none.
     fn before_reduction(&self, trace: &Trace, reduced: &str, from: Option<u64>, to: Option<u64>) -> Option<u64> {
@@ -206,6 +152,7 @@ impl<'a> Line<'a> {
 mod tests {
     use super::super::sample::Sample;
     use super::*;
+    use highwater_snapshots::trace::Owner;
 
     /// Two blocks, of which the second has the address of the first; the program had made 40 allocations before.
     fn sample(references: &str) -> Trace {

@@ -11,7 +11,7 @@ use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, Trace};
 use highwater_snapshots::units::format_count;
 
 /// Values that have their own places.
-const PLACED: [&str; 12] = [
+const PLACED: [&str; 13] = [
     "version",
     "rank",
     "world_size",
@@ -23,6 +23,7 @@ const PLACED: [&str; 12] = [
     "extra_steps",
     "last_step",
     "references",
+    "shapes",
     "package",
 ];
 /// The beginning of the names of values about a device: `device.0.name`, `device.0.total_bytes`.

@@ -38,7 +38,7 @@ impl Role {
             Key::DeviceTraces => Self::Devices(Shape::Event),
             Key::HostTraces => Self::Rows(Shape::Event),
             Key::ExternalAnnotations => Self::Rows(Shape::Annotation),
-            Key::AllocatorSettings | Key::HighwaterRun => Self::Any,
+            Key::AllocatorSettings | Key::HighwaterRun | Key::ShapeData | Key::SourceCode => Self::Any,
             Key::Blocks => Self::Rows(Shape::Block),
             Key::History => Self::Rows(Shape::History),
             Key::Frames => Self::Rows(Shape::Frame),

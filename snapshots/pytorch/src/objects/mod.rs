@@ -14,6 +14,7 @@ mod shape;
 mod store;
 mod rows;
 mod settings;
+mod snapkit;
 mod whole;
 
 pub(crate) use shape::{Key, Keys, Shape};

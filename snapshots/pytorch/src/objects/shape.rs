@@ -77,6 +77,9 @@ keys! {
     HostTraces = "host_traces",
     Highwater = "highwater",
     HighwaterRun = "highwater_run",
+    // Added by torch-snapkit.
+    ShapeData = "shape_data",
+    SourceCode = "source_code",
 }
 
 /// String ids of the known keys, which are consecutive.

@@ -118,6 +118,8 @@ impl Store {
         let highwater = self.text(Key::Highwater, part(Key::Highwater));
         self.intake.highwater(highwater);
         self.take_run(part(Key::HighwaterRun));
+        self.take_shape_data(part(Key::ShapeData))?;
+        self.take_source_code(part(Key::SourceCode))?;
         for &(key, _) in items {
             if !self.key(key).is_some_and(Key::is_part_of_snapshot) {
                 self.unknown_key(key, "the snapshot");

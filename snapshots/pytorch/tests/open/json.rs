@@ -45,6 +45,41 @@ fn json_and_pickle_say_the_same() {
 }
 
 #[test]
+fn shapes_and_sources_of_torch_snapkit_are_read_from_json_and_pickles() {
+    let mut value = snapshot();
+    value["shape_data"] = json!([{}, {
+        "0x7f00": [
+            ["aten.mm.default", [4, 8], "torch.bfloat16"],
+            ["aten.t.default", [8, 4], "torch.bfloat16"],
+            ["aten.add_.Tensor", [4, 8], "torch.bfloat16"],
+            ["aten.add.out", [4, 8], "torch.bfloat16"],
+            ["aten.sum.default", [], "torch.float32"],
+            ["aten.zeros.default", [1, 2, 3], "torch.int64"],
+            ["aten.zeros.default", [1], "torch.unknown"],
+        ],
+        "7f00": [],
+    }]);
+    value["source_code"] =
+        json!({"/net.py": "import torch\n", "/copy.py": "import torch\n", "/line.py": "mm", "/none.py": null});
+    let from_text = read(&value.to_string()).unwrap();
+    let from_pickle = read_pickle(&pickle(&value, 4), &mut go).unwrap();
+    for raw in [from_text, from_pickle] {
+        let shapes: Vec<_> =
+            raw.logged_shapes.iter().map(|one| (one.device, one.address, one.bytes, &*one.shape)).collect();
+        let expected =
+            [(1, 0x7f00, 64, "[4, 8] bfloat16"), (1, 0x7f00, 4, "[] float32"), (1, 0x7f00, 48, "[1, 2, 3] int64")];
+        assert_eq!(shapes, expected);
+        let sources: Vec<_> = raw.sources.iter().map(|one| (&*one.path, &*one.text)).collect();
+        assert_eq!(sources.len(), 3);
+        for file in [("/net.py", "import torch\n"), ("/copy.py", "import torch\n"), ("/line.py", "mm")] {
+            assert!(sources.contains(&file), "{sources:?}");
+        }
+        assert!(raw.strings.iter().all(|text| text != "import torch\n"), "a text is there once");
+        assert_eq!(problems(&raw).len(), 3, "{:?}", problems(&raw));
+    }
+}
+
+#[test]
 fn settings_in_dicts_are_laid_flat_and_read_as_pytorch_prints_them() {
     let raw = read(
         r#"{"segments": [], "allocator_settings": {"a": {"1": 0, "b": {"c": -1}}, "on": true, "off": false,

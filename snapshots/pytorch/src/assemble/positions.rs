@@ -1,0 +1,64 @@
+//! Positions, by which the Python package says when something was so: numbers of allocations on a device.
+//!
+//! The number at the end of the recording is known, so the last allocation of the trace has that position.
+
+use hashbrown::HashMap;
+
+use super::super::raw::RunFacts;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+
+/// The positions of a device's allocations.
+pub(super) struct Positions {
+    /// The allocations, in order.
+    pub(super) allocs: Vec<EventId>,
+    /// The position of the recording's beginning.
+    first: u64,
+    pub(super) by_address: HashMap<u64, Vec<BlockId>>,
+}
+
+impl Positions {
+    /// `total` is the position of the recording's end.
+    fn of(trace: &Trace, device: DeviceId, total: u64) -> Self {
+        let is_alloc = |row: &usize| trace.events.kind[*row] == EventKind::Alloc && trace.events.device[*row] == device;
+        let allocs: Vec<EventId> = (0..trace.events.len()).filter(is_alloc).map(EventId::from_index).collect();
+        let mut by_address: HashMap<u64, Vec<BlockId>> = HashMap::new();
+        for block in trace.blocks.ids().filter(|block| trace.blocks.device[block.0 as usize] == device) {
+            by_address.entry(trace.blocks.address[block.0 as usize]).or_default().push(block);
+        }
+        let first = total.saturating_sub(allocs.len() as u64);
+        Self { allocs, first, by_address }
+    }
+
+    /// The positions of device `device` of a recorded program; `None` if its allocations were not counted.
+    pub(super) fn in_run(trace: &Trace, run: &RunFacts, device: u16) -> Option<Self> {
+        Some(Self::of(trace, DeviceId(device), run.number(&format!("device.{device}.allocations"))?))
+    }
+
+    /// The number of allocations in the recording before `position`; `None` if that is not part of it.
+    pub(super) fn recorded(&self, position: u64) -> Option<u64> {
+        position.checked_sub(self.first).filter(|count| *count <= self.allocs.len() as u64)
+    }
+
+    /// The block of `bytes` that is live at `address`, `count` allocations after the beginning, and the number of
+    /// allocations up to its own.
+    pub(super) fn block(&self, trace: &Trace, count: u64, address: u64, bytes: u64) -> Option<(BlockId, u64)> {
+        let before = count.checked_sub(1).map(|last| self.allocs[last as usize]);
+        let blocks = &trace.blocks;
+        let is_made = |block: &BlockId| {
+            let alloc = blocks.alloc[block.0 as usize];
+            !alloc.is_some() || before.is_some_and(|last| alloc <= last)
+        };
+        // Blocks of one address are in the order of their allocations.
+        let all = self.by_address.get(&address)?;
+        let block = *all.get(all.partition_point(is_made).checked_sub(1)?)?;
+        let is_live = before.is_none_or(|last| blocks.free_requested[block.0 as usize] > last);
+        if !is_live || bytes > blocks.allocated[block.0 as usize] {
+            return None;
+        }
+        let alloc = blocks.alloc[block.0 as usize];
+        let own = if alloc.is_some() { self.allocs.partition_point(|other| *other <= alloc) as u64 } else { 0 };
+        Some((block, own))
+    }
+}

@@ -1,0 +1,130 @@
+//! Takes what torch-snapkit adds to a snapshot: shapes of tensors and the text of source files.
+
+use super::store::{Dict, Refusal, Store};
+use super::value::Value;
+use crate::raw::LoggedShape;
+
+/// Maximum length of a source file in bytes; longer ones are not written by people.
+const LONGEST_SOURCE: usize = 8 << 20;
+
+/// Maximum number of dimensions of a tensor.
+const MAX_DIMENSIONS: usize = 64;
+
+/// Operators whose result is a view of an argument.
+const VIEWS: [&str; 27] = [
+    "_conj",
+    "_neg_view",
+    "_reshape_alias",
+    "_unsafe_view",
+    "alias",
+    "as_strided",
+    "chunk",
+    "detach",
+    "diagonal",
+    "expand",
+    "imag",
+    "lift_fresh",
+    "narrow",
+    "permute",
+    "real",
+    "select",
+    "slice",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "t",
+    "transpose",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as_complex",
+    "view_as_real",
+];
+
+impl Store {
+    /// Adds the shapes of `shape_data`: for each device a dict from an address, as `0x7f00`, to the operators that
+    /// returned a tensor there, in order, each a list of its name, a shape and a dtype.
+    pub(super) fn take_shape_data(&mut self, devices: Value) -> Result<(), Refusal> {
+        for (device, addresses) in (0..=u16::MAX).zip(self.take_items(devices).unwrap_or_default()) {
+            let Some(Dict::Open(open)) = self.dict(addresses)? else { continue };
+            for (address, results) in std::mem::take(&mut self.open_dicts[open as usize]) {
+                let hexadecimal = self.text_of(address).and_then(|text| text.strip_prefix("0x"));
+                let Some(address) = hexadecimal.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else {
+                    self.intake.count_unexpected("an address in 'shape_data' that is not hexadecimal: left out");
+                    continue;
+                };
+                for result in self.take_items(results).unwrap_or_default() {
+                    match self.take_result(result) {
+                        // A view, or an argument that was changed in place.
+                        Some((0, _)) => {}
+                        Some((bytes, shape)) => {
+                            self.intake.logged_shape(LoggedShape { device, address, bytes, shape });
+                        }
+                        None => self.intake.count_unexpected(
+                            "an entry of 'shape_data' that is not operator, shape and known dtype: left out",
+                        ),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of new memory and the shape of a result.
+    fn take_result(&mut self, result: Value) -> Option<(u64, String)> {
+        let &[operator, shape, dtype] = self.take_items(result)?.as_slice() else { return None };
+        let sizes: Vec<u64> = match shape {
+            Value::Pair(row) => self.pairs.get(row as usize).map(|(first, second)| vec![*first, *second])?,
+            shape => self.take_items(shape)?.into_iter().map(Value::unsigned).collect::<Option<_>>()?,
+        };
+        if sizes.len() > MAX_DIMENSIONS {
+            return None;
+        }
+        let (operator, dtype) = (self.text_of(operator)?, self.text_of(dtype)?.strip_prefix("torch.")?);
+        let elements = sizes.iter().try_fold(1_u64, |product, size| product.checked_mul(*size))?;
+        let bytes = elements.checked_mul(element_size(dtype)?)?;
+        let own_bytes = if allocates(operator) { bytes } else { 0 };
+        let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+        Some((own_bytes, format!("[{}] {dtype}", sizes.join(", "))))
+    }
+
+    /// Adds the texts of `source_code`, a dict from paths.
+    pub(super) fn take_source_code(&mut self, value: Value) -> Result<(), Refusal> {
+        let Some(Dict::Open(open)) = self.dict(value)? else { return Ok(()) };
+        let mut files = Vec::new();
+        for (path, text) in std::mem::take(&mut self.open_dicts[open as usize]) {
+            match (path, text) {
+                (Value::Text(path), Value::Text(text)) if self.intake.string(text).len() <= LONGEST_SOURCE => {
+                    files.push((path, text));
+                }
+                _ => self.intake.count_unexpected("an entry of 'source_code' that is not path and text: left out"),
+            }
+        }
+        self.intake.sources(&files);
+        Ok(())
+    }
+
+    fn text_of(&self, value: Value) -> Option<&str> {
+        if let Value::Text(id) = value { Some(self.intake.string(id)) } else { None }
+    }
+}
+
+/// Whether the result of an operator, as `aten.add.Tensor`, is in new memory.
+fn allocates(operator: &str) -> bool {
+    let mut parts = operator.split('.').skip(1);
+    let (name, overload) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    !(VIEWS.contains(&name) || name.ends_with('_') || overload.ends_with("out"))
+}
+
+/// Returns the bytes of an element of a dtype of PyTorch; `None` if that is not a number of bytes, or unknown.
+fn element_size(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "bool" | "uint8" | "int8" => 1,
+        float8 if float8.starts_with("float8_") => 1,
+        "float16" | "bfloat16" | "int16" | "uint16" => 2,
+        "float32" | "int32" | "uint32" | "complex32" => 4,
+        "float64" | "int64" | "uint64" | "complex64" => 8,
+        "complex128" => 16,
+        _ => return None,
+    })
+}
