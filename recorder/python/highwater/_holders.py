@@ -12,6 +12,7 @@ import types
 
 import torch
 
+from ._shapes import shape_text
 from ._tensors import storages
 
 # Each level asks the whole heap once.
@@ -218,12 +219,12 @@ def _is_plain_object(one):
 
 
 def _kind(tensors):
-    """Returns the dtype and the shape of most of the tensors: `float32 [32, 1024]`."""
+    """Returns the shape and the dtype of most of the tensors: `[32, 1024] float32`."""
     kinds = collections.Counter()
     for one in tensors:
         # A nested tensor has no shape, and a subclass may have none either.
         with contextlib.suppress(Exception):
-            kinds[f"{one.dtype} {list(one.shape)}".replace("torch.", "", 1)] += 1
+            kinds[shape_text(one)] += 1
     kind = next((kind for kind, _ in kinds.most_common(1)), "")
     return f"{kind} and others" if len(kinds) > 1 else kind
 

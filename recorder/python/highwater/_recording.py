@@ -53,6 +53,9 @@ class record_memory_history(contextlib.AbstractContextManager):
             For servers, which have no optimizer.
         holders: whether the recording names what holds tensors at the end, apart from models and optimizers: variables,
             lists, closures. Takes about two seconds at most.
+        shapes: whether shape and dtype of the tensors that are saved for backward, and of gradients, are recorded in
+            every step, not only in those whose references are followed, and of tensors that are live at the end. Costs
+            about 8 ms a step for 12 blocks.
         on_oom: whether a failed allocation writes `step.oom.snap`, the first time.
         convert: whether the snapshot is converted to a `.snap` file, which is about 100 times smaller.
         keep_pickle: whether PyTorch's own file is kept as well.
@@ -80,6 +83,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         step_at: str | None = None,
         references: bool = True,
         holders: bool = True,
+        shapes: bool = False,
         on_oom: bool = True,
         convert: bool = True,
         keep_pickle: bool = False,
@@ -95,7 +99,7 @@ class record_memory_history(contextlib.AbstractContextManager):
             raise ValueError(f"steps={steps!r}: expected a range of successive steps, such as range(500, 503)")
         if step_at is not None:
             check_name(step_at)
-        switches = {"references": references, "holders": holders, "on_oom": on_oom}
+        switches = {"references": references, "holders": holders, "shapes": shapes, "on_oom": on_oom}
         switches |= {"convert": convert, "keep_pickle": keep_pickle}
         for name, value in switches.items():
             _check_one_of(name, value, (True, False))

@@ -8,6 +8,7 @@ whenever a tensor is saved and where modules begin and end. Neither values nor a
 Positions are numbers of allocations on a device since the program began: they identify events of the snapshot.
 """
 
+import collections
 import contextlib
 import math
 import sys
@@ -17,6 +18,7 @@ import weakref
 import torch
 
 from . import _device
+from ._shapes import shape_line
 
 # Steps that are followed in any case: the first may differ from all others.
 MAX_STEPS = 2
@@ -60,30 +62,34 @@ class References:
         self._storages = {}
         self._reduced = {}
         self._lines = []
+        # Of saved tensors and gradients, also in steps that are not followed.
+        self._shape_lines = collections.deque(maxlen=MAX_LINES)
+        self._wants_shapes = False
         # Why the references of some of the program are not followed.
         self._reasons = {}
         self._own_count = self._argument_count = 0
 
-    def begin_step(self, is_recorded, is_wanted=True):
-        """Begins a step; the first recorded ones are followed, if that is wanted."""
+    def begin_step(self, is_recorded, is_wanted=True, wants_shapes=False):
+        """Begins a step; the first recorded ones are followed, if that is wanted, and shapes listed in all of them."""
         if is_recorded and not is_wanted:
             self._reasons["the program was recorded with references=False"] = None
         elif is_recorded and not is_available():
             self._reasons["this PyTorch cannot tell whether the program has hooks of its own"] = None
         elif is_recorded and _device.name() != "cuda":
             self._reasons["the device is not CUDA's"] = None
+        self._wants_shapes = wants_shapes and is_recorded and is_available() and _device.name() == "cuda"
         is_recorded = is_recorded and is_wanted and _device.name() == "cuda"
         can_follow = is_recorded and is_available()
         self._is_wanted = can_follow and self._steps < MAX_STEPS
         self._is_undecided = can_follow and self._steps > 0
         self._steps += is_recorded
         self._reduced.clear()
-        if self._is_wanted and not self._argument_count:
+        if (self._is_wanted or self._wants_shapes) and not self._argument_count:
             self._own_count, self._argument_count = _own_count(), _argument_count()
 
     def stop(self):
         """Stops following."""
-        self._is_wanted = self._is_undecided = False
+        self._is_wanted = self._is_undecided = self._wants_shapes = False
         # Tensors that live on until PyTorch itself is gone are not followed to their end.
         for storage in self._open.values():
             storage.watches.clear()
@@ -98,7 +104,11 @@ class References:
 
     def devices(self):
         """Returns the devices of which there are facts."""
-        return {line[1] for line in self._lines}
+        return {line[1] for line in self._lines} | {int(line.split(" ", 1)[0]) for line in self._shape_lines}
+
+    def shapes(self):
+        """Returns the lines of saved tensors and gradients, as `_shapes` has them."""
+        return list(self._shape_lines)
 
     def text(self):
         """Returns one line for each fact, or an empty text.
@@ -160,6 +170,24 @@ class References:
             if sizes:
                 self._reduced[node._sequence_nr()] = ",".join(map(str, sizes))
 
+    def note_gradients(self, optimizer):
+        """Lists the shapes of the gradients that an optimizer is about to read."""
+        if not (self._is_wanted or self._wants_shapes):
+            return
+        positions = {}
+        for gradient in (parameter.grad for group in optimizer.param_groups for parameter in group["params"]):
+            if _is_followed(gradient):
+                with contextlib.suppress(Exception):
+                    device = gradient.device.index
+                    if device not in positions:
+                        positions[device] = _position(device)
+                    self._note_shape(gradient, positions[device])
+
+    def _note_shape(self, tensor, position):
+        line = shape_line(tensor, position)
+        if line is not None:
+            self._shape_lines.append(line)
+
     def poll(self):
         """Records the storages to which only the graph refers by now."""
         for key, storage in list(self._open.items()):
@@ -195,10 +223,11 @@ class References:
             self._is_wanted = len(self._lines) < MAX_LINES // 2
 
     def _can_run(self):
-        if not self._is_wanted or self._is_running or not torch.is_grad_enabled():
+        is_wanted = self._is_wanted or self._wants_shapes
+        if not is_wanted or self._is_running or not torch.is_grad_enabled():
             return False
         reason = _why_not()
-        if reason is not None:
+        if reason is not None and self._is_wanted:
             self._reasons[reason] = True
         return reason is None
 
@@ -212,7 +241,7 @@ class References:
 
         def run(function, *args, **kwargs):
             is_paused = self._pause()
-            if is_paused and not function.__module__.startswith("torch."):
+            if is_paused and self._is_wanted and not function.__module__.startswith("torch."):
                 self._reasons[f"the autograd function {function.__name__} keeps its own tensors"] = True
             try:
                 return apply.__get__(None, function)(*args, **kwargs)
@@ -270,9 +299,13 @@ class References:
         place = _place(tensor)
         if place[2] == 0:
             return
+        position = _position(place[0])
+        self._note_shape(tensor, position)
+        if not self._is_wanted:
+            return
         key = tensor.untyped_storage()._cdata
         storage = self._storages.get(key) or _Storage(place)
-        line = ["saved", *storage.place, _position(place[0]), None, None, None, self._scope()]
+        line = ["saved", *storage.place, position, None, None, None, self._scope()]
         saved.begin(self, key, storage, line, is_alias)
         self._storages[key] = storage
         self._add(line)

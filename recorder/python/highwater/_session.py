@@ -17,9 +17,10 @@ from ._marked import MarkedSteps
 from ._names import ModuleNames
 from ._part import Part
 from ._rank import rank_and_size
+from ._shapes import live_shapes
 from ._signals import Termination
 from ._tags import Tags
-from ._tensors import live_tensors, parameter_names
+from ._tensors import live_tensors, model_tensors, parameter_names
 from ._tracker import Tracker
 from ._warn import warn
 
@@ -245,7 +246,7 @@ class Session:
             if on_over is not None:
                 # May end this recording.
                 on_over()
-        self._tracker.references.begin_step(self._is_recording, self._options["references"])
+        self._tracker.references.begin_step(self._is_recording, self._options["references"], self._options["shapes"])
 
     def _list_tensors(self, optimizer):
         """Lists what an optimizer works on after its first step: the model may be gone at the end."""
@@ -277,6 +278,7 @@ class Session:
             # Of a module or an optimizer that overrides what lists its tensors.
             tensors = []
             notes.append(f"the tensors that were live at the end are not known: {error}")
+        shapes = self._shape_lines()
         snapshot, missing = self._history.snapshot(since)
         for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
             if events and not any(event["action"] == "alloc" for event in trace):
@@ -302,6 +304,7 @@ class Session:
             "tensors": self._early_tensors + tensors,
             "references": tracker.references.text(),
             "holders": held,
+            "shapes": "\n".join(shapes),
             **facts,
         }
         settings = self._history.settings()
@@ -323,6 +326,14 @@ class Session:
         """Returns the rows of what models and optimizers have on devices, as the function of this name does."""
         trees = self._names.trees().values()
         return live_tensors(trees, self._tracker.optimizers(), parameter_names(trees))
+
+    def _shape_lines(self):
+        lines = self._tracker.references.shapes()
+        with contextlib.suppress(Exception):
+            trees = self._names.trees().values()
+            of_models = model_tensors(trees, self._tracker.optimizers(), parameter_names(trees))
+            lines += live_shapes(tensor for tensor, _, _ in of_models)
+        return lines
 
     def _notes(self):
         compiled = [name or "the model" for name in self._names.compiled_names()]

@@ -23,7 +23,7 @@ def live_tensors(trees, optimizers, named):
     under the name that comes first.
     """
     rows, seen = [], set()
-    for tensor, category, name in _tensors(trees, optimizers, named):
+    for tensor, category, name in model_tensors(trees, optimizers, named):
         for storage in storages(tensor):
             address = storage.data_ptr()
             if address and address not in seen:
@@ -45,7 +45,8 @@ def storages(tensor):
     return [storage] if storage is not None and storage.device.type != "meta" else []
 
 
-def _tensors(trees, optimizers, named):
+def model_tensors(trees, optimizers, named):
+    """Yields parameters, gradients, buffers and optimizer state, or None in their place, with category and name."""
     for tree in trees:
         for module, owner in tree:
             for parameter in module._parameters.values():

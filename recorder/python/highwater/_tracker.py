@@ -329,6 +329,7 @@ class Tracker:
             # Its first step may run out of memory.
             self._optimizers.append(weakref.ref(optimizer))
             self._unfinished.add(optimizer)
+        self.references.note_gradients(optimizer)
         # Within backward, the module whose gradient is ready.
         self._tags.set(thread, "optimizer", thread.scope)
 

@@ -49,7 +49,7 @@ def test_a_list_of_losses_is_named_with_its_graphs(held):
     trainer = Trainer()
     rows = held(trainer.history.append)
     function = test_a_list_of_losses_is_named_with_its_graphs.__name__
-    assert rows[0] == (f"trainer.history in {function}() (list of 12, float32 [])", 12, 48, 12)
+    assert rows[0] == (f"trainer.history in {function}() (list of 12, [] float32)", 12, 48, 12)
 
 
 def test_a_total_with_a_graph_is_named(torch, held):
@@ -64,7 +64,7 @@ def test_a_total_with_a_graph_is_named(torch, held):
 
 def test_containers_of_a_module_and_of_a_variable_are_named(torch, held):
     rows = held(lambda loss: KEPT.setdefault("cache", []).append(torch.zeros(256, device="cuda")))
-    assert (f"{__name__}.KEPT[cache] (list of 12, float32 [256])", 12, 12 * 1024, 0) in rows, rows
+    assert (f"{__name__}.KEPT[cache] (list of 12, [256] float32)", 12, 12 * 1024, 0) in rows, rows
 
 
 def test_a_closure_a_traceback_and_a_cycle_are_named(torch, held):
@@ -97,7 +97,7 @@ def test_a_closure_a_traceback_and_a_cycle_are_named(torch, held):
         gc.enable()
     holders = {holder for holder, tensors, _, _ in rows if tensors == 12}
     assert any(
-        holder.startswith("hooks → closure of ") and holder.endswith("(list of 12, float32 [256])")
+        holder.startswith("hooks → closure of ") and holder.endswith("(list of 12, [256] float32)")
         for holder in holders
     ), rows
     assert any(holder.startswith("errors → inner in fail()") for holder in holders), rows
@@ -111,7 +111,7 @@ def test_of_tensors_of_several_kinds_most_are_described(torch, held):
         if len(kept) == 12:
             kept[3] = torch.zeros(7, device="cuda")
 
-    assert (f"{__name__}.KEPT[cache] (list of 12, bfloat16 [4, 64] and others)", 12) in [row[:2] for row in held(keep)]
+    assert (f"{__name__}.KEPT[cache] (list of 12, [4, 64] bfloat16 and others)", 12) in [row[:2] for row in held(keep)]
 
 
 def test_what_the_program_deletes_later_is_freed_and_the_search_can_be_left_out(torch, held, tmp_path):
