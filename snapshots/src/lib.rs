@@ -11,6 +11,8 @@ pub mod yielding;
 pub mod units;
 #[cfg(feature = "suggest")]
 pub mod suggest;
+#[cfg(feature = "pprof")]
+pub mod pprof;
 pub mod category;
 pub mod metric;
 pub mod ids;

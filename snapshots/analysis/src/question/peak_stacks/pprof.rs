@@ -1,87 +1,12 @@
-//! A profile of pprof: a part of [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
+//! Writes a profile of pprof.
 
 use std::io::{self, Write};
 
 use hashbrown::HashMap;
+use highwater_snapshots::pprof::{Function, Label, LineOf, Location, Profile, Sample, ValueType};
 use prost::Message;
 
 use super::{Lines, PeakStacks};
-
-#[derive(Clone, PartialEq, Message)]
-struct Profile {
-    #[prost(message, repeated, tag = "1")]
-    sample_type: Vec<ValueType>,
-    #[prost(message, repeated, tag = "2")]
-    sample: Vec<Sample>,
-    #[prost(message, repeated, tag = "4")]
-    location: Vec<Location>,
-    #[prost(message, repeated, tag = "5")]
-    function: Vec<Function>,
-    /// The first is empty; other messages name strings by their row.
-    #[prost(string, repeated, tag = "6")]
-    string_table: Vec<String>,
-    /// Nanoseconds since 1970.
-    #[prost(int64, tag = "9")]
-    time_nanos: i64,
-    #[prost(int64, repeated, tag = "13")]
-    comment: Vec<i64>,
-    #[prost(int64, tag = "14")]
-    default_sample_type: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ValueType {
-    #[prost(int64, tag = "1")]
-    r#type: i64,
-    #[prost(int64, tag = "2")]
-    unit: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Sample {
-    /// Innermost first.
-    #[prost(uint64, repeated, tag = "1")]
-    location_id: Vec<u64>,
-    /// One for each type.
-    #[prost(int64, repeated, tag = "2")]
-    value: Vec<i64>,
-    #[prost(message, repeated, tag = "3")]
-    label: Vec<Label>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Label {
-    #[prost(int64, tag = "1")]
-    key: i64,
-    #[prost(int64, tag = "2")]
-    str: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Location {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(message, repeated, tag = "4")]
-    line: Vec<LineOf>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LineOf {
-    #[prost(uint64, tag = "1")]
-    function_id: u64,
-    #[prost(int64, tag = "2")]
-    line: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Function {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(int64, tag = "2")]
-    name: i64,
-    #[prost(int64, tag = "4")]
-    filename: i64,
-}
 
 /// The strings of a profile, each once.
 struct Strings {
