@@ -44,9 +44,9 @@ use crate::output::page::Page;
 /// Show where GPU memory goes
 ///
 /// `highwater FILE…` opens recordings in the desktop app; every command below works without a display.
-/// FILE is a `.snap` recording or a PyTorch memory snapshot: a pickle, JSON, or a page saved by `trace_plot`, each
-/// optionally gzipped. The format is detected from the content. `-` is standard input. Sizes are in binary units
-/// (1 KiB is 1024 bytes).
+/// FILE is a `.snap` recording, a PyTorch memory snapshot (a pickle, JSON, or a page saved by `trace_plot`), a memory
+/// profile of JAX, an SQLite export of Nsight Systems, or a log of RMM or NCCL, each optionally gzipped. The format is
+/// detected from the content. `-` is standard input. Sizes are in binary units (1 KiB is 1024 bytes).
 ///
 /// Exit status: 0 on success; 1 if a budget was exceeded (`check`), nothing fits it (`plan`) or nothing was found
 /// (`symbolize`), or a program does not fit (`simulate`); 2 for invalid usage, for a file that cannot be read

@@ -1,5 +1,5 @@
-//! Reads, assembles and writes PyTorch's memory snapshots (`torch.cuda.memory._snapshot`), and opens recordings of
-//! any kind ([`open`]).
+//! Reads, assembles and writes PyTorch's memory snapshots (`torch.cuda.memory._snapshot`), reads recordings of other
+//! tools, and opens recordings of any kind ([`open`]).
 //!
 //! ```text
 //!   pickle, JSON, page  ──►  objects  ──►  Intake  ──►  RawSnapshot  ──►  Trace
@@ -22,6 +22,7 @@ mod assemble;
 pub mod digest;
 pub mod embedded;
 pub mod export;
+mod tools;
 pub mod open;
 
 pub use assemble::assemble;

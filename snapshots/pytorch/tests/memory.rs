@@ -56,12 +56,14 @@ fn taken(bytes: &[u8]) -> usize {
 /// The small recordings of `testdata`, of every format.
 fn small_files() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let entries = ["testdata", "../testdata/v1"].iter().flat_map(|name| fs::read_dir(folder.join(name)).unwrap());
+    let folders = ["testdata", "testdata/tools", "../testdata/v1"];
+    let entries = folders.iter().flat_map(|name| fs::read_dir(folder.join(name)).unwrap());
     let mut files = Vec::new();
     for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let bytes = fs::read(&path).unwrap();
-        let is_recording = ["pickle", "json", "gz", "html", "snap"].iter().any(|kind| name.ends_with(kind));
+        let kinds = ["pickle", "json", "gz", "html", "snap", "prof", "sqlite", "csv", "log"];
+        let is_recording = kinds.iter().any(|kind| name.ends_with(kind));
         if is_recording && (bytes.len() <= SMALL || name.ends_with("html")) {
             files.push((name, bytes));
         }
@@ -107,10 +109,21 @@ fn json_of_something_else_takes_little_memory_however_long_it_is() {
 }
 
 #[test]
+fn a_profile_of_nothing_takes_little_memory_however_long_it_is() {
+    let _turn = turn();
+    let start = b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04";
+    for field in [2, 4, 5, 6] {
+        let fields = [field << 3 | 2, 0].repeat(8 << 20);
+        let found = taken(&[&start[..], &fields].concat());
+        assert!(found <= MAX_BYTES, "field {field}: {found} bytes");
+    }
+}
+
+#[test]
 fn small_files_that_are_cut_or_changed_take_little_memory() {
     let _turn = turn();
     let files = small_files();
-    for kind in ["pickle", "json.gz", "html", "snap"] {
+    for kind in ["pickle", "json.gz", "html", "snap", "prof", "csv", "log"] {
         assert!(files.iter().any(|(name, _)| name.ends_with(kind)), "there is a small file of kind {kind}");
     }
     let mut most = (0, String::new());

@@ -12,8 +12,9 @@ pub struct Foreign {
 }
 
 /// The supported formats.
-const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), and PyTorch memory snapshots as \
-                         pickle, as JSON or as a page saved by trace_plot, each optionally gzipped";
+const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), PyTorch memory snapshots as pickle, \
+                         as JSON or as a page saved by trace_plot, memory profiles of JAX, SQLite exports of Nsight \
+                         Systems, and logs of RMM and NCCL, each optionally gzipped";
 /// The definition of a snapshot.
 pub const SNAPSHOT: &str = "a memory snapshot, as torch.cuda.memory._dump_snapshot writes it, is a dict with the keys \
                             'segments' and 'device_traces', or a list of segments";
@@ -31,7 +32,7 @@ const SOURCE: &str = "open the recording that it was made of";
 const START_BYTES: usize = 4096;
 
 /// First bytes of files of one kind.
-const STARTS: [(&[u8], &str, &str); 19] = [
+const STARTS: [(&[u8], &str, &str); 18] = [
     (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer, whose file was not downloaded", PULL),
     (b"/annex/objects/", "a git-annex pointer, whose file was not downloaded", "run `git annex get` on it"),
     (b"\x89PNG", "a PNG picture", SUPPORTED),
@@ -43,7 +44,6 @@ const STARTS: [(&[u8], &str, &str); 19] = [
     (b"\x04\x22\x4d\x18", "LZ4-compressed data", DECOMPRESS),
     (b"BZh", "bzip2-compressed data", DECOMPRESS),
     (b"\xfd7zXZ", "xz-compressed data", DECOMPRESS),
-    (b"SQLite format 3", "an SQLite database, as Nsight Systems exports", RECORD),
     (b"\x89HDF\r\n", "an HDF5 file", SUPPORTED),
     (b"\x93NUMPY", "a NumPy array (.npy)", SUPPORTED),
     (b"GGUF", "the weights of a model (GGUF)", RECORD),
@@ -144,17 +144,7 @@ fn binary(bytes: &[u8]) -> Option<Foreign> {
     if (2..1 << 27).contains(&length) && bytes.get(8..10) == Some(b"{\"") {
         return Some(Foreign::new("the weights of a model (safetensors)", RECORD));
     }
-    // A protocol buffer that begins with the type of its samples, which are two numbers of strings, and goes on with
-    // another one or with a sample.
-    let sample_type = match bytes {
-        [0x0a, length @ 2..=12, rest @ ..] => rest.split_at_checked(usize::from(*length)),
-        _ => None,
-    };
-    let is_profile = sample_type.is_some_and(|(fields, rest)| {
-        matches!(fields, [0x08, _, 0x10, _] | [0x08, _]) && matches!(rest.first(), Some(0x0a | 0x12))
-    });
-    let advice = "pprof shows it; this program reads recordings of PyTorch, and of programs in Rust";
-    is_profile.then(|| Foreign::new("a pprof profile, as jax.profiler.save_device_memory_profile writes", advice))
+    None
 }
 
 /// A page without a snapshot in it.
@@ -233,8 +223,6 @@ mod tests {
             (&zip("snapshot.pickle"), &["zip archive that begins with 'snapshot.pickle'", "unpack"]),
             (b"PK\x03\x04", &["a zip archive;"]),
             (&weights, &["safetensors"]),
-            (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x08", &["jax.profiler", "pprof"]),
-            (b"SQLite format 3\0", &["SQLite"]),
             (&tar, &["tar archive", "unpack"]),
             (
                 b"<html><head><title>GPU Memory Timeline HTML</title></head><img src='data:image/png;base64,iVBO'>",

@@ -1,5 +1,6 @@
 //! Detects the format of a file from its first bytes.
 
+use crate::tools::{jax, nccl, nsys, rmm};
 use highwater_snapshots::format::is_snap;
 
 /// The kind of a recording.
@@ -13,6 +14,14 @@ pub enum FileKind {
     Json,
     /// A web page with a snapshot in it, saved by PyTorch's `trace_plot` or `segment_plot`.
     Page,
+    /// A device memory profile of JAX.
+    Jax,
+    /// An SQLite export of Nsight Systems.
+    Nsys,
+    /// A log of RMM's allocations.
+    Rmm,
+    /// A debug log of NCCL.
+    Nccl,
 }
 
 /// The format of the file that a recording was read from.
@@ -25,7 +34,8 @@ pub struct FileFormat {
 }
 
 impl FileFormat {
-    /// Returns the name: `snap`, `pickle`, `json` or `html`, followed by `+gzip` if compressed.
+    /// Returns the name: `snap`, `pickle`, `json`, `html`, `jax`, `nsys`, `rmm` or `nccl`, followed by `+gzip` if
+    /// compressed.
     pub fn name(self) -> &'static str {
         match (self.kind, self.is_gzipped) {
             (FileKind::Snap, false) => "snap",
@@ -36,6 +46,14 @@ impl FileFormat {
             (FileKind::Json, true) => "json+gzip",
             (FileKind::Page, false) => "html",
             (FileKind::Page, true) => "html+gzip",
+            (FileKind::Jax, false) => "jax",
+            (FileKind::Jax, true) => "jax+gzip",
+            (FileKind::Nsys, false) => "nsys",
+            (FileKind::Nsys, true) => "nsys+gzip",
+            (FileKind::Rmm, false) => "rmm",
+            (FileKind::Rmm, true) => "rmm+gzip",
+            (FileKind::Nccl, false) => "nccl",
+            (FileKind::Nccl, true) => "nccl+gzip",
         }
     }
 }
@@ -71,9 +89,18 @@ impl Start {
             [b'(', b'd' | b'l', b'p', b'0' | b'1', b'\n', ..] => return Self::Protocol(0),
             [b'}' | b']', b'q', 0 | 1, ..] => return Self::Protocol(1),
             _ if is_snap(bytes) => return Self::Kind(FileKind::Snap),
+            _ if nsys::is_database(bytes) => return Self::Kind(FileKind::Nsys),
+            _ if jax::is_profile(bytes) => return Self::Kind(FileKind::Jax),
             _ => {}
         }
         let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        if rmm::is_log(text) {
+            return Self::Kind(FileKind::Rmm);
+        }
+        // With timestamps, its lines begin with a bracket, as JSON may.
+        if nccl::is_log(&text[..text.len().min(START_BYTES)]) {
+            return Self::Kind(FileKind::Nccl);
+        }
         match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{' | b'[') => Self::Kind(FileKind::Json),
             Some(b'<') => Self::Kind(FileKind::Page),
@@ -88,7 +115,7 @@ mod tests {
 
     #[test]
     fn formats_are_detected_by_the_first_bytes() {
-        let cases: [(&[u8], Start); 18] = [
+        let cases: [(&[u8], Start); 23] = [
             (b"\x89HWS\r\n\x1a\n\x01\0", Start::Kind(FileKind::Snap)),
             (b"\x80\x02}", Start::Kind(FileKind::Pickle)),
             (b"\x80\x05\x95", Start::Kind(FileKind::Pickle)),
@@ -103,6 +130,11 @@ mod tests {
             (b" \n\t{\"a\"", Start::Kind(FileKind::Json)),
             (b"\xef\xbb\xbf[]", Start::Kind(FileKind::Json)),
             (b"\n<!DOCTYPE html>", Start::Kind(FileKind::Page)),
+            (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x08", Start::Kind(FileKind::Jax)),
+            (b"SQLite format 3\0", Start::Kind(FileKind::Nsys)),
+            (b"Thread,Time,Action,Pointer,Size,Stream\n", Start::Kind(FileKind::Rmm)),
+            (b"hello\nnode:7:8 [0] NCCL INFO Bootstrap", Start::Kind(FileKind::Nccl)),
+            (b"[2026-08-01 12:00:00] node:7:8 [0] NCCL INFO Bootstrap", Start::Kind(FileKind::Nccl)),
             (b"\x89PNG\r\n\x1a\n", Start::Unknown),
             (b"}", Start::Unknown),
             (b"Dear all", Start::Unknown),

@@ -3,13 +3,15 @@
 //! ```text
 //!   file, bytes, stream  ──►  gzip?  ──►  .snap                      ──►  Trace
 //!                                         page ──►  pickle, JSON  ──►  RawSnapshot  ──►  Trace
+//!                                         profiles and logs of other tools          ──►  Trace
 //! ```
 //!
 //! A snapshot exported by this program carries its recording, which is then read instead.
 //!
-//! Files are mapped and streams are read once; only a `.snap` that is compressed or comes through a pipe is loaded into
-//! memory as a whole. The expanded size of a compressed file is never trusted: snapshots keep only their rows, and a
-//! `.snap` may expand to at most [`FREE_EXPANSION`] bytes plus [`MAX_EXPANSION`] times its compressed size.
+//! Files are mapped and streams are read once; only a `.snap`, a profile or a database that is compressed or comes
+//! through a pipe is loaded into memory as a whole. The expanded size of a compressed file is never trusted: snapshots
+//! keep only their rows, and what is loaded as a whole may expand to at most [`FREE_EXPANSION`] bytes plus
+//! [`MAX_EXPANSION`] times its compressed size.
 
 mod file_format;
 mod watch;
@@ -25,6 +27,7 @@ use self::watch::Watch;
 use crate::json::{read_json, read_json_bytes};
 use crate::page::read_page;
 use crate::pickle::{read_pickle, read_pickle_from};
+use crate::tools::{jax, nccl, nsys, rmm};
 use crate::{RawSnapshot, assemble, recover};
 use highwater_snapshots::error::{Error, Problem, Result};
 #[cfg(not(target_family = "wasm"))]
@@ -44,11 +47,11 @@ pub struct Opened {
     pub format: FileFormat,
 }
 
-/// Number of bytes that a compressed `.snap` may expand to regardless of its size.
+/// Number of bytes that a compressed file which is read as a whole may expand to regardless of its size.
 pub const FREE_EXPANSION: u64 = 64 << 20;
 
-/// Beyond [`FREE_EXPANSION`], maximum ratio of the expanded size of a compressed `.snap` to its file's size. The
-/// sections of a `.snap` are already compressed, so genuine files hardly expand at all.
+/// Beyond [`FREE_EXPANSION`], maximum ratio of the expanded size of such a file to its compressed size. The sections of
+/// a `.snap` are already compressed, so genuine files hardly expand at all; databases shrink to about a tenth.
 pub const MAX_EXPANSION: u64 = 64;
 
 /// Size of the read buffer for streams, in bytes.
@@ -90,12 +93,18 @@ pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>
 /// Returns an error if the bytes are not a recording or are damaged, and [`Error::Cancelled`] if `watch` stops reading.
 pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     let kind = match Start::of(bytes) {
-        Start::Kind(kind @ (FileKind::Snap | FileKind::Pickle | FileKind::Json)) => kind,
+        Start::Kind(kind @ (FileKind::Snap | FileKind::Pickle | FileKind::Json | FileKind::Jax | FileKind::Nsys)) => {
+            kind
+        }
         _ => return open_input(&mut &*bytes, bytes.len() as u64, watch),
     };
     let read = match kind {
         FileKind::Snap => format::read_bytes_with(bytes, watch),
         FileKind::Pickle => read_pickle(bytes, watch).map(trace_of),
+        FileKind::Jax => jax::read(bytes),
+        FileKind::Nsys => nsys::read(bytes, &mut |events| {
+            watch(Progress { bytes: bytes.len() as u64, events, ..Progress::default() })
+        }),
         _ => read_json_bytes(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), watch).map(trace_of),
     };
     let trace = read.map_err(|error| recognized(error, kind, bytes))?;
@@ -200,10 +209,21 @@ fn kind_of(start: Start, bytes: &[u8]) -> Result<FileKind> {
 }
 
 fn read(kind: FileKind, mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
-    if kind == FileKind::Snap {
-        return read_snap(input, watch, is_gzipped);
-    }
     let mut tell = |progress| watch.pass_events(progress);
+    let mut count = |events| watch.pass_events(Progress { events, ..Progress::default() });
+    match kind {
+        FileKind::Snap => return read_snap(input, watch, is_gzipped),
+        FileKind::Rmm => return rmm::read(input, &mut count),
+        FileKind::Nccl => return nccl::read(input, &mut count),
+        FileKind::Jax | FileKind::Nsys => {
+            let (bytes, damage) = read_whole(input, watch, is_gzipped)?;
+            if let Some(Problem { offset, what, .. }) = damage {
+                return Err(Error::Damaged { offset: offset.unwrap_or(0), what });
+            }
+            return if kind == FileKind::Jax { jax::read(&bytes) } else { nsys::read(&bytes, &mut count) };
+        }
+        FileKind::Pickle | FileKind::Json | FileKind::Page => {}
+    }
     let read = match kind {
         FileKind::Page => read_page(&mut input, &mut |file| read_within(file, watch)),
         FileKind::Json => read_text(&mut input, watch),
@@ -251,18 +271,22 @@ fn read_within(file: &mut impl BufRead, watch: &Watch<'_>) -> Result<Option<RawS
 
 /// Reads a `.snap`, which needs all its bytes at once. If gzip data is truncated or damaged, the part before the damage
 /// is read.
-fn read_snap(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
+fn read_snap(input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
+    let (bytes, damage) = read_whole(input, watch, is_gzipped)?;
+    let mut trace = format::read_bytes_with(&bytes, &mut |progress| watch.pass(progress))?;
+    trace.problems.extend(damage);
+    Ok(trace)
+}
+
+/// Returns all bytes of the input; of gzip data that is truncated or damaged, those before the damage, and what it is.
+fn read_whole(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<(Vec<u8>, Option<Problem>)> {
     let mut bytes = Vec::new();
-    let mut problem = None;
     loop {
         match input.by_ref().take(BUFFER as u64).read_to_end(&mut bytes) {
-            Ok(0) => break,
+            Ok(0) => return Ok((bytes, None)),
             Ok(_) => {}
             Err(error) => match Error::from_input(error) {
-                Error::Damaged { offset, what } if is_gzipped => {
-                    problem = Some(Problem::at(offset, what));
-                    break;
-                }
+                Error::Damaged { offset, what } if is_gzipped => return Ok((bytes, Some(Problem::at(offset, what)))),
                 other => return Err(other),
             },
         }
@@ -273,9 +297,6 @@ fn read_snap(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resul
             return Err(Error::Damaged { offset: watch.bytes_read(), what });
         }
     }
-    let mut trace = format::read_bytes_with(&bytes, &mut |progress| watch.pass(progress))?;
-    trace.problems.extend(problem);
-    Ok(trace)
 }
 
 /// Expands the rest of the gzip data in order to verify its checksum; returns what is wrong with it.

@@ -12,6 +12,7 @@ use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{Error, Trace};
 
 use crate::made::{events, go, gzip, page, pickle, snapshot};
+use crate::tools::file;
 
 /// A file of every kind, with its name.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
@@ -27,8 +28,11 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("json", snapshot().to_string().into_bytes()),
         ("json", marked),
         ("html", page(&[("snapshot.pickle", &pickle(&snapshot(), 4))]).into_bytes()),
+        ("nsys", file("nsys.sqlite")),
+        ("rmm", file("rmm.csv")),
+        ("nccl", file("nccl.log")),
     ];
-    let names = ["snap+gzip", "pickle+gzip", "json+gzip", "html+gzip"];
+    let names = ["snap+gzip", "pickle+gzip", "json+gzip", "html+gzip", "nsys+gzip", "rmm+gzip", "nccl+gzip"];
     let zipped = plain.iter().map(|(name, bytes)| {
         let name = names.iter().find(|zipped| zipped.starts_with(name)).unwrap();
         (*name, gzip(bytes))
@@ -105,7 +109,7 @@ fn files_that_are_opened_by_mistake_are_named_with_what_to_do() {
     let legacy = b"<!DOCTYPE html>\n<script type=\"module\">\nlet alloc_data = {\"elements\": []}\n</script>";
     let picture =
         b"<html><head><title>GPU Memory Timeline HTML</title></head><body><img src='data:image/png;base64,iVBO'>";
-    let cases: [(&[u8], &str, &str); 8] = [
+    let cases: [(&[u8], &str, &str); 7] = [
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "Git LFS pointer", "git lfs pull"),
         (kineto, "torch.profiler", "_record_memory_history"),
         (&kineto[..60], "torch.profiler", "_record_memory_history"),
@@ -113,7 +117,6 @@ fn files_that_are_opened_by_mistake_are_named_with_what_to_do() {
         (timeline.as_bytes(), "export_memory_timeline", "_record_memory_history"),
         (legacy, "a page of trace_plot of PyTorch 2.0", "_dump_snapshot"),
         (picture, "a page of export_memory_timeline", "_record_memory_history"),
-        (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x08", "jax.profiler", "pprof shows it"),
     ];
     for (bytes, found, advice) in cases {
         for error in [refused(bytes), refused(&gzip(bytes))] {

@@ -17,7 +17,7 @@ const MAX_LISTED: usize = 50;
 const MAX_DEPTH: usize = 3;
 
 /// Endings of recordings.
-const ENDINGS: [&str; 5] = ["snap", "pickle", "json", "html", "gz"];
+const ENDINGS: [&str; 7] = ["snap", "pickle", "json", "html", "gz", "prof", "sqlite"];
 
 impl Access {
     /// Access to `paths`: files, or whatever is in folders.

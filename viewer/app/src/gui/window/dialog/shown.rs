@@ -8,7 +8,7 @@ use super::{Ask, Chosen};
 use crate::background;
 
 /// File extensions of recordings.
-const ENDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
+const ENDINGS: [&str; 10] = ["snap", "pickle", "pkl", "json", "html", "gz", "prof", "sqlite", "csv", "log"];
 /// A dialog that closes faster than this after opening was never shown.
 const NEVER_SHOWN: Duration = Duration::from_millis(1500);
 

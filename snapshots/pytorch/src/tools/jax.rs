@@ -1,0 +1,355 @@
+//! Reads device memory profiles of JAX (`jax.profiler.save_device_memory_profile`): gzipped profiles of
+//! [pprof](https://github.com/google/pprof/blob/main/proto/profile.proto) with the live buffers and executables by
+//! Python stack, as `HeapProfile` in
+//! [`py_client.cc`](https://github.com/jax-ml/jax/blob/main/jaxlib/py_client.cc) writes them.
+//!
+//! A profile is a state: it has no history, no addresses, and neither what the device's allocator has reserved nor what
+//! running programs use for themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use prost::Message;
+use prost::encoding::{WireType, decode_key, decode_varint};
+
+use super::rows::{MAX_FRAMES, Rows};
+use highwater_snapshots::error::{Error, Problem, Result};
+use highwater_snapshots::event::Alloc;
+use highwater_snapshots::ids::{DeviceId, FrameId, OpId, ScopeId, StackId, StreamId};
+use highwater_snapshots::pprof::{Function, Location, Sample, ValueType};
+use highwater_snapshots::tables::Tables;
+use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DRIVER, Trace};
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{Category, Pool, StartingBlock, StartingState, TraceBuilder};
+
+/// The fields of a profile, by their numbers.
+const SAMPLE_TYPE: u32 = 1;
+const SAMPLE: u32 = 2;
+const LOCATION: u32 = 4;
+const FUNCTION: u32 = 5;
+const STRING_TABLE: u32 = 6;
+
+/// What the values of each sample are.
+const TYPES: [(&str, &str); 2] = [("allocations", "count"), ("space", "bytes")];
+
+/// A larger profile is not one of JAX.
+const MAX_BYTES: usize = 1 << 30;
+
+/// Devices from this number up are refused by the builder, which counts them.
+const MAX_DEVICES: u16 = 256;
+
+/// The rows that a table may have.
+const MAX_ROWS: usize = 1 << 20;
+
+/// The lines of inlined functions that a location may have.
+const MAX_INLINED: usize = 8;
+
+/// Blocks that are listed one by one; a sample beyond them is one block.
+const MAX_BLOCKS: u64 = 1 << 20;
+
+/// Start of the artificial addresses of blocks: far from all addresses of devices.
+const NOWHERE: u64 = 1 << 62;
+
+/// Alignment of artificial addresses.
+const APART: u64 = 512;
+
+/// Whether a file begins like a profile of pprof: with a message of at most two small numbers of strings, the type of
+/// the samples, followed by another one or by a sample.
+pub(crate) fn is_profile(bytes: &[u8]) -> bool {
+    let first = match bytes {
+        [0x0a, length @ 2..=12, rest @ ..] => rest.split_at_checked(usize::from(*length)),
+        _ => None,
+    };
+    first.is_some_and(|(fields, rest)| {
+        matches!(fields, [0x08, _, 0x10, _] | [0x08, _]) && matches!(rest.first(), Some(0x0a | 0x12))
+    })
+}
+
+/// Reads a profile.
+///
+/// # Errors
+///
+/// If the profile is cut off or damaged, or not one of JAX.
+pub(crate) fn read(bytes: &[u8]) -> Result<Trace> {
+    if bytes.len() > MAX_BYTES {
+        let what = "this profile is larger than 1 GiB, as no profile of JAX is".to_owned();
+        return Err(Error::Damaged { offset: MAX_BYTES as u64, what });
+    }
+    let mut profile = Profile { bytes, ..Profile::default() };
+    for field in Fields::of(bytes) {
+        profile.take(field?)?;
+    }
+    profile.check_types()?;
+    let mut writer = Writer::default();
+    for field in Fields::of(bytes).filter_map(Result::ok).filter(|field| field.number == SAMPLE) {
+        writer.add(&profile, &field.message::<Sample>()?);
+    }
+    Ok(writer.finish())
+}
+
+/// A field of a message that has a length.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    number: u32,
+    content: &'a [u8],
+    /// Offset of the content.
+    offset: usize,
+}
+
+impl Field<'_> {
+    fn message<M: Message + Default>(&self) -> Result<M> {
+        M::decode(self.content).map_err(|error| damaged(self.offset, &error))
+    }
+}
+
+/// The error for a message that cannot be decoded.
+fn damaged(offset: usize, error: &prost::DecodeError) -> Error {
+    Error::Damaged { offset: offset as u64, what: format!("the profile is cut off or damaged ({error})") }
+}
+
+/// The fields of a message that have a length, decoded one at a time: a whole profile would need many times the memory.
+struct Fields<'a> {
+    rest: &'a [u8],
+    length: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn of(message: &'a [u8]) -> Self {
+        Self { rest: message, length: message.len() }
+    }
+
+    fn read(&mut self) -> Result<Option<Field<'a>>> {
+        while !self.rest.is_empty() {
+            let offset = self.length - self.rest.len();
+            let failed = |error: prost::DecodeError| damaged(offset, &error);
+            let (number, wire_type) = decode_key(&mut self.rest).map_err(failed)?;
+            let skipped = match wire_type {
+                WireType::Varint => {
+                    decode_varint(&mut self.rest).map_err(failed)?;
+                    0
+                }
+                WireType::SixtyFourBit => 8,
+                WireType::ThirtyTwoBit => 4,
+                WireType::LengthDelimited => decode_varint(&mut self.rest).map_err(failed)?,
+                WireType::StartGroup | WireType::EndGroup => u64::MAX,
+            };
+            let split = usize::try_from(skipped).ok().and_then(|skipped| self.rest.split_at_checked(skipped));
+            let Some((content, rest)) = split else {
+                let what = "the profile is cut off or damaged: a field goes past the end".to_owned();
+                return Err(Error::Damaged { offset: offset as u64, what });
+            };
+            let offset = self.length - self.rest.len();
+            self.rest = rest;
+            if wire_type == WireType::LengthDelimited {
+                return Ok(Some(Field { number, content, offset }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.read().transpose();
+        if matches!(field, Some(Err(_))) {
+            self.rest = &[];
+        }
+        field
+    }
+}
+
+/// The tables of a profile.
+#[derive(Default)]
+struct Profile<'a> {
+    bytes: &'a [u8],
+    /// Offsets and lengths of the strings.
+    strings: Vec<(u32, u32)>,
+    types: Vec<ValueType>,
+    functions: HashMap<u64, (i64, i64)>,
+    /// The lines of each location as function and number, innermost first.
+    locations: HashMap<u64, Vec<(u64, i64)>>,
+}
+
+impl<'a> Profile<'a> {
+    fn take(&mut self, field: Field<'_>) -> Result<()> {
+        if self.strings.len().max(self.functions.len()).max(self.locations.len()) >= MAX_ROWS {
+            let what = format!("the profile has a table of {} rows or more", format_count(MAX_ROWS as u64));
+            return Err(Error::Damaged { offset: field.offset as u64, what });
+        }
+        match field.number {
+            STRING_TABLE => self.strings.push((field.offset as u32, field.content.len() as u32)),
+            SAMPLE_TYPE if self.types.len() < 8 => self.types.push(field.message()?),
+            FUNCTION => {
+                let Function { id, name, filename } = field.message()?;
+                self.functions.insert(id, (name, filename));
+            }
+            LOCATION => {
+                let Location { id, line } = field.message()?;
+                let lines = line.iter().take(MAX_INLINED).map(|line| (line.function_id, line.line));
+                self.locations.insert(id, lines.collect());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The string of a row; empty if there is none, or if it is not UTF-8.
+    fn string(&self, row: i64) -> &'a str {
+        let place = usize::try_from(row).ok().and_then(|row| self.strings.get(row));
+        let text = place.and_then(|&(offset, length)| self.bytes.get(offset as usize..)?.get(..length as usize));
+        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+    }
+
+    fn check_types(&self) -> Result<()> {
+        let types: Vec<(&str, &str)> =
+            self.types.iter().map(|one| (self.string(one.r#type), self.string(one.unit))).collect();
+        if types == TYPES {
+            return Ok(());
+        }
+        let types: Vec<String> = types.iter().map(|(name, unit)| format!("'{name:.40}' in {unit:.40}")).collect();
+        let found = format!("a pprof profile of {}", types.join(" and "));
+        let advice = "of these, only profiles of jax.profiler.save_device_memory_profile are read; pprof shows all";
+        Err(Error::NotRecording { found, advice })
+    }
+
+    /// The text of the sample's label `key`.
+    fn label(&self, sample: &Sample, key: &str) -> &'a str {
+        let label = sample.label.iter().find(|label| self.string(label.key) == key);
+        label.map_or("", |label| self.string(label.str))
+    }
+}
+
+/// Makes blocks of samples.
+#[derive(Default)]
+struct Writer {
+    builder: TraceBuilder,
+    rows: Rows,
+    frames: HashMap<u64, Vec<FrameId>>,
+    /// The blocks of each device by its name, which executables do not have.
+    devices: BTreeMap<String, Vec<StartingBlock>>,
+    blocks: u64,
+    next_address: u64,
+    /// Samples that are one block each instead of several.
+    merged: u64,
+}
+
+impl Writer {
+    fn add(&mut self, profile: &Profile<'_>, sample: &Sample) {
+        let [count, bytes] = [0, 1].map(|row| sample.value.get(row).map_or(0, |value| (*value).max(0) as u64));
+        if count == 0 {
+            return;
+        }
+        let stack = self.stack(profile, sample);
+        let kind = profile.label(sample, "kind");
+        let scope = match kind {
+            "" => ScopeId::NONE,
+            kind => self.rows.scope(self.builder.tables(), ScopeId::NONE, kind),
+        };
+        let name = profile.label(sample, "device");
+        if !self.devices.contains_key(name) {
+            self.devices.insert(name.to_owned(), Vec::new());
+        }
+        let count = if self.blocks.saturating_add(count) > MAX_BLOCKS {
+            self.merged += u64::from(count > 1);
+            1
+        } else {
+            count
+        };
+        for block in 0..count {
+            // All blocks of a sample have the same size; of a profile that says otherwise, the sum is right.
+            let requested = bytes / count + u64::from(block < bytes % count);
+            let alloc = Alloc {
+                block: self.blocks,
+                address: NOWHERE.saturating_add(self.next_address),
+                requested,
+                allocated: requested,
+                stream: StreamId(0),
+                pool: if requested > 1 << 20 { Pool::Large } else { Pool::Small },
+                category: Category::Unknown,
+                op: OpId::NONE,
+                scope,
+            };
+            self.blocks += 1;
+            self.next_address = self.next_address.saturating_add(requested.saturating_add(APART) / APART * APART);
+            if let Some(blocks) = self.devices.get_mut(name) {
+                blocks.push(StartingBlock { alloc, stack, free_requested: false });
+            }
+        }
+    }
+
+    fn stack(&mut self, profile: &Profile<'_>, sample: &Sample) -> StackId {
+        let mut frames = Vec::new();
+        for id in sample.location_id.iter().take(MAX_FRAMES) {
+            let (rows, tables) = (&mut self.rows, self.builder.tables());
+            let of_location = self.frames.entry(*id).or_insert_with(|| {
+                let lines = profile.locations.get(id).map_or(&[][..], Vec::as_slice);
+                lines.iter().map(|(function, line)| frame(rows, tables, profile, *function, *line)).collect()
+            });
+            frames.extend(of_location.iter().take(MAX_FRAMES - frames.len()));
+        }
+        self.rows.stack(self.builder.tables(), &frames)
+    }
+
+    fn finish(self) -> Trace {
+        let Self { mut builder, mut devices, .. } = self;
+        let mut unnamed = devices.remove("").unwrap_or_default();
+        let mut used = BTreeSet::new();
+        let mut states: Vec<StartingState> = Vec::new();
+        for (name, blocks) in devices {
+            let number = ordinal(&name).filter(|number| !used.contains(number));
+            let number = number.or_else(|| (0..MAX_DEVICES).find(|number| !used.contains(number)));
+            let number = number.unwrap_or(MAX_DEVICES);
+            used.insert(number);
+            let device = DeviceId(number);
+            let driver = if is_host(&name) { PINNED_DRIVER } else { "jax" }.to_owned();
+            builder.set_device(DeviceFacts { device, name, driver, ..DeviceFacts::default() });
+            states.push(StartingState { device, blocks, ..StartingState::default() });
+        }
+        states.sort_by_key(|state| state.device);
+        let mut facts = Vec::new();
+        if !unnamed.is_empty() {
+            if states.is_empty() {
+                states.push(StartingState::default());
+            }
+            let note =
+                format!("executables name no device in JAX's profiles: they are on device {}", states[0].device.0);
+            facts.push((NOTE.to_owned(), note));
+            states[0].blocks.append(&mut unnamed);
+        }
+        let note = "a profile of JAX has no history, no addresses, nothing that an allocator has reserved, and nothing \
+                    that a running program uses for itself";
+        facts.push((NOTE.to_owned(), note.to_owned()));
+        if self.merged > 0 {
+            let what = format!(
+                "{} groups of buffers are one block each: the profile has more than {} blocks",
+                format_count(self.merged),
+                format_count(MAX_BLOCKS)
+            );
+            builder.add_problem(Problem::new(what));
+        }
+        let level = if builder.tables().stacks.is_empty() { "state" } else { "stacks" }.to_owned();
+        builder.set_header(Header { recorder: "JAX".to_owned(), level, facts, ..Header::default() });
+        states.iter().for_each(|state| builder.set_starting_state(state));
+        builder.finish()
+    }
+}
+
+fn frame(rows: &mut Rows, tables: &mut Tables, profile: &Profile<'_>, function: u64, line: i64) -> FrameId {
+    let (name, file) = profile.functions.get(&function).copied().unwrap_or_default();
+    let line = u32::try_from(line).unwrap_or(0);
+    rows.frame(tables, profile.string(name), profile.string(file), line)
+}
+
+/// The number of a device in its name: 1 of `cuda:1` and of `TPU_1(process=0,(1,0,0,0))`.
+fn ordinal(name: &str) -> Option<u16> {
+    let name = name.split('(').next().unwrap_or(name);
+    let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    name[name.len() - digits..].parse().ok().filter(|number| *number < 127)
+}
+
+/// Whether a device is the host's processor.
+fn is_host(name: &str) -> bool {
+    name.starts_with("cpu") || name.starts_with("TFRT_CPU")
+}

@@ -1,0 +1,88 @@
+//! Reads a log line by line.
+
+use std::io::BufRead;
+
+use highwater_snapshots::error::{Error, Problem, Result};
+use highwater_snapshots::units::count_of;
+
+/// Number of bytes of a line that are kept; lines of the logs are shorter.
+const MAX_LINE: usize = 4096;
+
+/// The lines of a log.
+pub(super) struct Lines<R> {
+    input: R,
+    line: Vec<u8>,
+    /// Number of lines read so far.
+    number: u64,
+    /// Offsets of the current line and of the next one.
+    offset: u64,
+    next: u64,
+    /// The offset and number of the first line that was left out, and how many were.
+    left_out: Option<(u64, u64, u64)>,
+    /// Where the input is damaged.
+    damage: Option<Problem>,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, line: Vec::new(), number: 0, offset: 0, next: 0, left_out: None, damage: None }
+    }
+
+    /// The next line without its end, cut after [`MAX_LINE`] bytes; `None` at the end, and where compressed data is
+    /// damaged.
+    ///
+    /// # Errors
+    ///
+    /// If reading the input fails.
+    pub(super) fn next(&mut self) -> Result<Option<&str>> {
+        self.line.clear();
+        self.offset = self.next;
+        loop {
+            let part = match self.input.fill_buf().map_err(Error::from_input) {
+                Ok(part) => part,
+                Err(Error::Damaged { offset, what }) => {
+                    self.damage = Some(Problem::at(offset, what));
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            if part.is_empty() && self.next == self.offset {
+                return Ok(None);
+            }
+            let end = part.iter().position(|byte| *byte == b'\n');
+            let text = &part[..end.unwrap_or(part.len())];
+            self.line.extend_from_slice(&text[..text.len().min(MAX_LINE - self.line.len())]);
+            let (taken, is_whole) = (end.map_or(part.len(), |end| end + 1), end.is_some() || part.is_empty());
+            self.input.consume(taken);
+            self.next += taken as u64;
+            if is_whole {
+                break;
+            }
+        }
+        self.number += 1;
+        let valid = match std::str::from_utf8(&self.line) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&self.line[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        Ok(Some(valid.trim_end_matches('\r')))
+    }
+
+    /// Notes that the current line is left out.
+    pub(super) fn leave_out(&mut self) {
+        self.left_out.get_or_insert((self.offset, self.number, 0)).2 += 1;
+    }
+
+    /// What is wrong with the log of `tool`.
+    pub(super) fn problems(self, tool: &str) -> impl Iterator<Item = Problem> {
+        let left_out = self.left_out.map(|(offset, number, count)| {
+            let more = if count > 1 { format!(", and so are {} more", count - 1) } else { String::new() };
+            Problem::at(offset, format!("line {number} is not a line of {tool}'s log and is left out{more}"))
+        });
+        left_out.into_iter().chain(self.damage)
+    }
+}
+
+/// A sentence about `count` things, as in "3 blocks were freed".
+pub(super) fn sentence(count: u64, noun: &str, [one, many]: [&str; 2]) -> String {
+    format!("{} {}", count_of(count, noun), if count == 1 { one } else { many })
+}

@@ -1,0 +1,11 @@
+//! Reads recordings of other tools: device memory profiles of JAX, exports of Nsight Systems, and the logs of RMM and
+//! NCCL. Each file names the document of its format, and what a recording made of it lacks.
+
+mod rows;
+mod lines;
+mod calls;
+mod sqlite;
+pub(crate) mod jax;
+pub(crate) mod nsys;
+pub(crate) mod rmm;
+pub(crate) mod nccl;

@@ -1,0 +1,117 @@
+//! Reads the log of RMM's `logging_resource_adaptor`, a CSV file, as written by
+//! [`logging_resource_adaptor_impl.cpp`](https://github.com/rapidsai/rmm/tree/main/cpp/src/mr/detail).
+//!
+//! The log has no stacks, no date, and neither the device nor what the resource below has reserved. The thread of each
+//! event is lost.
+
+use std::io::BufRead;
+use std::ops::ControlFlow;
+
+use super::calls::{Call, Called, Calls, Outcome};
+use super::lines::Lines;
+use highwater_snapshots::error::{Error, Result};
+use highwater_snapshots::ids::{DeviceId, ScopeId, StackId, StreamId};
+use highwater_snapshots::trace::{Header, NOTE, Trace};
+
+/// The first line of a log.
+const COLUMNS: &str = "Thread,Time,Action,Pointer,Size,Stream";
+
+const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 86_400 * SECOND;
+/// A log of more days is not one.
+const MAX_DAYS: u64 = 36_500;
+
+/// Whether a text begins like a log of RMM.
+pub(crate) fn is_log(text: &[u8]) -> bool {
+    text.starts_with(COLUMNS.as_bytes())
+}
+
+/// Reads a log; `tell` is called now and then with the number of events, and stops reading.
+///
+/// # Errors
+///
+/// If reading fails, `tell` stops it, or no line of the log can be read.
+pub(crate) fn read(input: impl BufRead, tell: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
+    let (mut lines, mut calls) = (Lines::new(input), Calls::default());
+    let mut clock = Clock::default();
+    while let Some(line) = lines.next()? {
+        let line = line.trim_start_matches('\u{feff}');
+        // A program that is started again may append to its log.
+        if line.is_empty() || line == COLUMNS {
+            continue;
+        }
+        match parse(line) {
+            Some(call) => {
+                let time_ns = clock.elapsed(call.time_ns);
+                calls.calls.push(Call { time_ns, ..call });
+            }
+            None => lines.leave_out(),
+        }
+        if calls.calls.len() % 65_536 == 1 && tell(calls.calls.len() as u64).is_break() {
+            return Err(Error::Cancelled);
+        }
+    }
+    lines.problems("RMM").for_each(|problem| calls.builder.add_problem(problem));
+    let note = "RMM's log does not say what its memory resource reserved, nor on which device: all is on device 0";
+    let facts = vec![(NOTE.to_owned(), note.to_owned())];
+    let header = Header { recorder: "RMM".to_owned(), level: "events".to_owned(), facts, ..Header::default() };
+    Ok(calls.finish(header, Vec::new(), Called::Allocator))
+}
+
+/// Time since the first event, of times of day.
+#[derive(Default)]
+struct Clock {
+    first: Option<u64>,
+    days: u64,
+    /// The last time since midnight before the first event.
+    last: u64,
+}
+
+impl Clock {
+    /// Lines of several threads may be a little out of order, so that only a step back by half a day is midnight.
+    fn elapsed(&mut self, time_of_day: u64) -> u64 {
+        let first = *self.first.get_or_insert(time_of_day);
+        if time_of_day + self.days * DAY + DAY / 2 < self.last && self.days < MAX_DAYS {
+            self.days += 1;
+        }
+        self.last = self.last.max(time_of_day + self.days * DAY);
+        self.last - first
+    }
+}
+
+fn parse(line: &str) -> Option<Call> {
+    let mut fields = line.split(',').map(str::trim);
+    let [_thread, time, action, pointer, size, stream] = std::array::from_fn(|_| fields.next());
+    if fields.next().is_some() {
+        return None;
+    }
+    let outcome = match action? {
+        "allocate" => Outcome::Allocated,
+        "allocate failure" => Outcome::Failed,
+        "free" => Outcome::Freed,
+        _ => return None,
+    };
+    Some(Call {
+        outcome,
+        time_ns: time_of_day(time?)?,
+        device: DeviceId(0),
+        address: hexadecimal(pointer?)?,
+        bytes: size?.parse().ok()?,
+        stream: StreamId(hexadecimal(stream?)?),
+        stack: StackId::NONE,
+        scope: ScopeId::NONE,
+    })
+}
+
+/// A time as `14:21:19.998533` in nanoseconds.
+fn time_of_day(text: &str) -> Option<u64> {
+    let mut parts = text.split([':', '.']);
+    let mut next = |most: u64| parts.next()?.parse::<u64>().ok().filter(|number| *number < most);
+    let (hours, minutes, seconds, micros) = (next(24)?, next(60)?, next(61)?, next(1_000_000)?);
+    Some(((hours * 60 + minutes) * 60 + seconds) * SECOND + micros * 1000)
+}
+
+/// A pointer as C or C++ prints it.
+pub(super) fn hexadecimal(text: &str) -> Option<u64> {
+    if text == "(nil)" { Some(0) } else { u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok() }
+}

@@ -1,0 +1,59 @@
+//! Fills the tables of a recording with the stacks and scopes that a tool names by text.
+
+use hashbrown::HashMap;
+
+use crate::names::Names;
+use highwater_snapshots::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
+use highwater_snapshots::tables::{Frame, Scope, SourceLine, Stack, Tables};
+
+/// The number of frames of a stack that are kept, from the innermost one outward.
+pub(super) const MAX_FRAMES: usize = 1023;
+
+/// Index of the rows of [`Tables`].
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    strings: Names,
+    frames: HashMap<SourceLine, FrameId>,
+    stacks: HashMap<Stack, StackId>,
+    scopes: HashMap<Scope, ScopeId>,
+}
+
+impl Rows {
+    /// The frame of `function`, in `line` of `file`; 0 if the line is unknown.
+    pub(super) fn frame(&mut self, tables: &mut Tables, function: &str, file: &str, line: u32) -> FrameId {
+        let function = self.strings.id(&mut tables.strings, function);
+        let file = if file.is_empty() { StringId::NONE } else { self.strings.id(&mut tables.strings, file) };
+        let line = SourceLine { function, file, line };
+        *self.frames.entry(line).or_insert_with(|| {
+            let first_line = tables.lines.len() as u32;
+            tables.lines.push(line);
+            tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line, line_count: 1 });
+            FrameId::from_index(tables.frames.len() - 1)
+        })
+    }
+
+    /// The row of `text`.
+    pub(super) fn text(&mut self, tables: &mut Tables, text: &str) -> StringId {
+        self.strings.id(&mut tables.strings, text)
+    }
+
+    /// The stack of `frames`, innermost first.
+    pub(super) fn stack(&mut self, tables: &mut Tables, frames: &[FrameId]) -> StackId {
+        let kept = &frames[..frames.len().min(MAX_FRAMES)];
+        kept.iter().rev().fold(StackId::NONE, |parent, &frame| {
+            *self.stacks.entry(Stack { parent, frame }).or_insert_with_key(|stack| {
+                tables.stacks.push(*stack);
+                StackId::from_index(tables.stacks.len() - 1)
+            })
+        })
+    }
+
+    /// The scope `name` in `parent`.
+    pub(super) fn scope(&mut self, tables: &mut Tables, parent: ScopeId, name: &str) -> ScopeId {
+        let name = self.strings.id(&mut tables.strings, name);
+        *self.scopes.entry(Scope { parent, name }).or_insert_with_key(|scope| {
+            tables.scopes.push(*scope);
+            ScopeId::from_index(tables.scopes.len() - 1)
+        })
+    }
+}
