@@ -23,7 +23,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "recorder/inject/library", lines: 50, homonyms: 0 },
     Budget { folder: "recorder/simulate", lines: 3_200, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
-    Budget { folder: "snapshots", lines: 14_150, homonyms: 0 },
+    Budget { folder: "snapshots", lines: 14_250, homonyms: 0 },
     Budget { folder: "snapshots/analysis", lines: 24_450, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_900, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
