@@ -1,4 +1,4 @@
-//! The ranges named by the program, laid out in rows without overlap, and its notes and failed requests.
+//! The ranges named by the program, or recognized by call stacks, laid out in rows without overlap, and its notes and failed requests.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ const MAX_ROWS: usize = 3;
 /// A named range of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Its name, as given by the program.
+    /// Its name, as given by the program, or of what its call stacks do.
     pub name: StringId,
     /// Its events.
     pub events: Range<u32>,
@@ -31,14 +31,15 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Lays out the annotations of `trace` that the program made, but not `steps` and tags, which have separate lanes.
+    /// Lays out the annotations of `trace`, but not `steps`, guessed phases and tags, which have separate lanes.
     pub fn of(trace: &Trace, steps: &[(u32, Range<u32>)]) -> Self {
         let mut regions = Self::default();
         for annotation in &trace.annotations {
             let events = annotation.first.0..annotation.end.0.min(trace.events.len() as u32);
             let at = steps.partition_point(|(_, step)| step.start < events.start);
             let is_step = steps.get(at).is_some_and(|(_, step)| *step == events);
-            if annotation.is_guessed || is_step || trace.is_tag(annotation.name) || events.start >= events.end {
+            let is_stage = annotation.is_guessed && trace.names_step_or_phase(annotation.name);
+            if is_stage || is_step || trace.is_tag(annotation.name) || events.start >= events.end {
                 continue;
             }
             // They come in the order of their first events, outer before inner ones.
@@ -72,6 +73,8 @@ mod tests {
     #[test]
     fn regions_take_the_first_row_that_is_free_and_steps_have_their_own_lane() {
         let mut trace = trace_from_text("alloc a 1\nalloc b 1\nmark here\nalloc c 1\nalloc d 1\nalloc e 1").unwrap();
+        trace.tables.strings.resize(8, String::new());
+        (trace.tables.strings[5], trace.tables.strings[7]) = ("forward".to_owned(), "graph capture".to_owned());
         let region = |name, first, end| Annotation {
             name: StringId(name),
             device: DeviceId(0),
@@ -88,12 +91,13 @@ mod tests {
             region(3, 1, 2),
             region(4, 3, 99),
             Annotation { is_guessed: true, ..region(5, 3, 4) },
+            Annotation { is_guessed: true, ..region(7, 3, 4) },
             region(6, 4, 4),
         ];
         let regions = Regions::of(&trace, &[(0, 0..6)]);
         let names: Vec<Vec<u32>> =
             regions.rows.iter().map(|row| row.iter().map(|region| region.name.0).collect()).collect();
-        assert_eq!(names, [vec![1, 4], vec![2], vec![3]]);
+        assert_eq!(names, [vec![1, 4], vec![2, 7], vec![3]], "phases are not regions, what an engine does is");
         assert_eq!(regions.rows[0][1].events, 3..6, "what ends after the recording ends with it");
         assert_eq!(regions.left_out, 0);
         let notes: Vec<(usize, &str)> =

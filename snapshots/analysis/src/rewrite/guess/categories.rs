@@ -14,6 +14,9 @@
 //!   a parameter only if a gradient or a block of optimizer state on the device has its size.
 //! - **caches**: attention keys and values are allocated by recognizable functions: vLLM's, SGLang's, transformers'.
 //!   They are buffers, except those kept for backward.
+//! - **inference**: vLLM, SGLang and `generate` of transformers keep nothing for backward. What their models free
+//!   before other code runs is temporary; the rest, such as outputs and the static tensors of captured graphs, stays
+//!   unknown.
 //! - **backward**: blocks that outlive backward are for the optimizer; all others are freed once the next node has used
 //!   them. Three cases cannot be decided from the end alone: blocks freed after backward's last allocation when no
 //!   optimizer is seen; blocks freed while optimizers run within backward; and blocks kept by a recording that stops
@@ -61,6 +64,7 @@ buffer           register_buffer and the like freed later, or never
 parameter        module set-up                freed later, or never
 activation       forward or recomputation     freed from autograd's saved tensors
 buffer           KV cache code                not kept for backward
+temporary        inference engine or generate freed in the same call
 parameter        a user-defined constructor   never freed; size of a gradient or state
 temporary        backward                     freed in the same call
 gradient         backward                     freed later, or never
@@ -320,6 +324,10 @@ impl<'a> Guesser<'a> {
             },
             Role::Backward => self.of_backward(block, runs, made, freed),
             Role::Bare if run.phase == Phase::Backward => self.of_backward(block, runs, made, freed),
+            Role::Inference | Role::ProfilingRun | Role::GraphCapture => match freed {
+                Freed::InRun => Category::Temporary,
+                _ => Category::Unknown,
+            },
             // Nothing is saved for backward.
             Role::Forward if run.phase == Phase::Eval && freed != Freed::InRun => Category::Unknown,
             Role::Forward => of_forward(outline, made, freed),

@@ -23,12 +23,16 @@ use std::collections::HashMap;
 use self::categories::Guesser;
 use self::merge::{Stretch, merge, step_ends};
 use self::phases::Runs;
-use self::roles::Roles;
+use self::roles::{Role, Roles};
 use crate::index::final_oom::final_oom;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
+
+/// The names of the ranges in which an inference engine measures the memory of its model, and captures graphs of it.
+const PROFILING_RUN: &str = "profiling run";
+const GRAPH_CAPTURE: &str = "graph capture";
 
 /// Assigns categories to blocks of unknown category by `rules`, and adds missing phases and steps as guessed
 /// annotations.
@@ -75,7 +79,7 @@ fn forget_guessed(trace: &mut Trace) {
     }
 }
 
-/// Adds the program's phases and steps if the recording has none.
+/// Adds the program's phases and steps if the recording has none, and how an inference engine prepares.
 fn annotate(trace: &mut Trace, runs: &[Runs]) {
     let device = trace.main_device();
     let end = EventId::from_index(trace.events.len());
@@ -91,6 +95,12 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
         let phases = stretches.iter().filter(|stretch| stretch.phase != Phase::Other);
         let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_known(stretch.first, stretch.phase));
         ranges.extend(phases.map(|stretch| (stretch.phase.name().to_owned(), *stretch)));
+    }
+    for (device, runs) in (0..).map(DeviceId).zip(runs) {
+        ranges.extend(runs.prepared().iter().map(|(role, stretch)| {
+            let name = if *role == Role::GraphCapture { GRAPH_CAPTURE } else { PROFILING_RUN };
+            (name.to_owned(), Stretch { phase: Phase::Eval, first: stretch.start, end: stretch.end, device })
+        }));
     }
     let names = intern_all(trace, ranges.iter().map(|(name, ..)| name.as_str()));
     for ((_, Stretch { first, end, device, .. }), name) in ranges.into_iter().zip(names) {

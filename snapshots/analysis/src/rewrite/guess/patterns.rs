@@ -33,6 +33,12 @@ pub(super) enum FrameSense {
     Buffer,
     /// A KV cache is allocated or extended.
     Cache,
+    /// Modules compute, and nothing is kept for backward.
+    Inference,
+    /// The same with dummy inputs, to measure the memory that it needs.
+    ProfilingRun,
+    /// CUDA graphs are captured.
+    GraphCapture,
     /// A constructor of the user's code.
     Constructor,
     /// Data is loaded, collated, moved.
@@ -104,6 +110,9 @@ const WRAPPED_OPTIMIZERS: &[&str] = &[
     "torch/amp/grad_scaler.py",
     "torch/cuda/amp/grad_scaler.py",
 ];
+
+/// Files with vLLM's model runners: of its first engine and of its second.
+const VLLM_RUNNERS: &[&str] = &["vllm/v1/worker/", "vllm/worker/"];
 
 /// The table; the first matching row applies. Paths use forward slashes here on every system.
 const PATTERNS: &[Pattern] = &[
@@ -272,6 +281,20 @@ const PATTERNS: &[Pattern] = &[
         &["/vllm/", "/sglang/"],
         Name::Is(&["_initialize_model", "create_weights", "initialize_model", "load_model", "load_weights"]),
     ),
+    pattern(FrameSense::ProfilingRun, VLLM_RUNNERS, Name::Is(&["profile_run"])),
+    pattern(FrameSense::GraphCapture, VLLM_RUNNERS, Name::Is(&["capture_model"])),
+    pattern(
+        FrameSense::GraphCapture,
+        &["sglang/srt/model_executor/", "sglang/srt/speculative/"],
+        Name::Is(&["capture", "capture_one_batch_size"]),
+    ),
+    pattern(FrameSense::Inference, VLLM_RUNNERS, Name::Is(&["_dummy_run", "execute_model"])),
+    pattern(
+        FrameSense::Inference,
+        &["sglang/srt/managers/tp_worker.py", "sglang/srt/speculative/"],
+        Name::Is(&["forward_batch_generation"]),
+    ),
+    pattern(FrameSense::Inference, &["transformers/generation/utils.py"], Name::Is(&["generate"])),
     pattern(FrameSense::Functional, &["torch/nn/functional.py"], Name::Any),
     pattern(FrameSense::Forward, &[], Name::Is(&["forward"])),
     pattern(FrameSense::Data, &["torch/utils/data/"], Name::Any),
@@ -344,6 +367,13 @@ mod tests {
             ("update", "transformers/cache_utils.py", FrameSense::Cache),
             ("_create_buffers", "sglang/srt/mem_cache/memory_pool.py", FrameSense::Cache),
             ("create_weights", "vllm/model_executor/layers/linear.py", FrameSense::ModelSetup),
+            ("profile_run", "vllm/v1/worker/gpu_model_runner.py", FrameSense::ProfilingRun),
+            ("_dummy_run", "vllm/v1/worker/gpu/model_runner.py", FrameSense::Inference),
+            ("capture_model", "vllm/v1/worker/gpu_model_runner.py", FrameSense::GraphCapture),
+            ("capture", "sglang/srt/model_executor/cuda_graph_runner.py", FrameSense::GraphCapture),
+            ("forward_batch_generation", "sglang/srt/managers/tp_worker.py", FrameSense::Inference),
+            ("generate", "transformers/generation/utils.py", FrameSense::Inference),
+            ("generate", "diffusers/pipelines/pipeline.py", FrameSense::Nothing),
         ];
         for (function, file, sense) in cases {
             assert_eq!(sense_of(function, &format!("{site}{file}")), sense, "{function} in {file}");
@@ -357,6 +387,7 @@ mod tests {
             ("get_batch", "/home/me/train.py", FrameSense::Data),
             ("_allocate_kv_cache", "/home/me/serve.py", FrameSense::Cache),
             ("load_model", "/home/me/serve.py", FrameSense::Nothing),
+            ("profile_run", "/home/me/serve.py", FrameSense::Nothing),
         ];
         for (function, file, sense) in own {
             assert_eq!(sense_of(function, file), sense, "{function} in {file}");

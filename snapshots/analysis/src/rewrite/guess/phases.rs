@@ -4,14 +4,15 @@
 //! phase before it. In order of precedence:
 //!
 //! 1. Recorded phases count: phase events, and the ranges that PyTorch itself marks as `Optimizer.step#…` and
-//!    `Optimizer.zero_grad#…`. Evaluation is known from recorded phases only.
-//! 2. The stack of an allocation has a [`Role`]. So has the stack of a free, unless it is only the stack of the
+//!    `Optimizer.zero_grad#…`.
+//! 2. The stack of an allocation has a [`Role`]; inference is evaluation. So has the stack of a free, unless it is only the stack of the
 //!    allocation again, which PyTorch repeats when it records no stacks of frees.
 //! 3. An allocation without Python frames is backward, once forward has run, or if an optimizer runs next: autograd's
 //!    threads run no Python. If C++ frames were recorded, they decide, and this rule is not used.
 //! 4. A free without its own stack, after an optimizer and outside backward, of a block that backward allocated,
 //!    is zero_grad.
-//! 5. Other Python code ends backward, optimizer and zero_grad, but not forward: a loss is computed outside modules.
+//! 5. Other Python code ends backward, optimizer, zero_grad and evaluation, but not forward: a loss is computed outside
+//!    modules.
 //!    Model set-up, data and scratch space change nothing.
 //!
 //! Noise is absorbed: a gap between two runs of backward belongs to backward (a hook), and so does a stretch of forward
@@ -74,6 +75,8 @@ impl Run {
 pub struct Runs {
     rows: Vec<Run>,
     recomputed: Vec<std::ops::Range<EventId>>,
+    /// Where an inference engine measures or captures its model, from the first allocation to the last.
+    prepared: Vec<(Role, std::ops::Range<EventId>)>,
 }
 
 impl Runs {
@@ -107,6 +110,11 @@ impl Runs {
             passed.iter().for_each(|&phase| walker.enter(phase, end, true));
         }
         walkers.into_iter().map(|walker| walker.finish(end)).collect()
+    }
+
+    /// The stretches in which an inference engine measures the memory of its model, or captures graphs of it.
+    pub(crate) fn prepared(&self) -> &[(Role, std::ops::Range<EventId>)] {
+        &self.prepared
     }
 
     /// The runs.
@@ -193,6 +201,8 @@ struct Walker {
     runs: Vec<Run>,
     recomputed: Vec<std::ops::Range<EventId>>,
     is_recomputing: bool,
+    prepared: Vec<(Role, std::ops::Range<EventId>)>,
+    is_preparing: bool,
     /// The first of the allocations that belong to backward if an optimizer follows.
     bare: Option<EventId>,
     /// Whether forward or backward has run.
@@ -211,6 +221,8 @@ impl Default for Walker {
             runs: vec![setup],
             recomputed: Vec::new(),
             is_recomputing: false,
+            prepared: Vec::new(),
+            is_preparing: false,
             bare: None,
             has_begun: false,
             is_after_optimizer: false,
@@ -246,9 +258,9 @@ impl Walker {
         }
     }
 
-    /// Records that code outside backward, optimizer and zero_grad runs at `event`.
+    /// Records that code outside backward, optimizer, zero_grad and evaluation runs at `event`.
     fn leave(&mut self, event: EventId) {
-        if matches!(self.phase(), Phase::Backward | Phase::Optimizer | Phase::ZeroGrad) {
+        if matches!(self.phase(), Phase::Backward | Phase::Optimizer | Phase::ZeroGrad | Phase::Eval) {
             self.enter(Phase::Other, event, false);
         }
     }
@@ -287,6 +299,7 @@ impl Walker {
         let role = roles.role(if has_own_stack { stack } else { made_by });
         if is_alloc {
             self.note_recomputing(role, event);
+            self.note_preparing(role, event);
         }
         if let Some(phase) = recorded {
             self.enter(phase, event, true);
@@ -308,6 +321,7 @@ impl Walker {
             Role::ZeroGrad => self.enter(Phase::ZeroGrad, event, true),
             Role::Backward | Role::Recompute => self.enter(Phase::Backward, event, true),
             Role::Forward => self.enter(Phase::Forward, event, false),
+            Role::Inference | Role::ProfilingRun | Role::GraphCapture => self.enter(Phase::Eval, event, true),
             Role::Bare if !is_alloc || !bare_may_be_backward => {}
             Role::Bare if self.has_begun => self.enter(Phase::Backward, event, false),
             Role::Bare => self.bare = self.bare.or(Some(event)),
@@ -338,6 +352,22 @@ impl Walker {
         self.is_recomputing = is_recomputing;
     }
 
+    fn note_preparing(&mut self, role: Role, event: EventId) {
+        let end = EventId(event.0 + 1);
+        match (role, self.prepared.last_mut()) {
+            (Role::ProfilingRun | Role::GraphCapture, Some((known, stretch)))
+                if *known == role && self.is_preparing =>
+            {
+                stretch.end = end;
+            }
+            (Role::ProfilingRun | Role::GraphCapture, _) => self.prepared.push((role, event..end)),
+            // These say nothing of who runs the model.
+            (Role::Bare | Role::Workspace | Role::Cache | Role::Buffer, _) => return,
+            _ => {}
+        }
+        self.is_preparing = matches!(role, Role::ProfilingRun | Role::GraphCapture);
+    }
+
     fn finish(mut self, end: EventId) -> Runs {
         if let Some(stretch) = self.recomputed.last_mut()
             && self.is_recomputing
@@ -350,7 +380,7 @@ impl Walker {
         let mut rows = absorb(self.runs);
         let firsts: Vec<EventId> = rows.iter().skip(1).map(|run| run.first).chain([end]).collect();
         rows.iter_mut().zip(firsts).for_each(|(run, next)| run.end = next);
-        Runs { rows, recomputed: self.recomputed }
+        Runs { rows, recomputed: self.recomputed, prepared: self.prepared }
     }
 }
 

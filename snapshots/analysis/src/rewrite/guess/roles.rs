@@ -1,4 +1,4 @@
-//! Classifies call stacks by the part of training they belong to.
+//! Classifies call stacks by the part of training or inference they belong to.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,8 @@ use highwater_snapshots::tables::{SourceLine, Tables};
 
 /// The activity of the code of a stack, determined by the innermost recognized frame, with these exceptions:
 ///
-/// - a module called from within backward is recomputing ([`Role::Recompute`]);
+/// - a module called from within backward is recomputing ([`Role::Recompute`]), and one called by an inference engine
+///   keeps nothing for backward ([`Role::Inference`], [`Role::ProfilingRun`], [`Role::GraphCapture`]);
 /// - a method called `backward` counts only below `torch.autograd.Function.apply`;
 /// - functions of `torch.nn.functional`, constructors and data loaders count only if no frame further out is
 ///   recognized.
@@ -25,6 +26,12 @@ pub enum Role {
     Buffer,
     /// Attention keys and values are cached.
     Cache,
+    /// Modules compute for inference, which keeps nothing for backward.
+    Inference,
+    /// An inference engine runs its model with dummy inputs, to measure the memory that it needs.
+    ProfilingRun,
+    /// An inference engine captures CUDA graphs of its model.
+    GraphCapture,
     /// A constructor of the user's code.
     Constructor,
     /// Data is loaded.
@@ -65,6 +72,13 @@ struct Node {
 }
 
 const ROOT: Node = Node { role: Role::Bare, is_in_apply: false, releases_saved: false };
+
+impl Role {
+    /// Whether modules compute without keeping anything for backward.
+    pub(super) fn is_inference(self) -> bool {
+        matches!(self, Self::Inference | Self::ProfilingRun | Self::GraphCapture)
+    }
+}
 
 impl Roles {
     /// Classifies each distinct function of a file once and each stack once: the tree has parents before children.
@@ -146,14 +160,18 @@ impl Node {
             FrameSense::Backward => Role::Backward,
             FrameSense::BackwardMethod if self.is_in_apply => Role::Backward,
             FrameSense::Forward if is_backward => Role::Recompute,
+            FrameSense::Forward | FrameSense::Inference if self.role.is_inference() => self.role,
             FrameSense::Forward => Role::Forward,
+            FrameSense::Inference => Role::Inference,
+            FrameSense::ProfilingRun => Role::ProfilingRun,
+            FrameSense::GraphCapture => Role::GraphCapture,
             FrameSense::Functional if is_silent || self.role == Role::Constructor => Role::Forward,
             FrameSense::ModelSetup => Role::ModelSetup,
             FrameSense::Buffer => Role::Buffer,
             FrameSense::Cache if is_backward => self.role,
             FrameSense::Cache => Role::Cache,
             FrameSense::Constructor if is_silent => Role::Constructor,
-            FrameSense::Data if is_silent || is_setup => Role::Data,
+            FrameSense::Data if is_silent || is_setup || self.role == Role::Inference => Role::Data,
             _ if self.role == Role::Bare && frame.is_python => Role::Unknown,
             _ => self.role,
         };
@@ -213,6 +231,31 @@ mod tests {
         let roles = Roles::of(&trace.tables);
         assert_eq!(roles.role(trace.blocks.stack[0]), Role::Bare);
         assert!(!roles.bare_may_be_backward());
+    }
+
+    #[test]
+    fn inference_engines_profile_capture_and_serve() {
+        let module = format!("mm@/site/vllm/model_executor/layers/linear.py < forward@/site/vllm/llama.py < {CALL}");
+        let runner = "gpu_model_runner.py";
+        let dummy = format!("{module} < _dummy_run@/site/vllm/v1/worker/{runner}");
+        let worker = "gpu_worker.py < main@serve.py";
+        let profiled = format!(
+            "{dummy} < profile_run@/site/vllm/v1/worker/{runner} < \
+             determine_available_memory@/site/vllm/v1/worker/{worker}"
+        );
+        assert_eq!(role(&profiled), Role::ProfilingRun);
+        let captured = format!("{dummy} < capture_model@/site/vllm/v1/worker/{runner} < main@serve.py");
+        assert_eq!(role(&captured), Role::GraphCapture);
+        assert_eq!(role(&format!("{dummy} < compile_or_warm_up_model@/site/vllm/v1/worker/{worker}")), Role::Inference);
+        let served = format!("{module} < execute_model@/site/vllm/v1/worker/{runner} < main@serve.py");
+        assert_eq!(role(&served), Role::Inference);
+        let inputs =
+            "_prepare_inputs@/site/vllm/v1/worker/gpu_model_runner.py < execute_model@/site/vllm/v1/worker/a.py";
+        assert_eq!(role(inputs), Role::Data);
+        let scratch = format!("at::cuda::getNewWorkspace()@ < {served}");
+        assert_eq!(role(&scratch), Role::Workspace);
+        let loaded = "create_weights@/site/vllm/model_executor/layers/linear.py < main@serve.py";
+        assert_eq!(role(loaded), Role::ModelSetup);
     }
 
     #[test]
