@@ -43,8 +43,9 @@ pub fn draw(answer: &Answer, frame: &mut Frame<'_>) {
     };
     let count = u16::try_from(answer.recordings.len()).unwrap_or(u16::MAX);
     let listed = if count > 1 { count.saturating_add(1) } else { 0 };
-    // A third for the recordings, a third for the curve, the rest for the tables.
-    let listed = listed.min((area.height / 3).max(4));
+    // Three eighths for the recordings, so that the ranks of a machine with eight GPUs fit into 24 lines; of the rest a
+    // third for the curve, and the others for the tables.
+    let listed = listed.min((area.height.saturating_mul(3) / 8).max(4));
     let notes = (detail.notes.len() as u16).min(2);
     let curve = ((area.height.saturating_sub(listed)) / 3).clamp(3, 18);
     let rows = [
@@ -211,11 +212,16 @@ fn draw_recordings(answer: &Answer, area: Rect, frame: &mut Frame<'_>) {
         .style(style)
     };
     let rows = answer.recordings.iter().enumerate().skip(first).take(room).map(row);
-    let titles = ["recording", "", "now", "peak", "step", "over time", ""];
+    let count = answer.recordings.len();
+    let name = match count > room {
+        true => format!("{} to {} of {count}", first + 1, first + room),
+        false => "recording".to_owned(),
+    };
+    let titles = [name.as_str(), "", "now", "peak", "step", "over time", ""];
     let right = [2, 3, 4];
-    let title = |(at, text): (usize, &&'static str)| {
+    let title = |(at, text): (usize, &&str)| {
         let alignment = if right.contains(&at) { Alignment::Right } else { Alignment::Left };
-        Cell::from(Text::from(*text).alignment(alignment))
+        Cell::from(Text::from((*text).to_owned()).alignment(alignment))
     };
     let header = Row::new(titles.iter().enumerate().map(title)).style(BOLD);
     let widths = [
