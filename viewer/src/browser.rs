@@ -73,10 +73,12 @@ pub fn name_of(file: &Path, others: &[&str]) -> String {
     names.find(|name| !others.contains(&name.as_str())).unwrap_or(path)
 }
 
-/// Returns a page that loads its scripts, and the recordings, from the server that it came from.
-pub fn served_page(recordings: &[Listed]) -> String {
+/// Returns a page that loads its scripts, and the recordings, from the server that it came from. It also follows the
+/// ranks of a folder, if the server has them.
+pub fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
     let list = list(recordings);
-    format!("{START}{list}<script src=\"page.js\"></script>\n<script src=\"app.js\"></script>\n</body>\n</html>\n")
+    let start = if has_ranks { START.replacen("<body>", "<body data-ranks=\"yes\">", 1) } else { START.to_owned() };
+    format!("{start}{list}<script src=\"page.js\"></script>\n<script src=\"app.js\"></script>\n</body>\n</html>\n")
 }
 
 /// Returns a page that needs nothing else: `recordings` are names and contents of .snap files.
@@ -151,12 +153,8 @@ mod tests {
     #[test]
     fn a_name_cannot_leave_its_element() {
         let name = "</script><script>alert(1)</script>".to_owned();
-        let page = served_page(&[Listed {
-            name: name.clone(),
-            url: Some("recording/0".into()),
-            element: None,
-            growing: false,
-        }]);
+        let listed = Listed { name: name.clone(), url: Some("recording/0".into()), element: None, growing: false };
+        let page = served_page(&[listed], false);
         assert!(!page.contains("alert(1)<") && page.matches("</script>").count() == 3, "{page}");
         let json = page.split("id=\"recordings\">").nth(1).unwrap().split("</script>").next().unwrap();
         let listed: serde_json::Value = serde_json::from_str(json).unwrap();

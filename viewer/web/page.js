@@ -119,18 +119,23 @@ var highwater = (() => {
     return response;
   };
 
+  // Recordings that are followed, by name: each with what tells it from one that was closed and opened again.
+  const followed = new Map();
+
   // Fetches what is appended to a recording until its program has finished it. The connection may be interrupted.
   const follow = async ({ name, url }) => {
     let pause = 500;
     let file = "";
+    const self = {};
+    followed.set(name, self);
     const state = () => JSON.parse(page.state() ?? "{}");
     const isShown = () => state().recordings?.length > 0 || state().failures?.length > 0;
     const fail = (why) => {
       show("");
       page.fail(name, why);
     };
-    if (!isShown()) show(`Waiting for the first events of ${name}…`);
-    for (let have = 0; ; await new Promise((resolve) => setTimeout(resolve, pause))) {
+    if (!isShown()) show(`Waiting for the first events of ${name.split("/").pop()}…`);
+    for (let have = 0; followed.get(name) === self; await new Promise((resolve) => setTimeout(resolve, pause))) {
       let response, bytes;
       try {
         const headers = { Range: `bytes=${have}-`, "Highwater-File": file };
@@ -141,6 +146,7 @@ var highwater = (() => {
         if (pause > 2000) show(`No connection to the server; trying again. Otherwise: ${hint}`);
         continue;
       }
+      if (followed.get(name) !== self) return;
       if (pause > 500 || isShown()) show("");
       if (response.status === 409) return fail("the file was replaced or truncated; reload the page to read it again");
       if (response.status === 404) return fail("the file was deleted");
@@ -149,11 +155,39 @@ var highwater = (() => {
         have += bytes.length;
         page.grow(name, bytes);
       }
+      if (response.headers.has("Highwater-Next")) {
+        // A rotation goes on in another file, which begins with what is live.
+        page.end(name);
+        [have, file, pause] = [0, "", 500];
+        continue;
+      }
       if (response.headers.get("Highwater-Growing") === "no") {
         show("");
         return page.end(name);
       }
       pause = 500;
+    }
+  };
+
+  // Shows the ranks of the server's folders as they change.
+  const followRanks = async () => {
+    let version = "";
+    for (let pause = 2000; ; await new Promise((resolve) => setTimeout(resolve, pause))) {
+      let response, ranks;
+      try {
+        response = await fetch(`ranks/${version}`, { cache: "no-store" });
+        if (response.status === 200) ranks = await response.text();
+      } catch {
+        pause = Math.min(2 * pause, 10000);
+        if (pause > 4000) show(`No connection to the server; trying again. Otherwise: ${hint}`);
+        continue;
+      }
+      if (pause > 2000) show("");
+      pause = 2000;
+      if (ranks) {
+        version = response.headers.get("Highwater-Version");
+        page.show_ranks(ranks);
+      }
     }
   };
 
@@ -204,6 +238,7 @@ var highwater = (() => {
     }
     // The app has them now.
     arriving.length = 0;
+    if (document.body.dataset.ranks) followRanks();
     if (document.body.dataset.compare) page.compare();
   };
 
@@ -291,6 +326,10 @@ var highwater = (() => {
       field.remove();
       focused?.focus();
     },
+
+    follow_served: (path) => void follow({ name: path, url: path.split("/").map(encodeURIComponent).join("/") }),
+
+    leave_served: (path) => void followed.delete(path),
 
     has_editor: () => editor !== undefined,
 

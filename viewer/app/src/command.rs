@@ -355,7 +355,7 @@ impl Command {
 
     /// Whether menus and lists show it. A browser opens no folders, and reloads and closes its pages itself.
     pub const fn is_offered(self) -> bool {
-        HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::ShowRanks | Self::Quit)
+        HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::Quit)
     }
 
     /// The key that it colours blocks by; for any depth of module paths, the whole path.

@@ -3,6 +3,8 @@
 mod request;
 mod response;
 mod token;
+mod part;
+mod folder;
 mod site;
 
 use std::io::{self, Read as _};
@@ -16,8 +18,10 @@ use clap::Args;
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::FileKind;
 use highwater_snapshots::format::{MAGIC, write_trace};
+use highwater_snapshots::rotation::RotatedFiles;
 use tempfile::TempDir;
 
+use self::folder::Folder;
 use self::site::{Served, Site};
 use crate::args::CategoryChoice;
 use crate::browser;
@@ -29,8 +33,8 @@ use crate::output::page::Page;
 /// Arguments of `highwater serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
-    /// Recordings; `-` is standard input. Recordings that are still being written are followed
-    #[arg(value_name = "FILE", required = true)]
+    /// Recordings, or folders with one for each rank; `-` is standard input. What is still being written is followed
+    #[arg(value_name = "FILE|FOLDER", required = true)]
     pub files: Vec<PathBuf>,
     /// Port to listen on [default: a free one]
     #[arg(long, value_name = "N")]
@@ -70,14 +74,19 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let listener = listen(host, arguments.port)?;
     let address = listener.local_addr()?;
     // Until something is written, signals end the program as usual.
-    let first = arguments.files.first().map(|file| read_with(file, &arguments.categories));
+    let (folders, files): (Vec<&PathBuf>, Vec<&PathBuf>) = arguments.files.iter().partition(|path| has_several(path));
+    let first = files.first().map(|file| read_with(file, &arguments.categories));
     let stop = Stop::watch(address)?;
     if arguments.stop_at_eof {
         stop.at_end_of_input(address)?;
     }
     let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
-    let Some(recordings) = prepare(arguments, first, &folder, &stop, page)? else { return Ok(Status::Fine) };
-    let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings));
+    let Some(recordings) = prepare((arguments, &files), first, &folder, &stop, page)? else {
+        return Ok(Status::Fine);
+    };
+    let paths: Vec<PathBuf> = folders.into_iter().cloned().collect();
+    let ranks = (!paths.is_empty()).then(|| Folder::open(paths, &arguments.categories, folder.path())).transpose()?;
+    let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings, ranks));
     let url = format!("http://{}/{}/", shown_host(host, address), site.token());
     print(arguments, &url, address, page)?;
     page.raw().flush()?;
@@ -91,17 +100,22 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
     Ok(Status::Fine)
 }
 
-/// Reads each recording, and writes those that are not .snap files as such into `folder`; `None` if the user stops it.
+/// Whether a path names recordings that may become more: a folder, or the files of a rotation.
+fn has_several(path: &Path) -> bool {
+    path.is_dir() || RotatedFiles::find(path).is_some()
+}
+
+/// Reads each of the files, and writes those that are not .snap files as such into `folder`; `None` if the user stops it.
 /// The first one was read already.
 fn prepare(
-    arguments: &ServeArguments,
+    (arguments, files): (&ServeArguments, &[&PathBuf]),
     mut first: Option<Result<Recording, Failure>>,
     folder: &TempDir,
     stop: &Stop,
     page: &mut Page<'_>,
 ) -> Result<Option<Vec<Served>>, Failure> {
     let mut recordings: Vec<Served> = Vec::new();
-    for file in &arguments.files {
+    for &file in files {
         if stop.is_requested() {
             return Ok(None);
         }
@@ -130,7 +144,7 @@ fn prepare(
             written.map_err(|source| Failure::Read { file: file.clone(), source })?;
             path
         };
-        let is_growing = is_snap && read.trace.trust.unfinished && site::is_fresh(&path);
+        let is_growing = is_snap && read.trace.trust.unfinished && part::is_fresh(&path);
         recordings.push(Served { name, path, is_growing });
     }
     Ok(Some(recordings))
@@ -146,7 +160,7 @@ fn has_only_begun(file: &Path) -> bool {
     };
     let has_name = file.extension().is_some_and(|ending| ending == "snap");
     let is_short = length.is_some_and(|length| length < MAGIC.len() as u64);
-    site::is_fresh(file) && (is_short && has_name || !is_short && is_snap())
+    part::is_fresh(file) && (is_short && has_name || !is_short && is_snap())
 }
 
 fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {

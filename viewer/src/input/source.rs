@@ -204,7 +204,19 @@ fn needs_whole(choice: &CategoryChoice) -> bool {
 pub fn opener(
     choice: &CategoryChoice,
 ) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
-    let (most, read) = (resident_events()?, reader(choice)?);
+    opener_up_to(resident_events()?, choice)
+}
+
+/// The same, with recordings of more than `most` events read in windows.
+///
+/// # Errors
+///
+/// Fails if the rules for categories cannot be read.
+pub fn opener_up_to(
+    most: u64,
+    choice: &CategoryChoice,
+) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
+    let read = reader(choice)?;
     let needs_whole = needs_whole(choice);
     Ok(move |file: &Path, is_whole: bool| {
         if !is_whole

@@ -245,6 +245,42 @@ fn a_recording_that_is_being_written_grows_in_the_page() {
 }
 
 #[test]
+fn the_ranks_of_a_folder_appear_grow_and_are_followed_through_a_rotation() {
+    let Some((folder, mut browser)) = begin() else { return };
+    let ranks = folder.path().join("ranks");
+    std::fs::create_dir(&ranks).unwrap();
+    write(&ranks.join("rank0.snap"), STEP);
+    let grown = STEP.replace("alloc y 9000000", "alloc y 19000000");
+    write(&ranks.join("rank1.snap"), &grown);
+    let server = Server::start(folder.path(), &["ranks"]);
+    browser.open(&server.url);
+    let has = |count: usize| move |now: &Value| now["ranks"].as_array().is_some_and(|all| all.len() == count);
+    let shown = browser.state(has(2));
+    assert_eq!(shown["recordings"], serde_json::json!([]), "only summaries are fetched: {shown}");
+    // Another rank appears, whose recorder rotates its files.
+    write(&ranks.join("rank2.0001.snap"), STEP);
+    let shown = browser.state(has(3));
+    let peaks = json(folder.path(), &["info", "ranks", "--json"])["ranks"].clone();
+    for (row, rank) in peaks.as_array().unwrap().iter().enumerate() {
+        assert_eq!(shown["ranks"][row][1], rank["peaks"]["allocated"]["bytes"], "{shown} {rank}");
+    }
+    write(&ranks.join("rank0.snap"), &grown);
+    browser.state(|now| now["ranks"][0][1] == now["ranks"][1][1]);
+    // A rank is opened, and its newest file is shown as soon as it is there.
+    browser.open(&format!("{}#recording=rank/2/rank2.snap", server.url));
+    let first = browser.state(|now| now["front"]["has_picture"] == true);
+    assert_eq!(first["front"]["name"], "rank2.snap");
+    write(&ranks.join("rank2.0002.snap"), &grown);
+    let next = browser.state(|now| now["front"]["peak_bytes"] != first["front"]["peak_bytes"]);
+    let peak = json(folder.path(), &["peak", "ranks/rank2.0002.snap", "--json"]);
+    assert_eq!(
+        (&next["front"]["peak_bytes"], &next["recordings"]),
+        (&peak["bytes"], &serde_json::json!(["rank2.snap"]))
+    );
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
 fn what_is_no_recording_is_refused_and_the_page_goes_on() {
     let Some((folder, mut browser)) = begin() else { return };
     let letter = folder.path().join("letter.txt");

@@ -140,6 +140,47 @@ fn the_page_and_the_recordings_are_served_and_the_way_there_is_printed() {
 }
 
 #[test]
+fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file() {
+    let (folder, bytes) = folder();
+    let ranks = folder.path().join("ranks");
+    std::fs::create_dir(&ranks).unwrap();
+    std::fs::copy(folder.path().join("step.snap"), ranks.join("rank0.snap")).unwrap();
+    let Some(server) = Server::start(folder.path(), "ranks") else { return };
+    assert!(String::from_utf8(server.get("", "").2).unwrap().contains("data-ranks"));
+    let (status, head, first) = server.get("ranks/", "");
+    let first: serde_json::Value = serde_json::from_slice(&first).unwrap();
+    assert!(status == 200 && head.contains("Highwater-Version: 1"), "{head}");
+    assert_eq!(first["ranks"][0]["path"], "rank/0/rank0.snap", "an address, not a path");
+    assert_eq!(server.get("ranks/1", "").0, 204, "nothing has changed");
+    assert!(highwater(folder.path(), "convert step.snap ranks/rank1.pickle").status.success());
+    std::fs::copy(folder.path().join("step.snap"), ranks.join("rank2.0001.snap")).unwrap();
+    let begun = Instant::now();
+    while server.get("ranks/1", "").0 == 204 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "what appears is found");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(server.get("rank/0/rank0.snap", "").2, bytes);
+    assert_eq!(server.get("rank/1/rank1.pickle", "").2[..8], bytes[..8], "a pickle is sent as a recording");
+    let (_, head, part) = server.get("rank/2/rank2.snap", "");
+    assert!(part == bytes && head.contains("Highwater-Growing: yes"), "a later file may follow: {head}");
+    let known = head.lines().find(|line| line.starts_with("Highwater-File: ")).unwrap();
+    let rest = format!("Range: bytes={}-\r\n{known}\r\n", bytes.len());
+    let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
+    assert!(status == 204 && !head.contains("Highwater-Next"), "{head}");
+    let second = server.get("rank/1/rank1.pickle", "").2;
+    std::fs::write(ranks.join("rank2.0002.snap"), &second).unwrap();
+    let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
+    assert!(status == 204 && head.contains("Highwater-Next: yes"), "{head}");
+    assert_eq!(server.get("rank/2/rank2.snap", "").2, second, "the newest file is the first that a page fetches");
+    std::fs::remove_file(ranks.join("rank2.0001.snap")).unwrap();
+    let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
+    assert!(status == 204 && head.contains("Highwater-Next: yes"), "removed within a budget: {head}");
+    for path in ["rank/3/x", "rank/x", "rank/-1/x"] {
+        assert_eq!(server.get(path, "").0, 404, "{path}");
+    }
+}
+
+#[test]
 fn a_recording_without_events_is_announced_and_an_empty_file_refused() {
     let (folder, _) = folder();
     std::fs::write(folder.path().join("empty.snap"), "").unwrap();

@@ -3,6 +3,7 @@
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{BlockId, Phase};
+use serde::{Deserialize, Serialize};
 
 use crate::grouping::breakdown::{Breakdown, Grouping};
 use crate::grouping::dimension::GroupKey;
@@ -15,7 +16,7 @@ use crate::index::series::Series;
 use crate::metric::Metric;
 
 /// A moment of a recording: the state right after an event, or before the first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Moment {
     /// The device.
     pub device: DeviceId,

@@ -4,6 +4,7 @@ use highwater_snapshots::Result;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
+use serde::{Deserialize, Serialize};
 
 use super::peak::Moment;
 use super::source::{Source, Watch};
@@ -11,7 +12,7 @@ use crate::index::device_spans::device_steps;
 use crate::metric::{Metric, Totals};
 
 /// A summary of one device of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSummary {
     /// The device ordinal.
     pub device: DeviceId,

@@ -3,9 +3,10 @@
 use highwater_analysis::Source;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
+use serde::{Deserialize, Serialize};
 
 /// A request that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFailure {
     /// The device.
     pub device: DeviceId,

@@ -43,6 +43,7 @@ pub struct Following {
     has_ended: bool,
     /// Whether that is still to be reported.
     is_abandoned: bool,
+    has_input_ended: bool,
     input: Input,
 }
 
@@ -89,7 +90,8 @@ impl Following {
         if let Err(why) = background::start("highwater-follow", work) {
             let _ = failed.send(Followed::Lost(format!("cannot follow the file: {why}")));
         }
-        Self { path, news, has_ended: false, is_abandoned: false, input: Input::Watched { _stop: stop } }
+        let input = Input::Watched { _stop: stop };
+        Self { path, news, has_ended: false, is_abandoned: false, has_input_ended: false, input }
     }
 
     /// Follows the file called `path`, whose bytes are passed to [`Self::feed`]. `wake` is called when there is
@@ -97,14 +99,20 @@ impl Following {
     pub fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (outbox, news) = channel();
         let feed = Feed::new(path.clone(), outbox, wake);
-        Self { path, news, has_ended: false, is_abandoned: false, input: Input::Fed(feed) }
+        Self { path, news, has_ended: false, is_abandoned: false, has_input_ended: false, input: Input::Fed(feed) }
     }
 
     /// Reports that no more bytes will be fed.
     pub fn end(&mut self) {
+        self.has_input_ended = true;
         if let Input::Fed(feed) = &mut self.input {
             feed.end();
         }
+    }
+
+    /// Whether no more bytes will be fed.
+    pub fn has_input_ended(&self) -> bool {
+        self.has_input_ended
     }
 
     /// Takes the next bytes of a file that is not watched.

@@ -1,6 +1,6 @@
 //! The app's surroundings: the desktop. `host_web.rs` replaces it in a browser.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use eframe::egui;
 
@@ -19,6 +19,12 @@ pub(super) fn open_line(_file: &str, _line: u32) {}
 
 /// Does nothing: a window has no address.
 pub(super) fn show_link(_text: &str) {}
+
+/// Does nothing: a window has no server.
+pub(super) fn open_served(_path: &Path) {}
+
+/// Does nothing: a window has no server.
+pub(super) fn stop_served(_path: &Path) {}
 
 /// Does nothing: a window has a clipboard.
 pub(super) fn copy_texts(_ctx: &egui::Context) {}

@@ -1,6 +1,6 @@
 //! The app's surroundings: a page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use eframe::egui::{self, OutputCommand};
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -23,6 +23,14 @@ extern "C" {
     #[wasm_bindgen(js_namespace = highwater, js_name = open_line)]
     fn open_in_editor(file: &str, line: u32);
 
+    /// Follows the recording at this address of the page's server.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn follow_served(path: &str);
+
+    /// Follows it no more.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn leave_served(path: &str);
+
     /// Replaces the fragment of the page's address.
     #[wasm_bindgen(js_namespace = highwater)]
     fn show_fragment(text: &str);
@@ -43,6 +51,16 @@ pub(super) fn has_editor() -> bool {
 /// Opens the line in the editor, if there is one.
 pub(super) fn open_line(file: &str, line: u32) {
     open_in_editor(file, line);
+}
+
+/// Follows a recording of the page's server, whose bytes then arrive.
+pub(super) fn open_served(path: &Path) {
+    follow_served(&path.to_string_lossy());
+}
+
+/// Follows it no more.
+pub(super) fn stop_served(path: &Path) {
+    leave_served(&path.to_string_lossy());
 }
 
 /// Shows what is looked at in the page's address.

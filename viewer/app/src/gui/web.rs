@@ -9,6 +9,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use web_sys::HtmlCanvasElement;
 
+use crate::files::fleet::Fleet;
 use crate::files::loader::Source;
 use crate::gui::app::{App, Arrival};
 
@@ -94,6 +95,17 @@ impl Page {
     /// Reports that nothing more is appended to the recording `name`.
     pub fn end(&self, name: String) {
         self.send(Arrival::Ended(name.into()));
+    }
+
+    /// Shows the ranks of a folder, as the JSON of a [`Fleet`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is not.
+    pub fn show_ranks(&self, json: &str) -> Result<(), String> {
+        let fleet: Fleet = serde_json::from_str(json).map_err(|why| why.to_string())?;
+        self.send(Arrival::Ranks(Box::new(fleet)));
+        Ok(())
     }
 
     /// Reports that the user chose no file.

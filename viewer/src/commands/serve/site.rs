@@ -1,20 +1,15 @@
-//! The served content: the page, its scripts, and the recordings by number; and the check of who may read it.
+//! The served content: the page, its scripts, the recordings by number, and the ranks of folders; and the check of who
+//! may read it.
 
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use highwater_snapshots::format::TAIL_MARKER;
-
+use super::folder::Folder;
+use super::part::{is_being_written, send_part};
 use super::request::Request;
 use super::response::{Body, Response};
 use super::token;
 use crate::browser::{self, Listed, SCRIPT};
-
-/// A file that was not changed for so long is no longer being written.
-const FRESH: Duration = Duration::from_secs(600);
 
 /// A recording that is served.
 #[derive(Clone, Debug)]
@@ -34,11 +29,12 @@ pub(super) struct Site {
     /// Names by which browsers may address this server, beside IP addresses and `localhost`.
     hosts: Vec<String>,
     recordings: Vec<Served>,
+    folder: Option<Folder>,
 }
 
 impl Site {
-    pub(super) fn new(token: String, hosts: Vec<String>, recordings: Vec<Served>) -> Self {
-        Self { token, hosts, recordings }
+    pub(super) fn new(token: String, hosts: Vec<String>, recordings: Vec<Served>, folder: Option<Folder>) -> Self {
+        Self { token, hosts, recordings, folder }
     }
 
     /// The secret part of every path.
@@ -87,18 +83,19 @@ impl Site {
         };
         Some(match path {
             "" => {
-                let page = browser::served_page(&self.listed()).into_bytes();
+                let page = browser::served_page(&self.listed(), self.folder.is_some()).into_bytes();
                 Response::new(200, "text/html; charset=utf-8", Body::Bytes(page))
             }
             "page.js" => Response::new(200, script, Body::Static(SCRIPT.as_bytes())).kept(),
             "app.js" => packed(script, module()?.loader),
             "app.wasm" => packed("application/wasm", module()?.wasm),
-            _ => {
-                let number: usize = path.strip_prefix("recording/")?.parse().ok()?;
-                let served = self.recordings.get(number)?;
+            _ if let Some(number) = path.strip_prefix("recording/") => {
+                let served = self.recordings.get(number.parse::<usize>().ok()?)?;
+                let is_growing = served.is_growing && is_being_written(&served.path);
                 // A file that was deleted meanwhile.
-                send_part(served, request).unwrap_or_else(|_| Response::refusal(404))
+                send_part(&served.path, is_growing, request).unwrap_or_else(|_| Response::refusal(404))
             }
+            _ => self.folder.as_ref()?.find(path, request)?,
         })
     }
 
@@ -111,71 +108,4 @@ impl Site {
         };
         self.recordings.iter().enumerate().map(listed).collect()
     }
-}
-
-/// Answers with the bytes of a recording from the range's first on, as far as they are written.
-fn send_part(served: &Served, request: &Request) -> io::Result<Response> {
-    let mut file = File::open(&served.path)?;
-    // Before the length: what is written in between makes it grow once more.
-    let is_growing = served.is_growing && !is_finished(&served.path)? && is_fresh(&served.path);
-    let length = file.metadata()?.len();
-    let (identity, known) = (identity_of(&mut file, START)?, request.file.as_deref());
-    if let Some(known) = known.filter(|_| request.range.is_some_and(|(first, _)| first > 0)) {
-        let bytes = known.split('-').nth(2).and_then(|bytes| bytes.parse().ok()).unwrap_or(START);
-        let is_shorter = request.range.is_some_and(|(first, _)| first > length);
-        if is_shorter || identity_of(&mut file, bytes)? != known {
-            return Ok(Response::explained(409, "the file was replaced or truncated\n"));
-        }
-    }
-    let kind = "application/octet-stream";
-    let response = match request.range {
-        None => {
-            file.seek(SeekFrom::Start(0))?;
-            Response::new(200, kind, Body::File(file, length))
-        }
-        Some((first, _)) if first >= length => Response::refusal(204),
-        Some((first, last)) => {
-            let end = last.map_or(length, |last| last.saturating_add(1).min(length)).max(first);
-            file.seek(SeekFrom::Start(first))?;
-            let part = format!("bytes {first}-{}/{length}", end.saturating_sub(1));
-            Response::new(206, kind, Body::File(file, end - first)).with("Content-Range", part)
-        }
-    };
-    let growing = if is_growing { "yes" } else { "no" };
-    Ok(response.with("Accept-Ranges", "bytes").with("Highwater-Growing", growing).with("Highwater-File", identity))
-}
-
-/// First bytes of a file by which it is recognized.
-const START: u64 = 4096;
-
-/// Names the file: device and number where the system has them, and the checksum of its first bytes, at most `most`.
-fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
-    let mut start = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.take(most.min(START)).read_to_end(&mut start)?;
-    #[cfg(unix)]
-    let (device, number) = {
-        use std::os::unix::fs::MetadataExt as _;
-        let facts = file.metadata()?;
-        (facts.dev(), facts.ino())
-    };
-    #[cfg(not(unix))]
-    let (device, number) = (0, 0);
-    Ok(format!("{device}-{number}-{}-{}", start.len(), crc32fast::hash(&start)))
-}
-
-/// Whether the file was changed so lately that its program may still write it.
-pub(super) fn is_fresh(path: &Path) -> bool {
-    let changed = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
-    changed.is_some_and(|time| time.elapsed().is_ok_and(|age| age < FRESH))
-}
-
-/// Whether the file ends as complete recordings do.
-fn is_finished(path: &Path) -> io::Result<bool> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(length.saturating_sub(highwater_snapshots::format::TAIL_BYTES as u64)))?;
-    file.read_to_end(&mut tail)?;
-    Ok(tail.windows(TAIL_MARKER.len()).any(|part| part == TAIL_MARKER))
 }

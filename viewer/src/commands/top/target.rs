@@ -58,21 +58,10 @@ impl Target {
             Self::File(path) => vec![(path.clone(), file_name(path))],
             Self::Folder(folder) => {
                 let inputs = Inputs::of_folder(folder)
-                    .map_err(|why| Failure::Usage(format!("cannot list {}: {why}", folder.display())))?;
-                let mut found: Vec<(PathBuf, String)> = Vec::new();
-                for (path, name) in inputs.files().filter(|(path, _)| is_recording(path)) {
-                    // The files of a rotation are listed once.
-                    let is_found = |all: &PathBuf| found.iter().any(|(known, _)| known == all);
-                    let rotated = recording_of(path).filter(|all| is_found(all) || RotatedFiles::find(all).is_some());
-                    let (path, name) = match rotated {
-                        Some(all) => (all.clone(), name_beside(name, &all)),
-                        None => (path.to_owned(), name.to_owned()),
-                    };
-                    if found.iter().all(|(known, _)| *known != path) {
-                        found.push((path, name));
-                    }
-                }
-                found
+                    .map_err(|why| Failure::Usage(format!("cannot list {}: {why}", folder.display())))?
+                    .with_rotations_joined();
+                let recordings = inputs.files().filter(|(path, _)| is_recording(path));
+                recordings.map(|(path, name)| (path.to_owned(), name.to_owned())).collect()
             }
             Self::Process(process) => {
                 let paths = recordings_of(*process)?;
@@ -89,12 +78,6 @@ impl Target {
 fn is_recording(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["snap", "pickle", "pkl", "gz"].contains(&ending)
-}
-
-/// The name of a recording in the folder that `name` is in.
-fn name_beside(name: &str, recording: &Path) -> String {
-    let folder = name.rfind('/').map_or("", |end| &name[..=end]);
-    format!("{folder}{}", file_name(recording))
 }
 
 /// The `.snap` files that a process, or one that it started, has open.

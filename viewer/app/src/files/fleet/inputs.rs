@@ -1,11 +1,13 @@
 //! Expands a list of files and folders to files.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use highwater_snapshots::natural;
+use highwater_snapshots::rotation::{RotatedFiles, recording_of};
 
 use crate::files::file_name;
 
@@ -57,6 +59,26 @@ impl Inputs {
         inputs.files.sort_by(|a, b| natural::compare(&a.name, &b.name).then_with(|| a.path.cmp(&b.path)));
         inputs.files.dedup_by(|a, b| a.path == b.path);
         Ok(inputs)
+    }
+
+    /// Lists the files of a rotation in a folder once, by the path that was given to the recorder, for those who follow
+    /// it from one file to the next.
+    #[must_use]
+    pub fn with_rotations_joined(mut self) -> Self {
+        let (mut joined, mut alone) = (BTreeSet::new(), BTreeSet::new());
+        self.files.retain_mut(|file| {
+            let is_part = |all: &PathBuf| all.extension() == Some(OsStr::new("snap")) && !alone.contains(all);
+            let Some(all) = recording_of(&file.path).filter(|all| !file.is_named && is_part(all)) else { return true };
+            if !joined.contains(&all) && RotatedFiles::find(&all).is_none() {
+                alone.insert(all);
+                return true;
+            }
+            let start = file.name.len() - file_name(&file.path).len().min(file.name.len());
+            file.name = format!("{}{}", &file.name[..start], file_name(&all));
+            file.path.clone_from(&all);
+            joined.insert(all)
+        });
+        self
     }
 
     /// Returns the name of the input.
@@ -128,5 +150,19 @@ mod tests {
         assert_eq!(names, ["a.txt", "b.snap", "rank1/x.snap", "rank_0/x.snap"]);
         assert_eq!(inputs.skipped, 3, "the hidden file, the folder in a rank's, and the folder of no rank");
         assert!(Inputs::of_folder(&folder.path().join("none")).unwrap().files[0].is_named);
+        for path in ["rank1/x.0001.snap", "rank1/x.0002.snap", "c.0007.snap", "d.0001.snap", "d.snap", "e.0001.pickle"]
+        {
+            fs::write(folder.path().join(path), "").unwrap();
+        }
+        let joined = Inputs::of_folder(folder.path()).unwrap().with_rotations_joined();
+        let names: Vec<&str> = joined.files.iter().map(|file| file.name.as_str()).collect();
+        let expected = ["a.txt", "b.snap", "c.snap", "d.0001.snap", "d.snap", "e.0001.pickle"];
+        let of_ranks = ["rank1/x.0001.snap", "rank1/x.0002.snap", "rank1/x.snap", "rank_0/x.snap"];
+        assert_eq!(names, [&expected[..], &of_ranks].concat(), "not where the file itself is there");
+        fs::remove_file(folder.path().join("rank1/x.snap")).unwrap();
+        let joined = Inputs::of_folder(folder.path()).unwrap().with_rotations_joined();
+        assert_eq!(joined.files[6].name, "rank1/x.snap");
+        assert_eq!(joined.files[6].path, folder.path().join("rank1/x.snap"));
+        assert_eq!(joined.files.len(), 8);
     }
 }

@@ -3,6 +3,7 @@
 mod inputs;
 mod rank;
 mod workers;
+mod followed;
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, RangeInclusive};
@@ -11,15 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use highwater_analysis::{Metric, Source};
 use highwater_snapshots::{Error, Trace};
+use serde::{Deserialize, Serialize};
 
+use self::inputs::Input;
 use crate::answers::outliers::{Middle, Standing, middles, standings};
 
+pub use self::followed::FollowedFleet;
 pub use self::inputs::Inputs;
 pub use self::rank::{DeviceLook, Origin, Rank};
 pub use self::workers::{on_workers, worker_count};
 
 /// Recordings that belong together. Only summaries are kept; traces are dropped.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fleet {
     /// The name of the input: the folder as given, or several files.
     pub name: String,
@@ -34,11 +38,34 @@ pub struct Fleet {
 /// The result of reading and summarizing a recording.
 type Outcome = Result<Rank, Unread>;
 
+#[derive(Clone, Debug)]
 enum Unread {
     /// The file is not a recording, and was not named explicitly.
     Other,
     /// It cannot be read, with the reason.
     Failed(PathBuf, String),
+}
+
+impl Input {
+    /// Reads and summarizes it, in memory as a whole if it turned out to be damaged.
+    fn summarized(&self, open: impl Fn(&Path, bool) -> Result<Source<'static>, Error>) -> Outcome {
+        let summarize = |is_whole: bool| {
+            let source = open(&self.path, is_whole)?;
+            if source.facts().is_unreadable() {
+                return Ok(Err(Unread::Failed(self.path.clone(), why_unreadable(source.facts()))));
+            }
+            Rank::of(self.path.clone(), self.name.clone(), &source).map(Ok)
+        };
+        let summarized = match summarize(false) {
+            Err(Error::Damaged { .. }) => summarize(true),
+            summarized => summarized,
+        };
+        match summarized {
+            Ok(outcome) => outcome,
+            Err(Error::NotRecording { .. }) if !self.is_named => Err(Unread::Other),
+            Err(why) => Err(Unread::Failed(self.path.clone(), why.to_string())),
+        }
+    }
 }
 
 impl Fleet {
@@ -52,29 +79,13 @@ impl Fleet {
     ) -> Option<Self> {
         let done = AtomicUsize::new(0);
         let outcomes = on_workers(inputs.files.len(), |row| {
-            let file = &inputs.files[row];
-            let summarize = |is_whole: bool| {
-                let source = open(&file.path, is_whole)?;
-                if source.facts().is_unreadable() {
-                    return Ok(Err(Unread::Failed(file.path.clone(), why_unreadable(source.facts()))));
-                }
-                Rank::of(file.path.clone(), file.name.clone(), &source).map(Ok)
-            };
-            let summarized = match summarize(false) {
-                Err(Error::Damaged { .. }) => summarize(true),
-                summarized => summarized,
-            };
-            let outcome = match summarized {
-                Ok(outcome) => outcome,
-                Err(Error::NotRecording { .. }) if !file.is_named => Err(Unread::Other),
-                Err(why) => Err(Unread::Failed(file.path.clone(), why.to_string())),
-            };
+            let outcome = inputs.files[row].summarized(&open);
             (outcome, watch(done.fetch_add(1, Ordering::Relaxed) + 1))
         });
         (outcomes.len() == inputs.files.len()).then(|| Self::of(inputs, outcomes))
     }
 
-    fn of(inputs: &Inputs, outcomes: Vec<Outcome>) -> Self {
+    fn of(inputs: &Inputs, outcomes: impl IntoIterator<Item = Outcome>) -> Self {
         let mut fleet = Self { name: inputs.name.clone(), skipped: inputs.skipped, ..Self::default() };
         for outcome in outcomes {
             match outcome {

@@ -8,11 +8,12 @@ use highwater_analysis::summary::{self, DeviceSummary};
 use highwater_analysis::{Metric, Moment, Source, Totals};
 use highwater_snapshots::trace::{Header, Trust};
 use highwater_snapshots::{DeviceId, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::answers::request_failure::RequestFailure;
 
 /// The source of a rank's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// The recording's header.
     Recorded,
@@ -34,7 +35,7 @@ impl Origin {
 }
 
 /// The summary of one recording.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rank {
     /// The file.
     pub path: PathBuf,
@@ -65,7 +66,7 @@ pub struct Rank {
 }
 
 /// The summary of one of its devices.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceLook {
     /// The facts about it.
     pub summary: DeviceSummary,

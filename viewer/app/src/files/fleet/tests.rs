@@ -102,10 +102,8 @@ fn a_world_size_out_of_all_proportion_costs_nothing() {
 
 #[test]
 fn a_reading_that_is_stopped_gives_nothing() {
-    let inputs = Inputs {
-        files: vec![inputs::Input { path: "x".into(), name: "x".into(), is_named: true }; 100],
-        ..Inputs::default()
-    };
+    let inputs =
+        Inputs { files: vec![Input { path: "x".into(), name: "x".into(), is_named: true }; 100], ..Inputs::default() };
     let read = AtomicUsize::new(0);
     let open = |_: &Path, _: bool| {
         read.fetch_add(1, Ordering::Relaxed);

@@ -9,6 +9,7 @@ use eframe::egui;
 use super::App;
 use crate::example::Running;
 use crate::files::HAS_PATHS;
+use crate::files::fleet::Fleet;
 use crate::files::follow::{Followed, Following};
 use crate::files::loader::{LoadOutcome, Source};
 use crate::gui::host::dropped_paths;
@@ -17,6 +18,7 @@ use crate::gui::views::whatif::Predicted;
 use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
 use crate::gui::window::path_field::PathField;
 use crate::gui::window::saving::{Saving, Task};
+use crate::session::Recording;
 
 /// An input to the app from outside, as from a page or its server.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub enum Arrival {
     Grown(PathBuf, Vec<u8>),
     /// Nothing more is appended to the recording of this name.
     Ended(PathBuf),
+    /// The ranks of a folder now.
+    Ranks(Box<Fleet>),
     /// The user closed a file dialog without a file.
     NoneChosen,
     /// A link to what is to be shown: the fragment of an address.
@@ -57,6 +61,7 @@ impl App {
                 Arrival::File(source) => self.load(ctx, source),
                 Arrival::Grown(name, bytes) => self.feed(ctx, name, bytes),
                 Arrival::Ended(name) => self.end_feed(&name),
+                Arrival::Ranks(fleet) => self.take_ranks(*fleet),
                 Arrival::NoneChosen => self.compares_next = false,
                 Arrival::Link(text) => self.follow_link(ctx, &text),
                 Arrival::Compare => self.compares_first = true,
@@ -148,7 +153,8 @@ impl App {
             return;
         }
         let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
-        match followings.into_iter().find(|following| following.path() == name) {
+        let takes = |following: &&mut Following| following.path() == name && !following.has_input_ended();
+        match followings.into_iter().find(takes) {
             Some(following) => following.feed(bytes),
             None => {
                 let wake = ctx.clone();
@@ -171,12 +177,12 @@ impl App {
             match following.poll() {
                 None => self.arriving.push(following),
                 Some(Followed::Grown(recording)) => {
-                    self.show(ctx, *recording);
+                    self.show_arrived(ctx, *recording);
                     if let Some(row) = self.row_of(following.path()) {
                         self.files[row].following = Some(following);
                     }
                 }
-                Some(Followed::Finished(recording)) => self.show(ctx, *recording),
+                Some(Followed::Finished(recording)) => self.show_arrived(ctx, *recording),
                 // Bytes that are fed are held in memory.
                 Some(Followed::Long(_) | Followed::Lengthened | Followed::Completed) => {}
                 Some(Followed::Abandoned) => {
@@ -191,14 +197,27 @@ impl App {
         }
     }
 
+    /// Shows a recording whose bytes arrive: in front, or in place of the file of a rotation before it.
+    fn show_arrived(&mut self, ctx: &egui::Context, recording: Recording) {
+        match recording.path.as_deref().and_then(|path| self.row_of(path)) {
+            Some(row) => self.files[row].replace(recording, row == self.current),
+            None => self.show(ctx, recording),
+        }
+    }
+
     /// Reports on files that are still being written.
     fn take_followed(&mut self, ctx: &egui::Context) {
+        // The files of a rotation are complete one after another.
+        let is_rank = |file: &OpenFile| self.folder.as_ref().is_some_and(|folder| folder.has(&file.recording));
+        let ranks: Vec<bool> = self.files.iter().map(is_rank).collect();
         for (row, file) in self.files.iter_mut().enumerate() {
             let is_in_front = row == self.current;
             match file.following.as_mut().and_then(|following| following.poll()) {
                 Some(Followed::Grown(recording)) => file.replace(*recording, is_in_front),
                 Some(Followed::Finished(recording)) => {
-                    self.messages.push(complete(&recording.name));
+                    if !ranks[row] {
+                        self.messages.push(complete(&recording.name));
+                    }
                     file.following = None;
                     file.replace(*recording, is_in_front);
                 }

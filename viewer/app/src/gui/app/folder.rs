@@ -8,11 +8,14 @@ use highwater_analysis::Metric;
 
 use super::App;
 use crate::command::Command;
+use crate::files::HAS_PATHS;
 use crate::files::fleet::Fleet;
+use crate::gui::host;
 use crate::gui::views::fleet::FleetView;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::saving::Task;
+use crate::session::Recording;
 
 /// An open folder.
 #[derive(Debug)]
@@ -25,10 +28,23 @@ pub(super) struct Folder {
     opened: Option<PathBuf>,
 }
 
+impl Folder {
+    /// Whether `recording` is one of its ranks.
+    pub(super) fn has(&self, recording: &Recording) -> bool {
+        let ranks = &self.view.fleet().ranks;
+        recording.path.as_ref().is_some_and(|path| ranks.iter().any(|rank| rank.path == *path))
+    }
+}
+
 impl App {
     /// The folder that is shown in place of a file.
     pub fn folder(&self) -> Option<&FleetView> {
         self.folder.as_ref().filter(|folder| folder.is_in_front).map(|folder| &folder.view)
+    }
+
+    /// The ranks of the open folder.
+    pub(super) fn fleet(&self) -> Option<&Fleet> {
+        self.folder.as_ref().map(|folder| &**folder.view.fleet())
     }
 
     /// Shows the ranks of the folder at `path`, replacing any other folder.
@@ -36,6 +52,23 @@ impl App {
         let opened = self.folder.take().filter(|folder| folder.path == path).and_then(|folder| folder.opened);
         self.leave_comparison();
         self.folder = Some(Folder { path, view: FleetView::new(Arc::new(fleet)), is_in_front: true, opened });
+    }
+
+    /// Takes over the ranks of a folder as they are now. The first time they are shown, or the one that is alone or
+    /// named by a link.
+    pub(super) fn take_ranks(&mut self, fleet: Fleet) {
+        let path = PathBuf::from(&fleet.name);
+        if let Some(folder) = &mut self.folder {
+            return folder.view.renew(Arc::new(fleet));
+        }
+        if self.ended_inputs.contains(&path) {
+            return;
+        }
+        let linked = self.link.as_ref().map(|link| link.look.path.as_path());
+        let is_wanted = |path: &&PathBuf| fleet.ranks.len() == 1 || Some(path.as_path()) == linked;
+        let wanted = fleet.ranks.iter().map(|rank| &rank.path).find(is_wanted).cloned();
+        self.show_folder(path, fleet);
+        wanted.iter().for_each(|path| self.open_served(path));
     }
 
     /// Shows the file in front in place of the folder.
@@ -73,7 +106,11 @@ impl App {
                 let path = folder.path.clone();
                 self.open(ctx, &path);
             }
-            Command::Close => self.folder = None,
+            Command::Close => {
+                // A server's folder comes again.
+                self.ended_inputs.insert(folder.path.clone());
+                self.folder = None;
+            }
             Command::CopyTable => ctx.copy_text(folder.view.csv()),
             Command::SaveTable => {
                 let csv = folder.view.csv();
@@ -122,8 +159,18 @@ impl App {
     fn open_rank(&mut self, ctx: &egui::Context, path: &Path) {
         match self.row_of(path) {
             Some(row) => self.bring_to_front(row),
-            None => self.open(ctx, path),
+            None if HAS_PATHS => self.open(ctx, path),
+            None => {
+                self.linked = None;
+                self.open_served(path);
+            }
         }
+    }
+
+    /// Lets the page follow a recording of its server, also one whose tab was closed.
+    pub(super) fn open_served(&mut self, path: &Path) {
+        self.ended_inputs.remove(path);
+        host::open_served(path);
     }
 
     /// Opens a rank in place of the one last opened in the strip, so that walking along many ranks does not keep all of
@@ -135,6 +182,8 @@ impl App {
         self.open_rank(ctx, path);
         let Some(former) = former else { return };
         self.loading.retain(|loading| loading.path() != former);
+        self.arriving.retain(|arriving| arriving.path() != former);
+        host::stop_served(&former);
         if let Some(row) = self.row_of(&former).filter(|row| !self.is_compared(*row)) {
             self.close(row);
             if let Some(folder) = self.folder.as_mut() {

@@ -22,7 +22,7 @@ use crate::selection::{Axis, Pin};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The recording, and its view settings.
-    look: FileStyle,
+    pub(super) look: FileStyle,
     pin: Option<Pin>,
     side: Side,
     bottom: Option<Bottom>,
@@ -138,9 +138,12 @@ impl App {
     pub(super) fn follow_link(&mut self, ctx: &egui::Context, text: &str) {
         self.link = Link::from_text(text);
         self.linked = self.link.as_ref().map(|link| link.look.path.clone());
-        if let Some(row) = self.link.as_ref().and_then(|link| self.row_of(&link.look.path)) {
+        let Some(path) = self.linked.clone() else { return };
+        if let Some(row) = self.row_of(&path) {
             self.bring_to_front(row);
             self.apply_link(ctx, row);
+        } else if self.fleet().is_some_and(|fleet| fleet.ranks.iter().any(|rank| rank.path == path)) {
+            self.open_served(&path);
         }
     }
 

@@ -254,7 +254,10 @@ impl App {
             return;
         }
         let file = self.files.remove(row);
-        self.ended_inputs.extend(file.following.as_ref().map(|following| following.path().to_owned()));
+        if let Some(following) = &file.following {
+            self.ended_inputs.insert(following.path().to_owned());
+            host::stop_served(following.path());
+        }
         self.keep_look(&file);
         self.compare_closed(row);
         // Millions of rows are freed on another thread, so that the window does not freeze.

@@ -21,6 +21,8 @@ pub struct AppState {
     pub is_comparing: bool,
     /// The recording in front.
     pub front: Option<FrontState>,
+    /// The ranks of the open folder, each with its largest allocated total.
+    pub ranks: Vec<(String, u64)>,
 }
 
 /// The state of the recording in front.
@@ -77,6 +79,9 @@ impl App {
             messages: self.messages.clone(),
             is_comparing: self.comparison().is_some(),
             front,
+            ranks: self.fleet().map_or_else(Vec::new, |fleet| {
+                fleet.ranks.iter().map(|rank| (rank.label(), rank.peak(Metric::Allocated).bytes)).collect()
+            }),
         }
     }
 

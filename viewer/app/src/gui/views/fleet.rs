@@ -38,17 +38,28 @@ impl FleetView {
     /// A view of `fleet`.
     pub fn new(fleet: Arc<Fleet>) -> Self {
         let mut view = Self {
-            headlines: headlines(&fleet),
-            limits: limits(&fleet),
-            standings: COMPARED.map(|metric| fleet.standings(metric)),
+            headlines: Vec::new(),
+            limits: Vec::new(),
+            standings: Standings::default(),
             table: SortedTable::default(),
-            fleet,
+            fleet: Arc::default(),
         };
-        view.table.renew(&rows(&view.fleet, &view.standings, Color32::PLACEHOLDER));
+        view.renew(fleet);
         // Arrow down and Enter open a rank at once.
         view.table.choose(view.fleet.outlier(COMPARED[0]).unwrap_or(0));
         view.table.focus();
         view
+    }
+
+    /// Shows the ranks as they are now. The order and the selected rank stay.
+    pub fn renew(&mut self, fleet: Arc<Fleet>) {
+        let chosen = self.table.chosen().and_then(|row| self.fleet.ranks.get(row)).map(|rank| rank.path.clone());
+        self.headlines = headlines(&fleet);
+        self.limits = limits(&fleet);
+        self.standings = COMPARED.map(|metric| fleet.standings(metric));
+        self.fleet = fleet;
+        self.table.renew(&rows(&self.fleet, &self.standings, Color32::PLACEHOLDER));
+        self.table.mark(chosen.and_then(|path| self.fleet.ranks.iter().position(|rank| rank.path == path)));
     }
 
     /// The ranks that are shown.

@@ -117,8 +117,10 @@ impl Ranks {
         let is_known = self.known.as_ref().is_some_and(|(known, of)| *of == metric && known.is(shown));
         if !is_known {
             self.known = Some((Known::of(shown), metric));
+            let count = self.cells.len();
             self.cells = cells(shown, metric);
-            self.shown = None;
+            // Where others have appeared, cells have another place.
+            self.shown = self.shown.filter(|_| self.cells.len() == count);
         }
     }
 

@@ -1,0 +1,140 @@
+//! The recordings of ranks while they are written: what has changed is read again, and what appears is added.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use highwater_analysis::Source;
+use highwater_snapshots::Error;
+use highwater_snapshots::rotation::RotatedFiles;
+
+use super::inputs::Inputs;
+use super::workers::on_workers;
+use super::{Fleet, Outcome};
+
+/// The number of a recording's files, their bytes, and the time of the last change.
+type Stamp = (usize, u64, Option<SystemTime>);
+
+/// Recordings that belong together and are still written. Only summaries are kept.
+#[derive(Debug)]
+pub struct FollowedFleet {
+    paths: Vec<PathBuf>,
+    /// What each recording was when it was last read; `None` before the first time.
+    known: Option<HashMap<PathBuf, (Stamp, Outcome)>>,
+}
+
+impl FollowedFleet {
+    /// Follows the recordings among `paths`, and those in the folders among them.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        Self { paths, known: None }
+    }
+
+    /// Reads what has changed, as [`Fleet::read`] does. Returns `None` if nothing has since the last time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a folder cannot be listed.
+    pub fn read(
+        &mut self,
+        open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
+    ) -> io::Result<Option<Fleet>> {
+        let inputs = Inputs::of(&self.paths)?.with_rotations_joined();
+        let is_first = self.known.is_none();
+        let known = self.known.get_or_insert_default();
+        let count = known.len();
+        known.retain(|path, _| inputs.files.iter().any(|file| file.path == *path));
+        let stamps: Vec<Stamp> = inputs.files.iter().map(|file| stamp(&file.path)).collect();
+        let has_changed =
+            |row: &usize| known.get(&inputs.files[*row].path).is_none_or(|(then, _)| *then != stamps[*row]);
+        let changed: Vec<usize> = (0..inputs.files.len()).filter(has_changed).collect();
+        if changed.is_empty() && known.len() == count && !is_first {
+            return Ok(None);
+        }
+        let open = |path: &Path, is_whole: bool| match open(path, is_whole) {
+            // Each file of a PyTorch program is a recording of its own: the newest one counts.
+            Err(why @ Error::NotAPart { .. }) => {
+                let newest = RotatedFiles::find(path).and_then(|rotated| rotated.files.into_iter().next_back());
+                newest.map_or(Err(why), |(_, newest)| open(&newest, is_whole))
+            }
+            opened => opened,
+        };
+        let read = |at: usize| (inputs.files[changed[at]].summarized(&open), ControlFlow::Continue(()));
+        for (row, outcome) in changed.iter().zip(on_workers(changed.len(), read)) {
+            known.insert(inputs.files[*row].path.clone(), (stamps[*row], outcome));
+        }
+        let outcomes = inputs.files.iter().filter_map(|file| known.get(&file.path)).map(|(_, outcome)| outcome.clone());
+        Ok(Some(Fleet::of(&inputs, outcomes)))
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let files = RotatedFiles::find(path).map_or_else(|| vec![(0, path.to_owned())], |rotated| rotated.files);
+    let facts = files.iter().filter_map(|(_, file)| fs::metadata(file).ok());
+    facts.fold((0, 0, None), |(count, bytes, changed), facts| {
+        (count + 1, bytes + facts.len(), changed.max(facts.modified().ok()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use highwater_analysis::Metric;
+    use highwater_snapshots::format::write_trace;
+    use highwater_snapshots::rotation::numbered;
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn what_appears_grows_or_goes_is_read_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(path, write_trace(Vec::new(), &trace_from_text(text).unwrap()).unwrap()).unwrap();
+        };
+        let reads = AtomicUsize::new(0);
+        let open = |path: &Path, _: bool| {
+            reads.fetch_add(1, Ordering::Relaxed);
+            let opened = highwater_pytorch::open::open_file(path, &mut |_| ControlFlow::Continue(()))?;
+            Ok(Source::in_memory(opened.trace))
+        };
+        let mut followed = FollowedFleet::new(vec![folder.path().to_owned()]);
+        let mut now = || {
+            let fleet = followed.read(open).unwrap();
+            let peak = |rank: &super::super::Rank| (rank.name.clone(), rank.peak(Metric::Requested).bytes);
+            let found = fleet.map(|fleet| fleet.ranks.iter().map(peak).collect::<Vec<_>>());
+            (found, reads.swap(0, Ordering::Relaxed))
+        };
+        assert_eq!(now(), (Some(vec![]), 0), "an empty folder");
+        assert_eq!(now(), (None, 0));
+        write("rank0.snap", "alloc a 10");
+        write("rank1.snap", "alloc a 20");
+        let [first, second] = [("rank0.snap".to_owned(), 10), ("rank1.snap".to_owned(), 20)];
+        assert_eq!(now(), (Some(vec![first, second.clone()]), 2));
+        assert_eq!(now(), (None, 0), "nothing has changed");
+        write("rank0.snap", "alloc a 10\nalloc b 500");
+        let first = ("rank0.snap".to_owned(), 510);
+        assert_eq!(now(), (Some(vec![first.clone(), second.clone()]), 1), "only what has grown is read");
+        // A rotation is one recording, whatever the number of its files.
+        for number in 1..3 {
+            let name = numbered(Path::new("rank2.snap"), number);
+            write(name.to_str().unwrap(), &format!("alloc a {}", 30 * number));
+            let (found, reads) = now();
+            let names: Vec<String> = found.unwrap().into_iter().map(|(name, _)| name).collect();
+            assert_eq!((names.join(" "), reads), ("rank0.snap rank1.snap rank2.snap".to_owned(), 1));
+        }
+        for (number, bytes) in [(1, 70), (2, 60)] {
+            let name = numbered(Path::new("rank3.snap"), number);
+            write(name.to_str().unwrap(), &format!("begin work\nalloc a {bytes}\nend work"));
+            assert_eq!(now().0.unwrap().pop(), Some(("rank3.snap".to_owned(), bytes)), "of PyTorch, the newest file");
+        }
+        for name in ["rank2.0001.snap", "rank2.0002.snap", "rank3.0001.snap", "rank3.0002.snap"] {
+            fs::remove_file(folder.path().join(name)).unwrap();
+        }
+        assert_eq!(now(), (Some(vec![first, second]), 0), "what is gone is shown no more");
+    }
+}

@@ -1,0 +1,186 @@
+//! The recordings of served folders, which may become more: a summary of each rank, and the recordings by number.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use highwater_app::files::fleet::{Fleet, FollowedFleet};
+use highwater_snapshots::format::{is_snap, write_trace};
+use highwater_snapshots::rotation::RotatedFiles;
+
+use super::part::{is_being_written, is_fresh, is_named, send_part};
+use super::request::Request;
+use super::response::{Body, Response};
+use crate::args::CategoryChoice;
+use crate::input::categories::reader;
+use crate::input::source::{opener_up_to, resident_events};
+use crate::output::outcome::Failure;
+
+/// The least time between two looks at the files.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The time of a look is at most this part of all time, however many and long the recordings are.
+const LOOK_SHARE: u32 = 10;
+
+/// Recordings of more events are summed up in parts: several are read at once, again and again.
+const MAX_RESIDENT_EVENTS: u64 = 1 << 20;
+
+/// The field by which the page tells summaries apart.
+const VERSION: &str = "Highwater-Version";
+
+/// The field that says that the page has all of a file of a rotation, and that there is a later one.
+const NEXT: &str = "Highwater-Next";
+
+/// The recordings of folders.
+#[derive(Debug)]
+pub(super) struct Folder {
+    categories: CategoryChoice,
+    most_resident: u64,
+    /// The folder of what was converted.
+    converted: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    followed: FollowedFleet,
+    /// The recordings in the order in which they appeared.
+    paths: Vec<PathBuf>,
+    numbers: HashMap<PathBuf, usize>,
+    /// The summaries as JSON, and how often they have changed.
+    json: Vec<u8>,
+    version: u64,
+    /// The time of the next look.
+    due: Instant,
+}
+
+impl Folder {
+    /// Sums up the recordings among `paths`, and in the folders among them. Those that are no .snap files are converted
+    /// into `converted`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a folder cannot be listed.
+    pub(super) fn open(paths: Vec<PathBuf>, choice: &CategoryChoice, converted: &Path) -> Result<Self, Failure> {
+        let state = State {
+            followed: FollowedFleet::new(paths),
+            paths: Vec::new(),
+            numbers: HashMap::new(),
+            json: Vec::new(),
+            version: 0,
+            due: Instant::now(),
+        };
+        let folder = Self {
+            categories: choice.clone(),
+            most_resident: resident_events()?.min(MAX_RESIDENT_EVENTS),
+            converted: converted.to_owned(),
+            state: Mutex::new(state),
+        };
+        folder.state.lock().unwrap_or_else(PoisonError::into_inner).look(choice, folder.most_resident)?;
+        Ok(folder)
+    }
+
+    /// The summaries, or a recording: `ranks/VERSION` or `rank/NUMBER/NAME`.
+    pub(super) fn find(&self, path: &str, request: &Request) -> Option<Response> {
+        if let Some(known) = path.strip_prefix("ranks/") {
+            return Some(self.ranks(known));
+        }
+        let number: usize = path.strip_prefix("rank/")?.split('/').next()?.parse().ok()?;
+        let file = self.state.lock().unwrap_or_else(PoisonError::into_inner).paths.get(number)?.clone();
+        // A file that was deleted meanwhile.
+        Some(self.send(&file, number, request).unwrap_or_else(|_| Response::refusal(404)))
+    }
+
+    /// The summaries, unless the page has them.
+    fn ranks(&self, known: &str) -> Response {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() >= state.due {
+            // A folder that is gone leaves what was read.
+            let _ = state.look(&self.categories, self.most_resident);
+        }
+        let version = state.version.to_string();
+        if known == version {
+            return Response::refusal(204);
+        }
+        Response::new(200, "application/json", Body::Bytes(state.json.clone())).with(VERSION, version)
+    }
+
+    /// Sends the bytes of a recording. Of a rotation these are those of the file that the page has begun with, and else
+    /// those of the newest, which begins with what is live.
+    fn send(&self, path: &Path, number: usize, request: &Request) -> io::Result<Response> {
+        let Some(rotated) = RotatedFiles::find(path) else {
+            let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path)?;
+            if !is_as_stored {
+                return send_part(&self.converted(path, number)?, false, request);
+            }
+            let is_growing = is_being_written(path);
+            return send_part(path, is_growing, request);
+        };
+        let Some((newest, _)) = rotated.files.last() else { return Ok(Response::refusal(404)) };
+        let known = request.file.as_deref().filter(|known| !known.is_empty());
+        let is_sent = |file: &Path| known.is_none_or(|known| is_named(file, known));
+        match rotated.files.iter().rev().find(|(_, file)| is_sent(file)) {
+            // Another one may follow when it is finished.
+            Some((part, file)) if part == newest => send_part(file, is_fresh(file), request),
+            Some((_, file)) => Ok(send_part(file, false, request)?.with(NEXT, "yes")),
+            // Removed to stay within a budget.
+            None => Ok(Response::refusal(204).with(NEXT, "yes")),
+        }
+    }
+
+    /// A recording of another format as a .snap file, written anew if it has changed.
+    fn converted(&self, path: &Path, number: usize) -> io::Result<PathBuf> {
+        let converted = self.converted.join(format!("rank-{number}.snap"));
+        // Only one client converts.
+        let _state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified());
+        if changed(&converted).is_ok_and(|then| changed(path).is_ok_and(|now| now <= then)) {
+            return Ok(converted);
+        }
+        let read = reader(&self.categories).map_err(|why| io::Error::other(why.to_string()))?;
+        let recording = read(path).map_err(io::Error::other)?;
+        let written = self.converted.join("unfinished.snap");
+        write_trace(File::create(&written)?, &recording.trace).map_err(io::Error::other)?;
+        fs::rename(&written, &converted)?;
+        Ok(converted)
+    }
+}
+
+impl State {
+    /// Reads what has changed.
+    fn look(&mut self, choice: &CategoryChoice, most_resident: u64) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let read = self.followed.read(opener_up_to(most_resident, choice)?)?;
+        if let Some(fleet) = read {
+            self.json = serde_json::to_vec(&self.addressed(fleet)).map_err(io::Error::other)?;
+            self.version += 1;
+        }
+        self.due = Instant::now() + LOOK.max(begun.elapsed() * LOOK_SHARE);
+        Ok(())
+    }
+
+    /// The same with addresses, relative to the page's, in place of paths.
+    fn addressed(&mut self, mut fleet: Fleet) -> Fleet {
+        for rank in &mut fleet.ranks {
+            let next = self.paths.len();
+            let number = *self.numbers.entry(rank.path.clone()).or_insert(next);
+            if number == next {
+                self.paths.push(rank.path.clone());
+            }
+            rank.path = format!("rank/{number}/{}", rank.name).into();
+        }
+        for (path, _) in &mut fleet.unread {
+            *path = path.to_string_lossy().into_owned().into();
+        }
+        fleet
+    }
+}
+
+fn begins_as_snap(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(path)?.take(8).read_to_end(&mut start)?;
+    Ok(is_snap(&start))
+}
