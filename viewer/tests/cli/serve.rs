@@ -167,7 +167,9 @@ fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file()
     let rest = format!("Range: bytes={}-\r\n{known}\r\n", bytes.len());
     let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
     assert!(status == 204 && !head.contains("Highwater-Next"), "{head}");
-    let second = server.get("rank/1/rank1.pickle", "").2;
+    let mut later = trace();
+    later.header.facts.push((highwater_snapshots::rotation::PART.to_owned(), "2".to_owned()));
+    let second = highwater_snapshots::format::write_trace(Vec::new(), &later).unwrap();
     std::fs::write(ranks.join("rank2.0002.snap"), &second).unwrap();
     let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
     assert!(status == 204 && head.contains("Highwater-Next: yes"), "{head}");
@@ -175,6 +177,18 @@ fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file()
     std::fs::remove_file(ranks.join("rank2.0001.snap")).unwrap();
     let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
     assert!(status == 204 && head.contains("Highwater-Next: yes"), "removed within a budget: {head}");
+    // When nothing more is expected, its files are one recording.
+    std::fs::copy(folder.path().join("step.snap"), ranks.join("rank2.0001.snap")).unwrap();
+    for name in ["rank2.0001.snap", "rank2.0002.snap"] {
+        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        std::fs::File::options().write(true).open(ranks.join(name)).unwrap().set_modified(hour_ago).unwrap();
+    }
+    let (_, head, whole) = server.get("rank/2/rank2.snap", "");
+    assert!(head.contains("Highwater-Growing: no"), "{head}");
+    std::fs::write(folder.path().join("whole.snap"), whole).unwrap();
+    let facts = |file: &str| stdout(&highwater(folder.path(), &format!("info {file} --csv")));
+    assert_eq!(facts("whole.snap"), facts("ranks/rank2.snap"));
+    assert_ne!(facts("whole.snap"), facts("ranks/rank2.0002.snap"), "of both files");
     for path in ["rank/3/x", "rank/x", "rank/-1/x"] {
         assert_eq!(server.get(path, "").0, 404, "{path}");
     }

@@ -15,7 +15,7 @@ use super::part::{is_being_written, is_fresh, is_named, send_part};
 use super::request::Request;
 use super::response::{Body, Response};
 use crate::args::CategoryChoice;
-use crate::input::categories::reader;
+use crate::input::categories::read_with;
 use crate::input::source::{opener_up_to, resident_events};
 use crate::output::outcome::Failure;
 
@@ -109,7 +109,7 @@ impl Folder {
     }
 
     /// Sends the bytes of a recording. Of a rotation these are those of the file that the page has begun with, and else
-    /// those of the newest, which begins with what is live.
+    /// those of the newest, which begins with what is live; of all files if no more are expected.
     fn send(&self, path: &Path, number: usize, request: &Request) -> io::Result<Response> {
         let Some(rotated) = RotatedFiles::find(path) else {
             let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path)?;
@@ -119,8 +119,15 @@ impl Folder {
             let is_growing = is_being_written(path);
             return send_part(path, is_growing, request);
         };
-        let Some((newest, _)) = rotated.files.last() else { return Ok(Response::refusal(404)) };
+        let Some((newest, newest_file)) = rotated.files.last() else { return Ok(Response::refusal(404)) };
         let known = request.file.as_deref().filter(|known| !known.is_empty());
+        // Files of PyTorch programs, and too many, are no recording together.
+        if known.is_none()
+            && !is_fresh(newest_file)
+            && let Ok(whole) = self.converted(path, number)
+        {
+            return send_part(&whole, false, request);
+        }
         let is_sent = |file: &Path| known.is_none_or(|known| is_named(file, known));
         match rotated.files.iter().rev().find(|(_, file)| is_sent(file)) {
             // Another one may follow when it is finished.
@@ -131,7 +138,7 @@ impl Folder {
         }
     }
 
-    /// A recording of another format as a .snap file, written anew if it has changed.
+    /// A recording of another format, or of several files, as one .snap file, written anew if it has changed.
     fn converted(&self, path: &Path, number: usize) -> io::Result<PathBuf> {
         let converted = self.converted.join(format!("rank-{number}.snap"));
         // Only one client converts.
@@ -140,8 +147,7 @@ impl Folder {
         if changed(&converted).is_ok_and(|then| changed(path).is_ok_and(|now| now <= then)) {
             return Ok(converted);
         }
-        let read = reader(&self.categories).map_err(|why| io::Error::other(why.to_string()))?;
-        let recording = read(path).map_err(io::Error::other)?;
+        let recording = read_with(path, &self.categories).map_err(|why| io::Error::other(why.to_string()))?;
         let written = self.converted.join("unfinished.snap");
         write_trace(File::create(&written)?, &recording.trace).map_err(io::Error::other)?;
         fs::rename(&written, &converted)?;

@@ -61,7 +61,7 @@ impl FollowedFleet {
             }
             opened => opened,
         };
-        let read = |at: usize| (inputs.files[changed[at]].summarized(&open), ControlFlow::Continue(()));
+        let read = |at: usize| (inputs.files[changed[at]].summarized(open), ControlFlow::Continue(()));
         for (row, outcome) in changed.iter().zip(on_workers(changed.len(), read)) {
             known.insert(inputs.files[*row].path.clone(), (stamps[*row], outcome));
         }
