@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use highwater_app::files::fleet::{Fleet, FollowedFleet};
@@ -39,14 +39,15 @@ const NEXT: &str = "Highwater-Next";
 pub(super) struct Folder {
     categories: CategoryChoice,
     most_resident: u64,
-    /// The folder of what was converted.
-    converted: PathBuf,
+    /// The folder of what was converted, into which one client at a time converts.
+    converted: Mutex<PathBuf>,
+    /// What is read for one client at a time, while others get what was read before.
+    followed: Mutex<FollowedFleet>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    followed: FollowedFleet,
     /// The recordings in the order in which they appeared.
     paths: Vec<PathBuf>,
     numbers: HashMap<PathBuf, usize>,
@@ -65,22 +66,39 @@ impl Folder {
     ///
     /// Fails if a folder cannot be listed.
     pub(super) fn open(paths: Vec<PathBuf>, choice: &CategoryChoice, converted: &Path) -> Result<Self, Failure> {
-        let state = State {
-            followed: FollowedFleet::new(paths),
-            paths: Vec::new(),
-            numbers: HashMap::new(),
-            json: Vec::new(),
-            version: 0,
-            due: Instant::now(),
-        };
+        let state =
+            State { paths: Vec::new(), numbers: HashMap::new(), json: Vec::new(), version: 0, due: Instant::now() };
         let folder = Self {
             categories: choice.clone(),
             most_resident: resident_events()?.min(MAX_RESIDENT_EVENTS),
-            converted: converted.to_owned(),
+            converted: Mutex::new(converted.to_owned()),
+            followed: Mutex::new(FollowedFleet::new(paths)),
             state: Mutex::new(state),
         };
-        folder.state.lock().unwrap_or_else(PoisonError::into_inner).look(choice, folder.most_resident)?;
+        folder.look()?;
         Ok(folder)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what has changed, unless another client has it read.
+    fn look(&self) -> Result<(), Failure> {
+        let mut followed = match self.followed.try_lock() {
+            Ok(followed) => followed,
+            Err(TryLockError::Poisoned(followed)) => followed.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        let begun = Instant::now();
+        let read = followed.read(opener_up_to(self.most_resident, &self.categories)?)?;
+        let mut state = self.state();
+        if let Some(fleet) = read {
+            state.json = serde_json::to_vec(&state.addressed(fleet)).map_err(io::Error::other)?;
+            state.version += 1;
+        }
+        state.due = Instant::now() + LOOK.max(begun.elapsed() * LOOK_SHARE);
+        Ok(())
     }
 
     /// The summaries, or a recording: `ranks/VERSION` or `rank/NUMBER/NAME`.
@@ -89,18 +107,19 @@ impl Folder {
             return Some(self.ranks(known));
         }
         let number: usize = path.strip_prefix("rank/")?.split('/').next()?.parse().ok()?;
-        let file = self.state.lock().unwrap_or_else(PoisonError::into_inner).paths.get(number)?.clone();
+        let file = self.state().paths.get(number)?.clone();
         // A file that was deleted meanwhile.
         Some(self.send(&file, number, request).unwrap_or_else(|_| Response::refusal(404)))
     }
 
     /// The summaries, unless the page has them.
     fn ranks(&self, known: &str) -> Response {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if Instant::now() >= state.due {
+        let is_due = Instant::now() >= self.state().due;
+        if is_due {
             // A folder that is gone leaves what was read.
-            let _ = state.look(&self.categories, self.most_resident);
+            let _ = self.look();
         }
+        let state = self.state();
         let version = state.version.to_string();
         if known == version {
             return Response::refusal(204);
@@ -140,15 +159,14 @@ impl Folder {
 
     /// A recording of another format, or of several files, as one .snap file, written anew if it has changed.
     fn converted(&self, path: &Path, number: usize) -> io::Result<PathBuf> {
-        let converted = self.converted.join(format!("rank-{number}.snap"));
-        // Only one client converts.
-        let _state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
+        let converted = folder.join(format!("rank-{number}.snap"));
         let changed = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified());
         if changed(&converted).is_ok_and(|then| changed(path).is_ok_and(|now| now <= then)) {
             return Ok(converted);
         }
         let recording = read_with(path, &self.categories).map_err(|why| io::Error::other(why.to_string()))?;
-        let written = self.converted.join("unfinished.snap");
+        let written = folder.join("unfinished.snap");
         write_trace(File::create(&written)?, &recording.trace).map_err(io::Error::other)?;
         fs::rename(&written, &converted)?;
         Ok(converted)
@@ -156,18 +174,6 @@ impl Folder {
 }
 
 impl State {
-    /// Reads what has changed.
-    fn look(&mut self, choice: &CategoryChoice, most_resident: u64) -> Result<(), Failure> {
-        let begun = Instant::now();
-        let read = self.followed.read(opener_up_to(most_resident, choice)?)?;
-        if let Some(fleet) = read {
-            self.json = serde_json::to_vec(&self.addressed(fleet)).map_err(io::Error::other)?;
-            self.version += 1;
-        }
-        self.due = Instant::now() + LOOK.max(begun.elapsed() * LOOK_SHARE);
-        Ok(())
-    }
-
     /// The same with addresses, relative to the page's, in place of paths.
     fn addressed(&mut self, mut fleet: Fleet) -> Fleet {
         for rank in &mut fleet.ranks {
