@@ -14,6 +14,8 @@ pub mod categories;
 pub mod rules;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod inference_tests;
 
 pub use categories::RULES;
 pub use rules::Rules;
