@@ -27,8 +27,8 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/analysis", lines: 24_450, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_900, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_100, homonyms: 3 },
-    Budget { folder: "viewer/app", lines: 37_750, homonyms: 13 },
+    Budget { folder: "viewer", lines: 20_300, homonyms: 3 },
+    Budget { folder: "viewer/app", lines: 38_000, homonyms: 13 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.
