@@ -145,15 +145,24 @@ fn in_a_low_window_menus_scroll_and_the_palette_stays_where_it_is() {
 }
 
 #[test]
-fn in_a_small_panel_statistics_show_whole_columns_and_no_chart() {
+fn in_a_small_panel_statistics_have_no_chart_and_columns_are_scrolled_beside_the_step() {
     let (mut harness, window) = small(STEPS);
     run(&mut harness, Command::ShowStatistics);
     harness.get_by_label_contains("Steps, Peak: 2 bars");
     run(&mut harness, Command::ShowEvents);
     assert!(harness.query_by_label_contains("Steps, Peak: 2 bars").is_none(), "there is no room for a chart");
-    let heads: Vec<Rect> = harness.query_all_by_label_contains("Sort Steps by ").map(|node| node.rect()).collect();
-    assert!(heads.len() >= 3 && heads.iter().all(|head| window.contains_rect(*head)), "{heads:?}");
-    harness.get_by_label_contains("more columns: widen the window");
+    let heads = |harness: &Harness<'_, App>| -> Vec<Rect> {
+        harness.query_all_by_label_contains("Sort Steps by ").map(|node| node.rect()).collect()
+    };
+    let before = heads(&harness);
+    assert!(before.len() >= 3 && before.iter().all(|head| window.contains_rect(*head)), "{before:?}");
+    harness.get_by_label("Steps: 2 rows").focus();
+    harness.run_steps(2);
+    harness.key_press(Key::ArrowRight);
+    harness.run_steps(2);
+    let after = heads(&harness);
+    assert_eq!(after[0], before[0], "the column of steps stays");
+    assert!(after[1].right() < before[1].right() && after[1].left() >= after[0].right(), "{before:?} {after:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::gui::views::timeline::{Stacking, Timeline, TimelineStyle};
 use crate::gui::views::view::Reason;
 use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{before, doubts, has_losses, when};
+use crate::gui::widgets::words::{before, capital, doubts, has_losses, when};
 use crate::selection::{Axis, Selection, drawn_metric};
 use crate::session::Recording;
 
@@ -227,12 +227,6 @@ impl Sheet {
     }
 }
 
-/// Capitalises `text`.
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +236,5 @@ mod tests {
         fn can_be_sent<T: Send>() {}
         can_be_sent::<Sheet>();
         can_be_sent::<crate::gui::surface::Surface>();
-        assert_eq!(capital("active"), "Active");
     }
 }

@@ -4,7 +4,6 @@ use eframe::egui::Color32;
 
 use crate::gui::views::view::Action;
 use crate::gui::widgets::table::{Cell, Column, Rows};
-use crate::gui::widgets::theme;
 use crate::report::{Unit, Value};
 
 /// The heading of a column, and what its values are.
@@ -119,17 +118,6 @@ impl Sheet {
     /// The same, with sentences above the rows.
     pub(crate) fn with_lead(self, lead: Vec<String>) -> Self {
         Self { lead, ..self }
-    }
-
-    /// The number of columns that fit into `width` points, at least the first two.
-    pub(crate) fn fitting(&self, width: f32) -> usize {
-        let least = |column: &Heading| if column.width == 0.0 { theme::MIN_FIRST_COLUMN } else { column.width };
-        let mut used = 0.0;
-        let count = self.columns.iter().take_while(|column| {
-            used += least(column);
-            used <= width
-        });
-        count.count().max(2).min(self.columns.len())
     }
 
     /// The rows, as a table shows them.

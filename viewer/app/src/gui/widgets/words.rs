@@ -142,6 +142,12 @@ pub fn doubts(trace: &Trace) -> Vec<String> {
     problems(true).chain(trace.trust_sentences()).chain(problems(false)).chain(notes).collect()
 }
 
+/// `text` with a capital first letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

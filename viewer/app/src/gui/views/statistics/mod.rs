@@ -15,7 +15,7 @@ use crate::gui::views::sheet::Sheet;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::least_height_ui;
-use crate::gui::widgets::table::{SortedTable, columns_left_out_ui};
+use crate::gui::widgets::table::SortedTable;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// The key of the statistics: device, total and matching blocks.
@@ -156,10 +156,7 @@ impl StatisticsView {
             }
             ui.add_space(4.0);
         }
-        let mut rows = sheet.rows();
-        rows.columns.truncate(sheet.fitting(ui.available_width() - theme::SCROLL_WIDTH - 2.0));
-        columns_left_out_ui(ui, sheet.columns.len() - rows.columns.len());
-        let touched = page.table.table_ui(ui, sheet.name, &rows);
+        let touched = page.table.table_ui(ui, sheet.name, &sheet.rows());
         if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row)) {
             actions.extend(line.action.clone());
         }

@@ -8,16 +8,12 @@ use crate::answers::prediction::Figures;
 use crate::figures::predicted::{Compared, compared, compared_table, difference, tried, tried_table};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::table::{Cell, Column, Rows, TableState, Touched, columns_left_out_ui, table_ui};
+use crate::gui::widgets::table::{Cell, Column, Rows, TableState, Touched, table_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
 
 /// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;
-/// Minimum width at which the table of settings has all its columns, in points.
-const ROOM_FOR_ALL: f32 = 774.0;
-/// Minimum width at which it says how each replay ends, in points.
-const ROOM_FOR_OUTCOME: f32 = 560.0;
 /// Minimum width at which the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
@@ -81,22 +77,12 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
-    // In little space, only the figures to compare stay, and how a replay ends if one ends early.
-    let shown: &[usize] = match ui.available_width() {
-        ROOM_FOR_ALL.. => &[0, 1, 2, 3, 4, 5],
-        ROOM_FOR_OUTCOME.. => &[0, 2, 4, 5],
-        _ if rows.iter().any(|row| row.end != rows[0].end || row.figures.failure.is_some()) => &[0, 2, 5],
-        _ => &[0, 2, 4],
-    };
     let figures = |row: usize| figures_of(rows[row].figures);
+    // Where there is little room, the last columns are out of sight.
     let columns = [
         Column::text(("Settings", 0.0), "Click or press Enter to replay with these settings.", |row| rows[row].name)
             .look(|row, cell| Cell { is_link: rows[row].asked.is_some(), ..cell }),
-        Column::bytes(("Allocated", WIDTH), "The peak of allocated memory.", |row| figures(row)[0]),
         Column::bytes(("Reserved", WIDTH), "The peak of reserved memory.", |row| figures(row)[1]),
-        Column::bytes(("Reserved − active", 108.0), "Peak of reserved memory minus peak of active memory.", |row| {
-            figures(row)[2]
-        }),
         difference_column(("vs. recorded", 104.0), "Peak of reserved memory minus the recorded peak.", |row| {
             [before, figures(row)[1]]
         }),
@@ -105,9 +91,12 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
             "Whether a request fails, or the replay reaches the end of the recording.",
             |row| rows[row].end.as_str(),
         ),
+        Column::bytes(("Allocated", WIDTH), "The peak of allocated memory.", |row| figures(row)[0]),
+        Column::bytes(("Reserved − active", 122.0), "Peak of reserved memory minus peak of active memory.", |row| {
+            figures(row)[2]
+        }),
     ];
-    columns_left_out_ui(ui, columns.len() - shown.len());
-    let table = Rows::new(rows.len(), columns.map(Column::fixed)).narrowed(shown);
+    let table = Rows::new(rows.len(), columns.map(Column::fixed));
     let touched = whole_table_ui(ui, "Settings tried", &table, state);
     // Selecting rows by keys replays nothing; a click does, anywhere in the row.
     let clicked = touched.chosen.filter(|_| touched.column.is_some());

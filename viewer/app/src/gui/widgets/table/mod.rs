@@ -5,12 +5,11 @@ mod keys;
 mod paint;
 mod sorted;
 
-use eframe::egui::{self, Rect, RichText, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use eframe::egui::{self, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 pub use column::{Cell, Column, Rows};
 pub use sorted::SortedTable;
 
-use crate::figures::moment::count_of;
 use crate::gui::widgets::theme;
 
 /// State of a table, kept from frame to frame.
@@ -84,14 +83,6 @@ pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut Ta
     shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
 
-/// Says that `count` columns of the table below have no room; shows nothing for 0.
-pub(crate) fn columns_left_out_ui(ui: &mut Ui, count: usize) {
-    if count > 0 {
-        let text = format!("{}: widen the window or save the table", count_of(count as u64, "more column"));
-        ui.weak(RichText::new(text).size(11.5));
-    }
-}
-
 /// The same, with rows in the order that `row_of` gives.
 fn shown_ui(
     ui: &mut Ui,
@@ -122,7 +113,7 @@ fn shown_ui(
     let inside = UiBuilder::new().id_salt(("in table", label)).max_rect(rect).accessibility_parent(id);
     let mut inside = ui.new_child(inside);
     inside.set_clip_rect(ui.clip_rect().intersect(rect));
-    let mut frame = paint::Frame { label, columns, across, rows, body, id };
+    let mut frame = paint::Frame { label, columns, across, aside: state.aside, rows, body, id };
     let mut touched = Touched { is_resorted: frame.heads_ui(&inside, columns_rect, state), ..Touched::default() };
     keys::walk(&inside, &response, (rows, in_view), state, &mut touched);
     state.follow(rows, in_view);
@@ -132,7 +123,7 @@ fn shown_ui(
         let bar = Rect::from_min_max(pos2(rect.left(), body.bottom() + 1.0), columns_rect.max);
         aside_bar_ui(&inside, bar, columns_rect.width() / width, most_aside, state, id);
     }
-    frame.across.iter_mut().for_each(|edge| *edge -= state.aside);
+    frame.aside = state.aside;
     let chosen = frame.rows_ui(&inside, &response, state, row_of, &mut touched);
     let columns = columns.len();
     ui.ctx().accesskit_node_builder(id, |node| {

@@ -9,6 +9,7 @@ use highwater_analysis::diff::Change;
 use super::{Cell, Column, TableState, Touched, keys};
 use crate::gui::widgets::fit::{self, fitted};
 use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::words::capital;
 
 /// The layout of a table in this frame.
 pub(super) struct Frame<'a> {
@@ -16,6 +17,8 @@ pub(super) struct Frame<'a> {
     pub columns: &'a [Column<'a>],
     /// The left edges of the columns, relative to the table's, followed by the right end.
     pub across: Vec<f32>,
+    /// The distance by which all columns but the first are scrolled.
+    pub aside: f32,
     pub rows: usize,
     /// The area of the rows.
     pub body: Rect,
@@ -23,9 +26,21 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
+    /// The first column stays where the others are scrolled, unless it takes most of the room: it names the rows.
+    fn is_pinned(&self, index: usize, rows: Rect) -> bool {
+        index == 0 && self.across.get(1).is_some_and(|end| *end <= rows.width() / 2.0)
+    }
+
     fn column(&self, index: usize, rows: Rect) -> Rect {
         let edge = |index: usize| rows.left() + self.across.get(index).copied().unwrap_or(0.0);
-        Rect::from_min_max(pos2(edge(index), rows.top()), pos2(edge(index + 1), rows.bottom()))
+        let whole = Rect::from_min_max(pos2(edge(index), rows.top()), pos2(edge(index + 1), rows.bottom()));
+        if self.is_pinned(index, rows) { whole } else { whole.translate(vec2(-self.aside, 0.0)) }
+    }
+
+    /// The part of a column that is not behind the first one.
+    fn seen(&self, index: usize, rows: Rect) -> Rect {
+        let left = if index > 0 && self.is_pinned(0, rows) { self.column(0, rows).right() } else { rows.left() };
+        self.column(index, rows).intersect(rows.with_min_x(left))
     }
 
     /// The column at `x`.
@@ -40,8 +55,10 @@ impl Frame<'_> {
         let head = Rect::from_min_size(rect.min, vec2(rect.width(), theme::ROW_HEIGHT));
         let mut is_resorted = false;
         for (index, column) in self.columns.iter().enumerate() {
-            let whole = self.column(index, head).translate(vec2(-state.aside, 0.0));
-            let place = whole.intersect(head);
+            let (whole, place) = (self.column(index, head), self.seen(index, head));
+            if !place.is_positive() {
+                continue;
+            }
             let sense = if column.is_sortable { Sense::click() } else { Sense::hover() };
             let response = ui.interact(place, self.id.with(("head", index)), sense);
             let order = state.sort.filter(|(by, _)| *by == index).map(|(_, is_falling)| is_falling);
@@ -60,9 +77,6 @@ impl Frame<'_> {
                 state.sort = Some((index, order != Some(true)));
                 (state.first, state.chosen, is_resorted) = (0, None, true);
             }
-            if !place.is_positive() {
-                continue;
-            }
             let mark = match order {
                 Some(true) => " v",
                 Some(false) => " ^",
@@ -71,7 +85,7 @@ impl Frame<'_> {
             let colour = if order.is_some() || response.hovered() { shades.strong } else { shades.faint };
             let painter = ui.painter().with_clip_rect(place);
             let format = egui::TextFormat::simple(FontId::proportional(12.0), colour);
-            let text = format!("{}{mark}", column.name);
+            let text = format!("{}{mark}", capital(column.name));
             let galley = fit::line(&painter, text, format, (whole.width() - 8.0).max(8.0));
             let (anchor, at) = match column.unit.is_numeric() {
                 true => (Align2::RIGHT_CENTER, whole.right_center() - vec2(6.0, 0.0)),
@@ -129,8 +143,7 @@ impl Frame<'_> {
             let mut tooltip = None;
             for (index, column) in self.columns.iter().enumerate() {
                 let cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
-                let whole = self.column(index, whole);
-                let seen = whole.intersect(body);
+                let (whole, seen) = (self.column(index, whole), self.seen(index, whole).intersect(body));
                 let is_cut = seen.is_positive() && cell_ui(ui, whole, seen, column, &cell, &shades);
                 if on_row.hovered() && pointer.is_some_and(|pointer| seen.contains(pointer)) {
                     let more = row_of(row).and_then(|row| column.tooltip(row));

@@ -1,0 +1,152 @@
+//! Every size of the app's layout, in points where nothing else is stated.
+
+/// Height of the step lane and of the phase lane, in points.
+pub(crate) const LANE_HEIGHT: f32 = 18.0;
+/// Height of the overview, in points.
+pub(crate) const OVERVIEW_HEIGHT: f32 = 58.0;
+/// Width of the byte axis, in points: room for `1023.75 MiB`.
+pub(crate) const AXIS_WIDTH: f32 = 72.0;
+/// Minimum initial width of the panel at the side, in points.
+pub(crate) const PANEL_WIDTH: f32 = 360.0;
+/// The part of a wide window that the panel at the side takes at first, for module paths.
+pub(crate) const PANEL_PART: f32 = 0.28;
+/// Minimum distance between two labelled ticks of the time or event axis, in points.
+pub(crate) const X_TICK_DISTANCE: f64 = 110.0;
+/// Half the width of a label of the time or event axis, in points.
+pub(crate) const X_LABEL_HALF: f64 = 26.0;
+/// Minimum distance between two labelled ticks of the byte axis, in points.
+pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
+/// Width of a figure beside the bar of a cell.
+pub const FIGURE_WIDTH: f32 = 76.0;
+/// Width of a column of differences without bars, in points.
+pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
+/// Height of a row in tables, in points.
+pub(crate) const ROW_HEIGHT: f32 = 19.0;
+/// Height of the name of the horizontal axis below the ticks, in points.
+pub(crate) const AXIS_NAME_HEIGHT: f32 = 8.0;
+/// Minimum height of the timeline's plot, in points.
+pub(crate) const MIN_PLOT: f32 = 60.0;
+/// Minimum height of the timeline's plot with its axis and the overview below, in points.
+pub(crate) const MIN_WITH_OVERVIEW: f32 = 190.0;
+/// Minimum height of the timeline with the totals above it, in points.
+pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
+/// Width of what is left of the folded panel at the side, in points.
+pub(crate) const FOLDED_SIDE: f32 = 22.0;
+/// Below this width, in points, the views at the side are below the timeline.
+pub(crate) const UPRIGHT_WINDOW: f32 = 600.0;
+/// Width of the search box, in points.
+pub(crate) const SEARCH_WIDTH: f32 = 260.0;
+/// Its width where there is little room.
+pub(crate) const MIN_SEARCH_WIDTH: f32 = 110.0;
+/// Width of the number of matches and the buttons behind the search box, in points.
+pub(crate) const OUTCOME_WIDTH: f32 = 210.0;
+/// Width of the list of completions, in points.
+pub(crate) const COMPLETIONS_WIDTH: f32 = 420.0;
+/// Initial height of the difference between two recordings, in points.
+pub(crate) const DIFFERENCE_HEIGHT: f32 = 300.0;
+/// Minimum height of two timelines beside the view below them, in points.
+pub(crate) const MIN_PAIR: f32 = 345.0;
+/// Minimum height of the difference, in points: headline, tabs and a few rows.
+pub(crate) const MIN_DIFFERENCE: f32 = 150.0;
+/// Minimum height of one of two timelines with a legend, in points.
+pub(crate) const LEGEND_FROM: f32 = 205.0;
+/// Initial height of the view below the timeline, in points.
+pub(crate) const BOTTOM_HEIGHT: f32 = 280.0;
+/// Initial height of the explanation below the timeline, in points.
+pub(crate) const EXPLAIN_HEIGHT: f32 = 420.0;
+/// Minimum width at which the explanation has two columns, in points.
+pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
+/// Minimum height of the explanation in two columns, in points; in less room it scrolls.
+pub(crate) const EXPLAIN_MIN: f32 = 560.0;
+/// Initial height of the what-if view below the timeline, in points.
+pub(crate) const WHATIF_HEIGHT: f32 = 440.0;
+/// Minimum width with the form beside the results, in points.
+pub(crate) const WHATIF_WIDE: f32 = 860.0;
+/// Minimum height of the what-if view in two columns, in points; in less room it scrolls.
+pub(crate) const WHATIF_MIN: f32 = 360.0;
+/// Width of the form, in points.
+pub(crate) const FORM_WIDTHS: [f32; 2] = [350.0, 390.0];
+/// Width of the names of the form's fields, in points.
+pub(crate) const FORM_LABELS: f32 = 112.0;
+/// Minimum height of the predicted curve, in points.
+pub(crate) const CURVE_MIN: f32 = 150.0;
+/// Height of the bar of the peak's parts, in points.
+pub(crate) const PIECES_HEIGHT: f32 = 24.0;
+/// Minimum height of the timeline beside the view below it, in points.
+pub(crate) const MIN_TIMELINE: f32 = 215.0;
+/// Width of a window below which the view below the timeline takes the full width, in points.
+pub(crate) const NARROW_WINDOW: f32 = 1240.0;
+/// Width of a table's scroll bar, in points.
+pub(crate) const SCROLL_WIDTH: f32 = 11.0;
+/// Minimum width of a table's column that takes the remaining width, in points.
+pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
+/// Its maximum width beside a column with bars.
+pub(crate) const MAX_OPEN_COLUMN: f32 = 420.0;
+/// Height of a row of the address map, in points.
+pub(crate) const MAP_ROW_HEIGHT: f32 = 15.0;
+/// Free space below a row of the address map, in points.
+pub(crate) const MAP_ROW_GAP: f32 = 4.0;
+/// Minimum size in pixels at which a piece of memory is drawn distinctly from its neighbours.
+pub(crate) const TALL_BAND: usize = 5;
+/// Minimum height of the address lanes, in points.
+pub(crate) const LANES_MIN: f32 = 90.0;
+/// Maximum height of the address lanes, in points.
+pub(crate) const LANES_MAX: f32 = 260.0;
+/// Minimum height at which the analysis of a failed request and the map share a view, in points.
+pub(crate) const FAILURE_MIN: f32 = 170.0;
+/// Minimum height of the timeline above the analysis of a failed request, in points.
+pub(crate) const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
+/// Minimum height at which the sums of the segments are above the analysis of a failed request, in points.
+pub(crate) const FAILURE_WITH_SUMS: f32 = 360.0;
+/// Minimum height of the map below the analysis of a failed request, in points.
+pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
+/// Minimum width at which that analysis has three columns, in points.
+pub(crate) const OOM_PANEL_WIDE: f32 = 1100.0;
+/// Width of the table of segments beside the map, in points.
+pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
+/// Minimum heights of the moment and of the statistics at the side, in points; in less room they scroll.
+pub(crate) const MOMENT_MIN: f32 = 300.0;
+/// Height of the moment below which its head is one line, in points.
+pub(crate) const LOW_MOMENT: f32 = 230.0;
+/// See [`MOMENT_MIN`].
+pub(crate) const STATISTICS_MIN: f32 = 150.0;
+/// Minimum height of the segments view, in points; in less room it scrolls.
+pub(crate) const SEGMENTS_MIN: f32 = 320.0;
+/// Width of the segments view below which its headline is smaller and its tools are in a menu, in points.
+pub(crate) const SEGMENTS_WIDE: f32 = 1000.0;
+/// Minimum height of the address map below lanes, in points.
+pub(crate) const MAP_MIN: f32 = 90.0;
+/// Height of a chart of bars with its labels, in points.
+pub(crate) const CHART_HEIGHT: f32 = 130.0;
+/// Minimum height at which statistics have a chart above their table, in points.
+pub(crate) const MIN_WITH_CHART: f32 = 270.0;
+/// Largest width of a bar of a chart, in points.
+pub(crate) const WIDEST_BAR: f32 = 110.0;
+/// Height of the hints below the table of the moment, in points.
+pub(crate) const HINTS_HEIGHT: f32 = 150.0;
+/// Height of a window that menus leave free, in points.
+pub(crate) const MENU_MARGIN: f32 = 60.0;
+/// Side of a legend's colour square, in points.
+pub(crate) const SWATCH: f32 = 11.0;
+/// Largest height of the details of the selected node in the panel of the moment, in points.
+pub(crate) const DETAILS_HEIGHT: f32 = 260.0;
+/// Height of the heading of a treemap's tile, in points.
+pub(crate) const TILE_HEADER: f32 = 16.0;
+/// Minimum area of a treemap's tile, in square points: smaller ones are merged.
+pub(crate) const MIN_TILE: f64 = 40.0;
+/// Minimum width of a flame graph's bar, in points: narrower ones are merged.
+pub(crate) const MIN_BAR: f32 = 3.0;
+/// Height of a flame graph's row, in points.
+pub(crate) const FLAME_ROW: f32 = 18.0;
+/// Minimum width of a label, in points; in less room it is left out.
+pub(crate) const MIN_LABEL: f32 = 22.0;
+/// Maximum number of entries of a legend; smaller ones share one.
+pub(crate) const MAX_ENTRIES: usize = 8;
+/// Distance of notices from the lower edge, in points: above the status bar.
+pub(crate) const NOTICES_ABOVE: f32 = 40.0;
+/// Width of the list of keys, in points.
+pub(crate) const HELP_WIDTH: f32 = 760.0;
+/// Largest width of a tooltip's wrapped text, in points.
+pub(crate) const TOOLTIP_WIDTH: f32 = 460.0;
+/// The same over a narrow timeline.
+pub(crate) const MIN_TOOLTIP_WIDTH: f32 = 220.0;
