@@ -1,13 +1,13 @@
 //! Tests of what the pointer does directly to the timeline: lanes, the menu, zooming around a block, a chosen row.
 
-use eframe::egui::{Event, Key, Modifiers, PointerButton, Pos2};
+use eframe::egui::{Key, Modifiers, Pos2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::gui::App;
 use highwater_snapshots::BlockId;
 
-use super::harness::{chord, click, harness, moment, pinned, place_of, run, settle, steps, view};
+use super::harness::{chord, click, harness, moment, pinned, place_of, right_click_at, run, settle, steps, view};
 
 /// Height of a lane above the plot, in points.
 const LANE: f32 = 18.0;
@@ -43,13 +43,7 @@ fn a_click_on_a_step_zooms_to_it_and_a_second_one_shows_everything_again() {
 fn a_right_click_offers_what_can_be_done_with_the_block_and_the_moment() {
     let mut harness = harness(Some(steps()));
     let at = place_of(&mut harness, BlockId(3), 7);
-    harness.hover_at(at);
-    harness.run_steps(2);
-    for pressed in [true, false] {
-        let (button, modifiers) = (PointerButton::Secondary, Modifiers::NONE);
-        harness.event(Event::PointerButton { pos: at, button, pressed, modifiers });
-        harness.run_steps(2);
-    }
+    right_click_at(&mut harness, at);
     harness.get_by_label("Zoom to its lifetime");
     harness.get_by_label("Mark this moment as A");
     harness.get_by_label("Pin this moment").click();

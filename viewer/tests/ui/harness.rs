@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use eframe::egui::{Key, Modifiers, Pos2, Role, Vec2};
+use eframe::egui::{Event, Key, Modifiers, PointerButton, Pos2, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::colour_by::ColourBy;
@@ -128,6 +128,17 @@ pub(crate) fn click_at<S>(harness: &mut Harness<'_, S>, at: Pos2) {
     harness.drag_at(at);
     harness.run_steps(1);
     harness.drop_at(at);
+}
+
+/// Presses the right button at `at`.
+pub(crate) fn right_click_at<S>(harness: &mut Harness<'_, S>, at: Pos2) {
+    harness.hover_at(at);
+    harness.run_steps(2);
+    for pressed in [true, false] {
+        let (button, modifiers) = (PointerButton::Secondary, Modifiers::NONE);
+        harness.event(Event::PointerButton { pos: at, button, pressed, modifiers });
+        harness.run_steps(2);
+    }
 }
 
 /// The default look of a timeline.

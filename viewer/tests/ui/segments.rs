@@ -16,7 +16,7 @@ use highwater_app::session::Recording;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
 
-use super::harness::{click_at, look};
+use super::harness::{click_at, look, right_click_at};
 
 const MIB: u64 = 1 << 20;
 
@@ -186,6 +186,20 @@ fn segments_are_sorted_and_walked_by_keyboard() {
     harness.key_press(Key::Enter);
     settle(&mut harness);
     harness.get_by_label_contains("Address lanes: 86 MiB of addresses");
+}
+
+#[test]
+fn a_right_click_on_a_block_of_the_map_offers_what_can_be_done_with_it() {
+    let mut harness = harness(crowded(), FIRST_OOM - 1);
+    let map = harness.get_by_label_contains("Address map: 3 segments").rect();
+    let across = |row: u16| (0..150_u16).map(move |step| (f32::from(step) * 5.0, (f32::from(row) + 0.4) * 19.0));
+    let mut places = (0..3).flat_map(across).map(|(x, y)| Pos2::new(map.left() + x, map.top() + y));
+    let is_open = |harness: &Harness<'_, Stage>| harness.query_by_label("Zoom to its lifetime").is_some();
+    while !is_open(&harness) {
+        right_click_at(&mut harness, places.next().expect("a block in the row"));
+    }
+    press(&mut harness, "Show its call stack and facts");
+    assert!(matches!(harness.state().actions.last(), Some(Action::Block(BlockId(_)))));
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! The menu for what is under the pointer in the timeline.
+//! The menus for what is under the pointer in the timeline and in the map of segments.
 
 use eframe::egui::{Response, RichText, Ui};
+use highwater_analysis::Metric;
+use highwater_snapshots::BlockId;
 
 use super::facts::{Facts, origins};
 use crate::gui::views::timeline::Hover;
@@ -21,7 +23,10 @@ pub(crate) fn menu_ui(
             ui.weak("Nothing is recorded here");
             return;
         };
-        chosen = block_ui(ui, recording, selection, target);
+        if let Some(id) = target.block {
+            chosen = block_ui(ui, recording, drawn_metric(selection.metric), id);
+            ui.separator();
+        }
         if ui.button("Pin this moment").clicked() {
             chosen = Some(Action::Moment(target.moment));
         }
@@ -34,12 +39,26 @@ pub(crate) fn menu_ui(
     chosen
 }
 
-/// The part about the block, if there is one.
-fn block_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, target: Hover) -> Option<Action> {
-    let id = target.block?;
+/// Shows the menu after a right click on memory, where `target` was under the pointer. Returns what was chosen.
+pub(crate) fn block_menu_ui(
+    response: &Response,
+    recording: &Recording,
+    metric: Metric,
+    target: Option<BlockId>,
+) -> Option<Action> {
+    let mut chosen = None;
+    response.context_menu(|ui| match target {
+        Some(id) => chosen = block_ui(ui, recording, drawn_metric(metric), id),
+        None => _ = ui.weak("No block is here"),
+    });
+    chosen
+}
+
+/// The part about a block.
+fn block_ui(ui: &mut Ui, recording: &Recording, metric: Metric, id: BlockId) -> Option<Action> {
     let trace = &recording.trace;
     let mut chosen = None;
-    let facts = Facts::of(recording, id, drawn_metric(selection.metric));
+    let facts = Facts::of(recording, id, metric);
     ui.label(RichText::new(&facts.title).strong());
     if ui.button("Show its call stack and facts").clicked() {
         chosen = Some(Action::Block(id));
@@ -56,6 +75,5 @@ fn block_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, target: H
     if ui.button("Copy as text").clicked() {
         ui.ctx().copy_text(facts.text());
     }
-    ui.separator();
     chosen
 }

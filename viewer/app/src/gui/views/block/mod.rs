@@ -5,5 +5,5 @@ mod stack;
 mod panel;
 mod menu;
 
-pub(crate) use menu::menu_ui;
+pub(crate) use menu::{block_menu_ui, menu_ui};
 pub use panel::BlockPanel;

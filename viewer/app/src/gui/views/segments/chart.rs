@@ -8,6 +8,7 @@ use eframe::egui::{
     WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::addresses::{AddressMap, Content, Piece};
+use highwater_snapshots::BlockId;
 use highwater_snapshots::units::format_bytes;
 
 use super::facts::{piece_lines, segment_lines, tooltip_ui};
@@ -15,7 +16,8 @@ use super::known::State;
 use super::layout::{Layout, MAX_ZOOM, Strip};
 use super::look::{PERIOD, Paint, is_same};
 use crate::gui::colouring::Colouring;
-use crate::gui::views::view::Action;
+use crate::gui::views::block::block_menu_ui;
+use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme;
 
@@ -59,6 +61,8 @@ pub(super) struct Chart {
     drawn: Option<(Drawn, TextureHandle)>,
     /// The address with the keyboard focus.
     cursor: Option<u64>,
+    /// The block that was right-clicked.
+    menu_target: Option<BlockId>,
 }
 
 impl std::fmt::Debug for Chart {
@@ -97,6 +101,7 @@ impl Chart {
     pub(super) fn chart_ui(
         &mut self,
         ui: &mut Ui,
+        context: &ViewContext<'_>,
         (state, colouring): (&Arc<State>, Option<&Arc<Colouring>>),
         paint: &Paint<'_>,
         marked: &Marked,
@@ -129,9 +134,13 @@ impl Chart {
             let share = f64::from((at.x - rect.left()) / rect.width());
             self.layout.in_rows(row..row + 1).iter().find_map(|strip| Some((strip.segment, strip.address_at(share)?)))
         });
-        if let Some((segment, address)) = under
-            && let Some((under, piece)) = map.piece_at(address)
-        {
+        let under = under.and_then(|(segment, address)| Some((segment, map.piece_at(address)?)));
+        if response.secondary_clicked() {
+            self.menu_target = under.and_then(|(_, (_, piece))| piece.content.block());
+        }
+        let picked = block_menu_ui(&response, context.recording, context.selection.metric, self.menu_target);
+        chosen.action = picked.or(chosen.action);
+        if let Some((segment, (under, piece))) = under.filter(|_| !response.context_menu_opened()) {
             if response.clicked() {
                 response.request_focus();
                 self.cursor = Some(piece.addresses.start);

@@ -10,6 +10,7 @@ use eframe::egui::{
 use highwater_analysis::addresses::lanes::raster;
 use highwater_analysis::addresses::{Content, LaneRaster, LaneWindow, PoolAndStream};
 use highwater_analysis::bands::Across;
+use highwater_snapshots::BlockId;
 use highwater_snapshots::units::format_bytes;
 
 use super::facts::{content_lines, tooltip_ui};
@@ -17,6 +18,7 @@ use super::known::Known;
 use super::look::{Paint, is_same};
 use crate::gui::colouring::Colouring;
 use crate::gui::identity::Identity;
+use crate::gui::views::block::block_menu_ui;
 use crate::gui::views::timeline::PlotFrame;
 use crate::gui::views::view::{Action, Under, ViewContext};
 use crate::gui::widgets::query::{Query, computed};
@@ -70,6 +72,8 @@ struct Painted {
 pub(super) struct Lanes {
     query: Query<Request, Painted>,
     texture: Option<TextureHandle>,
+    /// The block that was right-clicked.
+    menu_target: Option<BlockId>,
 }
 
 computed!(Lanes: query);
@@ -84,7 +88,7 @@ impl Default for Lanes {
     fn default() -> Self {
         let mut last = None;
         let query = Query::new("highwater-lanes", move |request, _| paint(request, &mut last));
-        Self { query: query.showing_late(), texture: None }
+        Self { query: query.showing_late(), texture: None, menu_target: None }
     }
 }
 
@@ -131,8 +135,16 @@ impl Lanes {
         if rect.x_range().contains(x) {
             ui.painter().vline(x, rect.y_range(), Stroke::new(1.0, shades.cursor));
         }
-        let pointer = response.hover_pos().or(response.interact_pointer_pos())?;
-        let (moment, content, address) = spot_at(&frame, (known, request, painted), pointer)?;
+        let pointer = response.hover_pos().or(response.interact_pointer_pos());
+        let spot = pointer.and_then(|pointer| spot_at(&frame, (known, request, painted), pointer));
+        if response.secondary_clicked() {
+            self.menu_target = spot.and_then(|(_, content, _)| content?.block());
+        }
+        let picked = block_menu_ui(&response, context.recording, context.selection.metric, self.menu_target);
+        if picked.is_some() || response.context_menu_opened() {
+            return picked;
+        }
+        let (moment, content, address) = spot?;
         let is_clicked = response.clicked();
         let paint = Paint { trace, colouring: Some(&request.colouring), shades, scale: 1 };
         response.on_hover_ui_at_pointer(|ui| {

@@ -161,7 +161,7 @@ impl SegmentsView {
             actions.extend(self.lanes.lanes_ui(ui, context, (&known, under), only, height));
             ui.add_space(4.0);
         }
-        self.map_ui(ui, &state, colouring, &paint, &mut actions);
+        self.map_ui(ui, context, (&state, colouring), &paint, &mut actions);
         actions
     }
 
@@ -169,8 +169,8 @@ impl SegmentsView {
     fn map_ui(
         &mut self,
         ui: &mut Ui,
-        state: &Arc<State>,
-        colouring: Option<&Arc<crate::gui::colouring::Colouring>>,
+        context: &ViewContext<'_>,
+        (state, colouring): (&Arc<State>, Option<&Arc<crate::gui::colouring::Colouring>>),
         paint: &Paint<'_>,
         actions: &mut Vec<Action>,
     ) {
@@ -211,7 +211,7 @@ impl SegmentsView {
         }
         let marked = Marked { segment: self.chosen, range };
         let mut map = ui.new_child(egui::UiBuilder::new().max_rect(places[0]).id_salt("map"));
-        let chosen = self.chart.chart_ui(&mut map, (state, colouring), paint, &marked);
+        let chosen = self.chart.chart_ui(&mut map, context, (state, colouring), paint, &marked);
         if let Some(segment) = chosen.segment.and_then(|row| state.map.segments.get(row)) {
             self.chosen = Some(segment.addresses.start);
             self.list.show(chosen.segment.unwrap_or(0));
