@@ -156,17 +156,20 @@ pub fn least(search: &Search) -> String {
     format!("Lowest peak found: {} requested{up_to}, with {}.", format_bytes(*requested), name(setup))
 }
 
+/// How a device can be smaller than the memory that is reserved where there is more.
+const INCLUDED: &str = "reserved memory included and cached memory released when it is full";
+
 /// Returns a device that is large enough for the least memory, as a sentence; `None` if there is none.
 pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     let size = format_required_bytes(search.minimum.device_bytes?.saturating_add(budget.reserve));
     let with = if search.minimum.setup.size() == 0 { "As it is," } else { "With these changes" };
     Some(match search.reach {
-        Reach::End => format!("{with} it runs on a device of {size}, reserved memory included."),
+        Reach::End => format!("{with} it runs on a device of {size}, {INCLUDED}."),
         Reach::FailedRequest => {
-            format!("{with} a device of {size}, reserved memory included, gets past the request that failed.")
+            format!("{with} a device of {size}, {INCLUDED}, gets past the request that failed.")
         }
         Reach::Recorded(_) => {
-            format!("{with} a device of {size}, reserved memory included, is enough for every recorded request.")
+            format!("{with} a device of {size}, {INCLUDED}, is enough for every recorded request.")
         }
     })
 }
@@ -299,7 +302,7 @@ mod tests {
         );
         assert_eq!(answer(&search, budget(300)), format!("Does not fit in 300 MiB: the least is {requested}"));
         let runs = |search: &Search| large_enough(search, budget(346)).unwrap();
-        assert_eq!(runs(&search), "As it is, it runs on a device of 360 MiB, reserved memory included.");
+        assert_eq!(runs(&search), format!("As it is, it runs on a device of 360 MiB, {INCLUDED}."));
         let fused = of_minimum(least(vec![Change::Fused]), Reach::FailedRequest);
         assert!(runs(&fused).starts_with("With these changes a device of 360 MiB,"), "{}", runs(&fused));
     }

@@ -24,4 +24,4 @@ pub use recorded::{Recorded, record_words};
 pub use search::{Minimum, Plan, Query, Search, plan_with, search};
 pub use setup::Setup;
 pub use step::{Changed, Model, Proof, Reach, RerunOf, TrainingStep, Trial, Work};
-pub use warnings::warnings;
+pub use warnings::{NOTE, warnings};

@@ -10,13 +10,16 @@ pub(super) const NO_MODULES: &str = "No module can be recomputed, since the reco
 pub(super) const NAME_MODULES: &str =
     ": record with `highwater.record_memory_history` in Python, or with scopes in Rust";
 
+/// The beginning of a sentence about how figures were made, which warns of nothing.
+pub const NOTE: &str = "Note: ";
+
 /// Returns what limits a plan for `device` of `trace`, a sentence each.
 pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
     let mut warnings: Vec<String> = trace.trust.limits().into_iter().map(|text| format!("Trust: {text}.")).collect();
     warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));
     let routine = trace.routine_sentences();
-    warnings.extend((!routine.is_empty()).then(|| format!("Note: {}.", routine.join("; "))));
-    warnings.extend(trace.header.notes().map(|note| format!("Note: {note}.")));
+    warnings.extend((!routine.is_empty()).then(|| format!("{NOTE}{}.", routine.join("; "))));
+    warnings.extend(trace.header.notes().map(|note| format!("{NOTE}{note}.")));
     if trace.device_ids().len() > 1 {
         let most = if device == trace.main_device() { ", which needs the most memory of several" } else { "" };
         warnings.push(format!("The plan is for device {}{most}.", device.0));

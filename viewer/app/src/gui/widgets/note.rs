@@ -16,8 +16,13 @@ pub(crate) fn note_ui(ui: &mut Ui, text: &str) {
 
 /// Shows what a result assumes.
 pub(crate) fn assumption_ui(ui: &mut Ui, text: &str) {
+    quiet_ui(ui, &format!("Assumed: {text}."));
+}
+
+/// Shows how figures were made.
+pub(crate) fn quiet_ui(ui: &mut Ui, text: &str) {
     let colour = ui.visuals().weak_text_color();
-    ui.add(Label::new(with_code(&format!("Assumed: {text}."), SIZE, colour)).wrap());
+    ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
 }
 
 /// Shows a warning.

@@ -4,9 +4,9 @@ use eframe::egui::{Role, TextEdit, TextStyle, Ui, WidgetInfo};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 
 use super::job::{Found, Key, Planned};
-use crate::answers::plan::Code;
+use crate::answers::plan::{Code, NOTE};
 use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
-use crate::gui::widgets::note::{assumption_ui, note_ui, warning_ui};
+use crate::gui::widgets::note::{assumption_ui, note_ui, quiet_ui, warning_ui};
 
 /// Shows how the answer is proven, and the least that can be reached.
 pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
@@ -87,6 +87,6 @@ pub(super) fn notes_ui(ui: &mut Ui, planned: &Planned, budget: Budget) {
         assumption_ui(ui, text);
     }
     for text in &planned.found.warnings {
-        warning_ui(ui, text);
+        if text.starts_with(NOTE) { quiet_ui(ui, text) } else { warning_ui(ui, text) }
     }
 }

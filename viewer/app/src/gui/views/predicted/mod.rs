@@ -134,7 +134,7 @@ impl CurveView {
         for (row, metric) in look.drawn.into_iter().enumerate() {
             let point = |column: &Column| Some([column.x, column.predicted?[row] as f64]);
             let points: Vec<[f64; 2]> = columns().filter_map(point).collect();
-            let line = Line::new(format!("{metric} {}", look.predicted), PlotPoints::new(points));
+            let line = Line::new(format!("{metric} {}", look.predicted), PlotPoints::new(corners(&points)));
             let line = line.stroke(shades.predicted(metric)).style(LineStyle::Dashed { length: DASH });
             lines.push(line.allow_hover(false));
         }
@@ -144,6 +144,16 @@ impl CurveView {
         }
         lines
     }
+}
+
+/// The points at which a line changes its height, and its ends: dashes on segments of a pixel each would not be seen.
+fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let is_corner = |at: &usize| {
+        let height = |other: usize| points.get(other).map(|point| point[1]);
+        let here = height(*at);
+        at.checked_sub(1).and_then(height) != here || height(at + 1) != here
+    };
+    (0..points.len()).filter(is_corner).map(|at| points[at]).collect()
 }
 
 /// The upper end of the byte axis: the highest line, or the limit if that is not far above.
