@@ -18,6 +18,8 @@ pub struct Example {
     pub title: &'static str,
     /// Its description.
     pub about: &'static str,
+    /// Its timeline, as PNG.
+    pub picture: &'static [u8],
 }
 
 /// Training steps that can be recorded, and how.
@@ -109,7 +111,7 @@ fn temporary_file(name: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    const EXAMPLE: Example = Example { name: "made-up", title: "Made up", about: "Nothing." };
+    const EXAMPLE: Example = Example { name: "made-up", title: "Made up", about: "Nothing.", picture: &[] };
 
     fn wait(run: fn(&str, &Path) -> Result<(), String>, file: Option<PathBuf>) -> (Running, Result<PathBuf, String>) {
         let (wake, woken) = channel();

@@ -95,22 +95,25 @@ impl RecordArguments {
 /// Number of phases shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
 
-/// The example that the first screen of the app offers to record.
+/// The examples that the first screen of the app offers to record. Their pictures are the plots of `highwater render`.
 pub const EXAMPLES: &[Example] = &[
     Example {
         name: "gpt2",
         title: "GPT-2",
         about: "A language model with AdamW: the peak is at the end of forward, and most of it is activations.",
+        picture: include_bytes!("record/examples/gpt2.png"),
     },
     Example {
         name: "vit-l-16",
         title: "ViT-L/16",
         about: "The vision transformer of a PyTorch tutorial: the peak is in the optimizer step, not in backward.",
+        picture: include_bytes!("record/examples/vit-l-16.png"),
     },
     Example {
         name: "tiny-nerf",
         title: "tiny NeRF",
         about: "Small layers over many points: almost all of the peak is activations kept for backward.",
+        picture: include_bytes!("record/examples/tiny-nerf.png"),
     },
 ];
 

@@ -10,6 +10,7 @@ pub mod preview;
 pub mod tabs;
 pub mod recents;
 pub mod failure;
+mod thumbnail;
 pub mod welcome;
 pub mod saving;
 pub mod dialog;

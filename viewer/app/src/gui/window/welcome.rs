@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use eframe::egui::{Button, FontId, Label, ProgressBar, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
+use eframe::egui::load::SizedTexture;
+use eframe::egui::{
+    Align, Button, CursorIcon, FontId, Image, Label, Layout, ProgressBar, RichText, Role, ScrollArea, Sense, Ui,
+    WidgetInfo, vec2,
+};
 use highwater_snapshots::units::format_bytes;
 
 use crate::command::Command;
@@ -12,6 +16,7 @@ use crate::files::file_name;
 use crate::files::loader::Loading;
 use crate::gui::widgets::keys;
 use crate::gui::window::recents::{Fact, Recents};
+use crate::gui::window::thumbnail::Thumbnails;
 
 /// The user's choice on the page.
 pub enum WelcomeAction {
@@ -29,13 +34,22 @@ pub enum WelcomeAction {
 #[derive(Debug, Default)]
 pub struct Welcome {
     recents: Recents,
+    thumbnails: Thumbnails,
 }
 
-/// Width of the text in points.
-const WIDTH: f32 = 620.0;
+/// Width of the page in points.
+const WIDTH: f32 = 860.0;
+/// Width of an example's picture, in points, of which it has half as many as pixels.
+const PICTURE_WIDTH: f32 = 270.0;
 
-/// The code that records a snapshot in PyTorch.
-const PYTORCH: &str = "torch.cuda.memory._record_memory_history()   # before the steps\ntorch.cuda.memory._dump_snapshot(\"s.pickle\")  # after them";
+/// Ways to record a PyTorch program: what each is, and its lines.
+const PYTORCH: [(&str, &str); 2] = [
+    ("With modules, without a change to the program", "highwater run -- python train.py"),
+    (
+        "In the program, before and after the steps",
+        "torch.cuda.memory._record_memory_history()\ntorch.cuda.memory._dump_snapshot(\"s.pickle\")",
+    ),
+];
 
 /// The description of the app's views.
 const SEEN: [&str; 3] = [
@@ -65,7 +79,7 @@ impl Welcome {
                     ui.set_width(width);
                     head_ui(ui, &mut action);
                     self.recents_ui(ui, recent, &mut action);
-                    examples_ui(ui, examples, running, &mut action);
+                    self.examples_ui(ui, examples, running, &mut action);
                     pytorch_ui(ui);
                     seen_ui(ui);
                 });
@@ -112,6 +126,60 @@ impl Welcome {
             });
         }
     }
+
+    /// The training steps that can be recorded here; without the engine, the command that records one.
+    fn examples_ui(
+        &mut self,
+        ui: &mut Ui,
+        examples: &[Example],
+        running: Option<&Running>,
+        action: &mut Option<WelcomeAction>,
+    ) {
+        if examples.is_empty() {
+            heading_ui(ui, "No recording yet? Record one on the command line");
+            ui.label(RichText::new("highwater record vit-l-16 --device meta --out step.snap").monospace());
+            return;
+        }
+        heading_ui(ui, "No recording yet? Record an example");
+        ui.label(RichText::new("Records a training step to the byte; needs no GPU and takes a moment.").weak());
+        ui.add_space(4.0);
+        ui.with_layout(Layout::left_to_right(Align::TOP).with_main_wrap(true), |ui| {
+            ui.spacing_mut().item_spacing = vec2(16.0, 12.0);
+            for &example in examples {
+                ui.allocate_ui(vec2(PICTURE_WIDTH, 0.0), |ui| {
+                    ui.vertical(|ui| {
+                        ui.spacing_mut().item_spacing.y = 4.0;
+                        let is_chosen = self.picture_ui(ui, example, running.is_none());
+                        if example_ui(ui, example, running.is_none()) || is_chosen {
+                            *action = Some(WelcomeAction::Record(example));
+                        }
+                    });
+                });
+            }
+        });
+        if let Some(running) = running {
+            recording_ui(ui, running);
+        }
+    }
+
+    /// An example's picture. Returns whether it was clicked; the keyboard has the button below.
+    fn picture_ui(&mut self, ui: &mut Ui, example: Example, can_record: bool) -> bool {
+        let Some(texture) = self.thumbnails.of(ui.ctx(), example.name, example.picture) else { return false };
+        let [width, height] = texture.size().map(|side| side as f32);
+        let sized = SizedTexture::new(texture.id(), vec2(PICTURE_WIDTH, PICTURE_WIDTH * height / width));
+        let sense = if can_record { Sense::CLICK } else { Sense::hover() };
+        let picture = ui.add(Image::from_texture(sized).corner_radius(4.0).sense(sense));
+        picture.widget_info(|| WidgetInfo::labeled(Role::Image, true, format!("The timeline of {}", example.title)));
+        picture.on_hover_cursor(CursorIcon::PointingHand).clicked()
+    }
+}
+
+/// An example's title, which records it, and its description.
+fn example_ui(ui: &mut Ui, example: Example, can_record: bool) -> bool {
+    let button = ui.add_enabled(can_record, Button::new(RichText::new(example.title).size(14.5)));
+    button.widget_info(|| WidgetInfo::labeled(Role::Button, can_record, format!("Record {}", example.title)));
+    ui.add(Label::new(RichText::new(example.about).weak()).wrap());
+    button.on_hover_text(format!("highwater record {} --device meta", example.name)).clicked()
 }
 
 fn heading_ui(ui: &mut Ui, text: &str) {
@@ -137,32 +205,6 @@ fn head_ui(ui: &mut Ui, action: &mut Option<WelcomeAction>) {
     ui.label(RichText::new(kinds).weak());
 }
 
-/// The training steps that can be recorded here; without the engine, the command that records one.
-fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, action: &mut Option<WelcomeAction>) {
-    if examples.is_empty() {
-        heading_ui(ui, "No recording yet? Record one on the command line");
-        ui.label(RichText::new("highwater record vit-l-16 --device meta --out step.snap").monospace());
-        return;
-    }
-    heading_ui(ui, "No recording yet? Record an example");
-    ui.label(RichText::new("Records a training step to the byte; needs no GPU and takes a moment.").weak());
-    for &example in examples {
-        ui.horizontal(|ui| {
-            let button = ui.add_enabled(running.is_none(), Button::new(example.title).min_size(vec2(96.0, 0.0)));
-            let title = example.title;
-            button.widget_info(|| WidgetInfo::labeled(Role::Button, running.is_none(), format!("Record {title}")));
-            let command = format!("highwater record {} --device meta", example.name);
-            if button.on_hover_text(command).clicked() {
-                *action = Some(WelcomeAction::Record(example));
-            }
-            ui.add(Label::new(RichText::new(example.about).weak()).wrap());
-        });
-    }
-    if let Some(running) = running {
-        recording_ui(ui, running);
-    }
-}
-
 /// Shows an example that is being recorded.
 pub(crate) fn recording_ui(ui: &mut Ui, running: &Running) {
     let (time, bytes) = running.progress();
@@ -176,14 +218,18 @@ pub(crate) fn recording_ui(ui: &mut Ui, running: &Running) {
 
 fn pytorch_ui(ui: &mut Ui) {
     heading_ui(ui, "From PyTorch");
-    ui.horizontal(|ui| {
-        ui.label(RichText::new(PYTORCH).monospace());
-        let copy = ui.add(Button::new("Copy"));
-        copy.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Copy the lines for PyTorch"));
-        if copy.on_hover_text("Copy these two lines.").clicked() {
-            ui.ctx().copy_text(PYTORCH.to_owned());
-        }
-    });
+    for (row, (about, lines)) in PYTORCH.into_iter().enumerate() {
+        ui.label(RichText::new(about).weak());
+        ui.horizontal(|ui| {
+            ui.label(RichText::new(lines).monospace());
+            let copy = ui.add(Button::new("Copy"));
+            let what = if row == 0 { "the command" } else { "the lines" };
+            copy.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Copy {what} for PyTorch")));
+            if copy.on_hover_text(format!("Copy {what}.")).clicked() {
+                ui.ctx().copy_text(lines.to_owned());
+            }
+        });
+    }
 }
 
 fn seen_ui(ui: &mut Ui) {
@@ -229,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    const EXAMPLES: &[Example] = &[Example { name: "gpt2", title: "GPT-2", about: "A language model." }];
+    const EXAMPLES: &[Example] = &[Example { name: "gpt2", title: "GPT-2", about: "A language model.", picture: &[] }];
 
     type Wishes = Rc<RefCell<Vec<WelcomeAction>>>;
 
