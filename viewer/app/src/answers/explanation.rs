@@ -46,6 +46,7 @@ pub fn explain(
         let is_worse = peaks.fused.is_some_and(|fused| fused.requested >= peak);
         explanation.advice.retain(|advice| advice.remedy != Remedy::FusedOptimizer || !is_worse);
         explanation.advice.iter_mut().for_each(|advice| add_peaks(advice, &peaks, [peak, reserved]));
+        Advice::sort(&mut explanation.advice, peak);
     }
     Ok(explanation)
 }
@@ -53,7 +54,10 @@ pub fn explain(
 /// Adds the peak that the remedy of `advice` leaves, beside the recorded ones.
 fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u64; 2]) {
     let text = match advice.remedy {
-        Remedy::Checkpoint => peaks.of_modules(requested),
+        Remedy::Checkpoint => {
+            advice.peak_with = peaks.least_of_modules().filter(|left| *left < requested);
+            peaks.of_modules(requested)
+        }
         Remedy::FusedOptimizer => peaks.fused.map(|fused| {
             let [now, before] = [fused.reserved, reserved].map(format_bytes);
             format!("With a fused optimizer {now} are reserved, {before} before (replayed).")

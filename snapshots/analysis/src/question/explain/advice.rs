@@ -50,13 +50,7 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
         scene.segment_churn(),
     ];
     let mut advice: Vec<Advice> = rules.into_iter().flatten().collect();
-    // Without a saving, activations and buffers rank by their size. A leak comes first.
-    let saved = |one: &Advice| match (one.remedy, one.without) {
-        (_, Some(without)) => scene.peak.bytes.saturating_sub(without.bytes),
-        (Remedy::Checkpoint | Remedy::FewerActivations | Remedy::SmallerBuffers, None) => one.bytes,
-        (_, None) => 0,
-    };
-    advice.sort_by_key(|one| std::cmp::Reverse((one.remedy == Remedy::FixLeak, saved(one), one.bytes)));
+    Advice::sort(&mut advice, scene.peak.bytes);
     advice
 }
 
@@ -82,7 +76,7 @@ impl PeakContext<'_> {
             self.peak_without(&without),
         );
         let condition = Some("category=gradient lifetime=step,steps,kept".to_owned());
-        Some(Advice { remedy: Remedy::StepInBackward, bytes, without: Some(without), settings: None, condition, text })
+        Some(Advice { without: Some(without), condition, ..Advice::new(Remedy::StepInBackward, bytes, text) })
     }
 
     /// Advice on activations of numbered modules, such as the blocks of a transformer.
@@ -129,7 +123,7 @@ impl PeakContext<'_> {
             format_bytes(largest),
         );
         let condition = condition_of_row(trace, &row, in_row).map(|scopes| format!("category=activation {scopes}"));
-        Some(Advice { remedy: Remedy::Checkpoint, bytes, without: None, settings: None, condition, text })
+        Some(Advice { condition, ..Advice::new(Remedy::Checkpoint, bytes, text) })
     }
 
     /// Advice on activations by line of code, for recordings without module names.
@@ -172,7 +166,7 @@ impl PeakContext<'_> {
             self.without_backward(&blocks),
         );
         let condition = Some("category=activation".to_owned());
-        Some(Advice { remedy: Remedy::FewerActivations, bytes, without: None, settings: None, condition, text })
+        Some(Advice { condition, ..Advice::new(Remedy::FewerActivations, bytes, text) })
     }
 
     fn smaller_state(&self) -> Option<Advice> {
@@ -199,7 +193,7 @@ impl PeakContext<'_> {
             self.share(bytes),
         );
         let (without, condition) = (self.findings.of_state, Some("category=optimizer_state".to_owned()));
-        Some(Advice { remedy: Remedy::SmallerState, bytes, without, settings: None, condition, text })
+        Some(Advice { without, condition, ..Advice::new(Remedy::SmallerState, bytes, text) })
     }
 
     fn free_after_last_use(&self) -> Option<Advice> {
@@ -216,14 +210,7 @@ impl PeakContext<'_> {
             idle.categories(),
             self.peak_without(&idle.without),
         );
-        Some(Advice {
-            remedy: Remedy::FreeAfterLastUse,
-            bytes,
-            without: Some(idle.without),
-            settings: None,
-            condition: None,
-            text,
-        })
+        Some(Advice { without: Some(idle.without), ..Advice::new(Remedy::FreeAfterLastUse, bytes, text) })
     }
 
     fn stream_waits(&self) -> Option<Advice> {
@@ -239,7 +226,7 @@ impl PeakContext<'_> {
             if self.peak.is_state { "in active memory" } else { "at the peak of active memory" },
             format_bytes(totals.active),
         );
-        Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, settings: None, condition: None, text })
+        Some(Advice::new(Remedy::StreamWaits, bytes, text))
     }
 
     /// Advice on private pools of captured graphs, which keep what only their own graph can use.
@@ -261,7 +248,7 @@ impl PeakContext<'_> {
             pools.len(),
             format_bytes(most),
         );
-        Some(Advice { remedy: Remedy::SharePools, bytes, without: None, settings: None, condition: None, text })
+        Some(Advice::new(Remedy::SharePools, bytes, text))
     }
 
     fn expandable_segments(&self) -> Option<Advice> {
@@ -284,7 +271,7 @@ impl PeakContext<'_> {
             format_bytes(reserved),
         );
         let (without, settings, condition) = (None, Some(SETTINGS), None);
-        Some(Advice { remedy: Remedy::ExpandableSegments, bytes, without, settings, condition, text })
+        Some(Advice { without, settings, condition, ..Advice::new(Remedy::ExpandableSegments, bytes, text) })
     }
 
     fn outside(&self) -> Option<Advice> {
@@ -300,7 +287,7 @@ impl PeakContext<'_> {
             share(bytes, self.totals.device_used),
             format_bytes(self.totals.device_used),
         );
-        Some(Advice { remedy: Remedy::OutsideAllocator, bytes, without: None, settings: None, condition: None, text })
+        Some(Advice::new(Remedy::OutsideAllocator, bytes, text))
     }
 
     fn earlier_recording(&self) -> Option<Advice> {
@@ -318,7 +305,7 @@ impl PeakContext<'_> {
             self.share(bytes),
         );
         let condition = Some("category=unknown lifetime=always,before stack=".to_owned());
-        Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, settings: None, condition, text })
+        Some(Advice { condition, ..Advice::new(Remedy::EarlierRecording, bytes, text) })
     }
 
     /// A further sentence if autograd kept `blocks` and most of them were freed without any backward in the recording.

@@ -48,6 +48,6 @@ impl PeakContext<'_> {
         };
         let text = format!("{} ({}) are buffers{lines}{advice}", format_bytes(bytes), self.share(bytes));
         let condition = Some("category=buffer".to_owned());
-        Some(Advice { remedy: Remedy::SmallerBuffers, bytes, without: None, settings: None, condition, text })
+        Some(Advice { condition, ..Advice::new(Remedy::SmallerBuffers, bytes, text) })
     }
 }

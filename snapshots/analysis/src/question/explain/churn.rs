@@ -55,6 +55,6 @@ impl PeakContext<'_> {
             at("Allocated again", &churn.again.at),
         );
         let (without, settings, condition) = (None, None, None);
-        Some(Advice { remedy: Remedy::KeepSegments, bytes: 0, without, settings, condition, text })
+        Some(Advice { without, settings, condition, ..Advice::new(Remedy::KeepSegments, 0, text) })
     }
 }

@@ -29,6 +29,6 @@ impl PeakContext<'_> {
             lines.join(", "),
             self.peak_without(&leak.without),
         );
-        Some(Advice { remedy: Remedy::FixLeak, bytes, without, settings: None, condition: None, text })
+        Some(Advice { without, ..Advice::new(Remedy::FixLeak, bytes, text) })
     }
 }

@@ -53,4 +53,29 @@ pub struct Advice {
     pub condition: Option<String>,
     /// The advice as text.
     pub text: String,
+    /// The peak with the remedy, where a replay or a prediction has tried it.
+    pub peak_with: Option<u64>,
+}
+
+impl Advice {
+    /// Advice that concerns `bytes` at the peak.
+    pub(super) const fn new(remedy: Remedy, bytes: u64, text: String) -> Self {
+        Self { remedy, bytes, without: None, settings: None, condition: None, text, peak_with: None }
+    }
+
+    /// The reduction of a peak of `peak` bytes, where the peak that is left is known.
+    pub fn saving(&self, peak: u64) -> Option<u64> {
+        let left = self.peak_with.or(self.without.map(|without| without.bytes))?;
+        Some(peak.saturating_sub(left))
+    }
+
+    /// Sorts advice by its saving. Without one, activations and buffers rank by their size. A leak comes first.
+    pub fn sort(advice: &mut [Self], peak: u64) {
+        let rank = |one: &Self| match one.remedy {
+            Remedy::Checkpoint | Remedy::FewerActivations | Remedy::SmallerBuffers => one.bytes,
+            _ => 0,
+        };
+        let saving = |one: &Self| one.saving(peak).unwrap_or_else(|| rank(one));
+        advice.sort_by_key(|one| std::cmp::Reverse((one.remedy == Remedy::FixLeak, saving(one), one.bytes)));
+    }
 }

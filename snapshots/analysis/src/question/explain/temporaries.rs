@@ -48,7 +48,7 @@ impl PeakContext<'_> {
             (None, text)
         };
         let condition = Some(cause.condition());
-        Some(Advice { remedy, bytes, without, settings: None, condition, text })
+        Some(Advice { without, condition, ..Advice::new(remedy, bytes, text) })
     }
 
     pub(super) fn fewer_temporaries(&self, phase: Phase) -> Option<Advice> {
@@ -66,13 +66,6 @@ impl PeakContext<'_> {
             self.peak_without(&without),
         );
         let condition = Some(cause.condition());
-        Some(Advice {
-            remedy: Remedy::FewerTemporaries,
-            bytes,
-            without: Some(without),
-            settings: None,
-            condition,
-            text,
-        })
+        Some(Advice { without: Some(without), condition, ..Advice::new(Remedy::FewerTemporaries, bytes, text) })
     }
 }

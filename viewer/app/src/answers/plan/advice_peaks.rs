@@ -96,7 +96,12 @@ impl AdvicePeaks {
 
     /// Returns whether recomputing modules lowers the recorded `peak`.
     pub fn lowers(&self, peak: u64) -> bool {
-        self.all.iter().chain(&self.lowest).any(|(_, reached)| *reached < peak)
+        self.least_of_modules().is_some_and(|reached| reached < peak)
+    }
+
+    /// Returns the lowest peak that recomputing modules leaves; `None` if there are no modules.
+    pub fn least_of_modules(&self) -> Option<u64> {
+        self.all.iter().chain(&self.lowest).map(|(_, reached)| *reached).min()
     }
 
     /// Returns what recomputing modules gives, where requested bytes peak at `peak`, as a sentence; `None` if there are

@@ -45,12 +45,15 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
 
 /// The saving of the advice, and the peak that it leaves; if unknown, faint, the size of the blocks.
 fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
-    let Some(without) = &advice.without else {
+    let Some(saving) = advice.saving(peak) else {
         return (RichText::new(format_bytes(advice.bytes)).weak(), "affected".to_owned());
     };
-    let what = if without.is_state { "without it" } else { "peak without it" };
-    let saved = format_bytes(peak.saturating_sub(without.bytes));
-    (RichText::new(format!("−{saved}")).strong(), format!("{} {what}", format_bytes(without.bytes)))
+    let what = match &advice.without {
+        _ if advice.peak_with.is_some() => "peak with it",
+        Some(without) if without.is_state => "without it",
+        _ => "peak without it",
+    };
+    (RichText::new(format!("−{}", format_bytes(saving))).strong(), format!("{} {what}", format_bytes(peak - saving)))
 }
 
 /// The saving large, then what to do.
