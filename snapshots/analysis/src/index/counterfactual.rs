@@ -79,6 +79,39 @@ pub(crate) fn peaks_without(
     pass.finish(trace.events.len() as u32 + 1)
 }
 
+/// Returns the first event after which the total of `metric` on `device` is `bytes`, without the blocks for which
+/// `is_gone` is true; `None` if it is that before the first event, or never.
+pub(crate) fn first_reaching(
+    trace: &Trace,
+    device: DeviceId,
+    metric: Metric,
+    is_gone: impl Fn(BlockId) -> bool,
+    bytes: u64,
+) -> Option<EventId> {
+    let (sizes, mut total) = (trace.blocks.sizes(metric), 0);
+    let mut take = |effect: Effect| {
+        match effect.of_block(metric).filter(|(row, _)| !is_gone(BlockId(*row as u32))) {
+            Some((row, true)) => total += sizes[row],
+            Some((row, false)) => total -= sizes[row],
+            None => {}
+        }
+        total
+    };
+    let mut last = 0;
+    baseline_effects(trace, device, |effect| last = take(effect));
+    if last == bytes {
+        return None;
+    }
+    let of_device = (0..trace.events.len()).filter(|index| trace.events.device[*index] == device);
+    for index in of_device {
+        effects(trace, index, |effect| last = take(effect));
+        if last == bytes {
+            return Some(EventId(index as u32));
+        }
+    }
+    None
+}
+
 struct Pass<'a, F> {
     trace: &'a Trace,
     metric: Metric,

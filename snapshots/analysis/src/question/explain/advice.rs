@@ -2,7 +2,7 @@
 //! by `whatif --without`; advice that only a replay or another run can measure has none. For a recording that ends in
 //! an out-of-memory error, the text says which part figures cover, and none is given for incomplete state.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Layers;
 use super::findings::{MIN_PERCENT, MIN_PERCENT_OF_STATE};
@@ -14,7 +14,7 @@ use crate::grouping::condition::any_of;
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::key_encoder::{Code, KeyEncoder};
 use crate::index::beside::Beside;
-use crate::index::pools::BlockPool;
+use crate::index::pools::{BlockPool, Pools};
 use crate::question::between::bytes_of;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::{BlockId, ScopeId};
@@ -235,12 +235,16 @@ impl PeakContext<'_> {
         let mut free: BTreeMap<BlockPool, u64> = BTreeMap::new();
         free_in_private(self.beside).for_each(|(pool, bytes)| *free.entry(pool).or_default() += bytes);
         let bytes: u64 = free.values().sum();
-        let sets = self.pools?.private_apart(free.keys().copied());
+        // A pool that is in use at the peak has nothing free, and may share its memory at other moments.
+        let pools = Pools::of(self.trace);
+        let in_use = self.at_peak.iter().map(|id| pools.pool(self.trace, &self.trace.blocks.get(*id)));
+        let reserving: BTreeSet<BlockPool> = free.keys().copied().chain(in_use).collect();
+        let sets = self.pools?.private_apart(reserving);
         let (pools, most) = sets.into_iter().max_by_key(|(pools, _)| pools.len())?;
         let text = format!(
-            "{} ({}) of the {} reserved at the peak are free in {} private pools. {} of these are never in use at the same \
-             time, and at most {} are in their blocks at once: let them share one pool, as graphs that are captured into \
-             it do.",
+            "{} ({}) of the {} reserved at the peak are free in {} private pools. {} private pools are never in use at the \
+             same time, and at most {} are in their blocks at once: let them share one pool, as graphs that are captured \
+             into it do.",
             format_bytes(bytes),
             share(bytes, reserved),
             format_bytes(reserved),

@@ -10,7 +10,7 @@ use super::in_backward::{accumulates_gradients, is_step_in_backward, kept_gradie
 use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection};
 use crate::grouping::key_encoder::Code;
-use crate::index::counterfactual::{Counterfactual, Grouped, peaks_without};
+use crate::index::counterfactual::{Counterfactual, Grouped, first_reaching, peaks_without};
 use crate::index::device_spans::{ActiveSpan, active_spans, append_spans};
 use crate::index::together::Together;
 use crate::metric::{Metric, Totals};
@@ -44,6 +44,8 @@ pub(crate) struct Recorded<'a, 'w> {
     kept_gradients: u64,
     /// The events of each window, and its moments that matter; `None` if these are too many.
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
+    /// The causes of the blocks of the last window that was read for them, and its events.
+    causes: Option<(Range<u64>, Vec<u32>)>,
 }
 
 /// The figures of one part of the recording.
@@ -129,7 +131,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
     pub(super) fn new(source: &'a Source<'a>, device: DeviceId, metric: Metric, watch: Watch<'w>) -> Result<Self> {
         let failed = source.final_oom()?;
         let (spans, frontiers) = Default::default();
-        Ok(Self { source, device, metric, watch, failed, spans, kept_gradients: 0, frontiers })
+        Ok(Self { source, device, metric, watch, failed, spans, kept_gradients: 0, frontiers, causes: None })
     }
 
     /// The peak without each group of each selection.
@@ -186,13 +188,15 @@ impl<'a, 'w> Recorded<'a, 'w> {
         let most = largest(&|window| window.0);
         let first = by_window.iter().position(|window| window.0 == most);
         let events = first.map_or(0..0, |row| self.frontiers[row].0.clone());
-        let window = self.source.window(events)?;
+        let source = self.source;
+        let window = source.window(events.clone())?;
         let trace = &window.trace;
-        let group_of = causes(trace, device);
+        let causes_of_window = |(of, causes): (Range<u64>, Vec<u32>)| (of == events).then_some(causes);
+        let group_of = self.causes.take().and_then(causes_of_window).unwrap_or_else(|| causes(trace, device));
         let is_gone = |id: BlockId| is_of(gone, group_of[id.0 as usize]);
-        let none = Grouped { group_of: Vec::new(), groups: 1 };
-        let found = peaks_without(trace, device, metric, &[&none], is_gone)[0][0];
-        let peak = Moment::of(trace, device, metric, found.bytes, found.event);
+        let event = first_reaching(trace, device, metric, is_gone, most);
+        let peak = Moment::of(trace, device, metric, most, event);
+        self.causes = Some((events, group_of));
         let at_peak = window.index(device).live.before_position(trace, metric, peak.position());
         Ok((PeakByCause { bytes: sums_by_cause(trace, metric, &at_peak), peak }, left))
     }

@@ -69,12 +69,19 @@ fn private_pools_that_are_never_in_use_at_the_same_time_are_advised_to_share() {
     let (mut with_segment, addresses) = (String::from("segment_alloc 0 134217728\n"), trace.blocks.address.clone());
     with_segment += &format!("{}alloc w 99999999", (1..4).map(graph).collect::<String>());
     let mut trace = trace_from_text(&with_segment).unwrap();
-    trace.blocks.address = addresses;
+    trace.blocks.address.clone_from(&addresses);
+    // A pool that is in use at the peak may share its memory too.
+    let fourth = graph(4);
+    let mut one_in_use = trace_from_text(&format!("{with_segment}\n{}", fourth.split("free").next().unwrap())).unwrap();
+    one_in_use.blocks.address = [addresses, vec![4 << 32]].concat();
+    let of_four = advice(&one_in_use).into_iter().find(|one| one.remedy == Remedy::SharePools).unwrap();
+    let expected = "are free in 3 private pools. 4 private pools are never in use at the same time";
+    assert!(of_four.text.contains(expected), "{}", of_four.text);
     let advice = advice(&trace);
     let shared = advice.iter().find(|one| one.remedy == Remedy::SharePools).unwrap();
     assert_eq!(shared.bytes, 3 * (64 << 20));
     assert!(
-        shared.text.contains("3 of these are never in use at the same time, and at most 64 MiB"),
+        shared.text.contains("3 private pools are never in use at the same time, and at most 64 MiB"),
         "{}",
         shared.text
     );
