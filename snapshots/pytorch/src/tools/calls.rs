@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 
 use super::lines::sentence;
 use super::rows::Rows;
-use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
+use highwater_snapshots::event::{Alloc, Event, Range, What};
 use highwater_snapshots::ids::{DeviceId, OpId, ScopeId, StackId, StreamId};
 use highwater_snapshots::trace::{DRIVER_CALLS, DeviceFacts, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, Trace};
 use highwater_snapshots::units::{count_of, format_bytes};
@@ -98,14 +98,7 @@ impl Calls {
         }
         let failed = self.calls.iter().filter(|call| call.outcome == Outcome::Failed).count() as u64;
         if failed > 0 {
-            let what = match called {
-                // Others use the device too, so that nothing follows from a failure.
-                Called::Driver => "as marks say; how much was free on the device is not recorded",
-                Called::Allocator => {
-                    "while an unknown number of bytes was free on the device: 0 B are given, and the memory of the \
-                     device that is inferred from this is too small"
-                }
-            };
+            let what = "as marks say; how much was free on the device is not recorded, so they are not analysed";
             let note = format!("{} failed, {what}", count_of(failed, "request"));
             builder.add_facts([(NOTE.to_owned(), note)]);
         }
@@ -207,15 +200,11 @@ impl Writer {
             Outcome::Freed if self.live.contains_key(&(device, address)) => self.free(call, address, call.stack),
             // No block has this key, so that the free is counted as that of an unknown block.
             Outcome::Freed => self.push(call, call.stack, What::FreeRequested(u64::MAX)),
-            Outcome::Failed if self.called == Called::Driver => {
+            // An out-of-memory event states what was free, from which the memory of the device is inferred.
+            Outcome::Failed => {
                 let text = format!("a request of {} failed", format_bytes(call.bytes));
                 let text = self.rows.text(self.builder.tables(), &text);
                 self.push(call, call.stack, What::Mark(text));
-            }
-            Outcome::Failed => {
-                let (requested, stream) = (call.bytes, Some(call.stream));
-                let oom = Oom { requested, device_free: 0, stream, op: OpId::NONE, scope };
-                self.push(call, call.stack, What::Oom(oom));
             }
         }
     }

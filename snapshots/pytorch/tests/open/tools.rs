@@ -6,9 +6,8 @@ use std::io::Read as _;
 use flate2::read::GzDecoder;
 use highwater_analysis::{Metric, Series};
 use highwater_pytorch::open::{FileKind, open_bytes, open_stream};
-use highwater_snapshots::event::Oom;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::ids::{DeviceId, OpId, ScopeId, StreamId};
+use highwater_snapshots::ids::{DeviceId, EventId, StreamId};
 use highwater_snapshots::trace::{Allocator, PINNED_DEVICE, Subject};
 use highwater_snapshots::{Error, Trace};
 
@@ -172,7 +171,7 @@ fn databases_of_other_programs_and_exports_without_memory_are_refused() {
 }
 
 #[test]
-fn a_log_of_rmm_has_blocks_streams_times_and_failed_requests() {
+fn a_log_of_rmm_has_blocks_streams_and_times_and_marks_where_requests_failed() {
     let opened = open_bytes(&file("rmm.csv"), &mut go).unwrap();
     let trace = opened.trace;
     assert_eq!(opened.format.name(), "rmm");
@@ -183,14 +182,14 @@ fn a_log_of_rmm_has_blocks_streams_times_and_failed_requests() {
     assert_eq!(trace.blocks.stream, [2, 2, 2, 0].map(StreamId));
     let times: Vec<u64> = trace.events.time_ns.iter().map(|time| time / 1000).collect();
     assert_eq!(times, [0, 500, 1250, 2000, 2000, 3000, 3000, 1_001_000, 1_501_000, 1_501_000], "past midnight");
-    let failed = trace.failed_requests().next().unwrap().0;
-    let Subject::Oom(row) = trace.subject(failed) else { panic!("a failed request") };
-    let stream = Some(StreamId(2));
-    let (op, scope) = (OpId::NONE, ScopeId::NONE);
-    assert_eq!(trace.ooms[row], Oom { requested: 8 << 30, device_free: 0, stream, op, scope });
-    assert!(
-        trace.header.notes().any(|note| note.starts_with("1 request failed, while an unknown number of bytes was"))
-    );
+    assert_eq!(mark(&trace, 7), ("a request of 8 GiB failed", DeviceId(0)));
+    assert!(trace.header.notes().any(|note| note.starts_with("1 request failed, as marks say")));
+}
+
+/// The text and the device of event `row`, a mark.
+fn mark(trace: &Trace, row: u32) -> (&str, DeviceId) {
+    let Subject::Mark(text) = trace.subject(EventId(row)) else { panic!("a mark") };
+    (trace.tables.string(text), trace.events.device[row as usize])
 }
 
 #[test]
@@ -237,12 +236,7 @@ fn a_log_of_nccl_has_what_each_place_of_its_source_allocates() {
         ]
     );
     // Nothing says how much was free, and others use the device too.
-    let last = trace.events.ids().next_back().unwrap();
-    let Subject::Mark(text) = trace.subject(last) else { panic!("a mark") };
-    assert_eq!(
-        (trace.tables.string(text), trace.events.device[last.0 as usize]),
-        ("a request of 64 GiB failed", DeviceId(1))
-    );
+    assert_eq!(mark(&trace, 13), ("a request of 64 GiB failed", DeviceId(1)));
     assert!(trace.header.notes().any(|note| note.starts_with("1 request failed, as marks say")));
 }
 
