@@ -24,11 +24,11 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "recorder/simulate", lines: 3_200, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
     Budget { folder: "snapshots", lines: 14_250, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 24_450, homonyms: 2 },
+    Budget { folder: "snapshots/analysis", lines: 24_500, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_900, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
     Budget { folder: "viewer", lines: 20_300, homonyms: 3 },
-    Budget { folder: "viewer/app", lines: 38_200, homonyms: 13 },
+    Budget { folder: "viewer/app", lines: 38_300, homonyms: 13 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.

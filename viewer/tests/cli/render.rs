@@ -79,7 +79,7 @@ fn two_recordings_are_drawn_side_by_side_with_what_makes_the_difference() {
     }
     assert!(plain.matches(">Peak ").count() == 2 && plain.contains(">gradient</text>"));
     assert!(svg("--at end").contains("Aligned at the start of step"));
-    assert!(svg("--by scope,op").contains(">scope</text>"));
+    assert!(svg("--by scope,op").contains(">Scope</text>"));
     assert!(svg("--where category=gradient").contains("only blocks with category=gradient"));
     let output = highwater(folder.path(), "render step.snap other.snap --out d.png --view diff");
     assert!(stdout(&output).starts_with("Wrote two recordings side by side to d.png"), "{}", stdout(&output));

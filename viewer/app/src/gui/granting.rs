@@ -60,6 +60,7 @@ impl OpenFile {
                     settings.bottom = Some(Bottom::Segments);
                 }
             }
+            Action::Leaks => self.show_kept(settings),
             Action::ShowMessage(text) => self.notice = Some(text),
         }
         self.note(is_movement, seconds);

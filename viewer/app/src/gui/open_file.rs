@@ -13,10 +13,10 @@ use crate::files::follow::Following;
 use crate::gui::filter::light::{self, Light};
 use crate::gui::filter::search::Search;
 use crate::gui::identity::Identity;
-use crate::gui::legend;
-use crate::gui::legend::{Asked, Shares};
+use crate::gui::legend::{self, Asked, Shares};
 use crate::gui::views::block::menu_ui;
 use crate::gui::views::failed_request::failed_request_ui;
+use crate::gui::views::leaks::leaks_ui;
 use crate::gui::views::list::{Bottom, Side, Views};
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
@@ -298,6 +298,9 @@ impl OpenFile {
             // The analysis below the timeline says the same.
             if settings.bottom != Some(Bottom::Segments) {
                 actions.extend(failed_request_ui(ui, &self.recording, &self.selection));
+            }
+            if settings.side != Side::Statistics {
+                actions.extend(leaks_ui(ui, &self.recording, &self.selection));
             }
             actions.extend(self.legend_ui(ui));
             let lit = self.lit(ui.ctx(), settings.side);

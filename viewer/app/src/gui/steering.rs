@@ -196,10 +196,7 @@ impl OpenFile {
                 let is_there = |key| absent_reason(&recording.absent, key).is_none();
                 settings.choices.first = next_key(settings.choices.first, is_there);
             }
-            Command::ShowKept => {
-                (settings.side, settings.is_side_folded) = (Side::Statistics, false);
-                self.views.statistics.show("Kept");
-            }
+            Command::ShowKept => self.show_kept(settings),
             Command::ShowStatistics if settings.side == Side::Statistics => self.views.statistics.show_next(),
             command => {
                 if let Some(side) = Side::shown_by(command) {
@@ -228,6 +225,12 @@ impl OpenFile {
         if let Some(&oom) = target {
             self.show_oom(oom);
         }
+    }
+
+    /// Shows kept memory and leaks at the side.
+    pub(super) fn show_kept(&mut self, settings: &mut Settings) {
+        (settings.side, settings.is_side_folded) = (Side::Statistics, false);
+        self.views.statistics.show("Kept");
     }
 
     /// Pins a failed request, and shows its device.

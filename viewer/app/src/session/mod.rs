@@ -176,6 +176,11 @@ impl DeviceIndex {
         self.leaks.get_or_init(|| is_whole.then(find).flatten()).as_ref()
     }
 
+    /// Returns [`Self::leaks`] if they have been computed.
+    pub fn known_leaks(&self) -> Option<&Leaks> {
+        self.leaks.get()?.as_ref()
+    }
+
     /// Returns what uses most of the memory at the peak of `metric`, with its bytes. Computed once.
     pub fn cause(&self, source: &Source<'_>, metric: Metric) -> Option<(CategoryAndPhase, u64)> {
         let find = || largest_cause(source, &self.peak(source.facts(), metric)).ok().flatten();

@@ -6,6 +6,7 @@ pub mod timeline;
 pub mod view;
 pub mod sheet;
 pub(crate) mod failed_request;
+pub(crate) mod leaks;
 pub mod run_chart;
 pub mod run;
 pub mod block;

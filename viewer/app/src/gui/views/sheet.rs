@@ -125,7 +125,13 @@ impl Sheet {
         let column = |(at, heading): (usize, &Heading)| {
             let Heading { name, tooltip, width, unit, swatch, keeps_end, has_bars } = *heading;
             let share = move |row: usize| Some((difference(self.value(row, at))? as f64 / self.largest as f64) as f32);
+            // The bar of a difference has the colour of the row's state.
+            let state = move |row: usize| {
+                let colour = |(at, heading): (usize, &Heading)| (heading.swatch?)(&self.text(row, at));
+                self.columns.iter().enumerate().find_map(colour).filter(|_| has_bars)
+            };
             let look = move |row: usize, cell: Cell| Cell {
+                bar: state(row),
                 swatch: swatch.and_then(|swatch| swatch(&cell.text)),
                 keeps_end,
                 diverging: share(row).filter(|_| has_bars),

@@ -146,6 +146,8 @@ pub enum Action {
     Only(String),
     /// Show a failed request of this device in Segments: at the pinned moment, else the first.
     Oom,
+    /// Show the leaks in Statistics.
+    Leaks,
     /// Show this message to the user: what was done, or why not.
     ShowMessage(String),
 }

@@ -11,6 +11,7 @@ pub mod choice;
 pub mod tile;
 pub mod flame;
 pub mod note;
+pub mod banner;
 pub mod room;
 pub mod table;
 mod worker;

@@ -56,7 +56,7 @@ impl Frame<'_> {
         let mut is_resorted = false;
         for (index, column) in self.columns.iter().enumerate() {
             let (whole, place) = (self.column(index, head), self.seen(index, head));
-            if !place.is_positive() {
+            if !is_shown(column, whole, place) {
                 continue;
             }
             let sense = if column.is_sortable { Sense::click() } else { Sense::hover() };
@@ -144,7 +144,10 @@ impl Frame<'_> {
             for (index, column) in self.columns.iter().enumerate() {
                 let cell = row_of(row).map_or_else(Cell::default, |row| column.cell(row));
                 let (whole, seen) = (self.column(index, whole), self.seen(index, whole).intersect(body));
-                let is_cut = seen.is_positive() && cell_ui(ui, whole, seen, column, &cell, &shades);
+                let is_cut = match is_shown(column, whole, seen) {
+                    true => cell_ui(ui, whole, seen, column, &cell, &shades),
+                    false => seen.is_positive(),
+                };
                 if on_row.hovered() && pointer.is_some_and(|pointer| seen.contains(pointer)) {
                     let more = row_of(row).and_then(|row| column.tooltip(row));
                     tooltip = match (is_cut, more) {
@@ -174,6 +177,13 @@ impl Frame<'_> {
     }
 }
 
+/// Whether a cell at `whole` is drawn where only `seen` of it is visible: a number of which digits are missing would read
+/// as another one.
+fn is_shown(column: &Column<'_>, whole: Rect, seen: Rect) -> bool {
+    let is_whole = seen.width() + 0.5 >= whole.width();
+    seen.is_positive() && (is_whole || !column.unit.is_numeric())
+}
+
 /// Paints a cell at `whole`, of which `seen` is visible. Returns whether its text is truncated.
 fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, shades: &Shades) -> bool {
     let painter = ui.painter().with_clip_rect(seen);
@@ -199,7 +209,8 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
             (false, false) => Change::OnlyInA,
         };
         let bar = Rect::from_x_y_ranges(from.min(to)..=from.max(to).max(from.min(to) + 1.0), room.y_range());
-        painter.rect_filled(bar, 1.0, theme::change(change));
+        painter.rect_filled(bar, 1.0, cell.bar.unwrap_or(theme::change(change)));
+        painter.rect_stroke(bar, 1.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
         painter.vline(from, whole.y_range(), Stroke::new(1.0, shades.grid));
     }
     let mut left = whole.left() + 6.0;
