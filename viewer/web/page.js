@@ -136,11 +136,12 @@ var highwater = (() => {
     };
     if (!isShown()) show(`Waiting for the first events of ${name.split("/").pop()}…`);
     for (let have = 0; followed.get(name) === self; await new Promise((resolve) => setTimeout(resolve, pause))) {
-      let response, bytes;
+      let response, bytes, why;
       try {
         const headers = { Range: `bytes=${have}-`, "Highwater-File": file };
         response = await fetch(url, { headers, cache: "no-store" });
         if (response.status === 206) bytes = new Uint8Array(await response.arrayBuffer());
+        if (response.status >= 500) why = await response.text();
       } catch {
         pause = Math.min(2 * pause, 10000);
         if (pause > 2000) show(`No connection to the server; trying again. Otherwise: ${hint}`);
@@ -150,6 +151,7 @@ var highwater = (() => {
       if (pause > 500 || isShown()) show("");
       if (response.status === 409) return fail("the file was replaced or truncated; reload the page to read it again");
       if (response.status === 404) return fail("the file was deleted");
+      if (response.status >= 500) return fail(`the server cannot send it: ${why.trim()}`);
       file = response.headers.get("Highwater-File") ?? file;
       if (bytes) {
         have += bytes.length;
@@ -186,7 +188,12 @@ var highwater = (() => {
       pause = 2000;
       if (ranks) {
         version = response.headers.get("Highwater-Version");
-        page.show_ranks(ranks);
+        try {
+          page.show_ranks(ranks);
+        } catch (why) {
+          show(`The page cannot show the ranks as they are now; reload it. ${why}`);
+          report(why);
+        }
       }
     }
   };

@@ -85,7 +85,11 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
         return Ok(Status::Fine);
     };
     let paths: Vec<PathBuf> = folders.into_iter().cloned().collect();
-    let ranks = (!paths.is_empty()).then(|| Folder::open(paths, &arguments.categories, folder.path())).transpose()?;
+    let ranks =
+        (!paths.is_empty()).then(|| Folder::open(paths, &arguments.categories, folder.path(), &stop)).transpose()?;
+    if stop.is_requested() {
+        return Ok(Status::Fine);
+    }
     let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings, ranks));
     let url = format!("http://{}/{}/", shown_host(host, address), site.token());
     print(arguments, &url, address, page)?;
@@ -105,8 +109,8 @@ fn has_several(path: &Path) -> bool {
     path.is_dir() || RotatedFiles::find(path).is_some()
 }
 
-/// Reads each of the files, and writes those that are not .snap files as such into `folder`; `None` if the user stops it.
-/// The first one was read already.
+/// Reads each of the files, and writes those that are not .snap files as such into `folder`; `None` if the user stops
+/// it. The first one was read already.
 fn prepare(
     (arguments, files): (&ServeArguments, &[&PathBuf]),
     mut first: Option<Result<Recording, Failure>>,

@@ -51,7 +51,8 @@ impl Server {
         answer
     }
 
-    /// The status, the head and the body of the answer to a request for `path` below the token, with more header fields.
+    /// The status, the head and the body of the answer to a request for `path` below the token, with more header
+    /// fields.
     fn get(&self, path: &str, fields: &str) -> (u16, String, Vec<u8>) {
         self.ask("GET", &format!("/{}/{path}", self.token), &format!("Host: 127.0.0.1:{}\r\n{fields}", self.port))
     }
@@ -153,7 +154,8 @@ fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file()
     assert_eq!(first["ranks"][0]["path"], "rank/0/rank0.snap", "an address, not a path");
     assert_eq!(server.get("ranks/1", "").0, 204, "nothing has changed");
     assert!(highwater(folder.path(), "convert step.snap ranks/rank1.pickle").status.success());
-    std::fs::copy(folder.path().join("step.snap"), ranks.join("rank2.0001.snap")).unwrap();
+    let (start, end) = bytes.split_at(bytes.len() - highwater_snapshots::format::TAIL_BYTES);
+    std::fs::write(ranks.join("rank2.0001.snap"), start).unwrap();
     let begun = Instant::now();
     while server.get("ranks/1", "").0 == 204 {
         assert!(begun.elapsed() < Duration::from_secs(60), "what appears is found");
@@ -162,9 +164,9 @@ fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file()
     assert_eq!(server.get("rank/0/rank0.snap", "").2, bytes);
     assert_eq!(server.get("rank/1/rank1.pickle", "").2[..8], bytes[..8], "a pickle is sent as a recording");
     let (_, head, part) = server.get("rank/2/rank2.snap", "");
-    assert!(part == bytes && head.contains("Highwater-Growing: yes"), "a later file may follow: {head}");
+    assert!(part == start && head.contains("Highwater-Growing: yes"), "it is not finished: {head}");
     let file_of = |head: &str| head.lines().find(|line| line.starts_with("Highwater-File: ")).unwrap().to_owned();
-    let rest = format!("Range: bytes={}-\r\n{}\r\n", bytes.len(), file_of(&head));
+    let rest = format!("Range: bytes={}-\r\n{}\r\n", start.len(), file_of(&head));
     let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
     assert!(status == 204 && !head.contains("Highwater-Next"), "{head}");
     let mut later = trace();
@@ -172,7 +174,12 @@ fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file()
     let second = highwater_snapshots::format::write_trace(Vec::new(), &later).unwrap();
     std::fs::write(ranks.join("rank2.0002.snap"), &second).unwrap();
     let (status, head, _) = server.get("rank/2/rank2.snap", &rest);
-    assert!(status == 204 && head.contains("Highwater-Next: yes"), "{head}");
+    assert!(status == 204 && !head.contains("Highwater-Next"), "the recorder completes it in the background: {head}");
+    let mut first = std::fs::OpenOptions::new().append(true).open(ranks.join("rank2.0001.snap")).unwrap();
+    first.write_all(end).unwrap();
+    drop(first);
+    let (status, head, last) = server.get("rank/2/rank2.snap", &rest);
+    assert!(status == 206 && last == end && head.contains("Highwater-Next: yes"), "{head}");
     let (_, newest, first) = server.get("rank/2/rank2.snap", "");
     assert_eq!(first, second, "the newest file is the first that a page fetches");
     std::fs::remove_file(ranks.join("rank2.0001.snap")).unwrap();
@@ -187,11 +194,23 @@ fn the_ranks_of_a_folder_are_served_as_they_appear_and_a_rotation_file_by_file()
     let (_, head, whole) = server.get("rank/2/rank2.snap", "");
     assert!(head.contains("Highwater-Growing: no") && file_of(&head) != file_of(&newest), "{head}");
     std::fs::write(folder.path().join("whole.snap"), whole).unwrap();
+    let (_, again, _) = server.get("rank/2/rank2.snap", "");
+    assert_eq!(file_of(&again), file_of(&head), "it is not written again");
     let facts = |file: &str| stdout(&highwater(folder.path(), &format!("info {file} --csv")));
     assert_eq!(facts("whole.snap"), facts("ranks/rank2.snap"));
     for path in ["rank/3/x", "rank/x", "rank/-1/x"] {
         assert_eq!(server.get(path, "").0, 404, "{path}");
     }
+    // What cannot be converted is not taken for deleted.
+    let pickle = ranks.join("rank1.pickle");
+    std::fs::write(&pickle, "Dear all").unwrap();
+    let later = std::time::SystemTime::now() + Duration::from_secs(10);
+    std::fs::File::options().write(true).open(&pickle).unwrap().set_modified(later).unwrap();
+    let (status, _, why) = server.get("rank/1/rank1.pickle", "");
+    let why = String::from_utf8(why).unwrap();
+    assert!(status == 500 && why.contains("rank1.pickle"), "{status} {why}");
+    std::fs::remove_file(&pickle).unwrap();
+    assert_eq!(server.get("rank/1/rank1.pickle", "").0, 404);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use highwater_app::files::fleet::{Fleet, FollowedFleet};
 use highwater_snapshots::format::{is_snap, write_trace};
 use highwater_snapshots::rotation::RotatedFiles;
 
-use super::part::{is_being_written, is_fresh, is_named, send_part};
+use super::Stop;
+use super::part::{is_being_completed, is_being_written, is_fresh, is_named, send_part};
 use super::request::Request;
 use super::response::{Body, Response};
 use crate::args::CategoryChoice;
@@ -44,6 +46,7 @@ pub(super) struct Folder {
     /// What is read for one client at a time, while others get what was read before.
     followed: Mutex<FollowedFleet>,
     state: Mutex<State>,
+    stop: Stop,
 }
 
 #[derive(Debug)]
@@ -60,12 +63,17 @@ struct State {
 
 impl Folder {
     /// Sums up the recordings among `paths`, and in the folders among them. Those that are no .snap files are converted
-    /// into `converted`.
+    /// into `converted`. If the user stops it, the rest is left out.
     ///
     /// # Errors
     ///
     /// Fails if a folder cannot be listed.
-    pub(super) fn open(paths: Vec<PathBuf>, choice: &CategoryChoice, converted: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(
+        paths: Vec<PathBuf>,
+        choice: &CategoryChoice,
+        converted: &Path,
+        stop: &Stop,
+    ) -> Result<Self, Failure> {
         let state =
             State { paths: Vec::new(), numbers: HashMap::new(), json: Vec::new(), version: 0, due: Instant::now() };
         let folder = Self {
@@ -74,6 +82,7 @@ impl Folder {
             converted: Mutex::new(converted.to_owned()),
             followed: Mutex::new(FollowedFleet::new(paths)),
             state: Mutex::new(state),
+            stop: stop.clone(),
         };
         folder.look()?;
         Ok(folder)
@@ -91,7 +100,11 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         let begun = Instant::now();
-        let read = followed.read(opener_up_to(self.most_resident, &self.categories)?)?;
+        let flow = || match self.stop.is_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let read = followed.read(opener_up_to(self.most_resident, &self.categories)?, flow)?;
         let mut state = self.state();
         if let Some(fleet) = read {
             state.json = serde_json::to_vec(&state.addressed(fleet)).map_err(io::Error::other)?;
@@ -108,8 +121,7 @@ impl Folder {
         }
         let number: usize = path.strip_prefix("rank/")?.split('/').next()?.parse().ok()?;
         let file = self.state().paths.get(number)?.clone();
-        // A file that was deleted meanwhile.
-        Some(self.send(&file, number, request).unwrap_or_else(|_| Response::refusal(404)))
+        Some(self.send(&file, number, request).unwrap_or_else(|why| Response::failed(&why)))
     }
 
     /// The summaries, unless the page has them.
@@ -133,7 +145,7 @@ impl Folder {
         let Some(rotated) = RotatedFiles::find(path) else {
             let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path)?;
             if !is_as_stored {
-                return send_part(&self.converted(path, number)?, false, request);
+                return send_part(&self.converted(path, path, number)?, false, request);
             }
             let is_growing = is_being_written(path);
             return send_part(path, is_growing, request);
@@ -143,7 +155,7 @@ impl Folder {
         // Files of PyTorch programs, and too many, are no recording together.
         if known.is_none()
             && !is_fresh(newest_file)
-            && let Ok(whole) = self.converted(path, number)
+            && let Ok(whole) = self.converted(path, newest_file, number)
         {
             return send_part(&whole, false, request);
         }
@@ -151,18 +163,21 @@ impl Folder {
         match rotated.files.iter().rev().find(|(_, file)| is_sent(file)) {
             // Another one may follow when it is finished.
             Some((part, file)) if part == newest => send_part(file, is_fresh(file), request),
+            Some((_, file)) if is_being_completed(file) => send_part(file, true, request),
             Some((_, file)) => Ok(send_part(file, false, request)?.with(NEXT, "yes")),
             // Removed to stay within a budget.
             None => Ok(Response::refusal(204).with(NEXT, "yes")),
         }
     }
 
-    /// A recording of another format, or of several files, as one .snap file, written anew if it has changed.
-    fn converted(&self, path: &Path, number: usize) -> io::Result<PathBuf> {
+    /// A recording of another format, or of several files, as one .snap file, written anew if `newest`, the last of its
+    /// files, has changed.
+    fn converted(&self, path: &Path, newest: &Path, number: usize) -> io::Result<PathBuf> {
         let folder = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
         let converted = folder.join(format!("rank-{number}.snap"));
         let changed = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified());
-        if changed(&converted).is_ok_and(|then| changed(path).is_ok_and(|now| now <= then)) {
+        let now = changed(newest)?;
+        if changed(&converted).is_ok_and(|then| now <= then) {
             return Ok(converted);
         }
         let recording = read_with(path, &self.categories).map_err(|why| io::Error::other(why.to_string()))?;

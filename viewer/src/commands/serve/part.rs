@@ -13,6 +13,9 @@ use super::response::{Body, Response};
 /// A file that was not changed for so long is no longer being written.
 const FRESH: Duration = Duration::from_secs(600);
 
+/// The time in which a recorder completes a file after it has begun the next one.
+const COMPLETION: Duration = Duration::from_secs(60);
+
 /// First bytes of a file by which it is recognized.
 const START: u64 = 4096;
 
@@ -75,13 +78,22 @@ fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
 
 /// Whether the file was changed so lately that its program may still write it.
 pub(super) fn is_fresh(path: &Path) -> bool {
+    was_changed_within(path, FRESH)
+}
+
+fn was_changed_within(path: &Path, time: Duration) -> bool {
     let changed = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
-    changed.is_some_and(|time| time.elapsed().is_ok_and(|age| age < FRESH))
+    changed.is_some_and(|changed| changed.elapsed().is_ok_and(|age| age < time))
 }
 
 /// Whether the file is not finished, and its program may still write it.
 pub(super) fn is_being_written(path: &Path) -> bool {
     is_fresh(path) && is_finished(path).is_ok_and(|is_finished| !is_finished)
+}
+
+/// Whether the file of a rotation is not finished, and its recorder, which writes the next one, may still complete it.
+pub(super) fn is_being_completed(path: &Path) -> bool {
+    was_changed_within(path, COMPLETION) && is_finished(path).is_ok_and(|is_finished| !is_finished)
 }
 
 /// Whether the file ends as complete recordings do.

@@ -50,8 +50,16 @@ impl Response {
     }
 
     /// An answer with a status and the reason for it.
-    pub(super) fn explained(status: u16, reason: &'static str) -> Self {
-        Self::new(status, "text/plain; charset=utf-8", Body::Static(reason.as_bytes()))
+    pub(super) fn explained(status: u16, reason: impl Into<String>) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", Body::Bytes(reason.into().into_bytes()))
+    }
+
+    /// The answer for a file that cannot be sent, or was deleted meanwhile.
+    pub(super) fn failed(why: &io::Error) -> Self {
+        match why.kind() {
+            io::ErrorKind::NotFound => Self::refusal(404),
+            _ => Self::explained(500, format!("{why}\n")),
+        }
     }
 
     /// The same, for what stays the same under its address: another start of the server has other addresses.

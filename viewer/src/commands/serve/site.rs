@@ -92,8 +92,7 @@ impl Site {
             _ if let Some(number) = path.strip_prefix("recording/") => {
                 let served = self.recordings.get(number.parse::<usize>().ok()?)?;
                 let is_growing = served.is_growing && is_being_written(&served.path);
-                // A file that was deleted meanwhile.
-                send_part(&served.path, is_growing, request).unwrap_or_else(|_| Response::refusal(404))
+                send_part(&served.path, is_growing, request).unwrap_or_else(|why| Response::failed(&why))
             }
             _ => self.folder.as_ref()?.find(path, request)?,
         })

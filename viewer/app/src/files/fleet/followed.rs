@@ -32,7 +32,8 @@ impl FollowedFleet {
         Self { paths, known: None }
     }
 
-    /// Reads what has changed, as [`Fleet::read`] does. Returns `None` if nothing has since the last time.
+    /// Reads what has changed, as [`Fleet::read`] does. Returns `None` if nothing has since the last time. What is not
+    /// read because `flow` breaks is left for the next time.
     ///
     /// # Errors
     ///
@@ -40,6 +41,7 @@ impl FollowedFleet {
     pub fn read(
         &mut self,
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
+        flow: impl Fn() -> ControlFlow<()> + Sync,
     ) -> io::Result<Option<Fleet>> {
         let inputs = Inputs::of(&self.paths)?.with_rotations_joined();
         let is_first = self.known.is_none();
@@ -61,7 +63,7 @@ impl FollowedFleet {
             }
             opened => opened,
         };
-        let read = |at: usize| (inputs.files[changed[at]].summarized(open), ControlFlow::Continue(()));
+        let read = |at: usize| (inputs.files[changed[at]].summarized(open), flow());
         for (row, outcome) in changed.iter().zip(on_workers(changed.len(), read)) {
             known.insert(inputs.files[*row].path.clone(), (stamps[*row], outcome));
         }
@@ -104,7 +106,7 @@ mod tests {
         };
         let mut followed = FollowedFleet::new(vec![folder.path().to_owned()]);
         let mut now = || {
-            let fleet = followed.read(open).unwrap();
+            let fleet = followed.read(open, || ControlFlow::Continue(())).unwrap();
             let peak = |rank: &super::super::Rank| (rank.name.clone(), rank.peak(Metric::Requested).bytes);
             let found = fleet.map(|fleet| fleet.ranks.iter().map(peak).collect::<Vec<_>>());
             (found, reads.swap(0, Ordering::Relaxed))
@@ -136,5 +138,24 @@ mod tests {
             fs::remove_file(folder.path().join(name)).unwrap();
         }
         assert_eq!(now(), (Some(vec![first, second]), 0), "what is gone is shown no more");
+    }
+
+    #[test]
+    fn what_a_stopped_reading_leaves_out_is_read_the_next_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
+        for rank in 0..20 {
+            fs::write(folder.path().join(format!("rank{rank}.snap")), &bytes).unwrap();
+        }
+        let open = |path: &Path, _: bool| {
+            let opened = highwater_pytorch::open::open_file(path, &mut |_| ControlFlow::Continue(()))?;
+            Ok(Source::in_memory(opened.trace))
+        };
+        let mut followed = FollowedFleet::new(vec![folder.path().to_owned()]);
+        let mut count = |flow: ControlFlow<()>| followed.read(open, || flow).unwrap().map(|fleet| fleet.ranks.len());
+        let read = count(ControlFlow::Break(())).unwrap();
+        assert!((1..=super::super::worker_count()).contains(&read), "{read}");
+        assert_eq!(count(ControlFlow::Continue(())), Some(20));
+        assert_eq!(count(ControlFlow::Continue(())), None);
     }
 }
