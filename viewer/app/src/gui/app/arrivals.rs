@@ -176,13 +176,13 @@ impl App {
         for mut following in std::mem::take(&mut self.arriving) {
             match following.poll() {
                 None => self.arriving.push(following),
-                Some(Followed::Grown(recording)) => {
+                Some(Followed::Grown(recording) | Followed::Finished(recording)) => {
                     self.show_arrived(ctx, *recording);
                     if let Some(row) = self.row_of(following.path()) {
-                        self.files[row].following = Some(following);
+                        // What comes of a file before it is no longer shown.
+                        self.files[row].following = (!following.has_ended()).then_some(following);
                     }
                 }
-                Some(Followed::Finished(recording)) => self.show_arrived(ctx, *recording),
                 // Bytes that are fed are held in memory.
                 Some(Followed::Long(_) | Followed::Lengthened | Followed::Completed) => {}
                 Some(Followed::Abandoned) => {
@@ -230,8 +230,10 @@ impl App {
                 }
                 Some(Followed::Abandoned) => {
                     file.following = None;
-                    self.messages
-                        .push(format!("{} does not grow any more: it is no longer followed", file.recording.name));
+                    if !ranks[row] {
+                        let name = &file.recording.name;
+                        self.messages.push(format!("{name} does not grow any more: it is no longer followed"));
+                    }
                 }
                 Some(Followed::Lost(why)) => {
                     file.following = None;
@@ -306,4 +308,40 @@ impl App {
 /// The message for a recording that is finished.
 fn complete(name: &str) -> String {
     format!("{name} is complete: the program has finished writing it")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use highwater_snapshots::format::write_trace;
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn the_next_file_of_a_rotation_ends_the_reading_of_the_one_before() {
+        let bytes = |text: &str| write_trace(Vec::new(), &trace_from_text(text).unwrap()).unwrap();
+        // Two sections of events, so that the first half can be shown alone.
+        let text: String = (0..70_000).map(|number| format!("alloc b{number} {}\n", 100 + number % 7)).collect();
+        let (first, next) = (bytes(&text), bytes("alloc a 10"));
+        let (start, end) = first.split_at(first.len() * 19 / 20);
+        let (ctx, name) = (egui::Context::default(), PathBuf::from("rank/0/rank0.snap"));
+        let mut app = App::default();
+        let begun = Instant::now();
+        let wait = |app: &mut App, is_shown: fn(&OpenFile) -> bool| {
+            while !app.files.first().is_some_and(is_shown) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it is never shown");
+                std::thread::sleep(Duration::from_millis(1));
+                app.take_arriving(&ctx);
+            }
+        };
+        app.feed(&ctx, name.clone(), start.to_vec());
+        wait(&mut app, |file| file.following.is_some());
+        app.feed(&ctx, name.clone(), end.to_vec());
+        app.end_feed(&name);
+        app.feed(&ctx, name, next);
+        wait(&mut app, |file| file.recording.trace.events.len() == 1);
+        assert!(app.files[0].following.is_none(), "the end of the first file would replace the next one");
+    }
 }

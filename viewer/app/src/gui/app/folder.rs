@@ -133,8 +133,8 @@ impl App {
         true
     }
 
-    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front, with the total that the table
-    /// of ranks has. Returns whether it is.
+    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front, with the total that the
+    /// table of ranks has. Returns whether it is.
     pub(super) fn folder_ranks_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = &self.folder else { return false };
         let fleet = Arc::clone(folder.view.fleet());
@@ -167,8 +167,12 @@ impl App {
         }
     }
 
-    /// Lets the page follow a recording of its server, also one whose tab was closed.
+    /// Lets the page follow a recording of its server, also one whose tab was closed, unless its first bytes are being
+    /// read.
     pub(super) fn open_served(&mut self, path: &Path) {
+        if self.arriving.iter().any(|arriving| arriving.path() == path && !arriving.has_input_ended()) {
+            return;
+        }
         self.ended_inputs.remove(path);
         host::open_served(path);
     }
@@ -180,16 +184,47 @@ impl App {
         let former =
             self.folder.as_mut().and_then(|folder| if known { None } else { folder.opened.replace(path.to_owned()) });
         self.open_rank(ctx, path);
-        let Some(former) = former else { return };
+        let Some(former) = former.filter(|former| former != path) else { return };
+        let row = self.row_of(&former);
+        if row.is_some_and(|row| self.is_compared(row)) {
+            // It stays open, and is followed further.
+            return;
+        }
         self.loading.retain(|loading| loading.path() != former);
         self.arriving.retain(|arriving| arriving.path() != former);
         host::stop_served(&former);
-        if let Some(row) = self.row_of(&former).filter(|row| !self.is_compared(*row)) {
+        if let Some(row) = row {
             self.close(row);
             if let Some(folder) = self.folder.as_mut() {
                 // Until the next one is read.
                 folder.is_in_front = true;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn the_next_rank_of_the_strip_leaves_itself_and_what_is_compared_alone() {
+        let ctx = egui::Context::default();
+        let [first, second, third] =
+            ["rank0.snap", "rank1.snap", "rank2.snap"].map(|name| std::path::absolute(name).unwrap());
+        let mut app = App::default();
+        app.show_folder("ranks".into(), Fleet::default());
+        app.open_in_strip(&ctx, &first);
+        app.open_in_strip(&ctx, &first);
+        assert_eq!(app.loading.len(), 1, "a second click does not end the first");
+        for path in [&first, &second] {
+            app.open_recording(Recording::new("rank", Some(path.clone()), trace_from_text("alloc a 10").unwrap()));
+        }
+        app.compare(&ctx, [0, 1]);
+        app.open_in_strip(&ctx, &third);
+        assert!(app.row_of(&first).is_some(), "it is compared");
+        assert_eq!(app.loading.len(), 2, "what is compared is still read");
     }
 }

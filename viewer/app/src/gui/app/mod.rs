@@ -254,9 +254,12 @@ impl App {
             return;
         }
         let file = self.files.remove(row);
-        if let Some(following) = &file.following {
-            self.ended_inputs.insert(following.path().to_owned());
-            host::stop_served(following.path());
+        // Of a rank another file may follow.
+        let is_rank = self.folder.as_ref().is_some_and(|folder| folder.has(&file.recording));
+        if let Some(path) = file.recording.path.as_ref().filter(|_| is_rank || file.following.is_some()) {
+            self.arriving.retain(|arriving| arriving.path() != path);
+            self.ended_inputs.insert(path.clone());
+            host::stop_served(path);
         }
         self.keep_look(&file);
         self.compare_closed(row);
