@@ -169,12 +169,15 @@ pub struct Problem {
     /// files: found when a trace is built.
     #[serde(skip)]
     pub is_of_sums: bool,
+    /// The file ends within a section, as it may while it is written.
+    #[serde(skip)]
+    pub is_cut: bool,
 }
 
 impl Problem {
     /// A problem of the whole recording.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { offset: None, what: what.into(), is_index_only: false, is_of_sums: false }
+        Self { offset: None, what: what.into(), is_index_only: false, is_of_sums: false, is_cut: false }
     }
 
     /// A problem at byte `offset` of the file.

@@ -183,7 +183,7 @@ impl Assembler {
             WalkItem::Cut { offset, bytes, header } => {
                 let what = header.map_or_else(String::new, |header| format!(" of kind {}", header.kind_text()));
                 let what = format!("the file ends within a section{what}, after {bytes} of its bytes");
-                self.note(Problem::at(offset + bytes, what));
+                self.note(Problem { is_cut: true, ..Problem::at(offset + bytes, what) });
             }
             WalkItem::Tail { .. } => self.has_tail = true,
         }

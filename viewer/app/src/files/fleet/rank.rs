@@ -97,6 +97,8 @@ impl Rank {
         let main = trace.main_device();
         let header = Header { facts: Vec::new(), ..trace.header.clone() };
         let steps = source.count_steps(&ids, &mut |_| ControlFlow::Continue(()))?;
+        // That an unfinished one also ends within a section says nothing more.
+        let problems = trace.problems.iter().filter(|problem| !problem.is_cut || !trace.trust.unfinished);
         let devices = ids.iter().zip(steps).map(|(device, steps)| DeviceLook::of(source, *device, steps));
         Ok(Self {
             path,
@@ -107,8 +109,8 @@ impl Rank {
             events: source.count_events(),
             trust: trace.trust.clone(),
             trust_sentences: trace.trust_sentences(),
-            problems: trace.problems.iter().take(MAX_PROBLEMS).map(ToString::to_string).collect(),
-            problem_count: trace.problems.len(),
+            problems: problems.clone().take(MAX_PROBLEMS).map(ToString::to_string).collect(),
+            problem_count: problems.count(),
             failure: RequestFailure::last(source, main)?,
             main: ids.iter().position(|device| *device == main).unwrap_or(0),
             devices: devices.collect::<Result<_>>()?,

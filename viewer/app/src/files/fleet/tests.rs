@@ -94,6 +94,20 @@ fn what_is_no_recording_is_counted_and_what_is_damaged_is_reported() {
 }
 
 #[test]
+fn an_unfinished_recording_is_named_as_such_and_not_as_one_that_ends_within_a_section() {
+    let whole = recording(Some(0), None, 100);
+    let cut: Vec<(String, Vec<u8>)> =
+        (0..whole.len()).step_by(3).map(|bytes| (format!("{bytes}.snap"), whole[..bytes].to_vec())).collect();
+    let files: Vec<(&str, Vec<u8>)> = cut.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
+    let unfinished: Vec<Rank> = fleet_of(&files).ranks.into_iter().filter(|rank| rank.trust.unfinished).collect();
+    assert!(unfinished.len() > 1, "at several places");
+    for rank in unfinished {
+        assert!(!rank.is_complete() && rank.problem_count == rank.problems.len(), "{}", rank.name);
+        assert!(!rank.problems.iter().any(|what| what.contains("ends within a section")), "{:?}", rank.problems);
+    }
+}
+
+#[test]
 fn a_world_size_out_of_all_proportion_costs_nothing() {
     let fleet = fleet_of(&[("a.snap", recording(Some(u32::MAX - 1), Some(u32::MAX), 1))]);
     assert_eq!(fleet.missing(), [0..=u32::MAX - 2]);
