@@ -64,11 +64,13 @@ const fn gpu(
 #[rustfmt::skip]
 pub const GPUS: &[Gpu] = &[
     gpu("h100", "NVIDIA H100 80GB HBM3", 85_028_896_768, (9, 0), 132, 52_428_800)
-        .with_rates([989.5, 494.5, 67.0], 3350.0), // NVIDIA H100 Tensor Core GPU datasheet: SXM. Half of the rates with sparsity.
+        // NVIDIA H100 Tensor Core GPU datasheet: SXM. Half of the rates with sparsity.
+        .with_rates([989.5, 494.5, 67.0], 3350.0),
     gpu("h100-pcie", "NVIDIA H100 PCIe", 84_943_044_608, (9, 0), 114, 52_428_800),
     gpu("h100-nvl", "NVIDIA H100 NVL", 99_861_594_112, (9, 0), 132, 62_914_560),
     gpu("h200", "NVIDIA H200", 150_110_011_392, (9, 0), 132, 62_914_560)
-        .with_rates([989.5, 494.5, 67.0], 4800.0), // NVIDIA H200 Tensor Core GPU datasheet: SXM. Half of the rates with sparsity.
+        // NVIDIA H200 Tensor Core GPU datasheet: SXM. Half of the rates with sparsity.
+        .with_rates([989.5, 494.5, 67.0], 4800.0),
     gpu("gh200", "NVIDIA GH200 480GB", 102_005_473_280, (9, 0), 132, 62_914_560),
     gpu("b200", "NVIDIA B200", 191_514_411_008, (10, 0), 148, 132_644_864),
     gpu("b300", "NVIDIA B300 SXM6 AC", 287_428_313_088, (10, 3), 148, 132_644_864),
@@ -90,7 +92,8 @@ pub const GPUS: &[Gpu] = &[
     gpu("rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 101_970_870_272, (12, 0), 188, 134_217_728),
     gpu("rtxpro6000-server", "NVIDIA RTX PRO 6000 Blackwell Server Edition", 101_974_081_536, (12, 0), 188, 134_217_728),
     gpu("l4", "NVIDIA L4", 23_570_219_008, (8, 9), 58, 50_331_648)
-        .with_rates([121.0, 60.0, 30.3], 300.0), // NVIDIA L4 Tensor Core GPU datasheet. Half of the rates with sparsity.
+        // NVIDIA L4 Tensor Core GPU datasheet. Half of the rates with sparsity.
+        .with_rates([121.0, 60.0, 30.3], 300.0),
     gpu("l40", "NVIDIA L40", 47_665_643_520, (8, 9), 142, 100_663_296),
     gpu("l40s", "NVIDIA L40S", 47_803_596_800, (8, 9), 142, 100_663_296)
         .with_rates([362.05, 183.0, 91.6], 864.0), // NVIDIA L40S datasheet.

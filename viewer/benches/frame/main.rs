@@ -1,9 +1,10 @@
 //! Frame: what a frame of the app costs its thread, while the user points, drags and zooms, and what opening costs.
 //!
-//! `cargo bench -p highwater --no-default-features --features gui --bench frame`. `HIGHWATER_BENCH_EVENTS` sets how many
-//! events, several numbers separated by commas; 100,000, 1,140,000 and 10,000,000 if unset. `HIGHWATER_BENCH_FILE` names
-//! a recording to take instead; of one that is too long to be held in memory, the part around the peak is shown. No window is opened: the app draws into a surface of 1440 x 900 points, and its shapes
-//! are turned into triangles as for a graphics card. Pictures are painted by other threads meanwhile.
+//! `cargo bench -p highwater --no-default-features --features gui --bench frame`. `HIGHWATER_BENCH_EVENTS` sets how
+//! many events, several numbers separated by commas; 100,000, 1,140,000 and 10,000,000 if unset. `HIGHWATER_BENCH_FILE`
+//! names a recording to take instead; of one that is too long to be held in memory, the part around the peak is shown.
+//! No window is opened: the app draws into a surface of 1440 x 900 points, and its shapes are turned into triangles as
+//! for a graphics card. Pictures are painted by other threads meanwhile.
 
 #[path = "../../../snapshots/benches/generated/mod.rs"]
 mod generated;

@@ -70,8 +70,8 @@ pub fn named(keys: &[GroupKey], values: &[String]) -> Value {
     Value::Map(by_name.into_iter().map(|(name, value)| (name, value.clone().into())).collect())
 }
 
-/// Returns the size of each of `members` equal modules that have `bytes` in all: `32 × 416.83 MiB`. Empty if the row is of
-/// one.
+/// Returns the size of each of `members` equal modules that have `bytes` in all: `32 × 416.83 MiB`. Empty if the row is
+/// of one.
 pub fn each_text(bytes: u64, members: usize) -> String {
     match members as u64 {
         0 | 1 => String::new(),

@@ -28,7 +28,8 @@ type Suggestion<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Minimum characters of a wrapped line.
 const MIN_WIDTH: usize = 40;
 
-/// The version of the keys of all JSON objects: it rises when one is removed or changes its meaning, not when one comes.
+/// The version of the keys of all JSON objects: it rises when one is removed or changes its meaning, not when one
+/// comes.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// An answer with the version of its keys.
@@ -162,7 +163,8 @@ impl<'a> Page<'a> {
         Self { facts: Some(keep), ..self }
     }
 
-    /// Suggests what `suggestion` returns for the words of a command after `highwater`, or nothing, in place of the command.
+    /// Suggests what `suggestion` returns for the words of a command after `highwater`, or nothing, in place of the
+    /// command.
     #[must_use]
     pub fn with_suggestions(self, suggestion: Suggestion<'a>) -> Self {
         Self { suggestion: Some(suggestion), ..self }

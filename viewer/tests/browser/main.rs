@@ -1,4 +1,5 @@
-//! Browser: the app in a page, in Chromium and Firefox. Skipped without them, or in a build without the app for browsers.
+//! Browser: the app in a page, in Chromium and Firefox. Skipped without them, or in a build without the app for
+//! browsers.
 
 mod connection;
 mod page;

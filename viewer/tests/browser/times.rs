@@ -78,8 +78,8 @@ fn page_memory() -> u64 {
     1024 * memory.max().unwrap_or_default()
 }
 
-/// The time from dropping `file` on PyTorch's page until it has drawn its blocks, the page's text about their number, and
-/// its memory in bytes.
+/// The time from dropping `file` on PyTorch's page until it has drawn its blocks, the page's text about their number,
+/// and its memory in bytes.
 fn pytorch_page_time(program: &Path, page: &Path, file: &Path) -> (Duration, Value, u64) {
     // Its scripts are modules, which a page from the disk may not load otherwise.
     let mut browser = Chromium::start(program, &["--allow-file-access-from-files"]);

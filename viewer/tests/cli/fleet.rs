@@ -30,7 +30,8 @@ fn write(folder: &Path, name: &str, trace: &Trace) {
     fs::write(folder.join(name), write_trace(Vec::new(), trace).unwrap()).unwrap();
 }
 
-/// A folder with `ranks`, of which rank 2 peaks 300 MiB above the others and rank 3 is missing, and what else lies there.
+/// A folder with `ranks`, of which rank 2 peaks 300 MiB above the others and rank 3 is missing, and what else lies
+/// there.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let ranks = folder.path().join("ranks");

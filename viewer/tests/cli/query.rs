@@ -123,7 +123,8 @@ fn as_table(answer: &Answer) -> String {
     [line(answer.columns.clone()), rule].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-/// The recordings of the page, in `ranks`. Ranks of one batch record the same, so that two are run and the others copied.
+/// The recordings of the page, in `ranks`. Ranks of one batch record the same, so that two are run and the others
+/// copied.
 fn record(folder: &Path) {
     fs::create_dir(folder.join("ranks")).unwrap();
     for (name, batch) in [("usual", 8), ("longer", 10)] {

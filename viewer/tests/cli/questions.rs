@@ -1,4 +1,5 @@
-//! Questions: what an assistant is asked about recordings, with the figures that the obvious call of a tool must answer.
+//! Questions: what an assistant is asked about recordings, with the figures that the obvious call of a tool must
+//! answer.
 //!
 //! The figures do not come from this program: see the sources in `questions/questions.json`.
 

@@ -139,8 +139,8 @@ impl Shape {
         }
     }
 
-    /// The same as a schema; `name` is the property whose value it is. What does not apply is null in any answer, so that
-    /// only lists are never null.
+    /// The same as a schema; `name` is the property whose value it is. What does not apply is null in any answer, so
+    /// that only lists are never null.
     fn schema(&self, name: &str) -> Value {
         let mut schema = Map::new();
         let mut types: BTreeSet<&str> = self.types.clone();

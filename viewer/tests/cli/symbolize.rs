@@ -19,8 +19,8 @@ const SOURCE: &str = "__attribute__((noinline)) int train(volatile int *place) {
 }
 ";
 
-/// A folder with a library, `lib/libtrain.so`, and recordings of a program that ran it: `step.snap`, which was finished,
-/// and `killed.snap`.
+/// A folder with a library, `lib/libtrain.so`, and recordings of a program that ran it: `step.snap`, which was
+/// finished, and `killed.snap`.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let library = build(folder.path(), "0123abcd");

@@ -10,7 +10,8 @@ use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{STEPS, harness, run, search, settle, steps};
 
-/// A recording with all that the status line can say: a long name, failed requests, two devices, facts that limit trust.
+/// A recording with all that the status line can say: a long name, failed requests, two devices, facts that limit
+/// trust.
 fn crowded() -> Trace {
     let text = format!("{STEPS}\nalloc x 50/512 device=1\noom 900 device=1\noom 901 device=1");
     let mut trace = trace_from_text(&text).unwrap();

@@ -38,8 +38,8 @@ pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     lines
 }
 
-/// Returns by how much reserved memory grows while live memory does not, and why: what a verdict on live memory does not
-/// cover. The sentence has neither its subject nor its end. `None` if that is not so, or is unknown.
+/// Returns by how much reserved memory grows while live memory does not, and why: what a verdict on live memory does
+/// not cover. The sentence has neither its subject nor its end. `None` if that is not so, or is unknown.
 pub fn reserved_growth(live: &Growth, reserved: &Growth) -> Option<String> {
     if live.net() > 0 || reserved.net() <= 0 || reserved.step_count() == 1 || !live.window.is_whole() {
         return None;

@@ -1,4 +1,5 @@
-//! Drops large values on a background thread, so that the window does not wait. `discard_web.rs` replaces it in a browser.
+//! Drops large values on a background thread, so that the window does not wait. `discard_web.rs` replaces it in a
+//! browser.
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
     expect(unsafe_code, reason = "asks the C library for memory")

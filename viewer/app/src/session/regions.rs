@@ -1,4 +1,5 @@
-//! The ranges named by the program, or recognized by call stacks, laid out in rows without overlap, and its notes and failed requests.
+//! The ranges named by the program, or recognized by call stacks, laid out in rows without overlap, and its notes and
+//! failed requests.
 
 use std::ops::Range;
 

@@ -43,8 +43,8 @@ pub(super) fn cut_message(text: &str) -> String {
     cut_line(text, MAX_TEXT / 8)
 }
 
-/// Returns `facts` in at most [`MAX_FACTS`] bytes: of lists only the first entries, of texts the beginning. `cut` in the
-/// object names the lists with the number of their entries.
+/// Returns `facts` in at most [`MAX_FACTS`] bytes: of lists only the first entries, of texts the beginning. `cut` in
+/// the object names the lists with the number of their entries.
 pub(super) fn cut_facts(facts: &Value) -> Value {
     for (rows, letters) in LIMITS {
         let mut cut = Map::new();
@@ -59,8 +59,8 @@ pub(super) fn cut_facts(facts: &Value) -> Value {
     json!({"cut": "all: the answer is too large; see the text"})
 }
 
-/// Returns `value` with at most `rows` entries in each list and `letters` in each text; adds the lists that were cut, by
-/// their path, to `cut`.
+/// Returns `value` with at most `rows` entries in each list and `letters` in each text; adds the lists that were cut,
+/// by their path, to `cut`.
 fn bounded(value: &Value, path: &str, limits: (usize, usize), cut: &mut Map<String, Value>) -> Value {
     let (rows, letters) = limits;
     match value {

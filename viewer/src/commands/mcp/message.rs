@@ -61,8 +61,8 @@ impl Refusal {
     }
 }
 
-/// Reads lines from `input`, and gives `write` the answer to each, until the input ends or `write` fails. A request that
-/// the client cancels before it is answered has no answer, and is not begun if that is known in time.
+/// Reads lines from `input`, and gives `write` the answer to each, until the input ends or `write` fails. A request
+/// that the client cancels before it is answered has no answer, and is not begun if that is known in time.
 ///
 /// `answer` returns the result of a method with its parameters.
 ///
@@ -95,7 +95,8 @@ pub(super) fn serve(
     reader.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Sends the lines of `input` that are not blank, until it ends or nobody receives them; `None` for one that is too long.
+/// Sends the lines of `input` that are not blank, until it ends or nobody receives them; `None` for one that is too
+/// long.
 fn read_lines(mut input: impl BufRead, lines: &SyncSender<Option<Vec<u8>>>) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
@@ -162,7 +163,8 @@ fn answer_line(
     }
 }
 
-/// Returns the answer to a message; `None` for a notification, an answer of the client, and a request that it cancelled.
+/// Returns the answer to a message; `None` for a notification, an answer of the client, and a request that it
+/// cancelled.
 fn answer_message(
     message: &Value,
     answer: &mut impl FnMut(&str, &Value) -> Result<Value, Refusal>,

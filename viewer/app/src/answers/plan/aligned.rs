@@ -3,7 +3,8 @@
 use highwater_snapshots::trace::Span;
 use highwater_snapshots::{EventId, Trace};
 
-/// Returns, for each event of `run`, the event of `recorded` that is as far within the same phase of the same step. What
+/// Returns, for each event of `run`, the event of `recorded` that is as far within the same phase of the same step.
+/// What
 /// `recorded` does not contain is related to its last event before. The result is non-decreasing.
 pub fn aligned(recorded: &Trace, run: &Trace) -> Vec<EventId> {
     let end = recorded.events.len().saturating_sub(1);

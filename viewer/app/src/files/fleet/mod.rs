@@ -69,9 +69,9 @@ impl Input {
 }
 
 impl Fleet {
-    /// Reads and summarizes all `inputs`, a few at a time. `open` opens one of them, to be held in memory as a whole if it
-    /// turned out to be damaged; `watch` receives the number of finished ones, on any thread, and stops the reading with
-    /// [`ControlFlow::Break`], which returns `None`.
+    /// Reads and summarizes all `inputs`, a few at a time. `open` opens one of them, to be held in memory as a whole if
+    /// it turned out to be damaged; `watch` receives the number of finished ones, on any thread, and stops the reading
+    /// with [`ControlFlow::Break`], which returns `None`.
     pub fn read(
         inputs: &Inputs,
         open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,

@@ -9,8 +9,8 @@ use crate::gui::widgets::banner::Banner;
 use crate::selection::Selection;
 use crate::session::Recording;
 
-/// Shows the leaks of the selected device, once they are known; nothing if there are none, or if a request failed, which
-/// has its own line. Returns what shows more of them, if that is clicked.
+/// Shows the leaks of the selected device, once they are known; nothing if there are none, or if a request failed,
+/// which has its own line. Returns what shows more of them, if that is clicked.
 pub(crate) fn leaks_ui(ui: &mut Ui, recording: &Recording, selection: &Selection) -> Option<Action> {
     let index = &recording.devices[selection.device];
     let leaks = index.known_leaks().filter(|_| recording.regions.ooms.iter().all(|(of, _)| *of != index.device))?;

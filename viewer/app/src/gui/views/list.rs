@@ -15,8 +15,8 @@ use crate::gui::views::whatif::WhatIfView;
 use crate::gui::widgets::choice::tabs_ui;
 use crate::gui::widgets::query::computed;
 
-/// Declares the views of each pane of the window: a variant, the field with the view, its name, and the command that shows
-/// it.
+/// Declares the views of each pane of the window: a variant, the field with the view, its name, and the command that
+/// shows it.
 macro_rules! views {
     ($($(#[$doc:meta])* $pane:ident {
         $($(#[$view_doc:meta])* $view:ident($field:ident: $type:ty) = $name:literal, $command:ident;)+

@@ -19,7 +19,8 @@ pub struct Excerpt {
     pub first: u32,
     /// The lines; very long ones are shortened.
     pub lines: Vec<String>,
-    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or if the text is the recording's.
+    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or if the text is the
+    /// recording's.
     pub changed_unix_us: Option<u64>,
 }
 

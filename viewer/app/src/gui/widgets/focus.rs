@@ -2,8 +2,8 @@
 
 use eframe::egui::{EventFilter, Key, Modifiers, Response, Ui};
 
-/// Returns a function that takes the presses of a key and counts them; `None` without the keyboard focus. Arrows of these
-/// directions, horizontal and vertical, do not move the focus elsewhere.
+/// Returns a function that takes the presses of a key and counts them; `None` without the keyboard focus. Arrows of
+/// these directions, horizontal and vertical, do not move the focus elsewhere.
 pub(crate) fn pressed_keys<'a>(
     ui: &'a Ui,
     response: &Response,

@@ -45,8 +45,8 @@ const WITH_CTRL_IN_TEXT: [Key; 16] = [
 ];
 
 /// The commands whose keys were pressed since the last frame, in the order of the keys. While a text field has the
-/// keyboard, only keys that it does not use count, with Ctrl held; while another widget has it or a menu is open, none of
-/// the bare keys that these take.
+/// keyboard, only keys that it does not use count, with Ctrl held; while another widget has it or a menu is open, none
+/// of the bare keys that these take.
 pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     let is_typing = ctx.text_edit_focused();
     let is_taken = ctx.egui_wants_keyboard_input() || egui::Popup::is_any_open(ctx);
@@ -79,8 +79,8 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     commands
 }
 
-/// The menu that a key opens: F10 the first, Alt and a letter the first whose name has it and no menu before it uses it;
-/// while a menu is open, left and right its neighbours.
+/// The menu that a key opens: F10 the first, Alt and a letter the first whose name has it and no menu before it uses
+/// it; while a menu is open, left and right its neighbours.
 pub(crate) fn opened_menu(ctx: &egui::Context, names: &[&str]) -> Option<usize> {
     let shown = ctx.data(|data| data.get_temp::<usize>(shown_menu()));
     let mut letters: Vec<char> = Vec::new();

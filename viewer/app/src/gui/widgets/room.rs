@@ -36,8 +36,8 @@ pub(crate) fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mu
     ui.allocate_ui(room, show).inner
 }
 
-/// Shows two columns with a line between them: `left`, which scrolls, is `width` points wide; `right` is at least `least`
-/// points high, scrolling if there is less room. `id` must be unique.
+/// Shows two columns with a line between them: `left`, which scrolls, is `width` points wide; `right` is at least
+/// `least` points high, scrolling if there is less room. `id` must be unique.
 pub(crate) fn split_ui<S, L, R>(
     ui: &mut Ui,
     id: &str,

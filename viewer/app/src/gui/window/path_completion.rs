@@ -13,8 +13,8 @@ pub(super) struct Completion {
     pub(super) names: Vec<String>,
 }
 
-/// Completes the last part of `text`, whose folder `absolute` finds; with `only_folders`, by folders alone. Hidden files
-/// are offered once a dot is typed.
+/// Completes the last part of `text`, whose folder `absolute` finds; with `only_folders`, by folders alone. Hidden
+/// files are offered once a dot is typed.
 pub(super) fn complete(text: &str, absolute: impl Fn(&str) -> PathBuf, only_folders: bool) -> Completion {
     let (folder, start) = text.split_at(text.rfind(std::path::is_separator).map_or(0, |at| at + 1));
     let mut names = names_in(&absolute(if folder.is_empty() { "." } else { folder }), start, only_folders);

@@ -1,5 +1,5 @@
-//! `highwater render` of a recording that is too long to be held in memory: the whole as a chart of its summaries, a range
-//! of events as a timeline, and a moment from the window that has it.
+//! `highwater render` of a recording that is too long to be held in memory: the whole as a chart of its summaries, a
+//! range of events as a timeline, and a moment from the window that has it.
 
 use std::sync::Arc;
 

@@ -6,7 +6,8 @@ use super::job::Answer;
 use super::names;
 use crate::report::{Column, Table};
 
-/// The rows of the table in their order, each of equal modules: a column for each key, then bytes and blocks, which add up to the total.
+/// The rows of the table in their order, each of equal modules: a column for each key, then bytes and blocks, which add
+/// up to the total.
 pub(super) fn rows_csv(answer: &Answer) -> String {
     let tree = &answer.tree;
     let nodes: Vec<NodeId> = answer.rows.iter().flat_map(|row| answer.nodes(row)).copied().collect();

@@ -15,8 +15,8 @@ use crate::gui::view_harness::ViewHarness;
 use crate::gui::widgets::query::Computed as _;
 use crate::session::Recording;
 
-/// A step of four modules, each of which saves 128 MiB for backward and passes 32 MiB on; the optimizer takes `temporary`
-/// times 16 MiB for a moment.
+/// A step of four modules, each of which saves 128 MiB for backward and passes 32 MiB on; the optimizer takes
+/// `temporary` times 16 MiB for a moment.
 fn step(temporary: u64) -> String {
     let sized = |count: u64| count << 24;
     let mut text = format!("baseline w {} parameter @net.0\nstep 0\nphase forward\n", sized(4));

@@ -22,8 +22,8 @@ pub struct PredictedRun {
 }
 
 impl PredictedRun {
-    /// Indexes `trace`, whose events come from the recorded events `source`, and which ends at the recorded event `failure`
-    /// if a request fails.
+    /// Indexes `trace`, whose events come from the recorded events `source`, and which ends at the recorded event
+    /// `failure` if a request fails.
     pub fn of(trace: Arc<Trace>, source: Vec<EventId>, device: DeviceId, failure: Option<EventId>) -> Self {
         let series = Series::build(&trace, device);
         let peaks = Metric::ALL.map(|metric| {

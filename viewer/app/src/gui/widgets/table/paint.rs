@@ -177,8 +177,8 @@ impl Frame<'_> {
     }
 }
 
-/// Whether a cell at `whole` is drawn where only `seen` of it is visible: a number of which digits are missing would read
-/// as another one.
+/// Whether a cell at `whole` is drawn where only `seen` of it is visible: a number of which digits are missing would
+/// read as another one.
 fn is_shown(column: &Column<'_>, whole: Rect, seen: Rect) -> bool {
     let is_whole = seen.width() + 0.5 >= whole.width();
     seen.is_positive() && (is_whole || !column.unit.is_numeric())

@@ -1,5 +1,5 @@
-//! The browser's file dialogs. Chosen files arrive by themselves, and files to write become downloads, for which browsers
-//! ask by themselves.
+//! The browser's file dialogs. Chosen files arrive by themselves, and files to write become downloads, for which
+//! browsers ask by themselves.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
