@@ -7,6 +7,9 @@ use crate::raw::LoggedShape;
 /// Maximum length of a source file in bytes; longer ones are not written by people.
 const LONGEST_SOURCE: usize = 8 << 20;
 
+/// Maximum length of the paths and texts of all source files in bytes: many paths may name one text.
+const MAX_SOURCES: usize = 64 << 20;
+
 /// Maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 64;
 
@@ -91,11 +94,17 @@ impl Store {
     /// Adds the texts of `source_code`, a dict from paths.
     pub(super) fn take_source_code(&mut self, value: Value) -> Result<(), Refusal> {
         let Some(Dict::Open(open)) = self.dict(value)? else { return Ok(()) };
-        let mut files = Vec::new();
+        let (mut files, mut bytes) = (Vec::new(), 0);
         for (path, text) in std::mem::take(&mut self.open_dicts[open as usize]) {
             match (path, text) {
                 (Value::Text(path), Value::Text(text)) if self.intake.string(text).len() <= LONGEST_SOURCE => {
-                    files.push((path, text));
+                    let length = self.intake.string(path).len() + self.intake.string(text).len();
+                    if bytes + length <= MAX_SOURCES {
+                        bytes += length;
+                        files.push((path, text));
+                    } else {
+                        self.intake.count_unexpected("an entry of 'source_code' beyond 64 MiB in all: left out");
+                    }
                 }
                 _ => self.intake.count_unexpected("an entry of 'source_code' that is not path and text: left out"),
             }

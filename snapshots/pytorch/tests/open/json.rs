@@ -80,6 +80,25 @@ fn shapes_and_sources_of_torch_snapkit_are_read_from_json_and_pickles() {
 }
 
 #[test]
+fn one_text_under_many_paths_is_copied_to_64_mib_at_most() {
+    let text = "x = 1\n".repeat(1 << 20);
+    let put = |text: &str| [&b"X"[..], &(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+    let mut bytes = [&b"\x80\x04}("[..], &put("segments"), b"]", &put("source_code"), b"}("].concat();
+    for number in 0..20 {
+        bytes.extend(put(&format!("/{number}.py")));
+        // The text is memoized at its first path.
+        bytes.extend(if number == 0 { [put(&text), b"q\0".to_vec()].concat() } else { b"h\0".to_vec() });
+    }
+    bytes.extend(b"uu.");
+    let raw = read_pickle(&bytes, &mut go).unwrap();
+    assert_eq!(raw.sources.len(), 10, "of 6 MiB each");
+    assert!(raw.sources.iter().all(|one| one.text == text));
+    let problems = problems(&raw);
+    let is_counted = |problem: &String| problem.contains("10 times: an entry of 'source_code' beyond 64 MiB in all");
+    assert!(problems.iter().any(is_counted), "{problems:?}");
+}
+
+#[test]
 fn settings_in_dicts_are_laid_flat_and_read_as_pytorch_prints_them() {
     let raw = read(
         r#"{"segments": [], "allocator_settings": {"a": {"1": 0, "b": {"c": -1}}, "on": true, "off": false,
