@@ -16,15 +16,18 @@ use crate::strange::alloc;
 
 const SHAPES: [&str; 4] = ["[32, 1024] float32", "[] int64", "[8] bfloat16", "[7, 7] bool"];
 
+/// Of the second of two files: other texts, but for one in another row.
+const OTHER_SHAPES: [&str; 5] = ["[5] int8", "[7, 7] bool", "[9] float16", "[2, 3] float64", "[4] int32"];
+
 fn source(path: &str, text: &str) -> SourceText {
     SourceText { path: path.to_owned(), text: text.to_owned() }
 }
 
-/// A file that begins with blocks of keys `start`; attributes have `name` and, in order, the shapes from `first` on.
-fn file(start: &[u64], events: &[What], owners: &[Owner], name: &str, first: u32) -> Vec<u8> {
+/// A file that begins with blocks of keys `start`; attributes have `name` and, in order, the texts of `shapes`.
+fn file(start: &[u64], events: &[What], owners: &[Owner], name: &str, shapes: &[&str]) -> Vec<u8> {
     let mut writer = SnapWriter::new(Vec::new(), &header()).unwrap();
     writer.set_checkpoint_interval(4);
-    writer.append_strings(&SHAPES).unwrap();
+    writer.append_strings(shapes).unwrap();
     writer.append_strings(&[name]).unwrap();
     let block = |key: &u64| StartingBlock {
         alloc: alloc(*key, 640, Category::Parameter),
@@ -38,9 +41,9 @@ fn file(start: &[u64], events: &[What], owners: &[Owner], name: &str, first: u32
     for events in events.iter().zip(1..).map(event).collect::<Vec<_>>().chunks(2) {
         writer.write_events(events).unwrap();
     }
-    let attribute =
-        |(owner, value): (&Owner, u32)| Attribute { owner: *owner, name: StringId(4), value: StringId(value) };
-    writer.append_attributes(&owners.iter().zip(first..).map(attribute).collect::<Vec<_>>()).unwrap();
+    let name = StringId(shapes.len() as u32);
+    let attribute = |(owner, value): (&Owner, u32)| Attribute { owner: *owner, name, value: StringId(value) };
+    writer.append_attributes(&owners.iter().zip(0..).map(attribute).collect::<Vec<_>>()).unwrap();
     writer.append_sources(&[source("/net.py", "one\ntwo\n")]).unwrap();
     writer.finish(&EndFacts::default()).unwrap()
 }
@@ -70,7 +73,7 @@ fn events() -> Vec<What> {
 #[test]
 fn windows_have_the_shapes_of_their_blocks_whenever_these_were_allocated() {
     let owners = [Owner::Event(EventId(0)), Owner::Event(EventId(21)), Owner::Block(BlockId(0))];
-    let bytes = file(&[0], &events(), &owners, SHAPE, 0);
+    let bytes = file(&[0], &events(), &owners, SHAPE, &SHAPES);
     let trace = read_bytes(&bytes).unwrap();
     let all = [(640, SHAPES[2]), (4096, SHAPES[0]), (64, SHAPES[1])];
     assert_eq!(shapes(&trace), all);
@@ -88,11 +91,11 @@ fn windows_have_the_shapes_of_their_blocks_whenever_these_were_allocated() {
 
 #[test]
 fn shapes_of_blocks_that_an_earlier_file_has_belong_to_their_allocation_there() {
-    let first = file(&[0], &events(), &[], SHAPE, 0);
+    let first = file(&[0], &events(), &[], SHAPE, &SHAPES);
     let owners = [Owner::Block(BlockId(0)), Owner::Block(BlockId(1)), Owner::Event(EventId(0))];
-    let second = file(&[0, 1], &[made(30, 99), What::FreeRequested(30)], &owners, SHAPE, 1);
+    let second = file(&[0, 1], &[made(30, 99), What::FreeRequested(30)], &owners, SHAPE, &OTHER_SHAPES);
     let windows = open(&[first, second]).unwrap();
-    let expected = [(640, SHAPES[1]), (4096, SHAPES[2]), (99, SHAPES[3])];
+    let expected = [(640, OTHER_SHAPES[0]), (4096, OTHER_SHAPES[1]), (99, OTHER_SHAPES[2])];
     assert_eq!(shapes(&windows.whole().unwrap()), expected);
     assert_eq!(shapes(&windows.window(5..9).unwrap()), expected[..2]);
     assert_eq!(shapes(&windows.window(24..25).unwrap()), expected);
@@ -102,9 +105,12 @@ fn shapes_of_blocks_that_an_earlier_file_has_belong_to_their_allocation_there() 
 #[test]
 fn other_attributes_are_read_from_whole_files_only() {
     let owner = Owner::Event(EventId(0));
-    assert!(open(&[file(&[0], &events(), &[owner], SHAPE, 0)]).is_ok());
-    assert!(open(&[file(&[0], &events(), &[owner], "references", 0)]).is_err());
-    assert!(open(&[file(&[0], &events(), &[Owner::Block(BlockId(9))], SHAPE, 0)]).is_err(), "there is no such block");
+    assert!(open(&[file(&[0], &events(), &[owner], SHAPE, &SHAPES)]).is_ok());
+    assert!(open(&[file(&[0], &events(), &[owner], "references", &SHAPES)]).is_err());
+    assert!(
+        open(&[file(&[0], &events(), &[Owner::Block(BlockId(9))], SHAPE, &SHAPES)]).is_err(),
+        "there is no such block"
+    );
 }
 
 #[test]
