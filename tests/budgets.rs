@@ -25,7 +25,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
     Budget { folder: "snapshots", lines: 14_250, homonyms: 0 },
     Budget { folder: "snapshots/analysis", lines: 24_500, homonyms: 2 },
-    Budget { folder: "snapshots/pytorch", lines: 12_900, homonyms: 0 },
+    Budget { folder: "snapshots/pytorch", lines: 12_950, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
     Budget { folder: "viewer", lines: 20_300, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 38_300, homonyms: 13 },

@@ -101,10 +101,8 @@ pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<(
     let read = match kind {
         FileKind::Snap => format::read_bytes_with(bytes, watch),
         FileKind::Pickle => read_pickle(bytes, watch).map(trace_of),
-        FileKind::Jax => jax::read(bytes),
-        FileKind::Nsys => nsys::read(bytes, &mut |events| {
-            watch(Progress { bytes: bytes.len() as u64, events, ..Progress::default() })
-        }),
+        FileKind::Jax => jax::read(bytes, watch),
+        FileKind::Nsys => nsys::read(bytes, watch),
         _ => read_json_bytes(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), watch).map(trace_of),
     };
     let trace = read.map_err(|error| recognized(error, kind, bytes))?;
@@ -209,7 +207,7 @@ fn kind_of(start: Start, bytes: &[u8]) -> Result<FileKind> {
 }
 
 fn read(kind: FileKind, mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
-    let mut tell = |progress| watch.pass_events(progress);
+    let mut pass = |progress| watch.pass_events(progress);
     let mut count = |events| watch.pass_events(Progress { events, ..Progress::default() });
     match kind {
         FileKind::Snap => return read_snap(input, watch, is_gzipped),
@@ -220,14 +218,14 @@ fn read(kind: FileKind, mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: boo
             if let Some(Problem { offset, what, .. }) = damage {
                 return Err(Error::Damaged { offset: offset.unwrap_or(0), what });
             }
-            return if kind == FileKind::Jax { jax::read(&bytes) } else { nsys::read(&bytes, &mut count) };
+            return if kind == FileKind::Jax { jax::read(&bytes, &mut pass) } else { nsys::read(&bytes, &mut pass) };
         }
         FileKind::Pickle | FileKind::Json | FileKind::Page => {}
     }
     let read = match kind {
         FileKind::Page => read_page(&mut input, &mut |file| read_within(file, watch)),
         FileKind::Json => read_text(&mut input, watch),
-        _ => read_pickle_from(&mut input, None, &mut tell),
+        _ => read_pickle_from(&mut input, None, &mut pass),
     };
     let mut raw = read.map_err(|error| place_in_gzip(error.unwrapped(), is_gzipped))?;
     if is_gzipped {

@@ -59,8 +59,8 @@ struct Live {
     range: Range,
 }
 
-/// The address of another process, apart from those of the processes before it: each has its own address space.
-pub(super) fn apart(process: usize, address: u64) -> u64 {
+/// An address of a process, distinct from those of the processes before it: each has its own address space.
+pub(super) fn in_address_space(process: usize, address: u64) -> u64 {
     address.wrapping_add((process as u64) << 50)
 }
 

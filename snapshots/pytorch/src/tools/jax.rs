@@ -7,14 +7,17 @@
 //! running programs use for themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-use super::rows::{MAX_FRAMES, Rows};
+use super::reports::Reports;
+use super::rows::{MAX_FRAMES, Rows, cut};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::event::Alloc;
+use highwater_snapshots::format::Progress;
 use highwater_snapshots::ids::{DeviceId, FrameId, OpId, ScopeId, StackId, StreamId};
 use highwater_snapshots::pprof::{Function, Location, Sample, ValueType};
 use highwater_snapshots::tables::Tables;
@@ -38,7 +41,7 @@ const MAX_BYTES: usize = 1 << 30;
 /// Devices from this number up are refused by the builder, which counts them.
 const MAX_DEVICES: u16 = 256;
 
-/// The rows that a table may have.
+/// The rows that a table may have, and the samples.
 const MAX_ROWS: usize = 1 << 20;
 
 /// The lines of inlined functions that a location may have.
@@ -48,10 +51,10 @@ const MAX_INLINED: usize = 8;
 const MAX_BLOCKS: u64 = 1 << 20;
 
 /// Start of the artificial addresses of blocks: far from all addresses of devices.
-const NOWHERE: u64 = 1 << 62;
+const FIRST_ADDRESS: u64 = 1 << 62;
 
 /// Alignment of artificial addresses.
-const APART: u64 = 512;
+const ALIGNMENT: u64 = 512;
 
 /// Whether a file begins like a profile of pprof: with a message of at most two small numbers of strings, the type of
 /// the samples, followed by another one or by a sample.
@@ -65,23 +68,27 @@ pub(crate) fn is_profile(bytes: &[u8]) -> bool {
     })
 }
 
-/// Reads a profile.
+/// Reads a profile; `watch` is called for every mebibyte with the progress, and stops reading.
 ///
 /// # Errors
 ///
-/// If the profile is cut off or damaged, or not one of JAX.
-pub(crate) fn read(bytes: &[u8]) -> Result<Trace> {
+/// If the profile is cut off or damaged, or not one of JAX, or `watch` stops reading.
+pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     if bytes.len() > MAX_BYTES {
         let what = "this profile is larger than 1 GiB, as no profile of JAX is".to_owned();
         return Err(Error::Damaged { offset: MAX_BYTES as u64, what });
     }
     let mut profile = Profile { bytes, ..Profile::default() };
+    let mut reports = Reports::of(bytes, watch);
     for field in Fields::of(bytes) {
-        profile.take(field?)?;
+        let field = field?;
+        reports.read(field.offset as u64)?;
+        profile.take(field)?;
     }
     profile.check_types()?;
     let mut writer = Writer::default();
     for field in Fields::of(bytes).filter_map(Result::ok).filter(|field| field.number == SAMPLE) {
+        reports.read((bytes.len() + field.offset) as u64)?;
         writer.add(&profile, &field.message::<Sample>()?);
     }
     Ok(writer.finish())
@@ -164,8 +171,10 @@ impl<'a> Iterator for Fields<'a> {
 #[derive(Default)]
 struct Profile<'a> {
     bytes: &'a [u8],
-    /// Offsets and lengths of the strings.
+    /// Offsets and lengths of the strings, as far as they are kept; those that are not UTF-8 are empty.
     strings: Vec<(u32, u32)>,
+    /// The number of samples.
+    samples: usize,
     types: Vec<ValueType>,
     functions: HashMap<u64, (i64, i64)>,
     /// The lines of each location as function and number, innermost first.
@@ -174,12 +183,17 @@ struct Profile<'a> {
 
 impl<'a> Profile<'a> {
     fn take(&mut self, field: Field<'_>) -> Result<()> {
-        if self.strings.len().max(self.functions.len()).max(self.locations.len()) >= MAX_ROWS {
+        let tables = [self.strings.len(), self.samples, self.functions.len(), self.locations.len()];
+        if tables.iter().any(|rows| *rows >= MAX_ROWS) {
             let what = format!("the profile has a table of {} rows or more", format_count(MAX_ROWS as u64));
             return Err(Error::Damaged { offset: field.offset as u64, what });
         }
         match field.number {
-            STRING_TABLE => self.strings.push((field.offset as u32, field.content.len() as u32)),
+            STRING_TABLE => {
+                let text = std::str::from_utf8(field.content).unwrap_or_default();
+                self.strings.push((field.offset as u32, cut(text).len() as u32));
+            }
+            SAMPLE => self.samples += 1,
             SAMPLE_TYPE if self.types.len() < 8 => self.types.push(field.message()?),
             FUNCTION => {
                 let Function { id, name, filename } = field.message()?;
@@ -195,11 +209,16 @@ impl<'a> Profile<'a> {
         Ok(())
     }
 
-    /// The string of a row; empty if there is none, or if it is not UTF-8.
+    /// The string of a row in bytes; empty if there is none.
+    fn string_bytes(&self, row: i64) -> &'a [u8] {
+        let range = usize::try_from(row).ok().and_then(|row| self.strings.get(row));
+        let text = range.and_then(|&(offset, length)| self.bytes.get(offset as usize..)?.get(..length as usize));
+        text.unwrap_or_default()
+    }
+
+    /// The string of a row. It is validated again: call this for each row once, not for each use.
     fn string(&self, row: i64) -> &'a str {
-        let place = usize::try_from(row).ok().and_then(|row| self.strings.get(row));
-        let text = place.and_then(|&(offset, length)| self.bytes.get(offset as usize..)?.get(..length as usize));
-        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+        std::str::from_utf8(self.string_bytes(row)).unwrap_or_default()
     }
 
     fn check_types(&self) -> Result<()> {
@@ -214,10 +233,10 @@ impl<'a> Profile<'a> {
         Err(Error::NotRecording { found, advice })
     }
 
-    /// The text of the sample's label `key`.
-    fn label(&self, sample: &Sample, key: &str) -> &'a str {
-        let label = sample.label.iter().find(|label| self.string(label.key) == key);
-        label.map_or("", |label| self.string(label.str))
+    /// The row of the text of the sample's label `key`; `None` if it has no such label, or without a text.
+    fn label(&self, sample: &Sample, key: &str) -> Option<i64> {
+        let label = sample.label.iter().find(|label| self.string_bytes(label.key) == key.as_bytes());
+        label.map(|label| label.str).filter(|row| !self.string_bytes(*row).is_empty())
     }
 }
 
@@ -227,8 +246,12 @@ struct Writer {
     builder: TraceBuilder,
     rows: Rows,
     frames: HashMap<u64, Vec<FrameId>>,
-    /// The blocks of each device by its name, which executables do not have.
-    devices: BTreeMap<String, Vec<StartingBlock>>,
+    /// The blocks of each device.
+    devices: Vec<Vec<StartingBlock>>,
+    /// The row of each device in `devices` by its name, which executables do not have.
+    devices_by_name: BTreeMap<String, usize>,
+    /// The same by the row of the name in the table of strings.
+    devices_by_row: HashMap<Option<i64>, usize>,
     blocks: u64,
     next_address: u64,
     /// Samples that are one block each instead of several.
@@ -242,15 +265,11 @@ impl Writer {
             return;
         }
         let stack = self.stack(profile, sample);
-        let kind = profile.label(sample, "kind");
-        let scope = match kind {
-            "" => ScopeId::NONE,
-            kind => self.rows.scope(self.builder.tables(), ScopeId::NONE, kind),
-        };
-        let name = profile.label(sample, "device");
-        if !self.devices.contains_key(name) {
-            self.devices.insert(name.to_owned(), Vec::new());
-        }
+        let scope = profile.label(sample, "kind").map_or(ScopeId::NONE, |row| {
+            let kind = self.rows.text_of(self.builder.tables(), row, || profile.string(row));
+            self.rows.scope_of(self.builder.tables(), ScopeId::NONE, kind)
+        });
+        let device = self.device(profile, profile.label(sample, "device"));
         let count = if self.blocks.saturating_add(count) > MAX_BLOCKS {
             self.merged += u64::from(count > 1);
             1
@@ -262,7 +281,7 @@ impl Writer {
             let requested = bytes / count + u64::from(block < bytes % count);
             let alloc = Alloc {
                 block: self.blocks,
-                address: NOWHERE.saturating_add(self.next_address),
+                address: FIRST_ADDRESS.saturating_add(self.next_address),
                 requested,
                 allocated: requested,
                 stream: StreamId(0),
@@ -272,11 +291,22 @@ impl Writer {
                 scope,
             };
             self.blocks += 1;
-            self.next_address = self.next_address.saturating_add(requested.saturating_add(APART) / APART * APART);
-            if let Some(blocks) = self.devices.get_mut(name) {
-                blocks.push(StartingBlock { alloc, stack, free_requested: false });
-            }
+            self.next_address =
+                self.next_address.saturating_add(requested.saturating_add(ALIGNMENT) / ALIGNMENT * ALIGNMENT);
+            self.devices[device].push(StartingBlock { alloc, stack, free_requested: false });
         }
+    }
+
+    /// The row in `devices` of the device whose name is in row `name` of the table of strings.
+    fn device(&mut self, profile: &Profile<'_>, name: Option<i64>) -> usize {
+        let Self { devices, devices_by_name, devices_by_row, .. } = self;
+        *devices_by_row.entry(name).or_insert_with(|| {
+            let name = name.map_or("", |row| profile.string(row)).to_owned();
+            *devices_by_name.entry(name).or_insert_with(|| {
+                devices.push(Vec::new());
+                devices.len() - 1
+            })
+        })
     }
 
     fn stack(&mut self, profile: &Profile<'_>, sample: &Sample) -> StackId {
@@ -293,11 +323,12 @@ impl Writer {
     }
 
     fn finish(self) -> Trace {
-        let Self { mut builder, mut devices, .. } = self;
-        let mut unnamed = devices.remove("").unwrap_or_default();
+        let Self { mut builder, mut devices, mut devices_by_name, .. } = self;
+        let mut unnamed = devices_by_name.remove("").map(|row| std::mem::take(&mut devices[row])).unwrap_or_default();
         let mut used = BTreeSet::new();
         let mut states: Vec<StartingState> = Vec::new();
-        for (name, blocks) in devices {
+        for (name, row) in devices_by_name {
+            let blocks = std::mem::take(&mut devices[row]);
             let number = ordinal(&name).filter(|number| !used.contains(number));
             let number = number.or_else(|| (0..MAX_DEVICES).find(|number| !used.contains(number)));
             let number = number.unwrap_or(MAX_DEVICES);
@@ -339,7 +370,8 @@ impl Writer {
 fn frame(rows: &mut Rows, tables: &mut Tables, profile: &Profile<'_>, function: u64, line: i64) -> FrameId {
     let (name, file) = profile.functions.get(&function).copied().unwrap_or_default();
     let line = u32::try_from(line).unwrap_or(0);
-    rows.frame(tables, profile.string(name), profile.string(file), line)
+    let [name, file] = [name, file].map(|row| rows.text_of(tables, row, || profile.string(row)));
+    rows.frame_of(tables, name, file, line)
 }
 
 /// The number of a device in its name: 1 of `cuda:1` and of `TPU_1(process=0,(1,0,0,0))`.

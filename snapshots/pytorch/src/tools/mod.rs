@@ -4,6 +4,7 @@
 mod rows;
 mod lines;
 mod calls;
+mod reports;
 mod sqlite;
 pub(crate) mod jax;
 pub(crate) mod nsys;

@@ -6,9 +6,9 @@
 //! node-01:1120933:1120950 [0] NCCL INFO channel.cc:43 (initChannel) Cuda CallocAsync Size 608 pointer 0x7f52 memType 2
 //! ```
 //!
-//! The log has no frees, except of NCCL built with `TRACE=1`: a block is freed where its address is allocated again, and
-//! else live to the end. Its sizes are those that NCCL asks for, which the driver rounds up. Timestamps and the threads
-//! of messages are lost, and memory that NCCL takes by other means, such as buffers of NVLS, is not in it.
+//! The log has no frees, except of NCCL built with `TRACE=1`: a block is freed where its address is allocated again,
+//! and else live to the end. Its sizes are those that NCCL asks for, which the driver rounds up. Timestamps and the
+//! threads of messages are lost, and memory that NCCL takes by other means, such as buffers of NVLS, is not in it.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
 
-use super::calls::{Call, Called, Calls, Outcome, apart};
+use super::calls::{Call, Called, Calls, Outcome, in_address_space};
 use super::lines::Lines;
 use super::rmm::hexadecimal;
 use highwater_snapshots::error::{Error, Result};
@@ -37,12 +37,12 @@ pub(crate) fn is_log(start: &[u8]) -> bool {
     lines.filter(|line| line.contains("] NCCL INFO ")).any(|line| Message::of(line).is_some())
 }
 
-/// Reads a log; `tell` is called now and then with the number of events, and stops reading.
+/// Reads a log; `watch` is called now and then with the number of events, and stops reading.
 ///
 /// # Errors
 ///
-/// If reading fails, `tell` stops it, or no allocation is in the log.
-pub(crate) fn read(input: impl BufRead, tell: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
+/// If reading fails, `watch` stops it, or no allocation is in the log.
+pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
     let (mut lines, mut log) = (Lines::new(input), Log::default());
     let (mut count, mut version) = (0_u64, None);
     while let Some(line) = lines.next()? {
@@ -53,7 +53,7 @@ pub(crate) fn read(input: impl BufRead, tell: &mut dyn FnMut(u64) -> ControlFlow
             version = line.split_once("NCCL version ").map(|(_, version)| version.trim().to_owned());
         }
         count += 1;
-        if count % 65_536 == 0 && tell(log.calls.calls.len() as u64).is_break() {
+        if count % 65_536 == 0 && watch(log.calls.calls.len() as u64).is_break() {
             return Err(Error::Cancelled);
         }
     }
@@ -76,13 +76,13 @@ struct Message<'l> {
 
 impl<'l> Message<'l> {
     /// Reads a line: `host:pid:tid [device] NCCL INFO text`, perhaps after a timestamp; of `NCCL TRACE`, a time and a
-    /// place come before these words.
+    /// function come before these words.
     fn of(line: &'l str) -> Option<Self> {
         let (head, text) = line.split_once(" NCCL INFO ").or_else(|| line.split_once(" NCCL TRACE "))?;
-        let (place, rest) = head.rsplit_once('[')?;
+        let (sender, rest) = head.rsplit_once('[')?;
         let device = rest.split_once(']')?.0.parse().ok()?;
-        let place = place.split_whitespace().next_back()?;
-        let mut parts = place.rsplitn(3, ':');
+        let sender = sender.split_whitespace().next_back()?;
+        let mut parts = sender.rsplitn(3, ':');
         let (_thread, process, host) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse().ok()?, parts.next()?);
         Some(Self { host, process, device, text })
     }
@@ -94,7 +94,7 @@ struct Allocation<'l> {
     /// The call, and whether it is of pinned memory; `None` of a free.
     call: Option<(&'static str, bool)>,
     /// `channel.cc:43`, or with the function, `channel.cc:43 (initChannel)`; empty if unknown.
-    place: &'l str,
+    source_line: &'l str,
     bytes: u64,
     address: u64,
 }
@@ -102,29 +102,29 @@ struct Allocation<'l> {
 impl<'l> Allocation<'l> {
     fn of(text: &'l str) -> Option<Self> {
         if let Some(pointer) = text.strip_prefix("Cuda Free pointer ") {
-            return Some(Self { call: None, place: "", bytes: 0, address: hexadecimal(pointer.trim())? });
+            return Some(Self { call: None, source_line: "", bytes: 0, address: hexadecimal(pointer.trim())? });
         }
         let (before, after) = text.split_once(" Size ")?;
         let mut words = after.split_whitespace();
         let (bytes, word, pointer) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
         let address = (word == "pointer").then(|| hexadecimal(pointer))??;
         if before == "CUMEM Host Free" {
-            return Some(Self { call: None, place: "", bytes, address });
+            return Some(Self { call: None, source_line: "", bytes, address });
         }
         let named = |names: &[&'static str], is_host: bool| {
             names.iter().find_map(|name| Some(((*name, is_host), before.strip_suffix(name)?)))
         };
-        let (call, place) = named(&OF_HOST, true).or_else(|| named(&OF_DEVICE, false))?;
-        Some(Self { call: Some(call), place: place.trim(), bytes, address })
+        let (call, source_line) = named(&OF_HOST, true).or_else(|| named(&OF_DEVICE, false))?;
+        Some(Self { call: Some(call), source_line: source_line.trim(), bytes, address })
     }
 
     /// The function, file and line.
     fn frame(&self) -> Option<(&'l str, &'l str, u32)> {
-        let (place, function) = match self.place.split_once(" (") {
-            Some((place, function)) => (place, function.trim_end_matches(')')),
-            None => (self.place, ""),
+        let (line, function) = match self.source_line.split_once(" (") {
+            Some((line, function)) => (line, function.trim_end_matches(')')),
+            None => (self.source_line, ""),
         };
-        let (file, line) = place.rsplit_once(':')?;
+        let (file, line) = line.rsplit_once(':')?;
         Some((function, file, line.parse().ok()?))
     }
 }
@@ -176,7 +176,7 @@ impl Log {
             let frame = rows.frame(builder.tables(), function, file, line);
             rows.stack(builder.tables(), &[frame])
         });
-        let (address, bytes) = (apart(process, allocation.address), allocation.bytes);
+        let (address, bytes) = (in_address_space(process, allocation.address), allocation.bytes);
         self.calls.calls.push(Call { outcome, time_ns: 0, device, address, bytes, stream: StreamId(0), stack, scope });
     }
 
@@ -189,11 +189,15 @@ impl Log {
         });
         let pid = if let [(_, pid)] = *processes.keys().collect::<Vec<_>>() { *pid } else { 0 };
         let host = if let [host] = *hosts.iter().collect::<Vec<_>>() { (*host).to_owned() } else { String::new() };
+        let has_frees = calls.calls.iter().any(|call| call.outcome == Outcome::Freed);
+        let no_frees =
+            "NCCL's log has no frees: a block counts as freed where its address is allocated again, and else as live";
         let notes = [
-            "NCCL's log has no frees: a block counts as freed where its address is allocated again, and else as live",
-            "sizes are those that NCCL asks for; the driver rounds each up, to 2 MiB where NCCL uses cuMem",
+            (!has_frees).then_some(no_frees),
+            Some("sizes are those that NCCL asks for; the driver rounds each up, to 2 MiB where NCCL uses cuMem"),
         ];
-        let mut header_facts: Vec<_> = notes.map(|note| (NOTE.to_owned(), note.to_owned())).to_vec();
+        let notes = notes.into_iter().flatten();
+        let mut header_facts: Vec<_> = notes.map(|note| (NOTE.to_owned(), note.to_owned())).collect();
         header_facts.extend(version.map(|version| ("nccl".to_owned(), version)));
         let (recorder, level) = ("NCCL".to_owned(), "stacks".to_owned());
         let header = Header { recorder, host, pid, level, facts: header_facts, ..Header::default() };

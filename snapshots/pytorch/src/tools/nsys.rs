@@ -11,9 +11,12 @@ use std::ops::ControlFlow;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::calls::{Call, Called, Calls, Outcome, apart};
+use super::calls::{Call, Called, Calls, Outcome, in_address_space};
+use super::reports::Reports;
+use super::rows::cut;
 use super::sqlite::{Database, Row};
 use highwater_snapshots::error::{Error, Result};
+use highwater_snapshots::format::Progress;
 use highwater_snapshots::ids::{DeviceId, ScopeId, StackId, StreamId};
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DEVICE, Trace};
 use highwater_snapshots::units::count_of;
@@ -39,20 +42,24 @@ const DEALLOCATION: i64 = 1;
 /// What CUDA's runtime and driver return for lack of memory.
 const OUT_OF_MEMORY: i64 = 2;
 
-/// Reads an export; `tell` is called now and then with the number of rows read, and stops reading.
+/// Reads an export; `watch` is called for every mebibyte with the progress, and stops reading. Bytes count as read
+/// where their pages were visited: those of tables that are not needed never are.
 ///
 /// # Errors
 ///
-/// If the database is damaged or not an export with memory events, or `tell` stops reading.
-pub(crate) fn read(bytes: &[u8], tell: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
-    let mut export = Export { database: Database::open(bytes)?, tell, rows: 0 };
+/// If the database is damaged or not an export with memory events, or `watch` stops reading.
+pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
+    let mut export = Export { database: Database::open(bytes)?, reports: Reports::of(bytes, watch) };
     let events = export.events()?;
+    export.reports.events = events.len() as u64;
     let causes = export.causes(&events)?;
     let stacks = export.stacks(&causes)?;
     let names = export.strings(&causes, &stacks)?;
     let gpus = export.gpus()?;
     let header = export.header(&events, &causes)?;
-    Ok(Recording { calls: Calls::default(), stacks: &stacks, names: &names, gpus: &gpus }.of(&events, &causes, header))
+    let (calls, functions) = (Calls::default(), HashMap::new());
+    let recording = Recording { calls, functions, stacks: &stacks, names: &names, gpus: &gpus };
+    Ok(recording.of(&events, &causes, header))
 }
 
 /// A row of the memory events.
@@ -90,10 +97,9 @@ struct Gpus {
     of_cuda: HashMap<(i64, i64), i64>,
 }
 
-struct Export<'a, 't> {
+struct Export<'a, 'w> {
     database: Database<'a>,
-    tell: &'t mut dyn FnMut(u64) -> ControlFlow<()>,
-    rows: u64,
+    reports: Reports<'w>,
 }
 
 /// The process in a serialized id of a process or thread.
@@ -114,16 +120,13 @@ impl Export<'_, '_> {
         columns: [&str; N],
         take: &mut dyn FnMut(&Row<'_>, [Option<usize>; N]),
     ) -> Result<()> {
-        let Some(table) = self.database.table(table) else { return Ok(()) };
+        let Self { database, reports } = self;
+        let database = &*database;
+        let Some(table) = database.table(table) else { return Ok(()) };
         let columns = columns.map(|column| table.column(column));
-        let (rows, tell) = (&mut self.rows, &mut *self.tell);
-        self.database.scan(table, &mut |row| {
-            *rows += 1;
-            if *rows % 65_536 == 0 && tell(*rows).is_break() {
-                return Err(Error::Cancelled);
-            }
+        database.scan(table, &mut |row| {
             take(row, columns);
-            Ok(())
+            reports.read(database.bytes_read())
         })
     }
 
@@ -221,7 +224,7 @@ impl Export<'_, '_> {
         let mut strings = HashMap::new();
         self.scan("StringIds", ["id", "value"], &mut |row, [id, value]| {
             if let (Some(id), Some(value)) = (row.integer(id).filter(|id| needed.contains(id)), row.text(value)) {
-                strings.insert(id, value.to_owned());
+                strings.insert(id, cut(value).to_owned());
             }
         })?;
         Ok(strings)
@@ -285,6 +288,8 @@ impl Export<'_, '_> {
 /// Turns the events of an export into calls.
 struct Recording<'e> {
     calls: Calls,
+    /// The scopes of functions by the rows of their names.
+    functions: HashMap<i64, ScopeId>,
     stacks: &'e HashMap<i64, Vec<ChainFrame>>,
     names: &'e HashMap<i64, String>,
     gpus: &'e Gpus,
@@ -307,7 +312,7 @@ impl Recording<'_> {
                 outcome: event.outcome,
                 time_ns: event.time_ns,
                 device,
-                address: apart(process, event.address),
+                address: in_address_space(process, event.address),
                 bytes: event.bytes,
                 stream: StreamId(event.stream),
                 stack,
@@ -330,11 +335,15 @@ impl Recording<'_> {
 
     fn stack(&mut self, chain: i64) -> StackId {
         let Calls { rows, builder, .. } = &mut self.calls;
-        let name = |row: &i64| self.names.get(row).map_or("", String::as_str);
+        let (tables, names) = (builder.tables(), self.names);
         let frames = self.stacks.get(&chain).map_or(&[][..], Vec::as_slice);
-        let frames: Vec<_> =
-            frames.iter().map(|(symbol, module)| rows.frame(builder.tables(), name(symbol), name(module), 0)).collect();
-        rows.stack(builder.tables(), &frames)
+        let frame = |&(symbol, module): &ChainFrame| {
+            let [symbol, module] =
+                [symbol, module].map(|row| rows.text_of(tables, row, || names.get(&row).map_or("", String::as_str)));
+            rows.frame_of(tables, symbol, module, 0)
+        };
+        let frames: Vec<_> = frames.iter().map(frame).collect();
+        rows.stack(tables, &frames)
     }
 
     /// The scope of an event: the function that was called, else the kind of memory; and the variable, if it has one.
@@ -343,8 +352,14 @@ impl Recording<'_> {
             return ScopeId::NONE;
         }
         let kind = usize::try_from(event.kind).ok().and_then(|kind| KINDS.get(kind)).copied().unwrap_or("Unknown");
-        let function = function.and_then(|row| self.names.get(&row)).map(|name| without_version(name));
-        let scope = self.calls.scope(ScopeId::NONE, function.unwrap_or(kind));
+        let (calls, names) = (&mut self.calls, self.names);
+        let scope = match function.and_then(|row| Some((row, names.get(&row)?))) {
+            Some((row, name)) => {
+                let add = || calls.scope(ScopeId::NONE, without_version(name));
+                *self.functions.entry(row).or_insert_with(add)
+            }
+            None => calls.scope(ScopeId::NONE, kind),
+        };
         event.name.as_ref().map_or(scope, |name| self.calls.scope(scope, name))
     }
 }

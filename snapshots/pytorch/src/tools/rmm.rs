@@ -26,12 +26,12 @@ pub(crate) fn is_log(text: &[u8]) -> bool {
     text.starts_with(COLUMNS.as_bytes())
 }
 
-/// Reads a log; `tell` is called now and then with the number of events, and stops reading.
+/// Reads a log; `watch` is called now and then with the number of events, and stops reading.
 ///
 /// # Errors
 ///
-/// If reading fails, `tell` stops it, or no line of the log can be read.
-pub(crate) fn read(input: impl BufRead, tell: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
+/// If reading fails, `watch` stops it, or no line of the log can be read.
+pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
     let (mut lines, mut calls) = (Lines::new(input), Calls::default());
     let mut clock = Clock::default();
     while let Some(line) = lines.next()? {
@@ -47,7 +47,7 @@ pub(crate) fn read(input: impl BufRead, tell: &mut dyn FnMut(u64) -> ControlFlow
             }
             None => lines.leave_out(),
         }
-        if calls.calls.len() % 65_536 == 1 && tell(calls.calls.len() as u64).is_break() {
+        if calls.calls.len() % 65_536 == 1 && watch(calls.calls.len() as u64).is_break() {
             return Err(Error::Cancelled);
         }
     }

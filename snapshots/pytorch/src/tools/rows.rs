@@ -9,10 +9,20 @@ use highwater_snapshots::tables::{Frame, Scope, SourceLine, Stack, Tables};
 /// The number of frames of a stack that are kept, from the innermost one outward.
 pub(super) const MAX_FRAMES: usize = 1023;
 
+/// Maximum length of a text in bytes; longer ones are cut.
+const MAX_TEXT: usize = 64 << 10;
+
+/// The part of a text that is kept.
+pub(super) fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT)]
+}
+
 /// Index of the rows of [`Tables`].
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     strings: Names,
+    /// The strings by their rows in the table of the tool.
+    of_tool: HashMap<i64, StringId>,
     frames: HashMap<SourceLine, FrameId>,
     stacks: HashMap<Stack, StackId>,
     scopes: HashMap<Scope, ScopeId>,
@@ -22,7 +32,13 @@ impl Rows {
     /// The frame of `function`, in `line` of `file`; 0 if the line is unknown.
     pub(super) fn frame(&mut self, tables: &mut Tables, function: &str, file: &str, line: u32) -> FrameId {
         let function = self.strings.id(&mut tables.strings, function);
-        let file = if file.is_empty() { StringId::NONE } else { self.strings.id(&mut tables.strings, file) };
+        let file = self.strings.id(&mut tables.strings, file);
+        self.frame_of(tables, function, file, line)
+    }
+
+    /// The frame of a function and file that are rows of `tables`.
+    pub(super) fn frame_of(&mut self, tables: &mut Tables, function: StringId, file: StringId, line: u32) -> FrameId {
+        let file = if tables.string(file).is_empty() { StringId::NONE } else { file };
         let line = SourceLine { function, file, line };
         *self.frames.entry(line).or_insert_with(|| {
             let first_line = tables.lines.len() as u32;
@@ -35,6 +51,12 @@ impl Rows {
     /// The row of `text`.
     pub(super) fn text(&mut self, tables: &mut Tables, text: &str) -> StringId {
         self.strings.id(&mut tables.strings, text)
+    }
+
+    /// The row of the text that the table of the tool has in `row`; `text` is called for the first use of `row` only.
+    pub(super) fn text_of<'t>(&mut self, tables: &mut Tables, row: i64, text: impl FnOnce() -> &'t str) -> StringId {
+        let Self { strings, of_tool, .. } = self;
+        *of_tool.entry(row).or_insert_with(|| strings.id(&mut tables.strings, text()))
     }
 
     /// The stack of `frames`, innermost first.
@@ -51,6 +73,11 @@ impl Rows {
     /// The scope `name` in `parent`.
     pub(super) fn scope(&mut self, tables: &mut Tables, parent: ScopeId, name: &str) -> ScopeId {
         let name = self.strings.id(&mut tables.strings, name);
+        self.scope_of(tables, parent, name)
+    }
+
+    /// The scope in `parent` whose name is a row of `tables`.
+    pub(super) fn scope_of(&mut self, tables: &mut Tables, parent: ScopeId, name: StringId) -> ScopeId {
         *self.scopes.entry(Scope { parent, name }).or_insert_with_key(|scope| {
             tables.scopes.push(*scope);
             ScopeId::from_index(tables.scopes.len() - 1)

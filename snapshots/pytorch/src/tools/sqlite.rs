@@ -4,6 +4,8 @@
 //! Each page of a table is visited once, and no page may have more in it than fits, so that a damaged file takes no
 //! more time than a sound one.
 
+use std::cell::Cell;
+
 use highwater_snapshots::error::{Error, Result};
 
 /// The first bytes of a database.
@@ -23,6 +25,8 @@ pub(super) struct Database<'a> {
     /// Bytes of a page without those that are reserved at its end.
     usable: usize,
     tables: Vec<Table>,
+    /// The number of pages visited so far.
+    visited: Cell<u64>,
 }
 
 /// A table.
@@ -101,7 +105,7 @@ impl<'a> Database<'a> {
             return Err(damaged(56, "its text is UTF-16, which no export has"));
         }
         let schema = Table { name: String::new(), root: 1, columns: Vec::new(), row_id: None };
-        let mut database = Self { bytes, page_bytes, usable, tables: Vec::new() };
+        let mut database = Self { bytes, page_bytes, usable, tables: Vec::new(), visited: Cell::new(0) };
         let mut tables = Vec::new();
         // type, name, tbl_name, rootpage, sql
         let schema = Table { columns: vec![String::new(); 5], ..schema };
@@ -122,6 +126,11 @@ impl<'a> Database<'a> {
     /// The table called `name`.
     pub(super) fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
+    }
+
+    /// Bytes of the pages visited so far; more than the file has if tables share pages or are scanned again.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.visited.get().saturating_mul(self.page_bytes as u64)
     }
 
     /// Calls `take` with each row of `table`, in the order of the rows' numbers.
@@ -154,6 +163,7 @@ struct Scan<'s, 'a> {
 impl<'a> Scan<'_, 'a> {
     fn visit(&mut self, number: u32) -> Result<(&'a [u8], usize)> {
         let (page, offset) = self.database.page(number)?;
+        self.database.visited.set(self.database.visited.get() + 1);
         self.pages_left = self.pages_left.checked_sub(1).ok_or_else(|| damaged(offset, "pages refer to each other"))?;
         Ok((page, offset))
     }

@@ -102,6 +102,37 @@ fn samples_with_impossible_numbers_of_blocks_are_one_block_each() {
 }
 
 #[test]
+fn long_strings_of_a_profile_are_cut_and_rows_with_one_text_are_one_device() {
+    use highwater_snapshots::pprof::{Function, Label, LineOf, Location, Profile, Sample, ValueType};
+    use prost::Message as _;
+    // An odd length before letters of two bytes: 64 KiB end within one.
+    let name = format!("f{}", "é".repeat(1 << 20));
+    let strings = ["", "allocations", "count", "space", "bytes", "kind", "device", "cuda:1", "cuda:1", "buffer", &name];
+    let types = vec![ValueType { r#type: 1, unit: 2 }, ValueType { r#type: 3, unit: 4 }];
+    let sample = |kind, device| Sample {
+        location_id: vec![1],
+        value: vec![1, 10],
+        label: vec![Label { key: 5, str: kind }, Label { key: 6, str: device }],
+    };
+    let profile = Profile {
+        sample_type: types,
+        sample: vec![sample(9, 7), sample(10, 8)],
+        location: vec![Location { id: 1, line: vec![LineOf { function_id: 1, line: 3 }] }],
+        function: vec![Function { id: 1, name: 10, filename: 0 }],
+        string_table: strings.map(str::to_owned).to_vec(),
+        ..Profile::default()
+    };
+    let trace = open(&profile.encode_to_vec());
+    assert_eq!(trace.devices.iter().map(|facts| (facts.device.0, &*facts.name)).collect::<Vec<_>>(), [(1, "cuda:1")]);
+    let cut = format!("f{}", "é".repeat((32 << 10) - 1));
+    let line = trace.tables.lines[0];
+    assert_eq!((trace.tables.string(line.function), trace.tables.string(line.file)), (&*cut, ""));
+    let scopes: Vec<String> =
+        trace.blocks.ids().map(|id| trace.tables.scope_path(trace.blocks.get(id).scope)).collect();
+    assert_eq!(scopes, ["buffer", &cut]);
+}
+
+#[test]
 fn an_export_of_nsight_systems_is_a_recording_of_driver_calls() {
     let opened = open_bytes(&file("nsys.sqlite"), &mut go).unwrap();
     let trace = opened.trace;
@@ -238,6 +269,13 @@ fn a_log_of_nccl_has_what_each_place_of_its_source_allocates() {
     // Nothing says how much was free, and others use the device too.
     assert_eq!(mark(&trace, 13), ("a request of 64 GiB failed", DeviceId(1)));
     assert!(trace.header.notes().any(|note| note.starts_with("1 request failed, as marks say")));
+    let has_no_frees = |trace: &Trace| trace.header.notes().any(|note| note.starts_with("NCCL's log has no frees"));
+    assert!(has_no_frees(&trace));
+    for free in ["Cuda Free pointer 0x7f5208000000", "CUMEM Host Free Size 4096 pointer 0x7f5208000000"] {
+        let free = format!("node-01:4242:4250 [0] NCCL INFO {free}\n");
+        let trace = open(&[&file("nccl.log")[..], free.as_bytes()].concat());
+        assert!(!has_no_frees(&trace), "{free}");
+    }
 }
 
 #[test]
@@ -263,6 +301,17 @@ fn reading_stops_where_the_listener_says_so() {
     let text = format!("Thread,Time,Action,Pointer,Size,Stream\n{}", line.repeat(70_000));
     let mut stop = |_: highwater_snapshots::format::Progress| std::ops::ControlFlow::Break(());
     assert!(matches!(open_bytes(text.as_bytes(), &mut stop), Err(Error::Cancelled)));
+    for bytes in [gunzip(&file("memory.prof")), file("nsys.sqlite")] {
+        let mut heard = Vec::new();
+        let mut stop = |now: highwater_snapshots::format::Progress| {
+            heard.push(now);
+            std::ops::ControlFlow::Break(())
+        };
+        assert!(matches!(open_bytes(&bytes, &mut stop), Err(Error::Cancelled)));
+        assert!(matches!(open_stream(&bytes[..], &mut stop), Err(Error::Cancelled)));
+        assert!(heard.len() == 2 && heard[0].bytes == bytes.len() as u64, "{heard:?}");
+        assert!((1..=bytes.len() as u64).contains(&heard[0].bytes_read), "{heard:?}");
+    }
 }
 
 #[test]
