@@ -91,7 +91,8 @@ handle!(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceId(pub u16);
 
-/// A stream, by the number its driver knows it by (for CUDA the value of the stream's pointer); 0 is the default stream.
+/// A stream, by the number its driver knows it by (for CUDA the value of the stream's pointer); 0 is the default
+/// stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamId(pub u64);
 

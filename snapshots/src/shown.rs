@@ -37,7 +37,8 @@ pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// A text as a cell of a file for spreadsheets: printable, and after an apostrophe where it would be taken for a formula.
+/// A text as a cell of a file for spreadsheets: printable, and after an apostrophe where it would be taken for a
+/// formula.
 pub fn spreadsheet_text(text: &str) -> Cow<'_, str> {
     const BEGIN_FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let text = printable(text);

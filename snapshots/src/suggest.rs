@@ -5,8 +5,8 @@ pub fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) ->
     nearest(word, known).map_or_else(String::new, |known| format!(" (did you mean '{known}'?)"))
 }
 
-/// The first of the words of `known` that differ least from `word`: by a third of its letters at most, or by letters that
-/// are missing at its end.
+/// The first of the words of `known` that differ least from `word`: by a third of its letters at most, or by letters
+/// that are missing at its end.
 fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_lowercase();
     let length = word.chars().count();

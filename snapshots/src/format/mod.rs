@@ -1,4 +1,5 @@
-//! The `.snap` file format. `SPEC.md` next to the crate's manifest specifies its bytes; this is an overview of the code.
+//! The `.snap` file format. `SPEC.md` next to the crate's manifest specifies its bytes; this is an overview of the
+//! code.
 //!
 //! ```text
 //!   preamble   magic, version, checksum                                    16 bytes

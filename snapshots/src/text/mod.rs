@@ -20,14 +20,15 @@
 //!
 //! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` means
 //! `free_requested x` followed by `free_completed x`. Attributes: a category, `#op`, `@scope.path`, `stream=2`,
-//! `device=1`, `small` or `large`, `t=12us` (otherwise each event is one microsecond after the previous one), and at the
-//! end the stack, innermost function first, each after `<`: `forward`, or `model.py:10 forward`, or `forward (model.so)`
-//! if the line is unknown. `#` at the start of a line begins a comment.
+//! `device=1`, `small` or `large`, `t=12us` (otherwise each event is one microsecond after the previous one), and at
+//! the end the stack, innermost function first, each after `<`: `forward`, or `model.py:10 forward`, or
+//! `forward (model.so)` if the line is unknown. `#` at the start of a line begins a comment.
 //!
 //! `begin` and `end` enclose the events of an annotation; of several with one name, the last begun ends first, and
-//! without an `end` it extends to the end of the trace. `begin` may be followed by `device=1` and `guessed`; the times of
-//! annotations are not written. `attribute` adds a name and a value to the subject of the previous line. A name or value
-//! of several words is in double quotes, with the escapes `\"`, `\\` and `\n` as in Rust. A mark may end with `device=1`.
+//! without an `end` it extends to the end of the trace. `begin` may be followed by `device=1` and `guessed`; the times
+//! of annotations are not written. `attribute` adds a name and a value to the subject of the previous line. A name or
+//! value of several words is in double quotes, with the escapes `\"`, `\\` and `\n` as in Rust. A mark may end with
+//! `device=1`.
 
 mod quotes;
 mod parse;

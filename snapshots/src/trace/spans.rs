@@ -2,9 +2,9 @@
 //!
 //! They are computed from the step and phase events if there are any, else from the annotations, by these rules:
 //!
-//! - **Steps** are the annotations named as steps: first by tags of allocations, else by `torch.profiler`'s spelling, else
-//!   by words, else guessed ones; `step_names` defines the names. Of nested annotations the outermost counts; if two
-//!   overlap, the earlier ends where the later begins.
+//! - **Steps** are the annotations named as steps: first by tags of allocations, else by `torch.profiler`'s spelling,
+//!   else by words, else guessed ones; `step_names` defines the names. Of nested annotations the outermost counts; if
+//!   two overlap, the earlier ends where the later begins.
 //! - **Steps by the optimizer.** If no annotation is a step, a step ends where an outermost optimizer annotation ends.
 //!   Steps are numbered from 0; events after the last end are one more step, and a step without events is left out. The
 //!   first begins with the first phase annotation if a forward comes before any optimizer, else with the first event,

@@ -3,8 +3,8 @@
 //! A name is taken apart into words: runs of letters or of digits, without regard to case; a capital within a run
 //! begins a new word as in `ForwardPass`. Of a very long name only the beginning counts.
 //!
-//! **Tags.** `highwater.step#7` and `highwater.phase#backward`, which are made from the tags of allocations, outweigh all
-//! other names.
+//! **Tags.** `highwater.step#7` and `highwater.phase#backward`, which are made from the tags of allocations, outweigh
+//! all other names.
 //!
 //! **Step.** `ProfilerStep#7`, as `torch.profiler` names its steps, is step 7. Less surely, a word `step`,
 //! `iteration`, `iter` or `batch` followed by a number is: `step 3`, `train_step_3`, `iteration: 7`, `## step 4 ##`;

@@ -1,4 +1,4 @@
-//! Positions, by which the Python package says when something was so: numbers of allocations on a device.
+//! Times as numbers of allocations on a device, as the Python package records them.
 //!
 //! The number at the end of the recording is known, so the last allocation of the trace has that position.
 

@@ -69,9 +69,9 @@ fn add_listed<'a>(trace: &Trace, run: &'a RunFacts, found: &mut BTreeMap<BlockId
         }
     }
     let is_live = |block: &BlockId| !trace.blocks.free_requested[block.0 as usize].is_some();
-    let place = |row: usize| (trace.blocks.device[row], trace.blocks.address[row]);
+    let address = |row: usize| (trace.blocks.device[row], trace.blocks.address[row]);
     let live: HashMap<(DeviceId, u64), BlockId> =
-        trace.blocks.ids().filter(is_live).map(|block| (place(block.0 as usize), block)).collect();
+        trace.blocks.ids().filter(is_live).map(|block| (address(block.0 as usize), block)).collect();
     for line in lines.iter().filter(|line| line.position.is_none()) {
         let block = live.get(&(DeviceId(line.device), line.address));
         if let Some(block) = block.filter(|block| line.bytes <= trace.blocks.allocated[block.0 as usize]) {
@@ -80,29 +80,30 @@ fn add_listed<'a>(trace: &Trace, run: &'a RunFacts, found: &mut BTreeMap<BlockId
     }
 }
 
-/// An address and a size there.
-type Place = (DeviceId, u64, u64);
+/// A device, an address on it and a size.
+type AddressAndSize = (DeviceId, u64, u64);
 
-/// Finds the blocks of what torch-snapkit has logged, by address and size. As many tensors as allocations are in the same
-/// order; otherwise, temporaries within operators are among the allocations, and all tensors there have to be alike.
+/// Finds the blocks of what torch-snapkit has logged, by address and size. As many tensors as allocations are in the
+/// same order; otherwise, temporaries within operators are among the allocations, and all tensors there have to be
+/// alike.
 fn add_logged<'a>(trace: &Trace, logged: &'a [LoggedShape], found: &mut BTreeMap<BlockId, &'a str>) {
-    let mut tensors: HashMap<Place, Vec<&str>> = HashMap::new();
+    let mut tensors: HashMap<AddressAndSize, Vec<&str>> = HashMap::new();
     for tensor in logged {
         tensors.entry((DeviceId(tensor.device), tensor.address, tensor.bytes)).or_default().push(&tensor.shape);
     }
     if tensors.is_empty() {
         return;
     }
-    let mut blocks: HashMap<Place, Vec<BlockId>> = HashMap::new();
+    let mut blocks: HashMap<AddressAndSize, Vec<BlockId>> = HashMap::new();
     for block in trace.blocks.ids() {
         let row = block.0 as usize;
-        let place = (trace.blocks.device[row], trace.blocks.address[row], trace.blocks.requested[row]);
-        if trace.blocks.alloc[row].is_some() && tensors.contains_key(&place) {
-            blocks.entry(place).or_default().push(block);
+        let key = (trace.blocks.device[row], trace.blocks.address[row], trace.blocks.requested[row]);
+        if trace.blocks.alloc[row].is_some() && tensors.contains_key(&key) {
+            blocks.entry(key).or_default().push(block);
         }
     }
-    for (place, blocks) in blocks {
-        let shapes = &tensors[&place];
+    for (key, blocks) in blocks {
+        let shapes = &tensors[&key];
         if blocks.len() == shapes.len() {
             found.extend(blocks.into_iter().zip(shapes.iter().copied()));
         } else if shapes.iter().all(|shape| *shape == shapes[0]) {

@@ -14,7 +14,8 @@ pub(super) struct Reading<'w> {
     pub(super) store: Store,
     /// The values of the lists and dicts that are not complete yet.
     pub(super) stack: Vec<Value>,
-    /// Strings read lately, each in the place of all that look alike: most are keys and names that come again and again.
+    /// Strings read lately, each in the place of all that look alike: most are keys and names that come again and
+    /// again.
     recent: [StringId; RECENT],
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     /// Progress last reported to `watch`.

@@ -10,8 +10,8 @@
 //! The machine only builds values: an instruction that would import or call something stops reading with
 //! [`Error::Refused`]. A dict with the keys of an event, a frame, a segment or a
 //! block becomes a row of fixed size as soon as it is filled, which keeps memory use small; a list of frames becomes
-//! the index of a stack. Of a file in memory, the events of traces are decoded ahead of the machine (`ahead`). Memory use is
-//! bounded by the number of bytes read, whatever lengths and numbers the file claims.
+//! the index of a stack. Of a file in memory, the events of traces are decoded ahead of the machine (`ahead`). Memory
+//! use is bounded by the number of bytes read, whatever lengths and numbers the file claims.
 
 mod opcode;
 mod source;

@@ -48,7 +48,8 @@ pub(super) struct Computed {
 }
 
 impl Computed {
-    /// Encodes `summaries` and the sections of checkpoints as a `.snap` file without events, which ends with event `end`.
+    /// Encodes `summaries` and the sections of checkpoints as a `.snap` file without events, which ends with event
+    /// `end`.
     pub(super) fn encode(summaries: &[Summary], checkpoints: &[u8], end: u64, packer: &mut Packer) -> Result<Vec<u8>> {
         let (mut out, mut raw) = (preamble().to_vec(), Vec::new());
         for rows in summaries.chunks(SECTION_ROWS) {
@@ -69,8 +70,8 @@ impl Computed {
         Ok(out)
     }
 
-    /// Decodes what [`Self::encode`] made of all of `events`; `None` if it is of other events, of another version of the
-    /// format, or damaged.
+    /// Decodes what [`Self::encode`] made of all of `events`; `None` if it is of other events, of another version of
+    /// the format, or damaged.
     pub(super) fn decode(bytes: Vec<u8>, events: &Range<u64>) -> Option<Self> {
         if !bytes.starts_with(&preamble()) {
             return None;

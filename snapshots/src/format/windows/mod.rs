@@ -78,8 +78,8 @@ impl Windows {
     /// # Errors
     ///
     /// Fails if it cannot be read, is not a recording, is damaged, or has annotations or attributes other than shapes,
-    /// which only [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`](crate::Error::Cancelled) if `watch`
-    /// breaks.
+    /// which only [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`](crate::Error::Cancelled) if
+    /// `watch` breaks.
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
         Self::open_files(vec![(String::new(), source)], &(), watch)
     }

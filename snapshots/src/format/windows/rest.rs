@@ -12,8 +12,8 @@ use crate::format::windows::computed::{Computed, ComputedStore};
 use crate::format::writer::{CHECKPOINT_EVENTS, MIN_BYTES_A_BLOCK};
 
 impl Windows {
-    /// Completes summaries and checkpoints: with those that `store` has for the events after the last checkpoint, or else
-    /// from these events.
+    /// Completes summaries and checkpoints: with those that `store` has for the events after the last checkpoint, or
+    /// else from these events.
     pub(super) fn summarize_rest(&mut self, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<()> {
         let at_last = self.restore_last();
         let rest = at_last.events()..self.files.count;
@@ -70,7 +70,8 @@ impl Windows {
         self.at_start()
     }
 
-    /// Summarizes the events after the last checkpoint, at which `summarizer` is, and makes further checkpoints of them.
+    /// Summarizes the events after the last checkpoint, at which `summarizer` is, and makes further checkpoints of
+    /// them.
     fn compute_rest(
         &mut self,
         mut summarizer: Summarizer,

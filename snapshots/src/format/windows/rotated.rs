@@ -15,8 +15,8 @@ use crate::rotation::{PART, RotatedFiles};
 use crate::trace::Header;
 
 impl Windows {
-    /// Finds the files of a rotation that `path` names, as [`RotatedFiles::find`] does. A folder names those of a single
-    /// run only: otherwise its files may be of several ranks.
+    /// Finds the files of a rotation that `path` names, as [`RotatedFiles::find`] does. A folder names those of a
+    /// single run only: otherwise its files may be of several ranks.
     pub fn find_rotated(path: &Path) -> Option<RotatedFiles> {
         RotatedFiles::find(path).filter(|files| !path.is_dir() || is_one_run(files))
     }

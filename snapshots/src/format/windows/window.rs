@@ -27,8 +27,8 @@ impl Windows {
     /// at the end are freed. Costs the events of the window, and those since the last checkpoint before it.
     ///
     /// Differs from the same events of the whole recording in three respects: last uses are those of the window, a
-    /// category that a block gets after its free was requested is unknown before, and of a block that waits for a stream
-    /// at the start it is unknown when its free was requested.
+    /// category that a block gets after its free was requested is unknown before, and of a block that waits for a
+    /// stream at the start it is unknown when its free was requested.
     ///
     /// # Errors
     ///

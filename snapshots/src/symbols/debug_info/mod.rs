@@ -28,7 +28,8 @@ impl DebugInfo {
         let symbol = self.file.symbol(address);
         let name = symbol.map(|symbol| addr2line::demangle_auto(symbol.into(), None).into_owned());
         match (out.last_mut(), name) {
-            // Line tables alone have a function's last name only; the symbol of the machine's function has its path too.
+            // Line tables alone have a function's last name only; the symbol of the machine's function has its path
+            // too.
             (Some(outermost), Some(name))
                 if !full_name && (outermost.function.is_empty() || symbol.is_some_and(is_mangled)) =>
             {
