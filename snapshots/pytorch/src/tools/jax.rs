@@ -87,16 +87,20 @@ pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
     }
     profile.check_types()?;
     let mut writer = Writer::default();
-    for field in Fields::of(bytes).filter_map(Result::ok).filter(|field| field.number == SAMPLE) {
+    for field in Fields::of(bytes) {
+        let field = field?;
         reports.read((bytes.len() + field.offset) as u64)?;
-        writer.add(&profile, &field.message::<Sample>()?);
+        if field.number == SAMPLE {
+            writer.add(&profile, &field.message::<Sample>()?);
+        }
     }
     Ok(writer.finish())
 }
 
-/// A field of a message that has a length.
+/// A field of a message.
 #[derive(Clone, Copy)]
 struct Field<'a> {
+    /// 0 of a field without a length: none of these is needed.
     number: u32,
     content: &'a [u8],
     /// Offset of the content.
@@ -114,7 +118,7 @@ fn damaged(offset: usize, error: &prost::DecodeError) -> Error {
     Error::Damaged { offset: offset as u64, what: format!("the profile is cut off or damaged ({error})") }
 }
 
-/// The fields of a message that have a length, decoded one at a time: a whole profile would need many times the memory.
+/// The fields of a message, decoded one at a time: a whole profile would need many times the memory.
 struct Fields<'a> {
     rest: &'a [u8],
     length: usize,
@@ -126,32 +130,31 @@ impl<'a> Fields<'a> {
     }
 
     fn read(&mut self) -> Result<Option<Field<'a>>> {
-        while !self.rest.is_empty() {
-            let offset = self.length - self.rest.len();
-            let failed = |error: prost::DecodeError| damaged(offset, &error);
-            let (number, wire_type) = decode_key(&mut self.rest).map_err(failed)?;
-            let skipped = match wire_type {
-                WireType::Varint => {
-                    decode_varint(&mut self.rest).map_err(failed)?;
-                    0
-                }
-                WireType::SixtyFourBit => 8,
-                WireType::ThirtyTwoBit => 4,
-                WireType::LengthDelimited => decode_varint(&mut self.rest).map_err(failed)?,
-                WireType::StartGroup | WireType::EndGroup => u64::MAX,
-            };
-            let split = usize::try_from(skipped).ok().and_then(|skipped| self.rest.split_at_checked(skipped));
-            let Some((content, rest)) = split else {
-                let what = "the profile is cut off or damaged: a field goes past the end".to_owned();
-                return Err(Error::Damaged { offset: offset as u64, what });
-            };
-            let offset = self.length - self.rest.len();
-            self.rest = rest;
-            if wire_type == WireType::LengthDelimited {
-                return Ok(Some(Field { number, content, offset }));
-            }
+        if self.rest.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        let offset = self.length - self.rest.len();
+        let failed = |error: prost::DecodeError| damaged(offset, &error);
+        let (number, wire_type) = decode_key(&mut self.rest).map_err(failed)?;
+        let skipped = match wire_type {
+            WireType::Varint => {
+                decode_varint(&mut self.rest).map_err(failed)?;
+                0
+            }
+            WireType::SixtyFourBit => 8,
+            WireType::ThirtyTwoBit => 4,
+            WireType::LengthDelimited => decode_varint(&mut self.rest).map_err(failed)?,
+            WireType::StartGroup | WireType::EndGroup => u64::MAX,
+        };
+        let split = usize::try_from(skipped).ok().and_then(|skipped| self.rest.split_at_checked(skipped));
+        let Some((content, rest)) = split else {
+            let what = "the profile is cut off or damaged: a field goes past the end".to_owned();
+            return Err(Error::Damaged { offset: offset as u64, what });
+        };
+        let offset = self.length - self.rest.len();
+        self.rest = rest;
+        let number = if wire_type == WireType::LengthDelimited { number } else { 0 };
+        Ok(Some(Field { number, content, offset }))
     }
 }
 
