@@ -6,6 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::gui::App;
 use highwater_snapshots::BlockId;
+use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{chord, click, harness, moment, pinned, place_of, right_click_at, run, settle, steps, view};
 
@@ -37,6 +38,24 @@ fn a_click_on_a_step_zooms_to_it_and_a_second_one_shows_everything_again() {
     let at = second_step(&harness);
     click(&mut harness, at);
     assert_eq!(view(&harness), whole);
+}
+
+#[test]
+fn a_leak_is_named_above_the_timeline_and_a_click_shows_all_lines_that_leak() {
+    let step = |step: u32| {
+        format!(
+            "step {step}\nphase forward\nalloc a{step} 512 #linear @net\nfree a{step}\nalloc k{step} 4096 #cache @net\n"
+        )
+    };
+    let text: String = (0..6).map(step).collect();
+    let mut leaking = harness(Some(trace_from_text(&text).unwrap()));
+    leaking.get_by_label_contains("leaks 4 KiB a step; 20 KiB are still live at the end");
+    leaking.get_by_label("Show leaks").click();
+    settle(&mut leaking);
+    leaking.get_by_label_contains("20 KiB from 5 steps (1 to 5) is still live.");
+    assert!(leaking.query_by_label("Show leaks").is_none(), "statistics say the same");
+    let sound = harness(Some(steps()));
+    assert!(sound.query_by_label("Show leaks").is_none());
 }
 
 #[test]

@@ -26,14 +26,17 @@ pub fn failure_text(failure: &RequestFailure) -> String {
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// Formats a failed request in short, with the line that made it if that is known: `1 GiB requested, 5 MiB free ·
-/// train.py:12 step · at event 7`.
-pub fn short_failure_text(trace: &Trace, failure: &RequestFailure) -> String {
+/// Formats a failed request in short, with the line that made it if that is known: `1 GiB requested, 5 MiB free on the
+/// device, 2 GiB free in segments · train.py:12 step · at event 7`.
+pub fn short_failure_text(trace: &Trace, failure: &RequestFailure, free_in_segments: u64) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
+    let in_segments = format_bytes(free_in_segments);
     let stack = failure.event.index().map(|row| trace.events.stack[row]);
     let line = stack.and_then(|stack| leading_frame(&trace.tables, stack)).map(|frame| place(trace, frame));
     let when = at_event(failure.number, failure.step, failure.phase);
-    let parts = std::iter::once(format!("{requested} requested, {free} free")).chain(line).chain([when]);
+    let parts =
+        std::iter::once(format!("{requested} requested, {free} free on the device, {in_segments} free in segments"));
+    let parts = parts.chain(line).chain([when]);
     parts.collect::<Vec<String>>().join("  ·  ")
 }
 
@@ -62,10 +65,13 @@ mod tests {
     fn a_failed_request_names_the_line_that_made_it_if_it_is_known() {
         let trace = trace_from_text("oom 4096 free=0 < step\noom 4096 free=0\n").unwrap();
         let texts: Vec<String> =
-            RequestFailure::all(&trace, DeviceId(0)).map(|one| short_failure_text(&trace, &one)).collect();
+            RequestFailure::all(&trace, DeviceId(0)).map(|one| short_failure_text(&trace, &one, 1024)).collect();
         assert_eq!(
             texts,
-            ["4 KiB requested, 0 B free  ·  step  ·  at event 0", "4 KiB requested, 0 B free  ·  at event 1"]
+            [
+                "4 KiB requested, 0 B free on the device, 1 KiB free in segments  ·  step  ·  at event 0",
+                "4 KiB requested, 0 B free on the device, 1 KiB free in segments  ·  at event 1"
+            ]
         );
     }
 

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use highwater_analysis::explain::{CategoryAndPhase, largest_cause};
-use highwater_analysis::growth::{Leaks, StepRange, StepWindow};
+use highwater_analysis::growth::Leaks;
 use highwater_analysis::source::{self, Source};
 use highwater_analysis::summary::{self, DeviceSummary};
-use highwater_analysis::{Filter, Metric, Moment};
+use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::{DeviceId, EventId, Trace};
@@ -167,13 +167,8 @@ impl DeviceIndex {
     /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of
     /// a long recording, which does not have all steps. Computed once.
     pub fn leaks(&self, source: &Source<'_>) -> Option<&Leaks> {
-        let find = || {
-            let window = StepWindow::of(source, self.device, StepRange::default()).ok()?.ok()?;
-            let of_device = (self.device, Metric::Requested);
-            window.is_whole().then(|| Leaks::of(source, of_device, &window, &Filter::default()).ok()).flatten()
-        };
         let is_whole = source.facts().start.all_events.is_none();
-        self.leaks.get_or_init(|| is_whole.then(find).flatten()).as_ref()
+        self.leaks.get_or_init(|| is_whole.then(|| Leaks::of_all_steps(source, self.device)).flatten()).as_ref()
     }
 
     /// Returns [`Self::leaks`] if they have been computed.

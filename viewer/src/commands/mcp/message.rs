@@ -14,7 +14,7 @@ const MAX_LINE: u64 = 1 << 20;
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
-/// Maximum number of lines that are read while a request is answered.
+/// Maximum number of lines that wait in each queue, before the reader and behind it, while a request is answered.
 const MAX_WAITING: usize = 64;
 
 /// The error codes of JSON-RPC, and one of the Model Context Protocol.

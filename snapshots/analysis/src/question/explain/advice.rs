@@ -235,7 +235,7 @@ impl PeakContext<'_> {
         let mut free: BTreeMap<BlockPool, u64> = BTreeMap::new();
         free_in_private(self.beside).for_each(|(pool, bytes)| *free.entry(pool).or_default() += bytes);
         let bytes: u64 = free.values().sum();
-        // A pool that is in use at the peak has nothing free, and may share its memory at other moments.
+        // A pool that is in use at the peak may have nothing free then, and could share its memory at other moments.
         let pools = Pools::of(self.trace);
         let in_use = self.at_peak.iter().map(|id| pools.pool(self.trace, &self.trace.blocks.get(*id)));
         let reserving: BTreeSet<BlockPool> = free.keys().copied().chain(in_use).collect();

@@ -100,6 +100,14 @@ struct Caller {
 }
 
 impl Leaks {
+    /// The leaks of requested memory of `device` over all whole steps; `None` without these, or if the recording cannot be
+    /// read.
+    pub fn of_all_steps(source: &Source<'_>, device: DeviceId) -> Option<Self> {
+        let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok()?;
+        let of_device = (device, Metric::Requested);
+        window.is_whole().then(|| Self::of(source, of_device, &window, &Filter::default()).ok()).flatten()
+    }
+
     /// The leaks of `device` among the blocks that pass `filter`, over the steps of `window`.
     ///
     /// # Errors

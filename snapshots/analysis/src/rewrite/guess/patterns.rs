@@ -111,7 +111,7 @@ const WRAPPED_OPTIMIZERS: &[&str] = &[
     "torch/cuda/amp/grad_scaler.py",
 ];
 
-/// Files with vLLM's model runners: of its first engine and of its second.
+/// Files with vLLM's model runners: of its second engine and of its first.
 const VLLM_RUNNERS: &[&str] = &["vllm/v1/worker/", "vllm/worker/"];
 
 /// The table; the first matching row applies. Paths use forward slashes here on every system.

@@ -1,7 +1,10 @@
 //! The warnings about a plan that is made from a recording.
 
+use highwater_analysis::Source;
 use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::growth::Leaks;
 use highwater_analysis::recompute::Evidence;
+use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
 /// Returned if no module can be recomputed.
@@ -30,8 +33,35 @@ pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let leaks = Leaks::of_all_steps(&Source::in_memory(trace), device);
+    if let Some(leak) = leaks.as_ref().and_then(|leaks| leaks.lines.first()) {
+        let kept = format_bytes(leak.bytes_per_step);
+        warnings
+            .push(format!("The recording leaks, so that more steps need more: {} keeps {kept} in each.", leak.line));
+    }
     if let Some(why) = Evidence::shortfall(trace, device) {
         warnings.push(format!("Recomputed modules are estimates: {why}."));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_for_a_recording_that_leaks_says_that_more_steps_need_more() {
+        let steps = |kept: bool| {
+            let step = |step: u32| {
+                let free = if kept { String::new() } else { format!("free k{step}\n") };
+                format!("step {step}\nphase forward\nalloc k{step} 4096 #cache @net < remember\n{free}")
+            };
+            trace_from_text(&(0..6).map(step).collect::<String>()).unwrap()
+        };
+        let leaks = |kept: bool| warnings(&steps(kept), DeviceId(0)).into_iter().find(|text| text.contains("leaks"));
+        let expected = "The recording leaks, so that more steps need more: remember keeps 4 KiB in each.";
+        assert_eq!((leaks(true).as_deref(), leaks(false)), (Some(expected), None));
+    }
 }

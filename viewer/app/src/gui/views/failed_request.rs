@@ -23,7 +23,8 @@ pub(crate) fn failed_request_ui(ui: &mut Ui, recording: &Recording, selection: &
     let event = shown.and_then(|moment| moment.checked_sub(1)).map(EventId::from_index);
     let failure = event.and_then(|event| RequestFailure::of(&recording.trace, event));
     let Some((failure, moment)) = failure.zip(shown) else { return Vec::new() };
-    let text = short_failure_text(&recording.trace, &failure);
+    let totals = recording.devices[selection.device].series.before_position(&recording.trace, moment);
+    let text = short_failure_text(&recording.trace, &failure, totals.reserved.saturating_sub(totals.active));
     let title = match moments().count() {
         1 => "Out of memory".to_owned(),
         count => {

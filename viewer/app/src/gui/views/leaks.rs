@@ -18,7 +18,7 @@ pub(crate) fn leaks_ui(ui: &mut Ui, recording: &Recording, selection: &Selection
     let (first, others) = lines.split_first()?;
     let kept = format_bytes(leaks.lines[0].kept.bytes);
     let more = if others.is_empty() { String::new() } else { format!(" · {}", others.join(" · ")) };
-    let text = format!("{first}; {kept} of it are live at the end{more}");
+    let text = format!("{first}; {kept} are still live at the end{more}");
     let button = ("Show leaks", "Show the lines that keep memory from step to step, in Statistics.");
     Banner { title: "Leak", text: &text, hint: "", button }.banner_ui(ui).then_some(Action::Leaks)
 }

@@ -141,7 +141,7 @@ impl Welcome {
             return;
         }
         heading_ui(ui, "No recording yet? Record an example");
-        ui.label(RichText::new("Records a training step to the byte; needs no GPU and takes a moment.").weak());
+        ui.label(RichText::new("Records three training steps to the byte; needs no GPU and takes a moment.").weak());
         ui.add_space(4.0);
         ui.with_layout(Layout::left_to_right(Align::TOP).with_main_wrap(true), |ui| {
             ui.spacing_mut().item_spacing = vec2(16.0, 12.0);

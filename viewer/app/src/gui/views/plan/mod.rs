@@ -213,7 +213,8 @@ impl PlanView {
             if is_former {
                 ui.multiply_opacity(FORMER_OPACITY);
             }
-            headline_ui(ui, chosen.trial.requested, search.as_is.requested);
+            let recorded = context.index().peak(&context.recording.trace, Metric::Requested).bytes;
+            headline_ui(ui, [chosen.trial.requested, search.as_is.requested, recorded]);
             answer_ui(ui, &text, if fits == Some(true) { shades.strong } else { shades.warning });
         });
         if is_chosen {
@@ -332,16 +333,20 @@ impl PlanView {
     }
 }
 
-/// Shows the peak with the changes large, and beside it how much less that is than before. If the recording ends out of
-/// memory, both contain the request that failed.
-fn headline_ui(ui: &mut Ui, peak: u64, before: u64) {
+/// Shows the peak with the changes large, and beside it how much less that is than before, and than what was recorded: if
+/// the recording ends out of memory, the first two contain the request that failed, and what follows if that was run.
+fn headline_ui(ui: &mut Ui, [peak, before, recorded]: [u64; 3]) {
+    let unchanged = match before > recorded {
+        true => format!("the {} that the step needs beyond the recording", format_bytes(before)),
+        false => "before".to_owned(),
+    };
     ui.horizontal(|ui| {
         ui.label(RichText::new(format_bytes(peak)).size(20.0).strong());
         let (less, more) = (before.saturating_sub(peak), peak.saturating_sub(before));
         let beside = match (less, more) {
             (0, 0) => "at the peak, as before".to_owned(),
-            (0, more) => format!("at the peak, {} more than before", format_bytes(more)),
-            (less, _) => format!("at the peak, {} ({}) less than before", format_bytes(less), share(less, before)),
+            (0, more) => format!("at the peak, {} more than {unchanged}", format_bytes(more)),
+            (less, _) => format!("at the peak, {} ({}) less than {unchanged}", format_bytes(less), share(less, before)),
         };
         ui.weak(beside);
     });

@@ -79,9 +79,12 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
     let figures = |row: usize| figures_of(rows[row].figures);
     // Where there is little room, the last columns are out of sight.
+    let settings = if ui.available_width() < ROOM_FOR_EVENTS { 190.0 } else { 0.0 };
     let columns = [
-        Column::text(("Settings", 0.0), "Click or press Enter to replay with these settings.", |row| rows[row].name)
-            .look(|row, cell| Cell { is_link: rows[row].asked.is_some(), ..cell }),
+        Column::text(("Settings", settings), "Click or press Enter to replay with these settings.", |row| {
+            rows[row].name
+        })
+        .look(|row, cell| Cell { is_link: rows[row].asked.is_some(), ..cell }),
         Column::bytes(("Reserved", WIDTH), "The peak of reserved memory.", |row| figures(row)[1]),
         difference_column(("vs. recorded", 104.0), "Peak of reserved memory minus the recorded peak.", |row| {
             [before, figures(row)[1]]

@@ -10,6 +10,7 @@ use super::{Cell, Column, TableState, Touched, keys};
 use crate::gui::widgets::fit::{self, fitted};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::capital;
+use crate::report::Unit;
 
 /// The layout of a table in this frame.
 pub(super) struct Frame<'a> {
@@ -189,9 +190,10 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column<'_>, cell: &Cell, s
     let painter = ui.painter().with_clip_rect(seen);
     if let Some(share) = cell.share {
         let mut bar = whole.shrink2(vec2(1.0, 1.0));
-        if column.unit.is_numeric() && bar.width() > 1.4 * theme::FIGURE_WIDTH {
+        let figure = if column.unit == Unit::Number { theme::SHARE_WIDTH } else { theme::FIGURE_WIDTH };
+        if column.unit.is_numeric() && bar.width() > 1.4 * figure {
             // Beside a figure there is room for a bar.
-            bar = bar.with_max_x(bar.right() - theme::FIGURE_WIDTH).shrink2(vec2(4.0, 3.0));
+            bar = bar.with_max_x(bar.right() - figure).shrink2(vec2(4.0, 3.0));
         }
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
         bar.set_width((bar.width() * share).max(1.0));

@@ -1,6 +1,6 @@
 //! The colours of data, equal in dark and light windows and distinguishable by colour-blind people.
 //!
-//! The nine categories take Okabe and Ito's palette and two of Paul Tol's.
+//! They are seven of Okabe and Ito's palette and two of Paul Tol's.
 
 use eframe::egui::Color32;
 use highwater_analysis::diff::Change;
@@ -63,7 +63,7 @@ pub const fn role(role: LineRole) -> Color32 {
 }
 
 /// The colour of a group's state in a comparison: violet for less, red for more, dark for groups on one side only, grey
-/// for no change. None is the colour of a category, and colour-blind people can distinguish them.
+/// for no change. None but grey is the colour of a category, and colour-blind people can distinguish them.
 pub const fn change(change: Change) -> Color32 {
     match change {
         Change::OnlyInA => Color32::from_rgb(0x4b, 0x2f, 0xd0),

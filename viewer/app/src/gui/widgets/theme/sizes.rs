@@ -16,6 +16,8 @@ pub(crate) const X_TICK_DISTANCE: f64 = 110.0;
 pub(crate) const X_LABEL_HALF: f64 = 26.0;
 /// Minimum distance between two labelled ticks of the byte axis, in points.
 pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
+/// Width of a share beside the bar of a cell, in points.
+pub const SHARE_WIDTH: f32 = 42.0;
 /// Width of a figure beside the bar of a cell.
 pub const FIGURE_WIDTH: f32 = 76.0;
 /// Width of a column of differences without bars, in points.
