@@ -138,8 +138,7 @@ mod tests {
         [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
     ];
 
-    /// Eight entries, "others" and the fixed colours of categories are far apart in CIELAB, in which a difference of
-    /// 2.3 is just noticeable.
+    /// Eight entries and "others" are far apart in CIELAB, in which a difference of 2.3 is just noticeable.
     #[test]
     fn colours_of_one_legend_differ_for_colour_blind_people() {
         let legend: Vec<Color32> = DISTINCT[..8].iter().copied().chain([NEUTRAL]).collect();
