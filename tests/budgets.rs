@@ -27,7 +27,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/analysis", lines: 24_500, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_950, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 4_350, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_300, homonyms: 3 },
+    Budget { folder: "viewer", lines: 20_400, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 38_300, homonyms: 13 },
 ];
 
