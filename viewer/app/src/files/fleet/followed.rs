@@ -137,7 +137,7 @@ mod tests {
         for name in ["rank2.0001.snap", "rank2.0002.snap", "rank3.0001.snap", "rank3.0002.snap"] {
             fs::remove_file(folder.path().join(name)).unwrap();
         }
-        assert_eq!(now(), (Some(vec![first, second]), 0), "what is gone is shown no more");
+        assert_eq!(now(), (Some(vec![first, second]), 0), "deleted files are removed from the list");
     }
 
     #[test]

@@ -225,6 +225,6 @@ mod tests {
         app.compare(&ctx, [0, 1]);
         app.open_in_strip(&ctx, &third);
         assert!(app.row_of(&first).is_some(), "it is compared");
-        assert_eq!(app.loading.len(), 2, "what is compared is still read");
+        assert_eq!(app.loading.len(), 2, "a compared recording is still being read");
     }
 }
