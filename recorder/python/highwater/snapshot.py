@@ -256,8 +256,8 @@ class Snapshot:
         describes the recording.
 
         Both tables have `rank`, `recording` (the file's name), `device`, `stream`, `block` (its number), `address`,
-        `category`, `op_id` and `op` (the forward operation), `scope` (the module), `pool`, `step`, `phase`, `frame`
-        (the program's innermost line) and `stack` (outermost first).
+        `category`, `op_id` and `op` (the forward operation), `scope` (the module), `shape` (with the dtype), `pool`,
+        `step`, `phase`, `frame` (the program's innermost line) and `stack` (outermost first).
 
         `blocks` also has `requested_bytes`, `allocated_bytes` (after rounding), `alloc_event`, `free_event`,
         `free_completed_event` (from which on it is not active), `last_use_event`, `alloc_time_ns`, `free_time_ns`,
