@@ -14,5 +14,4 @@ pub mod note;
 pub mod banner;
 pub mod room;
 pub mod table;
-mod worker;
 pub mod query;

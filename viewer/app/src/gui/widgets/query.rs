@@ -1,70 +1,172 @@
-//! A question of a view: asked again whenever its key changes, answered in the background.
+//! A question of a view: asked again whenever its key changes, answered in the background, so that no question delays a
+//! frame.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use eframe::egui::{Context, Ui};
+use highwater_snapshots::yielding::yield_if_due;
 
-use crate::background::Urgency;
-use crate::gui::widgets::worker::Worker;
+use crate::background::{Lane, Urgency};
 
-pub use crate::gui::widgets::worker::Cancel;
+/// Answers questions, and may cache data for the next one; `None` means that the question was cancelled.
+type Work<K, A> = Box<dyn FnMut(&K, &Cancel) -> Option<A> + Send>;
+
+/// Creates the initial state of work.
+type Begin<K, A> = Mutex<Box<dyn Fn() -> Work<K, A> + Send>>;
+
+/// The number of a question, its key, and its answer, unless it was cancelled; an error if the work panicked.
+type Outcome<K, A> = (u64, K, Result<Option<A>, ()>);
+
+/// The failure if the work panicked.
+const BROKEN_OFF: &str = "internal error; please report it";
+
+/// Tells the work whether its answer is still wanted.
+#[derive(Debug)]
+pub struct Cancel {
+    latest: Arc<AtomicU64>,
+    number: u64,
+}
+
+impl Cancel {
+    /// Whether a later question was asked, or the query was dropped.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // Work that looks whether it is cancelled can also be interrupted.
+        yield_if_due();
+        self.latest.load(Ordering::Relaxed) != self.number
+    }
+}
+
+/// A background thread and its state.
+struct Link<K, A> {
+    lane: Lane,
+    work: Arc<Mutex<Work<K, A>>>,
+    outbox: Sender<Outcome<K, A>>,
+    inbox: Receiver<Outcome<K, A>>,
+}
+
+impl<K, A> Link<K, A> {
+    fn new(name: &'static str, urgency: Urgency, work: Work<K, A>) -> Self {
+        let (outbox, inbox) = channel();
+        Self { lane: Lane::new(name, urgency), work: Arc::new(Mutex::new(work)), outbox, inbox }
+    }
+}
 
 /// A question and its latest answer. The key `K` is all that the answer `A` depends on. It refers to a recording by its
 /// [`Identity`](crate::gui::identity::Identity), so that a closed recording is freed while its answer is still shown.
 ///
 /// A view asks in every frame, which costs a comparison of keys, and shows the former answer until the next is there.
+/// The thread starts with the first question and ends when this is dropped.
 pub struct Query<K, A> {
-    worker: Worker<K, (K, A)>,
+    name: &'static str,
+    urgency: Urgency,
+    /// Whether answers to earlier questions than the last are shown.
+    shows_late: bool,
+    /// Frees answers that are no longer shown.
+    discard: fn(A),
+    /// Creates the initial state of the work: at first, and again after a panic.
+    begin: Arc<Begin<K, A>>,
+    link: Option<Link<K, A>>,
+    /// The number of the last question, for [`Cancel`].
+    latest: Arc<AtomicU64>,
+    /// The number of the last question, from 1.
+    number: u64,
+    /// The number of the last question that is settled.
+    settled: u64,
+    failure: Option<String>,
     /// The key of the last question, if it is not to be repeated.
     asked: Option<K>,
     answer: Option<(K, A)>,
     /// Whether the answer has come since the view last received one.
     is_new: bool,
-    /// Whether answers to earlier questions than the last are shown.
-    shows_late: bool,
-    /// Frees answers that are no longer shown.
-    discard: fn(A),
 }
 
 impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     /// A question that `work` answers on a thread called `name`, or with `None` if it is cancelled. The captures of
     /// `work` are its cache; after a panic, it starts again with a copy of them as they are now.
-    pub fn new(name: &'static str, mut work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
+    pub fn new(name: &'static str, work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         #[cfg(test)]
         MADE.set(MADE.get() + 1);
-        let work = move |key: K, cancel: &Cancel| work(&key, cancel).map(|answer| (key, answer));
+        let begin = move || Box::new(work.clone()) as Work<K, A>;
         Self {
-            worker: Worker::new(name, work),
+            name,
+            urgency: Urgency::Other,
+            shows_late: false,
+            discard: drop,
+            begin: Arc::new(Mutex::new(Box::new(begin))),
+            link: None,
+            latest: Arc::default(),
+            number: 0,
+            settled: 0,
+            failure: None,
             asked: None,
             answer: None,
             is_new: false,
-            shows_late: false,
-            discard: drop,
         }
     }
 
     /// The same, which also shows answers to earlier questions than the last: better late than never while one question
     /// follows another.
-    pub(crate) fn showing_late(self) -> Self {
-        Self { shows_late: true, ..self }
+    pub(crate) fn showing_late(mut self) -> Self {
+        self.shows_late = true;
+        self
     }
 
     /// The same, with work of this urgency.
-    pub(crate) fn with_urgency(self, urgency: Urgency) -> Self {
-        Self { worker: self.worker.with_urgency(urgency), ..self }
+    pub(crate) fn with_urgency(mut self, urgency: Urgency) -> Self {
+        self.urgency = urgency;
+        self
     }
 
     /// The same, which frees answers with `discard`: of large ones, not while a frame waits.
-    pub(crate) fn discarding(self, discard: fn(A)) -> Self {
-        Self { discard, ..self }
+    pub(crate) fn discarding(mut self, discard: fn(A)) -> Self {
+        self.discard = discard;
+        self
     }
 
     /// Asks, unless `key` was asked last, and cancels the last question. `ctx` is woken when the answer is there.
     pub fn ask(&mut self, ctx: &Context, key: &K) {
-        if self.asked.as_ref() != Some(key) {
-            self.asked = Some(key.clone());
-            self.worker.ask(ctx, key.clone());
+        if self.asked.as_ref() == Some(key) {
+            return;
         }
+        self.asked = Some(key.clone());
+        self.count();
+        let Self { name, urgency, begin, link, latest, number, .. } = self;
+        let link = link.get_or_insert_with(|| Link::new(name, *urgency, begun(begin)));
+        let (work, outbox, begin) = (Arc::clone(&link.work), link.outbox.clone(), Arc::clone(begin));
+        let (key, ctx) = (key.clone(), ctx.clone());
+        let cancel = Cancel { latest: Arc::clone(latest), number: *number };
+        let job = move || {
+            // Of several waiting questions only the last counts.
+            if cancel.is_cancelled() {
+                return;
+            }
+            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = catch_unwind(AssertUnwindSafe(|| work(&key, &cancel)));
+            if answer.is_err() {
+                // Its state may be inconsistent.
+                *work = begun(&begin);
+            }
+            // The query may be gone by now.
+            let _ = outbox.send((cancel.number, key, answer.map_err(drop)));
+            ctx.request_repaint();
+        };
+        if let Err(why) = link.lane.post(job) {
+            self.fail(format!("cannot start a thread: {why}"));
+        }
+    }
+
+    /// Counts a question, which cancels the last one.
+    fn count(&mut self) {
+        self.number += 1;
+        self.latest.store(self.number, Ordering::Relaxed);
+    }
+
+    fn fail(&mut self, why: String) {
+        (self.failure, self.settled, self.link) = (Some(why), self.number, None);
     }
 
     /// The key of the last question, unless it was cancelled.
@@ -74,22 +176,37 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
 
     /// Takes over an answer that has come. Returns whether there is a new one since the last call.
     pub fn receive(&mut self) -> bool {
-        let came = if self.shows_late { self.worker.take_newest() } else { self.worker.take() };
-        self.keep(came);
+        while let Some(outcome) = self.link.as_ref().and_then(|link| link.inbox.try_recv().ok()) {
+            self.take_outcome(outcome, self.shows_late);
+        }
         std::mem::take(&mut self.is_new)
     }
 
     /// Waits for the answer to the last question; the view receives it in its next frame. For tests, and for pictures
     /// without a window.
     pub fn wait(&mut self) {
-        let came = self.worker.wait();
-        self.keep(came);
+        while self.is_busy()
+            && let Some(outcome) = self.link.as_ref().and_then(|link| link.inbox.recv().ok())
+        {
+            self.take_outcome(outcome, false);
+        }
     }
 
-    fn keep(&mut self, came: Option<(K, A)>) {
-        if came.is_some() {
-            self.clear();
-            (self.answer, self.is_new) = (came, true);
+    /// Takes over the outcome of a question; of an earlier one than the last, only if `shows_late`.
+    fn take_outcome(&mut self, (number, key, outcome): Outcome<K, A>, shows_late: bool) {
+        let is_last = number == self.number;
+        match outcome {
+            _ if number <= self.settled => {}
+            Ok(None) if !is_last => {}
+            Ok(answer) => {
+                (self.settled, self.failure) = (number, None);
+                if let Some(answer) = answer.filter(|_| is_last || shows_late) {
+                    self.clear();
+                    (self.answer, self.is_new) = (Some((key, answer)), true);
+                }
+            }
+            Err(()) if is_last => self.fail(BROKEN_OFF.to_owned()),
+            Err(()) => {}
         }
     }
 
@@ -129,14 +246,15 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     /// Cancels the last question, which can be repeated. The answer stays.
     pub(crate) fn cancel(&mut self) {
         self.asked = None;
-        self.worker.cancel();
+        self.count();
+        (self.settled, self.failure) = (self.number, None);
     }
 
     /// Forgets question and answer, and the cache of the work.
     pub fn forget(&mut self) {
-        self.asked = None;
+        self.cancel();
         self.clear();
-        self.worker.restart();
+        self.link = None;
     }
 
     /// Frees the answer.
@@ -149,12 +267,12 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
 
     /// Whether the last question has no answer yet.
     pub fn is_busy(&self) -> bool {
-        self.worker.is_busy()
+        self.number != self.settled
     }
 
     /// The reason that there are no answers, if the work has failed.
     pub fn failure(&self) -> Option<&str> {
-        self.worker.failure()
+        self.failure.as_deref()
     }
 
     /// Shows, in place of an answer, what is being computed, or why there is none.
@@ -175,8 +293,22 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
 
 impl<K, A> fmt::Debug for Query<K, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Query").field("worker", &self.worker).field("is_answered", &self.answer.is_some()).finish()
+        let is_busy = self.number != self.settled;
+        let mut query = f.debug_struct("Query");
+        query.field("name", &self.name).field("is_busy", &is_busy).field("is_answered", &self.answer.is_some());
+        query.finish()
     }
+}
+
+impl<K, A> Drop for Query<K, A> {
+    fn drop(&mut self) {
+        // The work in progress is no longer wanted.
+        self.latest.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+fn begun<K, A>(begin: &Begin<K, A>) -> Work<K, A> {
+    begin.lock().unwrap_or_else(PoisonError::into_inner)()
 }
 
 #[cfg(test)]
@@ -258,76 +390,4 @@ macro_rules! computed {
 pub(crate) use computed;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc::channel;
-    use std::sync::{Arc, Mutex};
-
-    #[test]
-    fn questions_asked_meanwhile_are_passed_over_and_none_is_asked_twice() {
-        let (open, gate) = channel::<()>();
-        let (gate, mut seen) = (Arc::new(Mutex::new(gate)), Vec::new());
-        let mut query = Query::new("test-query", move |number: &u32, _: &Cancel| {
-            // Holds the first question until all are asked.
-            if seen.is_empty() {
-                gate.lock().unwrap().recv().unwrap();
-            }
-            seen.push(*number);
-            Some(seen.clone())
-        });
-        let ctx = Context::default();
-        for number in [1, 2, 3, 4, 4] {
-            query.ask(&ctx, &number);
-        }
-        assert!(query.is_busy() && !query.receive());
-        open.send(()).unwrap();
-        query.wait();
-        assert!(!query.is_busy() && query.receive() && !query.receive(), "an answer is new once");
-        let seen = query.current().unwrap();
-        assert_eq!((query.answered(), seen.last()), (Some(&4), Some(&4)));
-        assert!(seen.len() <= 2, "what was asked meanwhile is passed over: {seen:?}");
-        query.ask(&ctx, &4);
-        assert!(!query.is_busy(), "it was answered already");
-        query.cancel();
-        assert!(query.current().is_none() && query.answer().is_some(), "the answer stays");
-        query.ask(&ctx, &4);
-        query.wait();
-        assert_eq!(query.take().map(|seen| seen.len() <= 3), Some(true), "it was asked again");
-    }
-
-    #[test]
-    fn a_failed_question_is_not_asked_again_until_it_is_cancelled() {
-        let mut query = Query::new("test-query", |should_break: &bool, _: &Cancel| {
-            assert!(!should_break, "as a test");
-            Some(())
-        });
-        let ctx = Context::default();
-        query.ask(&ctx, &true);
-        query.wait();
-        assert!(!query.is_busy() && query.failure().is_some());
-        query.ask(&ctx, &true);
-        assert!(!query.is_busy(), "it would fail again");
-        query.cancel();
-        assert_eq!(query.failure(), None);
-    }
-
-    #[test]
-    fn answers_that_are_replaced_forgotten_or_about_something_else_are_discarded() {
-        static DISCARDED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-        let work = |number: &u32, _: &Cancel| Some(*number);
-        let mut query = Query::new("test-query", work).discarding(|number| DISCARDED.lock().unwrap().push(number));
-        let ctx = Context::default();
-        for number in 1..=3 {
-            query.ask(&ctx, &number);
-            query.wait();
-        }
-        query.keep_if(|number| *number == 3);
-        assert_eq!(query.answer(), Some(&3));
-        query.keep_if(|number| *number != 3);
-        assert!(query.answer().is_none() && !query.receive(), "what is forgotten is not new");
-        query.ask(&ctx, &4);
-        query.wait();
-        query.forget();
-        assert_eq!((*DISCARDED.lock().unwrap()).as_slice(), [1, 2, 3, 4]);
-    }
-}
+mod tests;
