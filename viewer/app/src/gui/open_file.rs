@@ -31,7 +31,7 @@ use crate::gui::widgets::theme;
 use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::gui::window::status;
-use crate::gui::window::top_bar::{self, BarChange, Shown};
+use crate::gui::window::top_bar;
 use crate::history::History;
 use crate::selection::Selection;
 use crate::session::Recording;
@@ -352,26 +352,9 @@ impl OpenFile {
     }
 
     fn tools_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
-        let (moment, _) = self.moment();
-        let mut shown = Shown {
-            recording: &self.recording,
-            selection: &self.selection,
-            position: moment.position(),
-            colour_by: settings.colour_by,
-            stacking: settings.stacking,
-            search: &mut self.search,
-            is_hiding: &mut settings.is_hiding,
-        };
-        match top_bar::tools_ui(ui, &mut shown)? {
-            BarChange::Device(device) => self.selection.set_device(&self.recording, device),
-            BarChange::Metric(metric) => self.selection.set_metric(&self.recording, metric),
-            BarChange::ColourBy(by) => settings.colour_by = by,
-            BarChange::Stacking(stacking) => settings.stacking = stacking,
-            BarChange::Axis(axis) => self.selection.set_axis(&self.recording, axis),
-            BarChange::Search(text) => self.search_for(ui.ctx(), &text),
-            BarChange::Run(command) => return Some(command),
-        }
-        None
+        let position = self.moment().0.position();
+        let Self { recording, selection, search, .. } = self;
+        top_bar::tools_ui(ui, (recording, selection, search), settings, position)
     }
 
     /// The views at the side, one of which is in front.

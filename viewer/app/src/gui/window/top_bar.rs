@@ -11,11 +11,12 @@ use crate::command::Command;
 use crate::figures::moment::total_name;
 use crate::files::file_name;
 use crate::gui::filter::search::{Search, SearchPlace};
-use crate::gui::views::group_keys::{group_keys, key_entry};
+use crate::gui::views::group_keys::{absent_reason, group_keys, key_label};
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
+use crate::gui::window::settings::Settings;
 use crate::gui::window::tabs::{Tab, distinct_names};
 use crate::selection::{Axis, NO_TIMES, Selection};
 use crate::session::Recording;
@@ -180,47 +181,15 @@ fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     chosen
 }
 
-/// The user's change in the tool bar.
-pub enum BarChange {
-    /// Another device, by row.
-    Device(usize),
-    /// Another total.
-    Metric(Metric),
-    /// Other colours.
-    ColourBy(ColourBy),
-    /// Another order of the stack.
-    Stacking(Stacking),
-    /// Another axis.
-    Axis(Axis),
-    /// Other conditions.
-    Search(String),
-    /// A command.
-    Run(Command),
-}
-
-/// The content of the tool bar.
-pub struct Shown<'a> {
-    /// The recording.
-    pub recording: &'a Arc<Recording>,
-    /// The selection.
-    pub selection: &'a Selection,
-    /// Number of events before the moment of the panels.
-    pub position: usize,
-    /// The colouring of blocks.
-    pub colour_by: ColourBy,
-    /// The order of the stack.
-    pub stacking: Stacking,
-    /// The search box.
-    pub search: &'a mut Search,
-    /// Whether blocks that do not meet them are hidden.
-    pub is_hiding: &'a mut bool,
-}
-
-/// Shows the tool bar. Returns the user's change.
-pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
-    let mut change = None;
-    let recording = shown.recording;
-    let mut offer = |next: BarChange| change = Some(next);
+/// Shows the tool bar, whose search counts blocks at the moment after `position` events. Returns the command that was
+/// clicked.
+pub(crate) fn tools_ui(
+    ui: &mut Ui,
+    (recording, selection, search): (&Arc<Recording>, &mut Selection, &mut Search),
+    settings: &mut Settings,
+    position: usize,
+) -> Option<Command> {
+    let mut chosen = None;
     // All fits into one line: in a narrow window, lists have no names before them, but under the pointer.
     let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
     // Upright, as on a phone, there is no room for one line.
@@ -231,9 +200,7 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
             let key = keys::first(command);
             let name = if command == Command::GoToPeak { "Peak" } else { "Everything" };
             let button = ui.add(Button::new(name).shortcut_text(key)).on_hover_text(command.tooltip());
-            if button.clicked() {
-                offer(BarChange::Run(command));
-            }
+            chosen = Some(command).filter(|_| button.clicked()).or(chosen);
         }
         if has_events {
             ui.separator();
@@ -241,25 +208,28 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
         if recording.devices.len() > 1 {
             let name = |row: &usize| recording.device_label(*row);
             let rows: Vec<usize> = (0..recording.devices.len()).collect();
-            if let Some(row) = named_ui(ui, ("Device", is_narrow), &shown.selection.device, &rows, name) {
-                offer(BarChange::Device(row));
+            if let Some(row) = named_ui(ui, ("Device", is_narrow), &selection.device, &rows, name) {
+                selection.set_device(recording, row);
             }
         }
-        let metrics = metrics_of(recording, shown.selection.device);
+        let metrics = metrics_of(recording, selection.device);
         let name = |metric: &Metric| total_name(*metric);
-        if let Some(metric) = named_ui(ui, ("Total", is_narrow), &shown.selection.metric, &metrics, name) {
-            offer(BarChange::Metric(metric));
+        if let Some(metric) = named_ui(ui, ("Total", is_narrow), &selection.metric, &metrics, name) {
+            selection.set_metric(recording, metric);
         }
         let colours: Vec<ColourBy> = group_keys(recording.deepest_scope).map(ColourBy).collect();
-        let entry = |by: &ColourBy| key_entry(&recording.absent, TreeKey::By(by.0));
-        if let Some(by) = named_ui(ui, ("Colour by", is_narrow), &shown.colour_by, &colours, entry) {
-            offer(BarChange::ColourBy(by));
+        let entry = |by: &ColourBy| {
+            let key = TreeKey::By(by.0);
+            ChoiceEntry { name: key_label(key), problem: absent_reason(&recording.absent, key) }
+        };
+        if let Some(by) = named_ui(ui, ("Colour by", is_narrow), &settings.colour_by, &colours, entry) {
+            settings.colour_by = by;
         }
         if has_events {
             let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
             let all = [Stacking::Age, Stacking::Colour];
-            if let Some(next) = named_ui(ui, ("Stack by", is_narrow), &shown.stacking, &all, name) {
-                offer(BarChange::Stacking(next));
+            if let Some(next) = named_ui(ui, ("Stack by", is_narrow), &settings.stacking, &all, name) {
+                settings.stacking = next;
             }
             if !is_narrow {
                 ui.label("Across");
@@ -268,16 +238,15 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
         let axes = [(Axis::Event, "events"), (Axis::Time, "time")];
         for (axis, name) in axes.into_iter().filter(|_| has_events) {
             let is_there = axis == Axis::Event || recording.trace.has_times();
-            let button = Button::selectable(shown.selection.axis() == axis, name);
+            let button = Button::selectable(selection.axis() == axis, name);
             let response = ui.add_enabled(is_there, button).on_disabled_hover_text(NO_TIMES);
             if response.on_hover_text(Command::ToggleAxis.tooltip()).clicked() {
-                offer(BarChange::Axis(axis));
+                selection.set_axis(recording, axis);
             }
         }
-        let at =
-            SearchPlace { device: shown.selection.device, metric: shown.selection.metric, position: shown.position };
-        if let Some(text) = shown.search.search_ui(ui, recording, Some(at), shown.is_hiding) {
-            offer(BarChange::Search(text));
+        let at = SearchPlace { device: selection.device, metric: selection.metric, position };
+        if let Some(text) = search.search_ui(ui, recording, Some(at), &mut settings.is_hiding) {
+            search.set(ui.ctx(), recording, &text);
         }
     };
     if is_upright {
@@ -285,7 +254,7 @@ pub(crate) fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> 
     } else {
         ui.horizontal(tools)
     };
-    change
+    chosen
 }
 
 /// A list with its name before it, or under the pointer if it is narrow.
