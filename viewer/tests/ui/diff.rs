@@ -313,9 +313,9 @@ fn the_next_key_is_one_that_a_side_has_and_modules_are_grouped_to_a_depth() {
         seen.push(comparison(&harness).choices.keys[0].name());
     }
     assert_eq!(seen, ["scope", "size", "stream", "pool", "lifetime", "category"], "neither has the others");
-    harness.get_by_label("Group by by category").click();
+    harness.get_by_label("Group by category").click();
     harness.run_steps(3);
-    harness.get_by_label("by module, 2 levels (scope:2)").click();
+    harness.get_by_label("module, 2 levels (scope:2)").click();
     settle(&mut harness);
     assert_eq!(comparison(&harness).choices.keys, [GroupKey::ScopeTo(2)]);
     assert!(rows(&harness).iter().any(|row| row[0] == "net.fc"), "{:?}", rows(&harness));

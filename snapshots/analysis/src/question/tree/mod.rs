@@ -24,6 +24,12 @@ pub enum TreeKey {
     Block,
 }
 
+impl From<GroupKey> for TreeKey {
+    fn from(key: GroupKey) -> Self {
+        Self::By(key)
+    }
+}
+
 impl TreeKey {
     /// Every key, in menu order.
     pub fn all() -> impl Iterator<Item = Self> {

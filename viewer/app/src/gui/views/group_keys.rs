@@ -49,42 +49,39 @@ pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static st
     }
 }
 
-/// `key` in a menu, greyed out if no block has a value for it.
-pub(crate) fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
-    ChoiceEntry { name: key_label(key), problem: absent_reason(absent, key) }
-}
-
 /// The lists of the grouping keys, by their labels: one key, and a second within it. There is none below single blocks.
-pub(crate) fn keys_ui(
+/// Keys for which there is a `problem` are greyed out.
+pub(crate) fn keys_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     labels: [&str; 2],
-    (first, second): (&mut TreeKey, &mut Option<TreeKey>),
-    keys: &[TreeKey],
-    absent: &Absent,
+    (first, second): (&mut K, &mut Option<K>),
+    keys: &[K],
+    problem: impl Fn(TreeKey) -> Option<&'static str>,
 ) {
-    let all: Vec<Option<TreeKey>> = keys.iter().copied().map(Some).collect();
+    let all: Vec<Option<K>> = keys.iter().copied().map(Some).collect();
     let mut chosen = Some(*first);
-    key_ui(ui, ["by", labels[0]], &mut chosen, &all, absent);
+    key_ui(ui, ["by", labels[0]], &mut chosen, &all, &problem);
     *first = chosen.unwrap_or(*first);
-    *second = second.filter(|key| key != first && *first != TreeKey::Block);
-    if *first != TreeKey::Block {
+    let is_block = (*first).into() == TreeKey::Block;
+    *second = second.filter(|key| key != first && !is_block);
+    if !is_block {
         let others = keys.iter().copied().filter(|key| key != first).map(Some);
-        let others: Vec<Option<TreeKey>> = std::iter::once(None).chain(others).collect();
-        key_ui(ui, ["then", labels[1]], second, &others, absent);
+        let others: Vec<Option<K>> = std::iter::once(None).chain(others).collect();
+        key_ui(ui, ["then", labels[1]], second, &others, &problem);
     }
 }
 
 /// A list of keys: the word before the selected one, and the label of the list.
-fn key_ui(
+fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     [word, label]: [&str; 2],
-    chosen: &mut Option<TreeKey>,
-    keys: &[Option<TreeKey>],
-    absent: &Absent,
+    chosen: &mut Option<K>,
+    keys: &[Option<K>],
+    problem: impl Fn(TreeKey) -> Option<&'static str>,
 ) {
-    let nothing = || ChoiceEntry::from("nothing".to_owned());
-    let entry = |key: &Option<TreeKey>| key.map_or_else(nothing, |key| key_entry(absent, key));
-    let now = chosen.map_or_else(|| "nothing".to_owned(), key_label);
+    let name = |key: &Option<K>| key.map_or_else(|| "nothing".to_owned(), |key| key_label(key.into()));
+    let entry = |key: &Option<K>| ChoiceEntry { name: name(key), problem: key.and_then(|key| problem(key.into())) };
+    let now = name(chosen);
     let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);
     let shown = list.show_ui(ui, |ui| entries_ui(ui, chosen, keys, entry));
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));

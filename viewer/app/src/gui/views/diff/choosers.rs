@@ -8,8 +8,8 @@ use highwater_analysis::{GroupKey, Metric, TreeKey};
 
 use super::alignment::Align;
 use crate::figures::moment::total_name;
-use crate::gui::views::group_keys::{absent_reason, group_keys, key_label};
-use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
+use crate::gui::views::group_keys::{self, absent_reason, group_keys};
+use crate::gui::widgets::choice::choice_ui;
 use crate::session::Recording;
 
 /// The open files, and which of them are A and B.
@@ -56,63 +56,30 @@ pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAct
     }
 }
 
-/// The kinds of moments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Peak,
-    End,
-    Step,
-    StepEnd,
-}
-
-impl Kind {
-    const fn of(at: DiffAt) -> Self {
-        match at {
-            DiffAt::Peak => Self::Peak,
-            DiffAt::End => Self::End,
-            DiffAt::Step(_) => Self::Step,
-            DiffAt::StepEnd(_) => Self::StepEnd,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Peak => "at its peak",
-            Self::End => "at its end",
-            Self::Step => "at the peak of step",
-            Self::StepEnd => "at the end of step",
-        }
-    }
-
-    const fn at(self, step: u32) -> DiffAt {
-        match self {
-            Self::Peak => DiffAt::Peak,
-            Self::End => DiffAt::End,
-            Self::Step => DiffAt::Step(step),
-            Self::StepEnd => DiffAt::StepEnd(step),
-        }
-    }
-}
-
 /// The moment of a side; returns another one when the user takes it.
 pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording) -> Option<DiffAt> {
-    let name = ["A", "B"][side];
-    let steps = recording.steps.first().map(|(step, _)| *step).zip(recording.steps.last().map(|(step, _)| *step));
-    let all: &[Kind] = match steps {
-        Some(_) => &[Kind::Peak, Kind::End, Kind::Step, Kind::StepEnd],
-        None => &[Kind::Peak, Kind::End],
+    let side = ["A", "B"][side];
+    let name = |at: &DiffAt| {
+        let name = match at {
+            DiffAt::Peak => "at its peak",
+            DiffAt::End => "at its end",
+            DiffAt::Step(_) => "at the peak of step",
+            DiffAt::StepEnd(_) => "at the end of step",
+        };
+        name.to_owned()
     };
-    let (DiffAt::Step(now) | DiffAt::StepEnd(now)) = at else {
-        let kind = choice_ui(ui, &format!("Moment of {name}"), &Kind::of(at), all, |kind| kind.name().to_owned())?;
-        return Some(kind.at(steps.map_or(0, |(_, last)| last)));
-    };
-    let kind = choice_ui(ui, &format!("Moment of {name}"), &Kind::of(at), all, |kind| kind.name().to_owned());
-    let mut step = now;
-    let (first, last) = steps.unwrap_or((0, u32::MAX));
-    let field = ui.add(DragValue::new(&mut step).range(first.min(now)..=last.max(now)).speed(0.1));
-    field.widget_info(|| WidgetInfo::labeled(Role::SpinButton, true, format!("Step of {name}")));
-    field.on_hover_text("Type a number or drag. Page Up and Page Down change the step on both sides.");
-    let next = kind.unwrap_or(Kind::of(at)).at(step);
+    let steps = recording.steps.first().zip(recording.steps.last()).map(|((first, _), (last, _))| (*first, *last));
+    let now = if let DiffAt::Step(step) | DiffAt::StepEnd(step) = at { Some(step) } else { None };
+    let step = now.or(steps.map(|(_, last)| last)).unwrap_or(0);
+    let all = [DiffAt::Peak, DiffAt::End, DiffAt::Step(step), DiffAt::StepEnd(step)];
+    let all = &all[..if steps.is_some() { 4 } else { 2 }];
+    let mut next = choice_ui(ui, &format!("Moment of {side}"), &at, all, name).unwrap_or(at);
+    if let (Some(now), DiffAt::Step(step) | DiffAt::StepEnd(step)) = (now, &mut next) {
+        let (first, last) = steps.unwrap_or((0, u32::MAX));
+        let field = ui.add(DragValue::new(step).range(first.min(now)..=last.max(now)).speed(0.1));
+        field.widget_info(|| WidgetInfo::labeled(Role::SpinButton, true, format!("Step of {side}")));
+        field.on_hover_text("Type a number or drag. Page Up and Page Down change the step on both sides.");
+    }
     (next != at).then_some(next)
 }
 
@@ -125,28 +92,15 @@ pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> 
 
 /// The grouping keys: one key, and a second within it.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<Recording>; 2]) {
-    let entry = |word: &str, key: GroupKey| {
-        let key = TreeKey::By(key);
-        ChoiceEntry { name: format!("{word} {}", key_label(key)), problem: absent_in_both(recordings, key) }
-    };
-    let all: Vec<GroupKey> =
-        group_keys(recordings.map(|recording| recording.deepest_scope).into_iter().max().unwrap_or(0)).collect();
-    let first = keys.first().copied().unwrap_or(GroupKey::Category);
-    if let Some(next) = choice_ui(ui, "Group by", &first, &all, |key| entry("by", *key)) {
-        keys.retain(|key| *key != next);
-        if let Some(slot) = keys.first_mut() {
-            *slot = next;
-        } else {
-            keys.push(next);
-        }
-        return;
-    }
-    let others = all.iter().copied().filter(|key| *key != first);
-    let seconds: Vec<Option<GroupKey>> = std::iter::once(None).chain(others.map(Some)).collect();
-    let second = keys.get(1).copied();
-    let entry = |key: &Option<GroupKey>| key.map_or_else(|| "then nothing".to_owned().into(), |key| entry("then", key));
-    if let Some(next) = choice_ui(ui, "Then group by", &second, &seconds, entry) {
-        *keys = std::iter::once(first).chain(next).collect();
+    let [a, b] = recordings.map(|recording| recording.deepest_scope);
+    let all: Vec<GroupKey> = group_keys(a.max(b)).collect();
+    let mut first = keys.first().copied().unwrap_or(GroupKey::Category);
+    let mut second = keys.get(1).copied();
+    let (former, chosen) = ((first, second), (&mut first, &mut second));
+    let labels = ["Group by", "Then group by"];
+    group_keys::keys_ui(ui, labels, chosen, &all, |key| absent_in_both(recordings, key));
+    if (first, second) != former {
+        *keys = std::iter::once(first).chain(second).collect();
     }
 }
 

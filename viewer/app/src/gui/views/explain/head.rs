@@ -1,13 +1,13 @@
 //! The head of the explanation: size and moment of the peak, effect of the search conditions, and the grouping keys.
 
 use eframe::egui::{Label, RichText, Ui};
-use highwater_analysis::TreeKey;
+use highwater_analysis::GroupKey;
 use highwater_snapshots::units::format_bytes;
 
 use super::job::{Explained, Keys};
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::share;
-use crate::gui::views::group_keys::{self, group_keys};
+use crate::gui::views::group_keys::{self, absent_reason, group_keys};
 use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::theme::Shades;
@@ -101,11 +101,8 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         ui.label("Groups");
-        let all: Vec<TreeKey> = group_keys(recording.deepest_scope).map(TreeKey::By).collect();
-        let (mut first, mut second) = (TreeKey::By(keys.first), keys.second.map(TreeKey::By));
-        let labels = ["Explain by", "Explain also by"];
-        group_keys::keys_ui(ui, labels, (&mut first, &mut second), &all, &recording.absent);
-        let of = |key: TreeKey| if let TreeKey::By(key) = key { Some(key) } else { None };
-        *keys = Keys { first: of(first).unwrap_or(keys.first), second: second.and_then(of) };
+        let all: Vec<GroupKey> = group_keys(recording.deepest_scope).collect();
+        let (labels, chosen) = (["Explain by", "Explain also by"], (&mut keys.first, &mut keys.second));
+        group_keys::keys_ui(ui, labels, chosen, &all, |key| absent_reason(&recording.absent, key));
     });
 }

@@ -99,7 +99,7 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
     let groups_ui = |ui: &mut Ui, choices: &mut Choices| {
         let keys: Vec<TreeKey> = tree_keys(recording.deepest_scope).collect();
         let chosen = (&mut choices.first, &mut choices.second);
-        keys_ui(ui, ["Group by", "Then group by"], chosen, &keys, &recording.absent);
+        keys_ui(ui, ["Group by", "Then group by"], chosen, &keys, |key| absent_reason(&recording.absent, key));
     };
     if is_low {
         ui.horizontal_wrapped(|ui| {
