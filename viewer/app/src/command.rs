@@ -7,10 +7,10 @@ use crate::selection::View;
 
 /// Declares the commands in the order in which the palette lists them.
 macro_rules! commands {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $tooltip:literal, [$($key:literal),*] $(, $words:literal)?;)+) => {
+    ($($variant:ident = $name:literal, $tooltip:literal, [$($key:literal),*] $(, $words:literal)?;)+) => {
         /// An action of the app.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Command { $($(#[$doc])* $variant,)+ }
+        pub enum Command { $(#[doc = $tooltip] $variant,)+ }
 
         impl Command {
             /// Every command.
@@ -40,277 +40,153 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Ask for a file and open it.
-    Open = "Open…",
-        "Open a recording: a .snap file, or a memory snapshot of PyTorch (pickle, JSON or saved page).",
+    Open = "Open…", "Open a recording: a .snap file, or a memory snapshot of PyTorch (pickle, JSON or saved page).",
         ["Ctrl+O"], "load file import snapshot";
-    /// Ask for a folder and open it.
-    OpenFolder = "Open a folder…",
-        "Open the recordings of all ranks of a run: a folder with one file per rank.",
+    OpenFolder = "Open a folder…", "Open the recordings of all ranks of a run: a folder with one file per rank.",
         ["Ctrl+Shift+O"], "load directory ranks distributed ddp fsdp";
-    /// Read the current file again.
-    Reload = "Reload",
-        "Read the file again, for instance while it is still being written.",
+    Reload = "Reload", "Read the file again, for instance while it is still being written.",
         ["F5", "Ctrl+R"], "refresh";
-    /// Close the current recording.
     Close = "Close", "Close this recording.", ["Ctrl+W", "Alt+W"];
-    /// Leave.
     Quit = "Quit", "Close the window.", ["Ctrl+Q"], "exit";
-    /// Search all commands.
     Palette = "Find a command…", "Search all commands of the app.", ["Ctrl+P", "F1"], "help actions";
-    /// The list of keys.
     ShowKeys = "Keys", "List all commands with their keys.", ["Questionmark"], "keyboard shortcuts bindings help";
-    /// What the program is.
     About = "About Highwater", "Show the version and the licence.", ["Shift+F1"], "license help";
-    /// Show the moment of the peak.
     GoToPeak = "Go to the peak",
         "Zoom to the moment at which the chosen total is largest, and show what is using memory there; F shows everything again.",
         ["P"], "maximum highest high-water mark";
-    /// Show the whole recording.
     FitAll = "Show everything", "Zoom out until the whole recording is visible.", ["F", "Home"], "reset view full";
-    /// Magnify.
     ZoomIn = "Zoom in", "Show half as much, around the middle.", ["Plus", "Equals"], "magnify";
-    /// Reduce.
     ZoomOut = "Zoom out", "Show twice as much, around the middle.", ["Minus"];
-    /// Magnify the bytes alone.
-    ZoomInBytes = "Zoom in on bytes",
-        "Show half as many bytes from top to bottom.",
+    ZoomInBytes = "Zoom in on bytes", "Show half as many bytes from top to bottom.",
         ["Shift+ArrowUp"], "vertical height";
-    /// Reduce the bytes alone.
-    ZoomOutBytes = "Zoom out of bytes",
-        "Show twice as many bytes from top to bottom.",
+    ZoomOutBytes = "Zoom out of bytes", "Show twice as many bytes from top to bottom.",
         ["Shift+ArrowDown"], "vertical height";
-    /// Earlier.
     PanLeft = "Move left", "Show earlier events.", ["ArrowLeft"], "pan scroll earlier";
-    /// Later.
     PanRight = "Move right", "Show later events.", ["ArrowRight"], "pan scroll later";
-    /// Higher.
     PanUp = "Move up", "Show blocks higher in the stack.", ["ArrowUp"], "pan scroll";
-    /// Lower.
     PanDown = "Move down", "Show blocks lower in the stack.", ["ArrowDown"], "pan scroll";
-    /// The step before this one.
     PreviousStep = "Previous step", "Show the previous training step.", ["PageUp"], "iteration";
-    /// The step after this one.
     NextStep = "Next step", "Show the next training step.", ["PageDown"], "iteration";
-    /// A step by its number.
-    GoToStep = "Go to step…",
-        "Show a training step by its number; in the search for commands, also by: step 1200.",
+    GoToStep = "Go to step…", "Show a training step by its number; in the search for commands, also by: step 1200.",
         ["Ctrl+G"], "iteration number jump";
-    /// The part before this one.
-    PreviousPart = "Previous part",
-        "Show the previous part of a recording that is too long to be shown at once.",
+    PreviousPart = "Previous part", "Show the previous part of a recording that is too long to be shown at once.",
         ["Shift+PageUp"], "window long run";
-    /// The part after this one.
-    NextPart = "Next part",
-        "Show the next part of a recording that is too long to be shown at once.",
+    NextPart = "Next part", "Show the next part of a recording that is too long to be shown at once.",
         ["Shift+PageDown"], "window long run";
-    /// The local peak before the moment.
     PreviousPeak = "Previous peak",
         "Pin the previous local peak, from which the total falls by at least 2% of its maximum.",
         ["Shift+N"], "local maximum";
-    /// The local peak after the moment.
-    NextPeak = "Next peak",
-        "Pin the next local peak, from which the total falls by at least 2% of its maximum.",
+    NextPeak = "Next peak", "Pin the next local peak, from which the total falls by at least 2% of its maximum.",
         ["N"], "local maximum";
-    /// The failed request after the moment, on any device.
     NextOom = "Next failed request",
         "Go to the next request that failed (out of memory), on any device; after the last comes the first.",
         ["O"], "oom out-of-memory error crash";
-    /// The failed request before the moment, on any device.
-    PreviousOom = "Previous failed request",
-        "Go to the previous request that failed (out of memory), on any device.",
+    PreviousOom = "Previous failed request", "Go to the previous request that failed (out of memory), on any device.",
         ["Shift+O"], "oom out-of-memory error crash";
-    /// One event earlier.
     PreviousEvent = "One event back", "Pin the moment one event earlier.", ["Shift+ArrowLeft"], "step";
-    /// One event later.
     NextEvent = "One event on", "Pin the moment one event later.", ["Shift+ArrowRight"], "step";
-    /// Undo.
-    Undo = "Undo",
-        "Return to the previous view, total, axis, device, moment and search.",
+    Undo = "Undo", "Return to the previous view, total, axis, device, moment and search.",
         ["Ctrl+Z", "Alt+ArrowLeft", "Backspace"], "back";
-    /// Undo the undoing.
     Redo = "Redo", "Return to what Undo left.", ["Ctrl+Shift+Z", "Ctrl+Y", "Alt+ArrowRight"], "forward";
-    /// Mark the moment as A.
     MarkA = "Mark the moment as A",
         "Set the first of two moments, to see what is allocated, freed and kept between them.",
         ["OpenBracket"], "range interval between";
-    /// Mark the moment as B.
     MarkB = "Mark the moment as B",
         "Set the second of two moments, to see what is allocated, freed and kept between them.",
         ["CloseBracket"], "range interval between";
-    /// Take both marks away.
     Unmark = "Remove the marks", "Remove the marks A and B.", ["Shift+Escape"], "range clear";
-    /// Show what lies between the marks.
     ShowRange = "Show from A to B", "Zoom to the range between the marks A and B.", ["R"], "range interval";
-    /// Pin the largest block of the moment.
-    LargestBlock = "Largest block",
-        "Pin the largest live block of this moment, and show what allocated it.",
+    LargestBlock = "Largest block", "Pin the largest live block of this moment, and show what allocated it.",
         ["G"], "biggest tensor allocation";
-    /// Pin the block above the pinned one.
     BlockAbove = "Block above", "Pin the block above the pinned one in the stack.", ["K"];
-    /// Pin the block below the pinned one.
     BlockBelow = "Block below", "Pin the block below the pinned one in the stack.", ["J"];
-    /// Show the life of the pinned block.
-    ZoomToBlock = "Zoom to the block",
-        "Zoom to the lifetime of the pinned block, from its allocation to its free.",
+    ZoomToBlock = "Zoom to the block", "Zoom to the lifetime of the pinned block, from its allocation to its free.",
         ["B"], "lifetime tensor";
-    /// Let go of the pinned block.
     Unpin = "Unpin", "Clear the pinned block and moment.", ["Escape"], "deselect";
-    /// Fit the height.
-    ToggleFit = "Automatic height",
-        "Let the height follow the largest total in view, or keep it fixed.",
+    ToggleFit = "Automatic height", "Let the height follow the largest total in view, or keep it fixed.",
         ["Y"], "vertical autoscale";
-    /// Switch between events and time.
-    ToggleAxis = "Events or time",
-        "Switch the horizontal axis between events, all of equal width, and time.",
+    ToggleAxis = "Events or time", "Switch the horizontal axis between events, all of equal width, and time.",
         ["T"], "x axis";
-    /// The next total.
-    NextMetric = "Next total",
-        "Switch between requested, allocated, active, reserved and device used.",
+    NextMetric = "Next total", "Switch between requested, allocated, active, reserved and device used.",
         ["M"], "metric memory";
-    /// The next device.
     NextDevice = "Next device", "Show the next device of the recording.", ["D"], "gpu cuda";
-    /// Colour by category.
-    ColourByCategory = "Colour by category",
-        "Parameters, gradients, optimizer state, activations …",
+    ColourByCategory = "Colour by category", "Parameters, gradients, optimizer state, activations …",
         ["1"], "color type kind";
-    /// Colour by module.
     ColourByScope = "Colour by module", "The module that allocated the blocks.", ["2"], "color scope layer";
-    /// Colour by operation.
     ColourByOp = "Colour by operation", "The operation that allocated the blocks.", ["3"], "color op";
-    /// Colour by source line.
-    ColourByCallSite = "Colour by call site",
-        "The line of your program that allocated the blocks.",
+    ColourByCallSite = "Colour by call site", "The line of your program that allocated the blocks.",
         ["4"], "color frame source line stack";
-    /// Colour by lifetime.
-    ColourByLifetime = "Colour by lifetime",
-        "How long blocks are live: within a phase, within a step, across steps …",
+    ColourByLifetime = "Colour by lifetime", "How long blocks are live: within a phase, within a step, across steps …",
         ["5"], "color";
-    /// Colour by stream.
     ColourByStream = "Colour by stream", "The stream that the blocks were allocated on.", ["6"], "color cuda";
-    /// Colour by pool.
-    ColourByPool = "Colour by pool",
-        "The allocator's pool, such as the private pool of a captured graph.",
+    ColourByPool = "Colour by pool", "The allocator's pool, such as the private pool of a captured graph.",
         ["7"], "color cuda graph";
-    /// Tell modules apart further down.
-    DeeperScope = "Modules one level deeper",
-        "Group modules by one more part of their path.",
+    DeeperScope = "Modules one level deeper", "Group modules by one more part of their path.",
         ["Period"], "scope depth layer";
-    /// Tell modules apart further up.
-    ShallowerScope = "Modules one level up",
-        "Group modules by one part less of their path.",
+    ShallowerScope = "Modules one level up", "Group modules by one part less of their path.",
         ["Comma"], "scope depth layer";
-    /// Switch the stacking order.
-    ToggleStacking = "Stack by colour or by age",
-        "Stack blocks by age, or all blocks of one colour together.",
+    ToggleStacking = "Stack by colour or by age", "Stack blocks by age, or all blocks of one colour together.",
         ["S"], "order sort";
-    /// Show or hide the lines of the totals.
-    ToggleLines = "Lines of the totals",
-        "Show or hide the lines for allocated, active, reserved and capacity.",
+    ToggleLines = "Lines of the totals", "Show or hide the lines for allocated, active, reserved and capacity.",
         ["L"], "metric curve";
-    /// Go to the search box.
     Search = "Search blocks",
         "Filter all views to the blocks that meet conditions such as category=activation size>=1MiB.",
         ["Ctrl+F", "Slash"], "filter find query where";
-    /// Take the conditions away.
-    ClearSearch = "Clear the search",
-        "Remove all conditions, so that every block counts.",
+    ClearSearch = "Clear the search", "Remove all conditions, so that every block counts.",
         ["Ctrl+Shift+F"], "filter reset";
-    /// Dim or hide the rest.
-    ToggleHide = "Dim or hide the rest",
-        "Show blocks that do not meet the conditions in grey, or not at all.",
+    ToggleHide = "Dim or hide the rest", "Show blocks that do not meet the conditions in grey, or not at all.",
         ["H"], "filter";
-    /// The moment's panel.
     ShowMoment = "Show what is using memory",
         "Show what is using memory at the moment, or what changed between A and B.",
         ["Ctrl+1"], "usage breakdown composition who owner vram";
-    /// Fold the panel at the side.
-    ToggleSide = "Fold the side panel",
-        "Fold the panel at the side of the timeline away, or show it again.",
+    ToggleSide = "Fold the side panel", "Fold the panel at the side of the timeline away, or show it again.",
         ["F9"], "sidebar hide wide";
-    /// The next look of the moment's panel.
-    NextLook = "Table, treemap or flame graph",
-        "Switch between table, treemap and flame graph.",
+    NextLook = "Table, treemap or flame graph", "Switch between table, treemap and flame graph.",
         ["V"], "flamegraph icicle";
-    /// The next key of the moment's panel.
-    NextKey = "Group by the next key",
-        "Group memory by the next key: category, operation, module, stack, block …",
+    NextKey = "Group by the next key", "Group memory by the next key: category, operation, module, stack, block …",
         ["W"], "breakdown";
-    /// The block's panel.
-    ShowBlock = "Show the block",
-        "Show the stack and all facts of the pinned block.",
+    ShowBlock = "Show the block", "Show the stack and all facts of the pinned block.",
         ["Ctrl+2"], "tensor allocation backtrace traceback";
-    /// Kept and leaked memory.
-    ShowKept = "Show what is kept",
-        "Show the memory that is allocated and never freed, and the lines that leak.",
+    ShowKept = "Show what is kept", "Show the memory that is allocated and never freed, and the lines that leak.",
         ["Ctrl+9"], "leak leaks leaking growth grows";
-    /// The statistics.
     ShowStatistics = "Show statistics",
         "Show steps, growth per step, sizes, lifetimes, and what limits the accuracy; press again for the next of these.",
         ["Ctrl+3"], "leak growth grows trust notes histogram kept";
-    /// The segments.
     ShowSegments = "Show segments",
         "Show or hide the address map of the device's memory: blocks, free ranges, and the largest request that fits.",
         ["Ctrl+4"], "fragmentation fragmented allocator reserved";
-    /// The events.
     ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"], "allocations frees log";
-    /// The explanation.
-    ShowExplain = "Explain the peak",
-        "Show or hide what the peak is made of, the peak without each part, and advice.",
+    ShowExplain = "Explain the peak", "Show or hide what the peak is made of, the peak without each part, and advice.",
         ["Ctrl+6"], "why reduce save memory oom";
-    /// The predicted figures.
     ShowWhatIf = "Show what-if",
         "Show or hide the memory that the same requests would take with other allocator settings, on another device, or without some blocks.",
         ["Ctrl+7"], "fits whatif what if simulate predict capacity smaller gpu vram expandable_segments alloc_conf";
-    /// The plan for a budget.
     ShowPlan = "Show the plan",
         "Show or hide the cheapest changes with which the step fits a memory budget: recomputed modules, a fused optimizer, allocator settings.",
         ["Ctrl+B"], "budget fits vram smaller gpu batch size lora mixed precision oom out-of-memory checkpoint checkpointing recompute recomputation activation cheapest save memory 24GiB";
-    /// The ranks of the folder.
-    ShowRanks = "Show all ranks",
-        "Show the ranks of the open folder, their peaks and outliers; press again to return.",
+    ShowRanks = "Show all ranks", "Show the ranks of the open folder, their peaks and outliers; press again to return.",
         ["Ctrl+8"], "distributed ddp fsdp gpus nodes";
-    /// The next file.
     NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab", "Alt+PageDown"], "tab";
-    /// The file before.
-    PreviousFile = "Previous file",
-        "Bring the previous open recording to the front.",
+    PreviousFile = "Previous file", "Bring the previous open recording to the front.",
         ["Ctrl+PageUp", "Ctrl+Shift+Tab", "Alt+PageUp"], "tab";
-    /// Set two files side by side.
     Compare = "Compare…",
         "Compare this recording with another one, or with itself at another moment; press again to return.",
         ["C"], "diff difference regression versus side by side";
-    /// Follow the file.
-    ToggleFollow = "Follow the file",
-        "Start or stop reading the file while it is still being written.",
+    ToggleFollow = "Follow the file", "Start or stop reading the file while it is still being written.",
         ["Ctrl+L"], "live tail watch monitor";
-    /// Larger letters.
     ScaleUp = "Larger", "Make everything larger.", ["Ctrl+Plus", "Ctrl+Equals"], "font size ui scale";
-    /// Smaller letters.
     ScaleDown = "Smaller", "Make everything smaller.", ["Ctrl+Minus"], "font size ui scale";
-    /// The screen's own scale.
     ScaleReset = "Normal size", "Use the scale of the screen.", ["Ctrl+0"], "font size ui reset";
-    /// High contrast.
     ToggleContrast = "High contrast", "Switch high contrast on or off.", ["Ctrl+Shift+D"], "accessibility";
-    /// Switch between light and dark.
     ToggleTheme = "Light or dark", "Switch between a light and a dark window.", ["Ctrl+D"], "theme mode appearance";
-    /// Copy the table in front.
-    CopyTable = "Copy the table",
-        "Copy the table of the view at the side as CSV.",
+    CopyTable = "Copy the table", "Copy the table of the view at the side as CSV.",
         ["Ctrl+Shift+C"], "export csv clipboard";
-    /// Write the table at the side.
     SaveTable = "Save the table…", "Write the table of the view at the side as a CSV file.", ["Ctrl+E"], "export csv";
-    /// Write the table below.
-    SaveBelow = "Save the table below…",
-        "Write the table of the view below the timeline as a CSV file.",
+    SaveBelow = "Save the table below…", "Write the table of the view below the timeline as a CSV file.",
         ["Ctrl+Shift+E"], "export csv";
-    /// Write a picture of the recording.
-    SavePicture = "Save a picture…",
-        "Write the timeline, and the view below it, as a PNG or SVG file.",
+    SavePicture = "Save a picture…", "Write the timeline, and the view below it, as a PNG or SVG file.",
         ["Ctrl+S"], "export image plot figure";
-    /// Write a picture of the window.
-    Screenshot = "Save the window…",
-        "Write the whole window as a PNG file.",
+    Screenshot = "Save the window…", "Write the whole window as a PNG file.",
         ["Ctrl+Shift+S"], "screenshot export image capture";
 }
 
