@@ -31,15 +31,9 @@ impl RequestFailure {
     ///
     /// Fails if the recording cannot be read.
     pub fn first(source: &Source<'_>, device: DeviceId, most: usize) -> Result<Vec<Self>> {
-        let mut failures = Vec::new();
-        if source.count(device, EventKind::Oom) == 0 {
-            return Ok(failures);
-        }
-        for (event, _) in source.failed_requests()?.into_iter().filter(|(_, of)| *of == device).take(most) {
-            let window = source.window_at(Some(event))?;
-            failures.extend(window.last().and_then(|event| Self::of(&window.trace, event)));
-        }
-        Ok(failures)
+        let first = Self::events(source, device)?.into_iter().take(most);
+        let failures: Result<Vec<Option<Self>>> = first.map(|event| Self::at(source, event)).collect();
+        Ok(failures?.into_iter().flatten().collect())
     }
 
     /// Returns the last request that failed on `device`.
@@ -48,11 +42,19 @@ impl RequestFailure {
     ///
     /// As [`Self::first`].
     pub fn last(source: &Source<'_>, device: DeviceId) -> Result<Option<Self>> {
+        let last = Self::events(source, device)?.pop();
+        last.map_or(Ok(None), |event| Self::at(source, event))
+    }
+
+    /// The numbers of the events at which requests failed on `device`.
+    fn events(source: &Source<'_>, device: DeviceId) -> Result<Vec<u64>> {
         if source.count(device, EventKind::Oom) == 0 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        let failed = source.failed_requests()?;
-        let Some((event, _)) = failed.into_iter().rfind(|(_, of)| *of == device) else { return Ok(None) };
+        Ok(source.failed_requests()?.into_iter().filter(|(_, of)| *of == device).map(|(event, _)| event).collect())
+    }
+
+    fn at(source: &Source<'_>, event: u64) -> Result<Option<Self>> {
         let window = source.window_at(Some(event))?;
         Ok(window.last().and_then(|event| Self::of(&window.trace, event)))
     }

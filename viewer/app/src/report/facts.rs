@@ -1,11 +1,13 @@
 //! The facts of an answer by name, in the order of its JSON object.
 
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
 
 use super::{Table, Value};
 
 /// A fact of an answer.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub enum Fact<'a> {
     /// A value.
     Value(Value),
@@ -39,12 +41,8 @@ impl Serialize for Facts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, fact) in &self.0 {
-            match fact {
-                Fact::Value(Value::Absent) => {}
-                Fact::Value(value) => map.serialize_entry(name, value)?,
-                Fact::Table(table) => map.serialize_entry(name, table)?,
-                Fact::Facts(facts) => map.serialize_entry(name, facts)?,
-                Fact::List(list) => map.serialize_entry(name, list)?,
+            if !matches!(fact, Fact::Value(Value::Absent)) {
+                map.serialize_entry(name, fact)?;
             }
         }
         map.end()

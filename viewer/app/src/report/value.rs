@@ -103,70 +103,29 @@ impl Serialize for Value {
     }
 }
 
-impl From<u64> for Value {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
+/// Converts values of each type.
+macro_rules! from {
+    ($($type:ty, $value:ident => $converted:expr;)+) => {
+        $(impl From<$type> for Value {
+            fn from($value: $type) -> Self {
+                $converted
+            }
+        })+
+    };
 }
 
-impl From<u32> for Value {
-    fn from(number: u32) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<u16> for Value {
-    fn from(number: u16) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<u8> for Value {
-    fn from(number: u8) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<usize> for Value {
-    fn from(number: usize) -> Self {
-        Self::Number(number as u64)
-    }
-}
-
-impl From<i128> for Value {
-    fn from(difference: i128) -> Self {
-        Self::Difference(difference)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(fraction: f64) -> Self {
-        Self::Fraction(fraction)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<&Path> for Value {
-    fn from(path: &Path) -> Self {
-        Self::Text(path.display().to_string())
-    }
+from! {
+    u64, number => Self::Number(number);
+    u32, number => Self::Number(number.into());
+    u16, number => Self::Number(number.into());
+    u8, number => Self::Number(number.into());
+    usize, number => Self::Number(number as u64);
+    i128, difference => Self::Difference(difference);
+    f64, fraction => Self::Fraction(fraction);
+    bool, flag => Self::Flag(flag);
+    String, text => Self::Text(text);
+    &str, text => Self::Text(text.to_owned());
+    &Path, path => Self::Text(path.display().to_string());
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {
