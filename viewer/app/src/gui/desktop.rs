@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use eframe::egui;
 
 use super::app::App;
+use super::window::settings::Settings;
 use crate::example::Examples;
 use crate::files::failure::Failure;
 
@@ -34,8 +35,8 @@ pub fn run(files: Vec<PathBuf>, examples: Examples, most_resident: u64) -> Resul
     let is_shown = Arc::new(AtomicBool::new(false));
     let has_begun = Arc::clone(&is_shown);
     let create = move |context: &eframe::CreationContext<'_>| {
-        let settings = context.storage.and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
-        let mut app = App::new(settings.unwrap_or_default());
+        let settings = Settings::load(context.storage);
+        let mut app = App::new(settings);
         app = app.with_examples(examples).with_most_resident(most_resident);
         app.open_all(&context.egui_ctx, &files);
         has_begun.store(true, Ordering::Relaxed);

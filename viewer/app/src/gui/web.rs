@@ -12,6 +12,7 @@ use web_sys::HtmlCanvasElement;
 use crate::files::fleet::Fleet;
 use crate::files::loader::Source;
 use crate::gui::app::{App, Arrival};
+use crate::gui::window::settings::Settings;
 
 #[wasm_bindgen]
 extern "C" {
@@ -68,8 +69,8 @@ pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
     let runner = eframe::WebRunner::new();
     let (sender, receiver) = std::sync::mpsc::channel();
     let create = move |context: &eframe::CreationContext<'_>| {
-        let settings = context.storage.and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
-        let app = App::new(settings.unwrap_or_default());
+        let settings = Settings::load(context.storage);
+        let app = App::new(settings);
         // The receiver waits for it.
         let _ = sender.send((app.inbox(), context.egui_ctx.clone()));
         Ok(Box::new(app) as Box<dyn eframe::App>)

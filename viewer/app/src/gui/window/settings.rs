@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use highwater_analysis::{GroupKey, Metric, TreeKey};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::colour_by::ColourBy;
@@ -21,7 +20,8 @@ const MAX_LOOKS: usize = 50;
 
 /// Settings that outlive a recording. Stored as JSON, of which each part is read separately: a part written differently
 /// by another version is ignored without affecting the others.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// Recently opened files, the latest first.
     pub recent: Vec<PathBuf>,
@@ -44,6 +44,7 @@ pub struct Settings {
     /// The view below the timeline.
     pub bottom: Option<Bottom>,
     /// View settings of files, the latest first.
+    #[serde(deserialize_with = "valid_looks")]
     looks: Vec<FileStyle>,
 }
 
@@ -107,67 +108,36 @@ impl Settings {
         self.looks.truncate(MAX_LOOKS);
     }
 
-    fn to_json(&self) -> String {
-        let Self { recent, colour_by, stacking, has_lines, has_contrast, is_hiding, choices, side, .. } = self;
-        let Self { is_side_folded, bottom, looks, .. } = self;
-        serde_json::json!({
-            "recent": recent,
-            "colour_by": colour_by,
-            "stacking": stacking,
-            "has_lines": has_lines,
-            "has_contrast": has_contrast,
-            "is_hiding": is_hiding,
-            "choices": choices,
-            "side": side,
-            "is_side_folded": is_side_folded,
-            "bottom": bottom,
-            "looks": looks,
-        })
-        .to_string()
+    /// The settings in `storage`; the default if there are none.
+    pub(crate) fn load(storage: Option<&dyn eframe::Storage>) -> Self {
+        let text = storage.and_then(|storage| eframe::get_value::<String>(storage, eframe::APP_KEY));
+        Self::from_json(&text.unwrap_or_default())
+    }
+
+    /// Stores the settings.
+    pub(crate) fn store(&self, storage: &mut dyn eframe::Storage) {
+        eframe::set_value(storage, eframe::APP_KEY, &serde_json::json!(self).to_string());
     }
 
     fn from_json(text: &str) -> Self {
-        let mut settings = Self::default();
-        let Ok(Value::Object(mut parts)) = serde_json::from_str(text) else {
-            return settings;
-        };
-        take(&mut parts, "recent", &mut settings.recent);
-        take(&mut parts, "colour_by", &mut settings.colour_by);
-        take(&mut parts, "stacking", &mut settings.stacking);
-        take(&mut parts, "has_lines", &mut settings.has_lines);
-        take(&mut parts, "has_contrast", &mut settings.has_contrast);
-        take(&mut parts, "is_hiding", &mut settings.is_hiding);
-        take(&mut parts, "choices", &mut settings.choices);
-        take(&mut parts, "side", &mut settings.side);
-        take(&mut parts, "is_side_folded", &mut settings.is_side_folded);
-        take(&mut parts, "bottom", &mut settings.bottom);
-        let mut looks: Vec<Value> = Vec::new();
-        take(&mut parts, "looks", &mut looks);
-        settings.looks = looks.into_iter().filter_map(|look| serde_json::from_value(look).ok()).collect();
+        let (mut settings, mut valid) = (Self::default(), Map::new());
+        for (name, part) in serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default() {
+            valid.insert(name.clone(), part);
+            match serde_json::from_value(Value::Object(valid.clone())) {
+                Ok(read) => settings = read,
+                Err(_) => drop(valid.remove(&name)),
+            }
+        }
         settings.recent.truncate(MAX_RECENT);
         settings.looks.truncate(MAX_LOOKS);
         settings
     }
 }
 
-/// Replaces `into` by part `name`, if it exists and is valid.
-fn take<T: DeserializeOwned>(parts: &mut Map<String, Value>, name: &str, into: &mut T) {
-    let value = parts.remove(name).and_then(|value| serde_json::from_value(value).ok());
-    if let Some(value) = value {
-        *into = value;
-    }
-}
-
-impl Serialize for Settings {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.to_json())
-    }
-}
-
-impl<'de> Deserialize<'de> for Settings {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|text| Self::from_json(&text))
-    }
+/// The view settings that are valid.
+fn valid_looks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<FileStyle>, D::Error> {
+    let looks = Vec::<Value>::deserialize(deserializer)?;
+    Ok(looks.into_iter().filter_map(|look| serde_json::from_value(look).ok()).collect())
 }
 
 #[cfg(test)]
@@ -229,7 +199,7 @@ mod tests {
         assert_eq!(settings.looks.len(), MAX_LOOKS);
         assert!(settings.look(Path::new("9")).is_none());
         let stored = serde_json::to_string(&settings).unwrap();
-        let back: Settings = serde_json::from_str(&stored).unwrap();
+        let back = Settings::from_json(&stored);
         assert_eq!(back, settings);
         assert_eq!(back.look(Path::new("30")).unwrap().device, 3);
     }
