@@ -1,13 +1,12 @@
 //! Records a built-in training step on a background thread, for users who have no recording yet.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 use web_time::Instant;
 
 use crate::answers::plan::RerunOf;
-use crate::background;
+use crate::pending::Pending;
 
 /// A training step that the first screen offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +42,12 @@ impl Default for Examples {
 /// An example that is being recorded. It cannot be cancelled: if dropped, it runs to its end.
 #[derive(Debug)]
 pub struct Running {
-    example: Example,
-    file: PathBuf,
+    /// What is recorded.
+    pub example: Example,
+    /// Its file.
+    pub file: PathBuf,
     begun: Instant,
-    outcome: Receiver<Result<PathBuf, String>>,
+    outcome: Pending<PathBuf>,
 }
 
 impl Running {
@@ -59,29 +60,10 @@ impl Running {
         wake: impl Fn() + Send + 'static,
     ) -> Self {
         let file = file.unwrap_or_else(|| temporary_file(example.name));
-        let (sender, outcome) = channel();
-        let (to, failed) = (file.clone(), sender.clone());
-        let work = move || {
-            let recorded = std::panic::catch_unwind(|| run(example.name, &to));
-            let broken = || Err(format!("recording {} failed: internal error; please report it", example.name));
-            // The window may be closed by now, so a failure to send is ignored.
-            let _ = sender.send(recorded.unwrap_or_else(|_| broken()).map(|()| to));
-            wake();
-        };
-        if let Err(why) = background::start("highwater-record", work) {
-            let _ = failed.send(Err(format!("cannot record: {why}")));
-        }
+        let to = file.clone();
+        let work = move || run(example.name, &to).map(|()| to);
+        let outcome = Pending::start("highwater-record", "cannot record", work, wake);
         Self { example, file, begun: Instant::now(), outcome }
-    }
-
-    /// Returns the example being recorded.
-    pub fn example(&self) -> Example {
-        self.example
-    }
-
-    /// Returns the path of its file.
-    pub fn file(&self) -> &Path {
-        &self.file
     }
 
     /// Returns the elapsed time and the size of the file so far.
@@ -91,11 +73,7 @@ impl Running {
 
     /// Returns the file once it is recorded, or why it is not, as a sentence; only once.
     pub fn poll(&self) -> Option<Result<PathBuf, String>> {
-        match self.outcome.try_recv() {
-            Ok(outcome) => Some(outcome),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err("cannot record: internal error; please report it".to_owned())),
-        }
+        self.outcome.poll()
     }
 }
 
@@ -114,7 +92,7 @@ mod tests {
     const EXAMPLE: Example = Example { name: "made-up", title: "Made up", about: "Nothing.", picture: &[] };
 
     fn wait(run: fn(&str, &Path) -> Result<(), String>, file: Option<PathBuf>) -> (Running, Result<PathBuf, String>) {
-        let (wake, woken) = channel();
+        let (wake, woken) = std::sync::mpsc::channel();
         let running = Running::start(EXAMPLE, file, run, move || wake.send(()).unwrap_or_default());
         loop {
             if let Some(outcome) = running.poll() {
@@ -132,9 +110,9 @@ mod tests {
         let (running, outcome) = wait(run, Some(file.clone()));
         assert_eq!((outcome, running.progress().1), (Ok(file), 7));
         let (running, outcome) = wait(run, None);
-        assert_eq!(outcome.as_deref(), Ok(running.file()));
-        assert!(running.file().ends_with("made-up.snap"));
-        std::fs::remove_file(running.file()).unwrap();
+        assert_eq!(outcome.as_ref(), Ok(&running.file));
+        assert!(running.file.ends_with("made-up.snap"));
+        std::fs::remove_file(&running.file).unwrap();
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod background;
 #[cfg(target_family = "wasm")]
 #[path = "background_web.rs"]
 pub mod background;
+pub mod pending;
 pub mod answers;
 pub mod session;
 pub mod files;

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -21,12 +20,12 @@ use highwater_snapshots::format::Windows;
 use highwater_snapshots::yielding::yield_if_due;
 use web_time::Instant;
 
-use crate::background;
 use crate::files::fleet::{Fleet, Inputs};
 #[cfg(not(target_family = "wasm"))]
 use crate::files::long::open_long;
 use crate::files::preview::Preview;
 use crate::files::{is_stdin, recording_name};
+use crate::pending::Pending;
 use crate::session::Recording;
 #[cfg(not(target_family = "wasm"))]
 use crate::session::run::MAX_RESIDENT_EVENTS;
@@ -68,7 +67,7 @@ impl Source {
 pub struct Loading {
     path: PathBuf,
     state: Arc<State>,
-    outcome: Receiver<Result<Loaded, String>>,
+    outcome: Pending<Loaded>,
 }
 
 /// State shared by the reading thread and the window.
@@ -107,24 +106,11 @@ impl State {
 
 /// The content that was read.
 #[derive(Debug)]
-enum Loaded {
+pub enum Loaded {
+    /// A recording, indexed.
     Recording(Box<Recording>),
+    /// A folder, whose recordings are summed up.
     Folder(Box<Fleet>),
-}
-
-/// The outcome of a reading so far.
-#[derive(Debug)]
-pub enum LoadOutcome {
-    /// Not finished.
-    Pending,
-    /// Read and indexed.
-    Ready(Box<Recording>),
-    /// It is a folder, and its recordings are summed up.
-    Folder(Box<Fleet>),
-    /// It could not be read: why, in a sentence.
-    Failed(String),
-    /// It was called off.
-    Cancelled,
 }
 
 impl Loading {
@@ -132,20 +118,9 @@ impl Loading {
     /// reading thread, when something is new.
     pub fn start(source: Source, most_resident: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (state, path, wake) = (Arc::new(State::new()), source.path().to_owned(), Arc::new(wake));
-        let (sender, outcome) = channel();
-        let (shared, failed, woken) = (Arc::clone(&state), sender.clone(), Arc::clone(&wake));
-        let work = move || {
-            let load = || load(source, most_resident, &shared, &*wake);
-            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
-            let broken = "the reader failed on this file; please report it, with the file if you can";
-            // The window may be closed by now, so a failure to send is ignored.
-            let _ = sender.send(read.unwrap_or_else(|_| Err(broken.to_owned())));
-            wake();
-        };
-        if let Err(why) = background::start("highwater-load", work) {
-            let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
-            woken();
-        }
+        let (shared, woken) = (Arc::clone(&state), Arc::clone(&wake));
+        let work = move || load(source, most_resident, &shared, &*wake);
+        let outcome = Pending::start("highwater-load", "cannot read this file", work, move || woken());
         Self { path, state, outcome }
     }
 
@@ -172,28 +147,16 @@ impl Loading {
         (!preview.points.is_empty()).then(|| preview.clone())
     }
 
-    /// Calls the reading off; it ends soon after.
-    pub fn cancel(&self) {
-        self.state.is_cancelled.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns the state. A result or failure is returned once.
-    pub fn poll(&self) -> LoadOutcome {
-        let is_cancelled = self.state.is_cancelled.load(Ordering::Relaxed);
-        match self.outcome.try_recv() {
-            Ok(_) | Err(TryRecvError::Disconnected) if is_cancelled => LoadOutcome::Cancelled,
-            Ok(Ok(Loaded::Recording(recording))) => LoadOutcome::Ready(recording),
-            Ok(Ok(Loaded::Folder(fleet))) => LoadOutcome::Folder(fleet),
-            Ok(Err(why)) => LoadOutcome::Failed(why),
-            Err(TryRecvError::Empty) => LoadOutcome::Pending,
-            Err(TryRecvError::Disconnected) => LoadOutcome::Failed("the thread that reads it is gone".to_owned()),
-        }
+    /// Takes what was read, or why that failed, as a sentence, once it is known.
+    pub fn poll(&self) -> Option<Result<Loaded, String>> {
+        self.outcome.poll()
     }
 }
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        self.cancel();
+        // The reading ends soon after.
+        self.state.is_cancelled.store(true, Ordering::Relaxed);
     }
 }
 
@@ -371,17 +334,17 @@ mod tests {
     use highwater_snapshots::rotation::PART;
     use highwater_snapshots::text::trace_from_text;
 
-    fn wait(path: PathBuf) -> LoadOutcome {
+    fn wait(path: PathBuf) -> Result<Loaded, String> {
         wait_for(Source::Path(path))
     }
 
-    fn wait_for(source: Source) -> LoadOutcome {
-        let (sender, woken) = channel();
+    fn wait_for(source: Source) -> Result<Loaded, String> {
+        let (sender, woken) = std::sync::mpsc::channel();
         let loading = Loading::start(source, u64::MAX, move || sender.send(()).unwrap_or_default());
         loop {
             match loading.poll() {
-                LoadOutcome::Pending => woken.recv().unwrap(),
-                outcome => return outcome,
+                None => woken.recv().unwrap(),
+                Some(outcome) => return outcome,
             }
         }
     }
@@ -392,7 +355,7 @@ mod tests {
         let path = folder.path().join("step.snap");
         let trace = trace_from_text("alloc a 10\nalloc b 20\nfree a").unwrap();
         write_trace(File::create(&path).unwrap(), &trace).unwrap();
-        let LoadOutcome::Ready(recording) = wait(path) else { panic!("not read") };
+        let Ok(Loaded::Recording(recording)) = wait(path) else { panic!("not read") };
         assert_eq!(recording.name, "step.snap");
         assert_eq!(recording.devices[0].summary.peaks[0].bytes, 30);
     }
@@ -405,7 +368,7 @@ mod tests {
             trace.header.rank = Some(rank);
             write_trace(File::create(folder.path().join(format!("{rank}.snap"))).unwrap(), &trace).unwrap();
         }
-        let LoadOutcome::Folder(fleet) = wait(folder.path().to_owned()) else { panic!("not read") };
+        let Ok(Loaded::Folder(fleet)) = wait(folder.path().to_owned()) else { panic!("not read") };
         assert_eq!(fleet.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
     }
 
@@ -419,7 +382,7 @@ mod tests {
             write_trace(File::create(path).unwrap(), &trace).unwrap();
         }
         for path in [folder.path().to_owned(), folder.path().join("run.snap")] {
-            let LoadOutcome::Ready(recording) = wait(path) else { panic!("not read") };
+            let Ok(Loaded::Recording(recording)) = wait(path) else { panic!("not read") };
             let summary = &recording.devices[0].summary;
             assert_eq!((summary.peaks[0].bytes, summary.end.requested, summary.allocs), (30, 25, 3));
             assert!(recording.trace.problems[0].what.starts_with("file 1 of the recording is missing"));
@@ -431,7 +394,7 @@ mod tests {
         let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
         let (name, length) = (PathBuf::from("dropped.snap"), bytes.len() as u64);
         let source = Source::Content { name: name.clone(), length, content: Box::new(std::io::Cursor::new(bytes)) };
-        let LoadOutcome::Ready(recording) = wait_for(source) else { panic!("not read") };
+        let Ok(Loaded::Recording(recording)) = wait_for(source) else { panic!("not read") };
         assert_eq!((recording.name.as_str(), recording.path.as_ref()), ("dropped.snap", Some(&name)));
         assert_eq!(recording.devices[0].summary.peaks[0].bytes, 10);
     }
@@ -448,13 +411,13 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_explained() {
         let folder = tempfile::tempdir().unwrap();
-        let LoadOutcome::Failed(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
+        let Err(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
         assert!(why.contains("gone.snap") && why.contains("moved, renamed or deleted"), "{why}");
-        let LoadOutcome::Failed(why) = wait(folder.path().to_owned()) else { panic!("read") };
+        let Err(why) = wait(folder.path().to_owned()) else { panic!("read") };
         assert!(why.contains("the folder has no recording in it"), "{why}");
         let path = folder.path().join("letter.txt");
         std::fs::write(&path, "Dear all").unwrap();
-        let LoadOutcome::Failed(why) = wait(path) else { panic!("read") };
+        let Err(why) = wait(path) else { panic!("read") };
         assert!(why.contains("not a recording"), "{why}");
     }
 
@@ -471,19 +434,5 @@ mod tests {
         state.is_cancelled.store(true, Ordering::Relaxed);
         let stopped = load_with(Path::new("a.json"), &state, &|| {}, open).unwrap_err();
         assert_eq!(stopped, Error::Cancelled.to_string());
-    }
-
-    #[test]
-    fn a_reading_that_is_called_off_gives_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let (sender, woken) = channel();
-        let loading = Loading::start(Source::Path(folder.path().join("gone.snap")), u64::MAX, move || {
-            sender.send(()).unwrap_or_default();
-        });
-        loading.cancel();
-        woken.recv().unwrap();
-        let outcome =
-            std::iter::repeat_with(|| loading.poll()).find(|outcome| !matches!(outcome, LoadOutcome::Pending));
-        assert!(matches!(outcome, Some(LoadOutcome::Cancelled)));
     }
 }

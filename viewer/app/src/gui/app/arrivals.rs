@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use eframe::egui;
 
@@ -11,13 +10,14 @@ use crate::example::Running;
 use crate::files::HAS_PATHS;
 use crate::files::fleet::Fleet;
 use crate::files::follow::{Followed, Following};
-use crate::files::loader::{LoadOutcome, Source};
+use crate::files::loader::{Loaded, Source};
 use crate::gui::host::dropped_paths;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::whatif::Predicted;
 use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
 use crate::gui::window::path_field::PathField;
-use crate::gui::window::saving::{Saving, Task};
+use crate::gui::window::saving::Task;
+use crate::pending::Pending;
 use crate::session::Recording;
 
 /// An input to the app from outside, as from a page or its server.
@@ -39,17 +39,6 @@ pub enum Arrival {
     Compare,
     /// This file could not be downloaded, for this reason.
     Failed(PathBuf, String),
-}
-
-/// The channel in which [`Arrival`]s wait for the next frame.
-#[derive(Debug)]
-pub(super) struct Inbox(pub(super) Sender<Arrival>, Receiver<Arrival>);
-
-impl Default for Inbox {
-    fn default() -> Self {
-        let (sender, receiver) = channel();
-        Self(sender, receiver)
-    }
 }
 
 impl App {
@@ -81,7 +70,7 @@ impl App {
         if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
             match (recorded, self.example.take()) {
                 (Ok(path), _) => self.open(ctx, &path),
-                (Err(why), Some(example)) => self.failures.push((example.file().to_owned(), why)),
+                (Err(why), Some(example)) => self.failures.push((example.file, why)),
                 (Err(_), None) => {}
             }
         }
@@ -101,26 +90,21 @@ impl App {
                 false
             }
         });
-        messages.extend(self.files.iter_mut().filter_map(|file| file.take_notice()));
+        messages.extend(self.files.iter_mut().filter_map(|file| file.notice.take()));
     }
 
     fn take_recordings(&mut self, ctx: &egui::Context) {
         let (mut ready, mut failed, mut folders) = (Vec::new(), Vec::new(), Vec::new());
-        self.loading.retain(|loading| match loading.poll() {
-            LoadOutcome::Pending => true,
-            LoadOutcome::Cancelled => false,
-            LoadOutcome::Ready(recording) => {
-                ready.push(*recording);
-                false
+        self.loading.retain(|loading| {
+            let outcome = loading.poll();
+            let is_pending = outcome.is_none();
+            match outcome {
+                None => {}
+                Some(Ok(Loaded::Recording(recording))) => ready.push(*recording),
+                Some(Ok(Loaded::Folder(fleet))) => folders.push((loading.path().to_owned(), *fleet)),
+                Some(Err(why)) => failed.push((loading.path().to_owned(), why)),
             }
-            LoadOutcome::Folder(fleet) => {
-                folders.push((loading.path().to_owned(), *fleet));
-                false
-            }
-            LoadOutcome::Failed(why) => {
-                failed.push((loading.path().to_owned(), why));
-                false
-            }
+            is_pending
         });
         let has_read = !ready.is_empty();
         for recording in ready {
@@ -250,7 +234,9 @@ impl App {
     /// Shows predicted recordings: in a tab, or compared with the recording that they come from.
     fn take_predicted(&mut self, ctx: &egui::Context) {
         for row in 0..self.files.len() {
-            let Some(Predicted { recording, compares }) = self.files[row].take_predicted() else { continue };
+            let Some(Predicted { recording, compares }) = self.files[row].views.whatif.take_predicted() else {
+                continue;
+            };
             let is_same = |file: &OpenFile| Arc::ptr_eq(&file.recording.trace, &recording.trace);
             let known = self.files.iter().position(is_same);
             match known {
@@ -298,7 +284,8 @@ impl App {
             (Ask::File | Ask::Folder, Chosen::Cancelled) => self.compares_next = false,
             (Ask::Save(task), Chosen::Path(path)) => {
                 let wake = ctx.clone();
-                self.savings.push(Saving::start(task, path, move || wake.request_repaint()));
+                let (write, wake) = (move || task.write(&path), move || wake.request_repaint());
+                self.savings.push(Pending::start("highwater-save", "cannot write the file", write, wake));
             }
             (Ask::Save(_), Chosen::Cancelled | Chosen::Arriving) => {}
         }

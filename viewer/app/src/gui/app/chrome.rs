@@ -205,10 +205,10 @@ impl App {
             return;
         };
         match palette.palette_ui(ui, |command| self.can(command)) {
-            Choice::None => self.palette = Some(palette),
-            Choice::Closed => {}
-            Choice::Run(command) => self.run(ui.ctx(), command),
-            Choice::Step(number) => self.go_to_step(ui.ctx(), number),
+            Entered::None => self.palette = Some(palette),
+            Entered::Cancelled => {}
+            Entered::Value(Choice::Run(command)) => self.run(ui.ctx(), command),
+            Entered::Value(Choice::Step(number)) => self.go_to_step(ui.ctx(), number),
         }
     }
 }

@@ -36,13 +36,13 @@ use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::help::Help;
 use crate::gui::window::palette::Palette;
 use crate::gui::window::path_field::PathField;
-use crate::gui::window::saving::{Saving, Task};
+use crate::gui::window::saving::Task;
 use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
 use crate::gui::window::welcome::Welcome;
+use crate::pending::Pending;
 use crate::session::Recording;
 use crate::session::run::MAX_RESIDENT_EVENTS;
-use arrivals::Inbox;
 use comparing::Comparing;
 use folder::Folder;
 use link::Link;
@@ -54,11 +54,11 @@ pub use state::{AppState, FrontState};
 const SCALE_STEP: f32 = 0.1;
 const SCALES: std::ops::Range<f32> = 0.5..3.0;
 
-/// The channel for pictures of the window, to be written.
+/// A channel in which values from other threads wait for the next frame.
 #[derive(Debug)]
-struct Pictures(Sender<Task>, Receiver<Task>);
+struct Inbox<T>(Sender<T>, Receiver<T>);
 
-impl Default for Pictures {
+impl<T> Default for Inbox<T> {
     fn default() -> Self {
         let (sender, receiver) = channel();
         Self(sender, receiver)
@@ -71,7 +71,7 @@ impl Default for Pictures {
 pub struct App {
     files: Vec<OpenFile>,
     current: usize,
-    inbox: Inbox,
+    inbox: Inbox<Arrival>,
     loading: Vec<Loading>,
     /// Recordings that are being written, and of which no event has arrived.
     arriving: Vec<Following>,
@@ -91,8 +91,10 @@ pub struct App {
     examples: Examples,
     example: Option<Running>,
     ranks: Ranks,
-    savings: Vec<Saving>,
-    pictures: Pictures,
+    /// Files that are being written.
+    savings: Vec<Pending<PathBuf>>,
+    /// Pictures of the window, to be written.
+    pictures: Inbox<Task>,
     /// Two files side by side.
     comparing: Option<Comparing>,
     /// The ranks of a run.
@@ -361,7 +363,7 @@ impl App {
             Command::PreviousFile => self.bring_to_front((self.current + self.files.len() - 1) % self.files.len()),
             Command::Compare => self.toggle_comparison(ctx),
             Command::CopyTable => self.copy_table(ctx),
-            Command::SaveTable => self.save_table(ctx),
+            Command::SaveTable => self.ask_to_save(ctx, self.settings.side.name()),
             Command::SaveBelow => self.save_below(ctx),
             Command::SavePicture => self.save_picture(ctx),
             Command::Screenshot => self.save_window(ctx),
@@ -376,11 +378,6 @@ impl App {
             },
         }
         ctx.request_repaint();
-    }
-
-    /// Whether nothing lies over the views that takes the keys.
-    fn takes_keys(&self) -> bool {
-        self.palette.is_none() && self.path_field.is_none() && self.help.is_none()
     }
 
     /// Shows a step of the recording in front by its number.
@@ -404,7 +401,8 @@ impl App {
         }
         self.take_news(&ctx);
         self.title_window(&ctx);
-        if self.takes_keys() {
+        // What lies over the views takes the keys.
+        if self.palette.is_none() && self.path_field.is_none() && self.help.is_none() {
             top_bar::take_menu_key(&ctx);
             for command in keys::pressed(&ctx) {
                 if self.can(command) {
@@ -468,6 +466,6 @@ impl eframe::App for App {
         let files = std::mem::take(&mut self.files);
         files.iter().for_each(|file| self.keep_look(file));
         self.files = files;
-        eframe::set_value(storage, eframe::APP_KEY, &self.settings);
+        self.settings.store(storage);
     }
 }

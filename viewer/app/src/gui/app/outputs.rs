@@ -23,10 +23,6 @@ impl App {
         }
     }
 
-    pub(super) fn save_table(&mut self, ctx: &egui::Context) {
-        self.ask_to_save(ctx, self.settings.side.name());
-    }
-
     pub(super) fn save_below(&mut self, ctx: &egui::Context) {
         let Some(bottom) = self.settings.bottom else {
             let text = "There is no view below the timeline: Ctrl+4 shows segments, Ctrl+5 events, Ctrl+6 why the peak is \
@@ -38,7 +34,7 @@ impl App {
     }
 
     /// Asks where to write the table of a view.
-    fn ask_to_save(&mut self, ctx: &egui::Context, view: &str) {
+    pub(super) fn ask_to_save(&mut self, ctx: &egui::Context, view: &str) {
         let Some(file) = self.current_mut() else { return };
         let name = format!("{}-{}", stem(file), view.to_lowercase());
         match file.table(view) {

@@ -53,7 +53,7 @@ impl Ask {
         match self {
             Self::File => "Open a recording",
             Self::Folder => "Open a folder of recordings",
-            Self::Save(task) => task.title(),
+            Self::Save(task) => task.title,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::command::Command;
 use crate::figures::moment::count_of;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
+use crate::gui::window::entered::Entered;
 
 /// Distance of the palette from the window's upper edge, in points.
 const PALETTE_TOP: f32 = 60.0;
@@ -17,15 +18,11 @@ pub struct Palette {
     chosen: usize,
 }
 
-/// The outcome of a frame.
+/// What is chosen in the palette.
 pub enum Choice {
-    /// It stays open.
-    None,
-    /// It was closed.
-    Closed,
-    /// A command was chosen.
+    /// A command to run.
     Run(Command),
-    /// A step was named.
+    /// A step that was named.
     Step(u32),
 }
 
@@ -36,14 +33,14 @@ impl Palette {
     }
 
     /// Shows the palette; `is_usable` returns whether a command can be run now.
-    pub(crate) fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
+    pub(crate) fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Entered<Choice> {
         let step = step_of(&self.text);
         let named = if step.is_some() { vec![Command::GoToStep] } else { Command::search(&self.text) };
         let (found, unusable): (Vec<Command>, Vec<Command>) =
             named.into_iter().partition(|command| is_usable(*command));
-        let chosen_as = |command: Command| step.map_or(Choice::Run(command), Choice::Step);
+        let chosen_as = |command: Command| Entered::Value(step.map_or(Choice::Run(command), Choice::Step));
         self.chosen = self.chosen.min(found.len().saturating_sub(1));
-        let mut choice = Choice::None;
+        let mut choice = Entered::None;
         // The upper edge stays in place for any number of matches.
         let id = Id::unique("palette");
         let area = Modal::default_area(id).anchor(Align2::CENTER_TOP, [0.0, PALETTE_TOP]);
@@ -88,7 +85,7 @@ impl Palette {
                 choice = chosen_as(command);
             }
         });
-        if modal.should_close() && matches!(choice, Choice::None) { Choice::Closed } else { choice }
+        if modal.should_close() && matches!(choice, Entered::None) { Entered::Cancelled } else { choice }
     }
 }
 

@@ -30,7 +30,7 @@ impl PathField {
     pub fn new(ask: Ask) -> Self {
         let folder = std::env::current_dir().unwrap_or_default();
         let text = match &ask {
-            Ask::Save(task) => folder.join(task.name()).display().to_string(),
+            Ask::Save(task) => folder.join(&task.name).display().to_string(),
             Ask::File | Ask::Folder => String::new(),
         };
         Self { ask, text, is_focused: false, offers: Vec::new() }

@@ -1,10 +1,8 @@
-//! Writes a picture or a table to the path that the user chose, on a background thread, and reports the outcome.
+//! Writes a picture or a table to the path that the user chose.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use crate::background;
 use crate::files::destination::io_error;
 use crate::files::output::write_whole;
 
@@ -14,11 +12,11 @@ type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
 /// A file to write.
 pub struct Task {
     /// The title of the dialog.
-    title: &'static str,
+    pub title: &'static str,
     /// The suggested name.
-    name: String,
+    pub name: String,
     /// The file types, each with its extensions.
-    kinds: &'static [(&'static str, &'static [&'static str])],
+    pub kinds: &'static [(&'static str, &'static [&'static str])],
     write: WriteTo,
 }
 
@@ -54,21 +52,6 @@ impl Task {
         Self { title: "Save a table", name, kinds: &[("CSV", &["csv"])], write: Box::new(write) }
     }
 
-    /// The title of the dialog that asks for a path.
-    pub fn title(&self) -> &'static str {
-        self.title
-    }
-
-    /// The suggested file name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The file types, each with its extensions.
-    pub fn kinds(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        self.kinds
-    }
-
     /// Writes to `path`, adding the first extension if it has none. Returns the path.
     ///
     /// # Errors
@@ -80,38 +63,6 @@ impl Task {
             path.set_extension(self.kinds[0].1[0]);
         }
         (self.write)(&path).map(|()| path)
-    }
-}
-
-/// A file that is being written.
-#[derive(Debug)]
-pub struct Saving {
-    outcome: Receiver<Result<PathBuf, String>>,
-}
-
-impl Saving {
-    /// Starts to write to `path`. `wake` is called when it is done.
-    pub fn start(task: Task, path: PathBuf, wake: impl FnOnce() + Send + 'static) -> Self {
-        let (sender, outcome) = channel();
-        let failed = sender.clone();
-        let work = move || {
-            // The window may be closed by now.
-            let _ = sender.send(task.write(&path));
-            wake();
-        };
-        if let Err(why) = background::start("highwater-save", work) {
-            let _ = failed.send(Err(format!("cannot write the file: {why}")));
-        }
-        Self { outcome }
-    }
-
-    /// The outcome, once known: the path, or why it could not be written.
-    pub fn poll(&self) -> Option<Result<PathBuf, String>> {
-        match self.outcome.try_recv() {
-            Ok(outcome) => Some(outcome),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err("cannot write the file: internal error".to_owned())),
-        }
     }
 }
 

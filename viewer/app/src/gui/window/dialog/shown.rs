@@ -1,11 +1,10 @@
 //! The system's file dialogs.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use super::{Ask, Chosen};
-use crate::background;
+use crate::pending::Pending;
 
 /// File extensions of recordings.
 const ENDINGS: [&str; 10] = ["snap", "pickle", "pkl", "json", "html", "gz", "prof", "sqlite", "csv", "log"];
@@ -15,7 +14,7 @@ const NEVER_SHOWN: Duration = Duration::from_millis(1500);
 /// A dialog shown to the user.
 #[derive(Debug)]
 pub struct Asking {
-    answer: Receiver<(Ask, Chosen)>,
+    answer: Pending<(Ask, Chosen)>,
     /// Whether the file is to be written.
     pub is_saving: bool,
 }
@@ -23,28 +22,18 @@ pub struct Asking {
 impl Asking {
     /// Asks on a background thread, so that the window stays responsive. `wake` is called when there is an answer.
     pub fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
-        let (sender, answer) = channel();
         let is_saving = matches!(ask, Ask::Save(_));
         let work = move || {
             let began = Instant::now();
             let path = show(&ask);
-            let chosen = chosen(path, began.elapsed(), has_fallback());
-            // The window may be closed by now.
-            let _ = sender.send((ask, chosen));
-            wake();
+            Ok((ask, chosen(path, began.elapsed(), has_fallback())))
         };
-        // Without a thread the channel is closed, and the question is dropped.
-        let _ = background::start("highwater-dialog", work);
-        Self { answer, is_saving }
+        Self { answer: Pending::start("highwater-dialog", "the file dialog failed", work, wake), is_saving }
     }
 
     /// The answer, once there is one; `Err` if there will be none.
     pub fn poll(&self) -> Option<Result<(Ask, Chosen), String>> {
-        match self.answer.try_recv() {
-            Ok(answer) => Some(Ok(answer)),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err("the file dialog failed".to_owned())),
-        }
+        self.answer.poll()
     }
 }
 
@@ -55,7 +44,7 @@ fn show(ask: &Ask) -> Option<PathBuf> {
         Ask::Folder => dialog.pick_folder(),
         Ask::Save(task) => {
             let add = |dialog: rfd::FileDialog, kind: &(&'static str, &[&str])| dialog.add_filter(kind.0, kind.1);
-            task.kinds().iter().fold(dialog.set_file_name(task.name()), add).save_file()
+            task.kinds.iter().fold(dialog.set_file_name(&task.name), add).save_file()
         }
     }
 }

@@ -28,7 +28,7 @@ impl Asking {
     pub fn start(ask: Ask, wake: impl FnOnce()) -> Self {
         let is_saving = matches!(ask, Ask::Save(_));
         let chosen = match &ask {
-            Ask::Save(task) => Chosen::Path(PathBuf::from(task.name())),
+            Ask::Save(task) => Chosen::Path(PathBuf::from(&task.name)),
             Ask::File | Ask::Folder => {
                 choose_files();
                 Chosen::Arriving

@@ -1,0 +1,65 @@
+//! Work on a background thread that has one outcome.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use crate::background;
+
+/// Work in progress. It runs to its end if this is dropped.
+#[derive(Debug)]
+pub struct Pending<T> {
+    /// What fails if there is no outcome: `cannot write the file`.
+    failure: &'static str,
+    outcome: Receiver<Result<T, String>>,
+}
+
+impl<T: Send + 'static> Pending<T> {
+    /// Starts `work` on a thread called `name`; `wake` is called on that thread when it is done. If it panics, or there
+    /// is no thread, the error begins with `failure`.
+    pub fn start(
+        name: &str,
+        failure: &'static str,
+        work: impl FnOnce() -> Result<T, String> + Send + 'static,
+        wake: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let (sender, outcome) = channel();
+        let failed = sender.clone();
+        let work = move || {
+            // After a panic there is no sender any more; nor may there be a receiver.
+            let _ = catch_unwind(AssertUnwindSafe(move || sender.send(work())));
+            wake();
+        };
+        if let Err(why) = background::start(name, work) {
+            let _ = failed.send(Err(format!("{failure}: {why}")));
+        }
+        Self { failure, outcome }
+    }
+
+    /// Takes the outcome, once the work is done.
+    pub fn poll(&self) -> Option<Result<T, String>> {
+        match self.outcome.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(format!("{}: internal error; please report it", self.failure))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_has_one_outcome_and_a_panic_is_one() {
+        let of = |work: fn() -> Result<u32, String>| {
+            let (wake, woken) = channel();
+            let pending = Pending::start("test-pending", "cannot count", work, move || wake.send(()).unwrap());
+            woken.recv().unwrap();
+            pending.poll()
+        };
+        assert_eq!(of(|| Ok(1)), Some(Ok(1)));
+        assert_eq!(of(|| Err("the disk is full".to_owned())), Some(Err("the disk is full".to_owned())));
+        let broken = "cannot count: internal error; please report it".to_owned();
+        assert_eq!(of(|| panic!("as a test")), Some(Err(broken)));
+    }
+}
