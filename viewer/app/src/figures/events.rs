@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use highwater_snapshots::trace::{Owner, Subject};
-use highwater_snapshots::{BlockId, EventId, OpId, ScopeId, StackId, StringId, Trace};
+use highwater_snapshots::{BlockId, Category, EventId, OpId, ScopeId, SegmentId, StackId, StringId, Trace};
 
 use super::moment::micros_since_1970;
 use crate::report::{Column, Rows, Table, Value};
@@ -18,60 +18,71 @@ pub fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
     attributes.map(|fact| (trace.tables.string(fact.name), trace.tables.string(fact.value))).collect()
 }
 
-/// The attributes of one event. Those that do not apply to its kind are null.
-#[derive(Debug, Default)]
-struct EventValues {
-    block: Option<BlockId>,
-    address: Option<u64>,
+/// The facts of one event; those that do not apply to its kind are missing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventFacts {
+    /// The block, by its row in the trace.
+    pub block: Option<BlockId>,
+    /// The segment or mapping.
+    pub segment: Option<SegmentId>,
+    /// The address of either.
+    pub address: Option<u64>,
     /// Requested bytes of a block or a failed request, bytes of a segment, bytes in use on the device.
-    size: Option<u64>,
+    pub size: Option<u64>,
     allocated: Option<u64>,
     stream: Option<u64>,
     pool: Option<&'static str>,
-    category: Option<&'static str>,
-    op: OpId,
-    scope: ScopeId,
+    /// The category of the block.
+    pub category: Option<Category>,
+    /// The operation that requested the block.
+    pub op: OpId,
+    /// The module that requested it.
+    pub scope: ScopeId,
     /// The text of a mark.
     text: StringId,
 }
 
-impl EventValues {
-    fn of(trace: &Trace, id: EventId) -> Self {
+impl EventFacts {
+    /// The facts of event `id`; `None` if there is no such event.
+    pub fn of(trace: &Trace, id: EventId) -> Option<Self> {
+        trace.events.kind.get(id.index()?)?;
         let of_block = |id: BlockId| {
+            if id.index().is_none_or(|row| row >= trace.blocks.len()) {
+                return Self::default();
+            }
             let block = trace.blocks.get(id);
             Self {
-                block: Some(trace.block_number(id)),
+                block: Some(id),
                 address: Some(block.address),
                 size: Some(block.requested),
                 allocated: Some(block.allocated),
                 stream: Some(block.stream.0),
                 pool: Some(block.pool.name()),
-                category: Some(block.category.name()),
+                category: Some(block.category),
                 op: block.op,
                 scope: block.scope,
                 ..Self::default()
             }
         };
-        match trace.subject(id) {
+        Some(match trace.subject(id) {
             Subject::Block(block) => of_block(block),
-            Subject::Tag(block, category) => {
-                let block = if block.is_some() { of_block(block) } else { Self::default() };
-                Self { category: Some(category.name()), ..block }
-            }
+            Subject::Tag(block, category) => Self { category: Some(category), ..of_block(block) },
             Subject::Segment(segment) => {
                 let range = trace.segments.get(segment).range;
                 let (address, size) = (Some(range.address), Some(range.bytes));
                 let (stream, pool) = (Some(range.stream.0), Some(range.pool.name()));
-                Self { address, size, stream, pool, ..Self::default() }
+                Self { segment: Some(segment), address, size, stream, pool, ..Self::default() }
             }
-            Subject::Oom(row) => {
-                let oom = &trace.ooms[row];
-                Self { size: Some(oom.requested), op: oom.op, scope: oom.scope, ..Self::default() }
-            }
+            Subject::Oom(row) => trace.ooms.get(row).map_or_else(Self::default, |oom| Self {
+                size: Some(oom.requested),
+                op: oom.op,
+                scope: oom.scope,
+                ..Self::default()
+            }),
             Subject::DeviceUsed(bytes) => Self { size: Some(bytes), ..Self::default() },
             Subject::Mark(text) => Self { text, ..Self::default() },
             Subject::Step(_) | Subject::Phase(_) | Subject::Unmatched => Self::default(),
-        }
+        })
     }
 }
 
@@ -81,7 +92,7 @@ pub fn events_table<'t>(
     ids: &'t [EventId],
     stacks: &'t RefCell<HashMap<StackId, Value>>,
 ) -> Table<'t> {
-    let values: Rows<EventValues> = ids.iter().map(|id| EventValues::of(trace, *id)).collect();
+    let values: Rows<EventFacts> = ids.iter().filter_map(|id| EventFacts::of(trace, *id)).collect();
     let at = move |row: usize| ids[row].0 as usize;
     let span = move |row: usize| trace.spans.at(ids[row]);
     let attributes = move |row: usize| {
@@ -101,13 +112,13 @@ pub fn events_table<'t>(
         Column::text("kind", "kind", move |row| trace.events.kind[at(row)].name()),
         Column::number("time_us", "time", move |row| micros_since_1970(&trace.header, trace.events.time_ns[at(row)])),
         Column::number("device", "device", move |row| trace.events.device[at(row)].0),
-        Column::number("block", "block", values.of(|event| event.block.map(|block| block.0))),
+        Column::number("block", "block", values.of(|event| event.block.map(|block| trace.block_number(block).0))),
         Column::number("address", "address", values.of(|event| event.address)),
         Column::bytes("size", "size", values.of(|event| event.size)),
         Column::bytes("allocated", "allocated", values.of(|event| event.allocated)),
         Column::number("stream", "stream", values.of(|event| event.stream)),
         Column::text("pool", "pool", values.of(|event| event.pool)),
-        Column::text("category", "category", values.of(|event| event.category)),
+        Column::text("category", "category", values.of(|event| event.category.map(Category::name))),
         Column::text(
             "op",
             "op",

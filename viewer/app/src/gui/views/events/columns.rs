@@ -11,7 +11,8 @@ use highwater_snapshots::{EventId, StackId, Trace};
 
 use super::list::Listed;
 use super::search::Found;
-use super::words::{self, Facts};
+use super::words;
+use crate::figures::events::EventFacts;
 use crate::gui::colouring::short_line;
 use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::table::{Cell, Column, Rows};
@@ -34,13 +35,14 @@ pub(super) fn rows<'a>(
     let trace = &recording.trace;
     let of = move |row: usize| {
         let id = listed.event(row)?;
-        Some((id, Facts::of(trace, id)?))
+        Some((id, EventFacts::of(trace, id)?))
     };
     let is_out = move |row: usize| found.is_some_and(|found| !found.contains(row));
     let faint = move |row: usize, cell: Cell| Cell { is_faint: is_out(row), ..cell };
-    let column = |head: (&'static str, f32), tooltip: &'static str, text: fn(&Trace, EventId, &Facts) -> String| {
-        Column::text(head, tooltip, move |row| of(row).map(|(id, facts)| text(trace, id, &facts))).look(faint)
-    };
+    let column =
+        |head: (&'static str, f32), tooltip: &'static str, text: fn(&Trace, EventId, &EventFacts) -> String| {
+            Column::text(head, tooltip, move |row| of(row).map(|(id, facts)| text(trace, id, &facts))).look(faint)
+        };
     let figure = |head: (&'static str, f32), tooltip: &'static str, text: fn(&Trace, EventId) -> String| {
         Column::figure(head, tooltip, move |row| listed.event(row).map(|id| text(trace, id)).unwrap_or_default())
             .look(faint)
@@ -49,11 +51,12 @@ pub(super) fn rows<'a>(
     let peak = context.index().peak(trace, context.selection.metric).event;
     let is_there = |key: GroupKey| recording.absent.reason(key).is_none();
     let site = move |row: usize| {
-        let Some((id, facts)) = of(row) else { return String::new() };
+        let Some((id, _)) = of(row) else { return String::new() };
+        let stack = trace.events.stack[id.0 as usize];
         let note = words::note(trace, id);
         let mut sites = sites.borrow_mut();
-        let site = sites.entry(facts.stack).or_insert_with(|| {
-            let frame = leading_frame(&trace.tables, facts.stack);
+        let site = sites.entry(stack).or_insert_with(|| {
+            let frame = leading_frame(&trace.tables, stack);
             frame.map(|frame| short_line(&frame.text(&trace.tables))).unwrap_or_default()
         });
         if note.is_empty() || site.is_empty() { note + site } else { format!("{note}; {site}") }
@@ -69,14 +72,15 @@ pub(super) fn rows<'a>(
             trace.time_of(id).map(words::seconds).unwrap_or_default()
         })
         .tip(move |row| Some(format!("{} ns", format_count(trace.time_of(listed.event(row)?)?)))),
-        column(("Kind", 126.0), "The kind of event.", |_, _, facts| words::kind_name(facts.kind)).look(
-            move |row, mut cell| {
-                if peak.is_some() && peak == listed.event(row) {
-                    cell.text += ", the peak";
-                }
-                faint(row, cell)
-            },
-        ),
+        column(("Kind", 126.0), "The kind of event.", |trace, id, _| {
+            words::kind_name(trace.events.kind[id.0 as usize])
+        })
+        .look(move |row, mut cell| {
+            if peak.is_some() && peak == listed.event(row) {
+                cell.text += ", the peak";
+            }
+            faint(row, cell)
+        }),
         Column::bytes(("Size", 84.0), "Requested bytes; for a segment its size.", move |row| of(row)?.1.size)
             .look(faint),
         column(("Block", 78.0), "The block (b) or segment (s).", |_, _, facts| match (facts.block, facts.segment) {
@@ -84,7 +88,7 @@ pub(super) fn rows<'a>(
             (None, Some(segment)) => format!("s{}", segment.0),
             (None, None) => String::new(),
         })
-        .tip(move |row| Some(format!("at {:#x}", of(row)?.1.address(trace)?))),
+        .tip(move |row| Some(format!("at {:#x}", of(row)?.1.address?))),
         column(("Category", 116.0), "The category of the block.", |_, _, facts| {
             facts.category.map(|category| category.name().to_owned()).unwrap_or_default()
         })
@@ -94,7 +98,10 @@ pub(super) fn rows<'a>(
         }),
         Column::text(("Called by", 0.0), "The innermost line of your program; for a mark, its text.", site)
             .look(faint)
-            .tip(move |row| Some(leading_frame(&trace.tables, of(row)?.1.stack)?.text(&trace.tables))),
+            .tip(move |row| {
+                let stack = trace.events.stack[listed.event(row)?.0 as usize];
+                Some(leading_frame(&trace.tables, stack)?.text(&trace.tables))
+            }),
     ];
     if is_there(GroupKey::Op) {
         columns.push(column(("Operation", 120.0), "The operation that requested the block.", |trace, _, facts| {

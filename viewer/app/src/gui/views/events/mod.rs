@@ -13,7 +13,7 @@ use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{EventId, Trace};
 
-use crate::figures::events::events_table;
+use crate::figures::events::{EventFacts, events_table};
 use crate::figures::moment::count_of;
 use crate::gui::identity::Identity;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable};
@@ -24,7 +24,7 @@ use crate::session::Recording;
 use columns::Sites;
 use list::{Kinds, Listed, Wanted};
 use search::{Found, Sought};
-use words::{Facts, Group};
+use words::Group;
 
 /// Number of events exported at once.
 const EVENTS_AT_ONCE: usize = 1 << 16;
@@ -103,7 +103,7 @@ impl RecordingView for EventsView {
             actions.push(self.go_to(id));
         }
         if let Some(id) = touched.opened.and_then(|row| listed.event(row)) {
-            actions.extend(Facts::of(trace, id).and_then(|facts| facts.block).map(Action::Block));
+            actions.extend(EventFacts::of(trace, id).and_then(|facts| facts.block).map(Action::Block));
         }
         actions
     }
@@ -180,7 +180,7 @@ impl EventsView {
     /// The buttons for kinds of events, and the options that narrow the list.
     fn kinds_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let has_uses = context.recording.trace.records_uses();
-        for group in Group::ALL.into_iter().filter(|group| has_uses || *group != Group::Uses) {
+        for group in Group::ALL.iter().copied().filter(|group| has_uses || *group != Group::Uses) {
             let response = ui.selectable_label(self.kinds.contains(group), group.name());
             if response.on_hover_text(group.tooltip()).clicked() {
                 self.kinds.toggle(group);
@@ -248,7 +248,7 @@ impl EventsView {
             return self.search.failure().unwrap_or("searching").to_owned();
         };
         let rank = self.table.chosen.and_then(|row| found.rank(row));
-        match (found.count(), rank) {
+        match (found.count, rank) {
             (0, _) => "nothing found".to_owned(),
             (count, Some(rank)) => format!("{} of {}", format_count(rank), format_count(count)),
             (1, None) => "1 found".to_owned(),

@@ -11,7 +11,8 @@ use highwater_snapshots::{Category, EventId, OpId, Phase, ScopeId, StackId, Stri
 use rayon::prelude::*;
 
 use super::list::Listed;
-use super::words::{Facts, kind_name};
+use super::words::kind_name;
+use crate::figures::events::EventFacts;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
@@ -31,15 +32,11 @@ pub(super) struct Sought {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     words: Vec<u64>,
-    count: u64,
+    /// Number of matches.
+    pub(super) count: u64,
 }
 
 impl Found {
-    /// Number of matches.
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Whether a row matches.
     pub(super) fn contains(&self, row: usize) -> bool {
         self.words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
@@ -173,20 +170,21 @@ impl Terms {
     }
 
     fn hold(&self, trace: &Trace, memory: &Memory, id: EventId) -> bool {
-        let Some(facts) = Facts::of(trace, id) else {
+        let Some(facts) = EventFacts::of(trace, id) else {
             return false;
         };
+        let (kind, stack) = (trace.events.kind[id.0 as usize], trace.events.stack[id.0 as usize]);
         let at = |list: &[bool], index: Option<usize>| index.and_then(|index| list.get(index)) == Some(&true);
         let is_named = || match trace.subject(id) {
             Subject::Mark(text) => self.marks.get(&text) == Some(&true),
             Subject::Phase(phase) => at(&self.phases, Some(phase as usize)),
             _ => false,
         };
-        self.kinds[facts.kind as usize]
+        self.kinds[kind as usize]
             || at(&self.categories, facts.category.map(|category| category as usize))
             || at(&self.ops, OpId::index(facts.op))
             || at(&self.scopes, ScopeId::index(facts.scope))
-            || at(&self.lines, memory.codes.get(&facts.stack).map(|code| *code as usize))
+            || at(&self.lines, memory.codes.get(&stack).map(|code| *code as usize))
             || self.event == Some(id.0)
             || self.block.is_some_and(|block| facts.block.is_some_and(|id| id.0 == block))
             || (!self.begins.is_empty() && self.begins.contains(&id))
