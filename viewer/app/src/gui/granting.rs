@@ -5,6 +5,7 @@ use eframe::egui;
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::list::{Bottom, Side};
+use crate::gui::views::run::Wanted;
 use crate::gui::views::view::Action;
 use crate::gui::window::settings::Settings;
 use crate::selection::{Pin, View};
@@ -28,7 +29,7 @@ impl OpenFile {
                 let position = event.map_or(0, |event| event.saturating_sub(events.start) as usize + 1);
                 let is_here = event.map_or(events.start == 0, |event| events.contains(&event));
                 match recording.run.clone().filter(|_| !is_here) {
-                    Some(run) => self.go_to_event_of(ctx, &run, event.unwrap_or(0)),
+                    Some(run) => self.ask_for(ctx, &run, Wanted::Event(event.unwrap_or(0))),
                     None => self.selection.go_to_moment(recording, position),
                 }
             }

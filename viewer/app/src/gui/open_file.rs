@@ -14,9 +14,8 @@ use crate::gui::filter::light::{self, Light};
 use crate::gui::filter::search::Search;
 use crate::gui::identity::Identity;
 use crate::gui::legend::{self, Asked, Shares};
+use crate::gui::views::banner::{failed_request_ui, leaks_ui};
 use crate::gui::views::block::menu_ui;
-use crate::gui::views::failed_request::failed_request_ui;
-use crate::gui::views::leaks::leaks_ui;
 use crate::gui::views::list::{Bottom, Side, Views};
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
@@ -24,7 +23,7 @@ use crate::gui::views::run::RunView;
 use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Timeline, TimelineStyle};
 use crate::gui::views::view::{Action, Reason, Under, ViewContext, WriteTable};
-use crate::gui::views::whatif::Predicted;
+use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::query::{Computed as _, computed};
 use crate::gui::widgets::theme;
@@ -62,7 +61,7 @@ pub struct OpenFile {
     shares: Shares,
     /// The blocks of the group that is chosen in the panel of the moment.
     light: Light,
-    history: History<Visit>,
+    pub(super) history: History<Visit>,
     /// A message from a view, shown until the next command.
     pub(super) notice: Option<String>,
     /// The file, if it is followed while its program writes it.
@@ -177,18 +176,8 @@ impl OpenFile {
         }
     }
 
-    /// Takes what is shown now for what was shown before the recording grew.
-    pub(super) fn amend_visit(&mut self) {
-        let visit = self.visit();
-        self.history.amend(visit);
-    }
-
-    /// Undo and redo history.
-    pub(super) fn history(&self) -> &History<Visit> {
-        &self.history
-    }
-
-    fn visit(&self) -> Visit {
+    /// What is shown.
+    pub(super) fn visit(&self) -> Visit {
         let (selection, search) = (self.selection.clone(), self.search.text().to_owned());
         Visit { selection, search, part: self.recording.events() }
     }
@@ -197,16 +186,6 @@ impl OpenFile {
     pub fn follow(&mut self, ctx: &egui::Context) {
         let wake = ctx.clone();
         self.following = Following::start(&self.recording, self.most_resident, move || wake.request_repaint());
-    }
-
-    /// Takes the message of a view.
-    pub(crate) fn take_notice(&mut self) -> Option<String> {
-        self.notice.take()
-    }
-
-    /// Takes a predicted recording that is to be opened, once it is ready.
-    pub(super) fn take_predicted(&mut self) -> Option<Predicted> {
-        self.views.whatif.take_predicted()
     }
 
     /// Switches to another device.
@@ -457,9 +436,7 @@ impl OpenFile {
 /// The button that folds the panel at the side, or shows it again. Returns whether it was clicked.
 fn fold_ui(ui: &mut Ui, sign: &str) -> bool {
     let hint = format!("{} ({})", Command::ToggleSide.tooltip(), keys::first(Command::ToggleSide));
-    let button = ui.small_button(sign).on_hover_text(hint);
-    button.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, Command::ToggleSide.name()));
-    button.clicked()
+    labelled_button_ui(ui, sign, Command::ToggleSide.name(), &hint)
 }
 
 #[cfg(test)]

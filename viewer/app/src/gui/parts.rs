@@ -62,7 +62,8 @@ impl OpenFile {
                     }
                     Goal::View(events) => {
                         self.show_events(&events);
-                        self.amend_visit();
+                        // What is shown now stands for what was shown before the recording grew.
+                        self.history.amend(self.visit());
                     }
                     Goal::Event(event) => self.go_to_event(event),
                     Goal::FailedRequest(event) => {
@@ -96,7 +97,7 @@ impl OpenFile {
     }
 
     /// Reads a part to be shown.
-    fn ask_for(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
+    pub(super) fn ask_for(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
         self.returning = None;
         self.run.ask(ctx, run, wanted);
     }
@@ -189,11 +190,6 @@ impl OpenFile {
             self.notice = Some(no_step(number));
         }
         self.note(false, seconds);
-    }
-
-    /// Shows an event of another part of the recording.
-    pub(super) fn go_to_event_of(&mut self, ctx: &Context, run: &Arc<Run>, event: u64) {
-        self.ask_for(ctx, run, Wanted::Event(event));
     }
 
     /// Carries out a command that leads to another part of a long recording; returns whether it does.

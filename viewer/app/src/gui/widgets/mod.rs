@@ -11,7 +11,6 @@ pub mod choice;
 pub mod tile;
 pub mod flame;
 pub mod note;
-pub mod banner;
 pub mod room;
 pub mod table;
 pub mod query;

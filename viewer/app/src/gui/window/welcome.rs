@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::example::{Example, Running};
 use crate::files::file_name;
 use crate::files::loader::Loading;
+use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::keys;
 use crate::gui::window::recents::{Fact, Recents};
 use crate::gui::window::thumbnail::Thumbnails;
@@ -117,9 +118,8 @@ impl Welcome {
                     ui.add(Label::new(RichText::new(about).weak()).truncate());
                 });
                 if fact == Fact::Missing {
-                    let forget = ui.add(Button::new("Forget").small());
-                    forget.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Forget {name}")));
-                    if forget.on_hover_text("Remove this file from the list.").clicked() {
+                    let label = format!("Forget {name}");
+                    if labelled_button_ui(ui, "Forget", &label, "Remove this file from the list.") {
                         *action = Some(WelcomeAction::Forget(path.clone()));
                     }
                 }
@@ -210,7 +210,7 @@ pub(crate) fn recording_ui(ui: &mut Ui, running: &Running) {
     let (time, bytes) = running.progress();
     ui.horizontal(|ui| {
         ui.spinner();
-        let title = running.example().title;
+        let title = running.example.title;
         ui.label(format!("Recording {title}: {} s, {} written", time.as_secs(), format_bytes(bytes)));
     });
     ui.ctx().request_repaint_after(std::time::Duration::from_millis(500));

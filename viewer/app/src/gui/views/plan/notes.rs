@@ -1,11 +1,12 @@
 //! The notes on a plan: its proof, the lines that apply it, its assumptions and its limits.
 
-use eframe::egui::{Role, TextEdit, TextStyle, Ui, WidgetInfo};
+use eframe::egui::{TextEdit, TextStyle, Ui};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 
 use super::job::{Found, Key, Planned};
 use crate::answers::plan::{Code, NOTE};
 use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
+use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::note::{assumption_ui, note_ui, quiet_ui, warning_ui};
 
 /// Shows how the answer is proven, and the least that can be reached.
@@ -55,9 +56,7 @@ fn lines_ui(ui: &mut Ui, (title, what): (&str, &str), lines: &[String]) {
     let text = lines.join("\n");
     let title = ui.horizontal(|ui| {
         let title = ui.strong(title);
-        let copy = ui.small_button("Copy").on_hover_text("Copy these lines.");
-        copy.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Copy {what}")));
-        if copy.clicked() {
+        if labelled_button_ui(ui, "Copy", &format!("Copy {what}"), "Copy these lines.") {
             ui.ctx().copy_text(text.clone());
         }
         title.id
