@@ -15,32 +15,17 @@ pub struct Heading {
     width: f32,
     unit: Unit,
     /// The colour of a text.
-    swatch: Option<fn(&str) -> Option<Color32>>,
+    pub(crate) swatch: Option<fn(&str) -> Option<Color32>>,
     /// Whether a text that does not fit is truncated at the start instead of the end.
-    keeps_end: bool,
+    pub(crate) keeps_end: bool,
     /// Whether differences have bars.
-    has_bars: bool,
+    pub(crate) has_bars: bool,
 }
 
 impl Heading {
     /// A column of `unit`; a width of 0 takes the remaining width.
     pub const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
         Self { name, tooltip, width, unit, swatch: None, keeps_end: false, has_bars: false }
-    }
-
-    /// Gives the texts of the column colours.
-    pub const fn coloured(self, swatch: fn(&str) -> Option<Color32>) -> Self {
-        Self { swatch: Some(swatch), ..self }
-    }
-
-    /// Shows differences as bars too, where there is room.
-    pub(crate) const fn with_bars(self) -> Self {
-        Self { has_bars: true, ..self }
-    }
-
-    /// Keeps the ends of texts, such as module paths.
-    pub(crate) const fn keeping_end(self) -> Self {
-        Self { keeps_end: true, ..self }
     }
 }
 
@@ -113,11 +98,6 @@ impl Sheet {
     /// The same, of which column `measure` is initially shown as bars.
     pub(crate) fn with_bars(self, measure: usize) -> Self {
         Self { measure: Some(measure), ..self }
-    }
-
-    /// The same, with sentences above the rows.
-    pub(crate) fn with_lead(self, lead: Vec<String>) -> Self {
-        Self { lead, ..self }
     }
 
     /// The rows, as a table shows them.

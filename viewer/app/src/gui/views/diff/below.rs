@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use eframe::egui::Ui;
+use highwater_analysis::condition;
 use highwater_analysis::diff::MatchKind;
 use highwater_snapshots::units::format_count;
 
 use super::choices::DiffLook;
-use super::condition;
 use super::flame::{Act, Flame};
 use super::job::Answer;
 use crate::gui::widgets::room::place_ui;
@@ -20,9 +20,9 @@ pub(super) struct Below {
     pages: [SortedTable; 4],
     flame: Flame,
     /// The chosen group, by its row in the answer.
-    chosen: Option<usize>,
+    pub(super) chosen: Option<usize>,
     /// The note on groups that were matched loosely.
-    match_kind: Option<String>,
+    pub(super) match_kind: Option<String>,
 }
 
 /// Shown in place of phases if there is nothing to compare.
@@ -57,20 +57,10 @@ impl Below {
         });
     }
 
-    /// The chosen group.
-    pub(super) fn chosen(&self) -> Option<usize> {
-        self.chosen
-    }
-
     /// Clears the chosen group. Returns whether there was one.
     pub(super) fn unchoose(&mut self) -> bool {
         self.pages[0].mark(None);
         self.chosen.take().is_some()
-    }
-
-    /// The notes on how groups were matched.
-    pub(super) fn match_kind(&self) -> Option<&str> {
-        self.match_kind.as_deref()
     }
 
     /// Shows the answer. Returns conditions to add.
@@ -134,9 +124,16 @@ impl Below {
     }
 }
 
+/// The conditions for a group's blocks in A and B; `None` if they cannot be expressed.
+pub(super) fn conditions_of(answer: &Answer, group: usize) -> Option<[String; 2]> {
+    let group = answer.comparison.diff.groups.get(group)?;
+    let of = |values: &[String]| condition::of_group(&answer.keys, values, &group.members);
+    let b = of(&group.key)?;
+    let a = group.former_key.as_deref().map_or_else(|| Some(b.clone()), of)?;
+    Some([a, b])
+}
+
 /// The condition for a group's blocks in B, or in A if B has none.
 fn condition_of(answer: &Answer, group: usize) -> Option<String> {
-    let group = answer.comparison.diff.groups.get(group)?;
-    let [_, b] = condition::of_group(group, &answer.keys)?;
-    Some(b)
+    conditions_of(answer, group).map(|[_, b]| b)
 }

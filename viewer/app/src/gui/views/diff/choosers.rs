@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use eframe::egui::{DragValue, Role, Ui, WidgetInfo};
 use highwater_analysis::diff::DiffAt;
-use highwater_analysis::{GroupKey, Metric, TreeKey};
+use highwater_analysis::{GroupKey, TreeKey};
 
-use super::alignment::Align;
-use crate::figures::moment::total_name;
 use crate::gui::views::group_keys::{self, absent_reason, group_keys};
 use crate::gui::widgets::choice::choice_ui;
 use crate::session::Recording;
@@ -102,16 +100,4 @@ pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<R
     if (first, second) != former {
         *keys = std::iter::once(first).chain(second).collect();
     }
-}
-
-/// The total.
-pub(super) fn metric_ui(ui: &mut Ui, now: Metric, all: &[Metric]) -> Option<Metric> {
-    ui.label("Total");
-    choice_ui(ui, "Compared total", &now, all, |metric| total_name(*metric))
-}
-
-/// The alignment.
-pub(super) fn align_ui(ui: &mut Ui, now: Align) -> Option<Align> {
-    ui.label("Align");
-    choice_ui(ui, "Align", &now, Align::ALL, |align| align.name().to_owned())
 }

@@ -5,10 +5,8 @@
 mod alignment;
 mod choices;
 mod choosers;
-mod condition;
 mod sheets;
 mod job;
-mod known;
 mod pair;
 mod flame;
 mod below;
@@ -17,6 +15,7 @@ mod steering;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
+use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 
@@ -31,6 +30,7 @@ use crate::gui::filter::light::{self, Light};
 use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{self, Stacking, Timeline};
 use crate::gui::widgets::choice::choice_ui;
+use crate::gui::widgets::memo::Memo;
 use crate::gui::widgets::query::{Computed, Query, computed};
 use crate::gui::widgets::room::place_ui;
 use crate::gui::widgets::theme::{self, Shades};
@@ -38,8 +38,7 @@ use crate::selection::{Axis, NO_TIMES, Selection};
 use crate::session::Recording;
 use alignment::Alignment;
 use below::Below;
-use job::{Answer, Half, Question};
-use known::{Known, Moments};
+use job::{Answer, Half, Question, find};
 use pair::{Pair, Shown, Side};
 
 /// The style of painted bands.
@@ -55,6 +54,12 @@ pub struct Paint {
     pub is_hiding: bool,
 }
 
+/// Two recordings, each with the row of its device.
+type Of = [(Identity<Recording>, usize); 2];
+
+/// The compared moments; otherwise why one does not exist.
+type Moments = Result<[Moment; 2], String>;
+
 /// State of the view.
 #[derive(Debug)]
 pub struct DiffView {
@@ -63,7 +68,8 @@ pub struct DiffView {
     pair: Pair,
     below: Below,
     query: Query<Question, Arc<Answer>>,
-    known: Known,
+    moments: Memo<(Of, [DiffAt; 2], Metric), Moments>,
+    alignment: Memo<(Of, Option<[Moment; 2]>, Align, Axis), Arc<Alignment>>,
     /// The blocks of the chosen group on both sides.
     light: Light,
 }
@@ -83,8 +89,12 @@ impl DiffView {
             choices,
             pair: Pair::new([side(0), side(1)]),
             below: Below::default(),
-            query: Query::new("highwater-diff", Answer::to).discarding(discard_answer),
-            known: Known::default(),
+            query: Query::new("highwater-diff", Answer::to).discarding(|answer| {
+                // Names of many groups are freed on another thread, so that the window does not freeze.
+                let _ = background::start("highwater-drop", move || drop(answer));
+            }),
+            moments: Memo::default(),
+            alignment: Memo::default(),
             light: light::light(),
         }
     }
@@ -139,10 +149,18 @@ impl DiffView {
         Metric::ALL.into_iter().filter(|metric| has(0, *metric) && has(1, *metric)).collect()
     }
 
-    /// The compared moments; otherwise why one does not exist.
+    /// The recordings and their devices.
+    fn of(&self, recordings: [&Arc<Recording>; 2]) -> Of {
+        [0, 1].map(|side| (Identity::of(recordings[side]), self.pair.sides[side].selection.device))
+    }
+
+    /// The compared moments.
     fn moments(&mut self, recordings: [&Arc<Recording>; 2]) -> Moments {
-        let [a, b] = &self.pair.sides;
-        self.known.moments(recordings, [&a.selection, &b.selection], (self.choices.at, self.choices.metric))
+        let (of, at, metric) = (self.of(recordings), self.choices.at, self.choices.metric);
+        let sides = &self.pair.sides;
+        let one =
+            |side: usize| find(recordings[side], sides[side].selection.device, (at[side], metric), ["A", "B"][side]);
+        self.moments.get((of, at, metric), |_| one(0).and_then(|a| Ok([a, one(1)?]))).clone()
     }
 
     /// Takes over computed results, follows recordings that were read again, and asks for missing results.
@@ -182,9 +200,9 @@ impl DiffView {
     /// Highlights the blocks of the chosen group that meet the conditions of both sides.
     fn light(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) {
         let text = self.pair.sides[0].search.text();
-        let chosen = self.below.chosen().zip(self.query.answer());
+        let chosen = self.below.chosen.zip(self.query.answer());
         let key = chosen.and_then(|(group, answer)| {
-            let words = condition::of_group(answer.comparison.diff.groups.get(group)?, &answer.keys)?;
+            let words = below::conditions_of(answer, group)?;
             let [Ok(a), Ok(b)] = words.map(|words| format!("{text} {words}").parse()) else { return None };
             Some(recordings.into_iter().map(Identity::of).zip([a, b]).collect::<light::Key>())
         });
@@ -215,8 +233,12 @@ impl DiffView {
     }
 
     fn alignment(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>) -> Arc<Alignment> {
-        let [a, b] = &self.pair.sides;
-        self.known.alignment(recordings, [&a.selection, &b.selection], moments, self.choices.align)
+        let (align, axis) = (self.choices.align, self.pair.sides[0].selection.axis());
+        let key = (self.of(recordings), moments, align, axis);
+        let selections = self.pair.sides.each_ref().map(|side| &side.selection);
+        let at = moments.as_ref().map_or(&[][..], |moments| moments);
+        let make = |_: &_| Arc::new(Alignment::of(recordings.map(|recording| &**recording), selections, at, align));
+        Arc::clone(self.alignment.get(key, make))
     }
 
     /// Shows the comparison. Returns the user's requests to the app.
@@ -255,7 +277,7 @@ impl DiffView {
     pub(crate) fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
         /// Share of the height that the timelines take.
         const UPPER: f32 = 0.64;
-        self.pair.without_reading();
+        self.pair.reading = 0.0;
         let moments = self.refresh(ui.ctx(), recordings);
         let alignment = self.alignment(recordings, moments.clone().ok());
         ui.label(RichText::new(&alignment.words).weak());
@@ -328,8 +350,10 @@ impl DiffView {
         let alignment = self.alignment(recordings, moments);
         ui.horizontal_wrapped(|ui| {
             let metrics = self.metrics(recordings);
-            if let Some(metric) = choosers::metric_ui(ui, self.choices.metric, &metrics) {
-                self.set_metric(metric);
+            ui.label("Total");
+            let name = |metric: &Metric| total_name(*metric);
+            if let Some(metric) = choice_ui(ui, "Compared total", &self.choices.metric, &metrics, name) {
+                self.choices.metric = metric;
             }
             ui.label("Across");
             for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
@@ -340,7 +364,9 @@ impl DiffView {
                     self.set_axis(recordings, moments, axis);
                 }
             }
-            if let Some(align) = choosers::align_ui(ui, self.choices.align) {
+            ui.label("Align");
+            let name = |align: &Align| align.name().to_owned();
+            if let Some(align) = choice_ui(ui, "Align", &self.choices.align, Align::ALL, name) {
                 self.choices.align = align;
                 self.pair.fit();
             }
@@ -421,14 +447,9 @@ impl DiffView {
                     delta([a, b])
                 ));
             }
-            if let Some(words) = self.below.match_kind() {
+            if let Some(words) = &self.below.match_kind {
                 ui.colored_label(Shades::in_ui(ui).warning, words);
             }
         });
     }
-}
-
-/// Frees names of many groups on another thread, so that the window does not freeze; without one, here.
-fn discard_answer(answer: Arc<Answer>) {
-    let _ = background::start("highwater-drop", move || drop(answer));
 }

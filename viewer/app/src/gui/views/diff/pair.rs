@@ -63,7 +63,7 @@ const READING: f32 = 20.0;
 
 /// A clicked position on the common axis, and the block there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Pinned {
+pub(super) struct Pinned {
     side: usize,
     at: f64,
     pin: Pin,
@@ -77,9 +77,9 @@ pub(super) struct Pair {
     shared: Option<View>,
     /// The side with the pointer, and its position on the common axis.
     hover: Option<(usize, f64)>,
-    pinned: Option<Pinned>,
+    pub(super) pinned: Option<Pinned>,
     /// Height of the readout line at the cursor, in points; none in a picture.
-    reading: f32,
+    pub(super) reading: f32,
 }
 
 /// The settings of the timelines.
@@ -96,11 +96,6 @@ computed!(Pair: sides);
 impl Pair {
     pub(super) fn new(sides: [Side; 2]) -> Self {
         Self { sides, shared: None, hover: None, pinned: None, reading: READING }
-    }
-
-    /// Leaves out everything interactive.
-    pub(super) fn without_reading(&mut self) {
-        self.reading = 0.0;
     }
 
     /// Shows everything of both.
@@ -183,11 +178,6 @@ impl Pair {
     /// The cursor's position on the common axis: under the pointer, or clicked.
     fn cursor(&self) -> Option<(usize, f64)> {
         self.hover.or(self.pinned.map(|pinned| (pinned.side, pinned.at)))
-    }
-
-    /// Clears the clicked position. Returns whether there was one.
-    pub(super) fn unpin(&mut self) -> bool {
-        self.pinned.take().is_some()
     }
 
     /// Pins the moment `by` events later on side A, starting from the compared one.

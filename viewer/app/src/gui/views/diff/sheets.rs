@@ -19,11 +19,11 @@ const fn number(name: &'static str, tooltip: &'static str) -> Heading {
 }
 
 const fn difference(tooltip: &'static str) -> Heading {
-    Heading::new(Unit::Difference, "B − A", tooltip, theme::DIFFERENCE_WIDTH).with_bars()
+    Heading { has_bars: true, ..Heading::new(Unit::Difference, "B − A", tooltip, theme::DIFFERENCE_WIDTH) }
 }
 
 /// The change of a row from A to B.
-const STATE: Heading = text("state", 104.0).coloured(colour_of_change);
+const STATE: Heading = Heading { swatch: Some(colour_of_change), ..text("state", 104.0) };
 const A: Heading = number("A", "The bytes in A.");
 const B: Heading = number("B", "The bytes in B.");
 const DELTA: Heading = difference("B minus A; the rows add up to the total difference.");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eframe::egui::Context;
 use highwater_analysis::diff::DiffAt;
-use highwater_analysis::{GroupKey, Metric, Moment, TreeKey};
+use highwater_analysis::{GroupKey, Moment, TreeKey};
 
 use super::pair::Shown;
 use super::{DiffLook, DiffView, Paint, choosers};
@@ -80,7 +80,7 @@ impl DiffView {
                     self.choices.keys = vec![key];
                 }
             }
-            Command::NextMetric => self.set_metric(next_of(&self.metrics(recordings), self.choices.metric)),
+            Command::NextMetric => self.choices.metric = next_of(&self.metrics(recordings), self.choices.metric),
             Command::PreviousStep => self.choices.shift(-1),
             Command::NextStep => self.choices.shift(1),
             Command::ToggleAxis => {
@@ -89,7 +89,7 @@ impl DiffView {
             }
             Command::Unpin => {
                 if !self.below.unchoose() {
-                    self.pair.unpin();
+                    self.pair.pinned = None;
                 }
             }
             Command::FitAll => self.pair.fit(),
@@ -120,11 +120,6 @@ impl DiffView {
                 }
             }
         }
-    }
-
-    /// Switches to another total.
-    pub(super) fn set_metric(&mut self, metric: Metric) {
-        self.choices.metric = metric;
     }
 
     /// Switches to the axis by events or by time.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use eframe::egui::Color32;
 use highwater_analysis::condition;
 use highwater_analysis::frames::stack_lines;
 use highwater_analysis::growth::{GrowthQuery, Leaks, StepRange, StepWindow, growth};
@@ -55,7 +54,7 @@ pub(super) fn kept(
         lead(absent, &leaks, window)
     };
     let lines = rows.into_iter().map(|row| row.line(key));
-    Sheet::new("Kept", columns(key), lines).with_bars(1).with_lead(lead)
+    Sheet { lead, ..Sheet::new("Kept", columns(key), lines).with_bars(1) }
 }
 
 /// By how much reserved memory grows from step to step while live memory does not, as a sentence.
@@ -114,10 +113,11 @@ fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<Stri
 }
 
 fn columns(key: GroupKey) -> Vec<Heading> {
+    let colour = |name: &str| Category::from_name(name).map(theme::category);
     let first = match key {
         GroupKey::Frame => words("Line", "The source line that allocated the blocks.", 0.0),
-        GroupKey::Scope => words("Module", "The module that allocated the blocks.", 0.0).keeping_end(),
-        _ => words("Category", "The category of the blocks.", 0.0).coloured(colour_of_category),
+        GroupKey::Scope => Heading { keeps_end: true, ..words("Module", "The module that allocated the blocks.", 0.0) },
+        _ => Heading { swatch: Some(colour), ..words("Category", "The category of the blocks.", 0.0) },
     };
     vec![
         first,
@@ -128,10 +128,6 @@ fn columns(key: GroupKey) -> Vec<Heading> {
         count("Steps", "Number of steps with bytes that are never freed.", 70.0),
         words("From", "These steps, each with its bytes.", 240.0),
     ]
-}
-
-fn colour_of_category(name: &str) -> Option<Color32> {
-    Category::from_name(name).map(theme::category)
 }
 
 /// The kept blocks of one group.
