@@ -12,11 +12,11 @@ use crate::gui::views::group_keys::{absent_reason, next_key};
 use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::MomentLook;
 use crate::gui::views::peaks;
+use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::choice::next_of;
 use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
-use crate::selection::drawn_metric;
-use crate::selection::{Axis, NO_TIMES, Pin};
+use crate::selection::{Axis, NO_TIMES, Pin, Selection, drawn_metric};
 
 /// Whether `command` is about moments or the timeline, of which a recording without events has none.
 fn needs_events(command: Command) -> bool {
@@ -68,8 +68,8 @@ impl OpenFile {
                 Some(run) => run.has_failed_requests(),
                 None => !self.recording.regions.ooms.is_empty(),
             },
-            Command::Undo => self.history().can_go_back(),
-            Command::Redo => self.history().can_go_forward(),
+            Command::Undo => self.history.can_go_back(),
+            Command::Redo => self.history.can_go_forward(),
             Command::NextPart | Command::PreviousPart => self.recording.run.is_some(),
             Command::Unmark => self.selection.marks.iter().any(Option::is_some),
             Command::ShowRange => self.selection.range().is_some(),
@@ -216,13 +216,8 @@ impl OpenFile {
     /// last.
     fn go_to_oom(&mut self, position: usize, is_forward: bool) {
         let ooms = &self.recording.regions.ooms;
-        let target = if is_forward {
-            ooms.get(ooms.partition_point(|(_, moment)| *moment <= position)).or(ooms.first())
-        } else {
-            let before = ooms.partition_point(|(_, moment)| *moment < position);
-            before.checked_sub(1).and_then(|row| ooms.get(row)).or(ooms.last())
-        };
-        if let Some(&oom) = target {
+        let wrapped = if is_forward { ooms.first() } else { ooms.last() };
+        if let Some(&oom) = beside(ooms, |(_, moment)| *moment, position, is_forward).or(wrapped) {
             self.show_oom(oom);
         }
     }
@@ -245,28 +240,15 @@ impl OpenFile {
     pub(super) fn go_to_awaited_peak(&mut self) {
         let key = self.peaks_key();
         let Some((moments, is_forward)) = self.peaks.awaited(&key) else { return };
-        let moment = self.pointed_moment();
-        self.go_to_one_of(&moments, moment.position(), is_forward);
+        let position = self.pointed_moment().position();
+        if let Some(&moment) = beside(&moments, |moment| *moment, position, is_forward) {
+            self.selection.go_to_moment(&self.recording, moment);
+        }
     }
 
     fn peaks_key(&self) -> peaks::Key {
-        peaks::Key {
-            recording: Identity::of(&self.recording),
-            device: self.selection.device,
-            metric: self.selection.metric,
-        }
-    }
-
-    /// Pins the element of the sorted `moments` after or before `position`.
-    fn go_to_one_of(&mut self, moments: &[usize], position: usize, is_forward: bool) {
-        let target = if is_forward {
-            moments.get(moments.partition_point(|moment| *moment <= position))
-        } else {
-            moments.partition_point(|moment| *moment < position).checked_sub(1).and_then(|row| moments.get(row))
-        };
-        if let Some(&moment) = target {
-            self.selection.go_to_moment(&self.recording, moment);
-        }
+        let (recording, Selection { device, metric, .. }) = (Identity::of(&self.recording), &self.selection);
+        (OfDevice { recording, device: *device }, *metric)
     }
 
     /// Pins the largest matching block at `position`; the first of several.
@@ -290,5 +272,13 @@ impl OpenFile {
         if let Some((block, _)) = row.checked_add_signed(by).and_then(|row| stack.bands.get(row)) {
             self.selection.pin = Some(Pin { block: Some(*block), moment: position });
         }
+    }
+}
+
+/// The element of `all`, sorted by moment, right after `position`, or right before it.
+fn beside<T>(all: &[T], moment: impl Fn(&T) -> usize, position: usize, is_forward: bool) -> Option<&T> {
+    match is_forward {
+        true => all.get(all.partition_point(|one| moment(one) <= position)),
+        false => all.get(all.partition_point(|one| moment(one) < position).checked_sub(1)?),
     }
 }

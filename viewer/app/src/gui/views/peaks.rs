@@ -6,20 +6,14 @@ use eframe::egui::Context;
 use highwater_analysis::Metric;
 use highwater_analysis::extremes::peaks;
 
-use crate::gui::identity::Identity;
+use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::query::{Query, computed};
-use crate::session::Recording;
 
 /// Minimum prominence of a local peak, as a share of the highest.
 const MIN_FALL: u64 = 50;
 
-/// The total, device and recording of the peaks.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) recording: Identity<Recording>,
-    pub(crate) device: usize,
-    pub(crate) metric: Metric,
-}
+/// The device of the peaks, and the total.
+pub(crate) type Key = (OfDevice, Metric);
 
 /// The peaks of one total, once they are found, and the pending command.
 #[derive(Debug)]
@@ -34,11 +28,11 @@ computed!(Peaks: query);
 
 impl Default for Peaks {
     fn default() -> Self {
-        let query = Query::new("highwater-peaks", |key: &Key, _| {
-            let recording = key.recording.get()?;
-            let index = &recording.devices[key.device];
-            let highest = index.peak(&recording.trace, key.metric).bytes;
-            let found = peaks(&recording.trace, &index.series, key.metric, highest / MIN_FALL);
+        let query = Query::new("highwater-peaks", |(of, metric): &Key, _| {
+            let recording = of.recording.get()?;
+            let index = &recording.devices[of.device];
+            let highest = index.peak(&recording.trace, *metric).bytes;
+            let found = peaks(&recording.trace, &index.series, *metric, highest / MIN_FALL);
             Some(found.iter().map(|peak| peak.moment).collect())
         });
         Self { query, wanted: None }

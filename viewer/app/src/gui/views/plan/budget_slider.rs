@@ -19,15 +19,10 @@ const NEAR: f32 = 4.0;
 #[derive(Debug, Default)]
 pub(super) struct BudgetSlider {
     /// The upper end of the axis while it is dragged: it must not move with the handle.
-    fixed_top: Option<f64>,
+    pub(super) fixed_top: Option<f64>,
 }
 
 impl BudgetSlider {
-    /// The upper end of the byte axis while the handle is dragged.
-    pub(super) fn fixed_top(&self) -> Option<f64> {
-        self.fixed_top
-    }
-
     /// Shows the handle for a budget of `bytes` at the left edge of `frame`. Returns the budget if it was moved.
     pub(super) fn slider_ui(&mut self, ui: &mut Ui, frame: &PlotFrame, bytes: u64) -> Option<u64> {
         let y = frame.screen_y(bytes as f64).clamp(frame.rect.top(), frame.rect.bottom());

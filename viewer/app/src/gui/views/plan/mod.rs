@@ -291,7 +291,7 @@ impl PlanView {
     /// The curves with the budget's handle.
     fn curve_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let planned = self.query.answer()?.as_ref().ok()?;
-        let look = CurveLook { limit: Some(("budget", self.budget.bytes)), top: self.slider.fixed_top(), ..LOOK };
+        let look = CurveLook { limit: Some(("budget", self.budget.bytes)), top: self.slider.fixed_top, ..LOOK };
         let action = self.curve.curve_ui(ui, context, &planned.chosen.run, &look);
         let moved = self.curve.frame().and_then(|frame| self.slider.slider_ui(ui, frame, self.budget.bytes));
         if let Some(bytes) = moved.filter(|bytes| *bytes > self.budget.reserve) {

@@ -12,16 +12,17 @@ use crate::answers::replays::check_settings;
 use crate::gui::widgets::choice::value_menu_ui;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// The fields of the form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    Settings,
-    Capacity,
-    Checkpoint,
-    Without,
-    UntilLastUse,
-    Scale,
-}
+highwater_snapshots::vocabulary!(
+    /// The fields of the form.
+    Field {
+        Settings = "Settings",
+        Capacity = "Device size",
+        Checkpoint = "Recompute",
+        Without = "Without",
+        UntilLastUse = "Until last use",
+        Scale = "Scale to",
+    }
+);
 
 /// A suggested value and its tooltip.
 type Choice = (&'static str, &'static str);
@@ -50,20 +51,6 @@ const FILTERS: [Choice; 5] = [
 const PARTS: [SizePart; 2] = [SizePart { numerator: 1, denominator: 2 }, SizePart { numerator: 1, denominator: 4 }];
 
 impl Field {
-    const ALL: [Self; 6] =
-        [Self::Settings, Self::Capacity, Self::Checkpoint, Self::Without, Self::UntilLastUse, Self::Scale];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Settings => "Settings",
-            Self::Capacity => "Device size",
-            Self::Checkpoint => "Recompute",
-            Self::Without => "Without",
-            Self::UntilLastUse => "Until last use",
-            Self::Scale => "Scale to",
-        }
-    }
-
     const fn hint(self) -> &'static str {
         match self {
             Self::Settings => "expandable_segments:True",
@@ -156,14 +143,14 @@ impl Form {
     /// Whether both have the same text, apart from white space.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let has_parts = self.text(Field::Scale).is_some();
-        Field::ALL.into_iter().all(|field| self.text(field) == other.text(field))
+        Field::ALL.iter().copied().all(|field| self.text(field) == other.text(field))
             && (!has_parts || self.part == other.part)
     }
 
     /// The error of the field with this name. For tests.
     #[cfg(test)]
     pub(super) fn mistake(&self, name: &str) -> Option<&str> {
-        let field = Field::ALL.into_iter().find(|field| field.name() == name)?;
+        let field = Field::ALL.iter().copied().find(|field| field.name() == name)?;
         self.mistakes[field as usize].as_deref()
     }
 
@@ -226,7 +213,7 @@ impl Form {
             note: None,
         };
         self.mistakes = mistakes;
-        self.wants_focus = Field::ALL.into_iter().find(|field| self.mistakes[*field as usize].is_some());
+        self.wants_focus = Field::ALL.iter().copied().find(|field| self.mistakes[*field as usize].is_some());
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
@@ -244,7 +231,7 @@ impl Form {
     /// Shows the fields. Returns the user's action. `no_uses` is the reason if the recording has no uses.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
-        for field in Field::ALL {
+        for &field in Field::ALL {
             let problem = no_uses.filter(|_| field == Field::UntilLastUse);
             ui.horizontal(|ui| act = self.field_ui(ui, field, problem.is_none()).or(act));
             if let Some(problem) = problem {

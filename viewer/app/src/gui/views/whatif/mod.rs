@@ -113,16 +113,17 @@ impl WhatIfView {
     /// The form at the left, the results at the right; scrolls if the height is too low for both tables and curves.
     fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let width = (ui.available_width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
-        let form_ui = |ui: &mut Ui, view: &mut Self| view.change_ui(ui, context);
+        let form_ui = |ui: &mut Ui, view: &mut Self| {
+            view.form_ui(ui, context);
+            ui.separator();
+            view.notes_ui(ui)
+        };
         let outcome_ui = |ui: &mut Ui, view: &mut Self| {
             view.grey_out_former(ui);
-            let mut actions: Vec<Action> = view.verdict_ui(ui, context).into_iter().collect();
-            actions.extend(view.details_ui(ui, context));
-            actions
+            [view.verdict_ui(ui, context), view.details_ui(ui, context)]
         };
-        let (mut actions, others) = split_ui(ui, "what if", (width, theme::WHATIF_MIN), self, form_ui, outcome_ui);
-        actions.extend(others);
-        actions
+        let (action, others) = split_ui(ui, "what if", (width, theme::WHATIF_MIN), self, form_ui, outcome_ui);
+        action.into_iter().chain(others.into_iter().flatten()).collect()
     }
 
     /// Everything in one column: the verdict and its figures first, so that they are visible without scrolling.
@@ -133,7 +134,7 @@ impl WhatIfView {
         };
         let mut actions: Vec<Action> = ui.scope(verdict_ui).inner.into_iter().collect();
         ui.separator();
-        actions.extend(self.form_ui(ui, context));
+        self.form_ui(ui, context);
         ui.separator();
         let room = vec2(ui.available_width(), theme::CURVE_MIN + 2.0 * theme::ROW_HEIGHT);
         ui.scope(|ui| {
@@ -143,13 +144,6 @@ impl WhatIfView {
             }
             actions.extend(self.details_ui(ui, context));
         });
-        actions.extend(self.notes_ui(ui));
-        actions
-    }
-
-    fn change_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
-        let mut actions = self.form_ui(ui, context);
-        ui.separator();
         actions.extend(self.notes_ui(ui));
         actions
     }
@@ -164,7 +158,7 @@ impl WhatIfView {
     }
 
     /// Shows the form, and replays an applied change.
-    fn form_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+    fn form_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let problem = (!self.has_uses).then(|| no_uses(&context.recording.trace));
         match self.form.form_ui(ui, problem, self.query.is_busy()) {
             Some(Act::Apply) => self.apply(ui.ctx(), context),
@@ -174,7 +168,6 @@ impl WhatIfView {
             }
             None => {}
         }
-        Vec::new()
     }
 
     fn apply(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
@@ -236,7 +229,14 @@ impl WhatIfView {
                 let limit = other.changed.capacity.map(|bytes| ("capacity", bytes));
                 self.curve.curve_ui(ui, context, other.run, &CurveLook { limit, ..LOOK })
             }
-            None => self.tried_ui(ui, context, &replayed),
+            None => {
+                ui.weak("The same requests with common settings. Click one to see its peaks and curve.");
+                if let Some(settings) = figures::tried_ui(ui, &replayed, &mut self.tried) {
+                    self.form.set(Field::Settings, &settings);
+                    self.apply(ui.ctx(), context);
+                }
+                None
+            }
         }
     }
 
@@ -273,16 +273,6 @@ impl WhatIfView {
             }
         });
         figures::peaks_ui(ui, replayed, other, &mut self.peaks)
-    }
-
-    /// The settings that were tried.
-    fn tried_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, replayed: &Replayed) -> Option<Action> {
-        ui.weak("The same requests with common settings. Click one to see its peaks and curve.");
-        if let Some(settings) = figures::tried_ui(ui, replayed, &mut self.tried) {
-            self.form.set(Field::Settings, &settings);
-            self.apply(ui.ctx(), context);
-        }
-        None
     }
 
     /// Asks again for another recording or device, and takes over finished results.
