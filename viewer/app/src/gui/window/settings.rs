@@ -116,7 +116,15 @@ impl Settings {
 
     /// Stores the settings.
     pub(crate) fn store(&self, storage: &mut dyn eframe::Storage) {
-        eframe::set_value(storage, eframe::APP_KEY, &serde_json::json!(self).to_string());
+        eframe::set_value(storage, eframe::APP_KEY, &self.to_json());
+    }
+
+    fn to_json(&self) -> String {
+        let mut stored = self.clone();
+        // JSON has no paths that are not UTF-8.
+        stored.recent.retain(|path| path.to_str().is_some());
+        stored.looks.retain(|look| look.path.to_str().is_some());
+        serde_json::json!(stored).to_string()
     }
 
     fn from_json(text: &str) -> Self {
@@ -198,10 +206,22 @@ mod tests {
         settings.keep_look(look("30"));
         assert_eq!(settings.looks.len(), MAX_LOOKS);
         assert!(settings.look(Path::new("9")).is_none());
-        let stored = serde_json::to_string(&settings).unwrap();
-        let back = Settings::from_json(&stored);
+        let back = Settings::from_json(&settings.to_json());
         assert_eq!(back, settings);
         assert_eq!(back.look(Path::new("30")).unwrap().device, 3);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_not_text_is_not_stored() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"\xff.snap"));
+        let mut settings = Settings::default();
+        settings.remember(path);
+        settings.remember(Path::new("a"));
+        settings.keep_look(FileStyle { path: path.to_owned(), ..look("") });
+        let back = Settings::from_json(&settings.to_json());
+        assert_eq!((back.recent.len(), back.looks.len()), (1, 0));
     }
 
     #[test]
