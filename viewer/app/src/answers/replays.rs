@@ -16,7 +16,7 @@ use std::convert::Infallible;
 use highwater_allocator::AccountingDriver;
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    BlockOverride, DeviceModel, FailedReplayRequest, Plan, Share, Target, TieBreak, recorded_config, replay,
+    BlockOverride, DeviceModel, FailedReplayRequest, Plan, Share, Streamed, Target, TieBreak, recorded_config, replay,
 };
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::{Doubt, LastUses, LiveIndex, Metric, Source};
@@ -182,20 +182,20 @@ fn replay_unchanged(
     let run = |tie_break: TieBreak| {
         replays.by(&Plan { device_total, ..Plan::unchanged(device, config.clone(), tie_break) }, None, None)
     };
-    let end = |replayed: &Replayed| replayed.divergence.map(|divergence| divergence.event);
-    let (chosen, tie_break) = follow_longest(run, end)?;
-    let Replayed { figures, divergence, largest_difference, placed_elsewhere, mut assumptions, cache_flushes, .. } =
-        chosen;
+    let end = |replayed: &Replayed| replayed.result.divergence.map(|divergence| divergence.event);
+    let (Replayed { figures, result, .. }, tie_break) = follow_longest(run, end)?;
+    let mut assumptions = result.assumptions;
     assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
-    let divergence = divergence.map(|divergence| Deviation {
+    let divergence = result.divergence.map(|divergence| Deviation {
         event: divergence.event,
         text: divergence.difference.to_string(),
-        largest_bytes: largest_difference,
-        placed_elsewhere,
+        largest_bytes: result.largest_difference,
+        placed_elsewhere: result.placed_elsewhere,
     });
     let causes = if divergence.is_some() { causes(trace, problems) } else { problems };
     let takes_lowest_address = tie_break == TieBreak::LowestAddress;
-    Ok((Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, cache_flushes))
+    let unchanged = Unchanged { figures, divergence, takes_lowest_address, assumptions, causes };
+    Ok((unchanged, tie_break, result.cache_flushes))
 }
 
 /// Returns the known reasons why a replay may differ from `trace`.
@@ -307,11 +307,11 @@ impl Predicting<'_> {
             let plan = Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan };
             replays.by(&plan, changed, change.note.as_deref())
         };
-        let Replayed { recording, source: origins, figures, death, rescued, mut assumptions, .. } =
-            within(bound.bytes)?;
+        let Replayed { recording, source: origins, figures, result } = within(bound.bytes)?;
+        let Streamed { death, rescued, mut assumptions, .. } = result;
         assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
         let unbounded = death.as_ref().map(|_| within(None)).transpose()?;
-        let whole = unbounded.filter(|unbounded| unbounded.death.is_none()).map(|unbounded| unbounded.figures);
+        let whole = unbounded.filter(|unbounded| unbounded.result.death.is_none()).map(|unbounded| unbounded.figures);
         let live_bytes = whole.as_ref().unwrap_or(&figures).peak_bytes(Metric::Allocated);
         let smallest = || -> Result<Option<u64>, Error> {
             let (too_small, fitting) = match &whole {
@@ -326,7 +326,7 @@ impl Predicting<'_> {
             };
             let too_small = too_small.unwrap_or(0).max(live_bytes.saturating_sub(1));
             let enough = fitting.peak_bytes(Metric::Reserved);
-            smallest_that_fits(too_small, enough, |bytes| Ok(within(Some(bytes))?.death.is_none()))
+            smallest_that_fits(too_small, enough, |bytes| Ok(within(Some(bytes))?.result.death.is_none()))
         };
         let suffices = smallest()?.map(|bytes| bytes.saturating_add(bound.outside));
         let failed = |death: FailedReplayRequest<u64>| {
@@ -372,9 +372,9 @@ impl Predicting<'_> {
         let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != base.recorded).collect();
         let tried = |(config, asked): &(AllocConfig, String)| {
             let plan = base.plan(config, base.recorded_capacity, None);
-            let Replayed { figures, death, rescued, .. } = replays.by(&plan, None, None)?;
-            let oom = death.map(|death| death.event);
-            let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| rescued.contains(&event));
+            let Replayed { figures, result, .. } = replays.by(&plan, None, None)?;
+            let oom = result.death.map(|death| death.event);
+            let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| result.rescued.contains(&event));
             Ok(Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure })
         };
         // The replays of a recording that is not in memory are files of about its size.

@@ -27,13 +27,7 @@ pub(super) struct Replayed {
     /// The recorded event that each of its events comes from; empty if the recording is not in memory.
     pub(super) source: Vec<EventId>,
     pub(super) figures: Figures,
-    pub(super) divergence: Option<Divergence<u64>>,
-    pub(super) largest_difference: u64,
-    pub(super) placed_elsewhere: u64,
-    pub(super) death: Option<FailedReplayRequest<u64>>,
-    pub(super) rescued: Vec<u64>,
-    pub(super) cache_flushes: Vec<u64>,
-    pub(super) assumptions: Vec<String>,
+    pub(super) result: Streamed,
 }
 
 /// Makes replays of a recording.
@@ -80,18 +74,17 @@ impl Replayed {
         let death = replay.death.map(|FailedReplayRequest { event, requested, reserved, allocated, report }| {
             FailedReplayRequest { event: trace.number(event), requested, reserved, allocated, report }
         });
-        Self {
-            recording: Source::in_memory(replayed),
-            source: replay.source,
-            figures,
+        let result = Streamed {
             divergence: replay.divergence.map(of),
             largest_difference: replay.largest_difference,
             placed_elsewhere: replay.placed_elsewhere,
             death,
             rescued: replay.rescued.into_iter().map(|event| trace.number(event)).collect(),
+            retries: replay.retries,
             cache_flushes: replay.cache_flushes,
             assumptions: replay.assumptions,
-        }
+        };
+        Self { recording: Source::in_memory(replayed), source: replay.source, figures, result }
     }
 
     fn in_file(
@@ -145,28 +138,8 @@ impl Replayed {
         let written = writer.finish(&EndFacts { trust: windows.base().trust.clone(), problems: Vec::new() })?;
         let replayed = Windows::open(readable(written), &mut |_| ControlFlow::Continue(()))?;
         let recording = Source::in_windows(replayed)?;
-        let Streamed {
-            divergence,
-            largest_difference,
-            placed_elsewhere,
-            death,
-            rescued,
-            cache_flushes,
-            assumptions,
-            ..
-        } = stream.finish();
-        Ok(Self {
-            figures: Figures::of(&recording, plan.device)?,
-            recording,
-            source: Vec::new(),
-            divergence,
-            largest_difference,
-            placed_elsewhere,
-            death,
-            rescued,
-            cache_flushes,
-            assumptions,
-        })
+        let figures = Figures::of(&recording, plan.device)?;
+        Ok(Self { recording, source: Vec::new(), figures, result: stream.finish() })
     }
 }
 
