@@ -25,7 +25,7 @@ pub mod web;
 #[cfg(test)]
 mod view_harness;
 
-pub use app::{App, AppState, Arrival, FrontState};
+pub use app::{App, Arrival};
 #[cfg(not(target_family = "wasm"))]
 pub use desktop::run;
 pub use window::settings::Settings;

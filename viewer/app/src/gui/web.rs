@@ -129,10 +129,9 @@ impl Page {
         self.send(Arrival::Failed(PathBuf::from(name), why));
     }
 
-    /// The app's state, as the JSON of [`AppState`](crate::gui::AppState).
+    /// The app's state as JSON: [`App::state`].
     pub fn state(&self) -> Option<String> {
-        let app = self.runner.app_mut::<App>()?;
-        serde_json::to_string(&app.state()).ok()
+        Some(self.runner.app_mut::<App>()?.state().to_string())
     }
 
     /// The table of a view, which must be shown, as CSV.

@@ -48,7 +48,6 @@ use folder::Folder;
 use link::Link;
 
 pub use arrivals::Arrival;
-pub use state::{AppState, FrontState};
 
 /// Zoom factor of one command, and its limits.
 const SCALE_STEP: f32 = 0.1;
