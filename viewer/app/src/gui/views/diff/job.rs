@@ -7,23 +7,13 @@ use highwater_analysis::diff::{Comparison, DiffAt, DiffTree, StackText};
 use highwater_analysis::peak::Query;
 use highwater_analysis::{Filter, GroupKey, Metric, Moment, Siblings};
 
-use super::sheets;
-use crate::gui::identity::Identity;
+use super::{Of, sheets};
 use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
 /// Maximum number of groups listed; the others are added up in one row, and all are in the flame graph.
 const MAX_GROUPS: usize = 5_000;
-
-/// One side of a comparison.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Half {
-    pub(super) recording: Identity<Recording>,
-    /// Row of the device.
-    pub(super) device: usize,
-    pub(super) moment: Moment,
-}
 
 /// The moment `at` of a device; otherwise why it does not exist. The side is called `name`.
 pub(super) fn find(
@@ -48,7 +38,8 @@ pub(super) fn find(
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
-    pub(super) halves: [Half; 2],
+    pub(super) of: Of,
+    pub(super) moments: [Moment; 2],
     pub(super) keys: Vec<GroupKey>,
     pub(super) filter: Filter,
     pub(super) hides_internals: bool,
@@ -57,7 +48,7 @@ pub(super) struct Question {
 impl Question {
     /// Whether it is about these recordings.
     pub(super) fn is_about(&self, recordings: [&Arc<Recording>; 2]) -> bool {
-        self.halves.iter().zip(recordings).all(|(half, recording)| half.recording.is(recording))
+        self.of.iter().zip(recordings).all(|((known, _), recording)| known.is(recording))
     }
 }
 
@@ -75,14 +66,14 @@ pub(super) struct Answer {
 impl Answer {
     /// Answers `question`; `None` if cancelled.
     pub(super) fn to(question: &Question, cancel: &Cancel) -> Option<Arc<Self>> {
-        let [a, b] = &question.halves;
-        let recordings = [a.recording.get()?, b.recording.get()?];
+        let [(a, _), (b, _)] = &question.of;
+        let recordings = [a.get()?, b.get()?];
         let query =
             Query { keys: &question.keys, top: usize::MAX, filter: &question.filter, siblings: Siblings::Merged };
         let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let sources = recordings.each_ref().map(|recording| &recording.source);
         // A recording in memory is read without errors.
-        let mut comparison = Comparison::of(sources, [a.moment, b.moment], &query, &mut watch).ok()?;
+        let mut comparison = Comparison::of(sources, question.moments, &query, &mut watch).ok()?;
         let tables = recordings.each_ref().map(|recording| &recording.trace.tables);
         let text = StackText { tables, hides_internals: question.hides_internals };
         let tree = DiffTree::of(&comparison.diff.groups, &question.keys, &text);

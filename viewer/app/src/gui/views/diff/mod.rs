@@ -38,7 +38,7 @@ use crate::selection::{Axis, NO_TIMES, Selection};
 use crate::session::Recording;
 use alignment::Alignment;
 use below::Below;
-use job::{Answer, Half, Question, find};
+use job::{Answer, Question, find};
 use pair::{Pair, Shown, Side};
 
 /// The style of painted bands.
@@ -176,16 +176,10 @@ impl DiffView {
             self.choices.metric = metrics.first().copied().unwrap_or_default();
         }
         let moments = self.moments(recordings);
-        if let Ok([a, b]) = &moments {
-            let half = |side: usize, moment: Moment| Half {
-                recording: Identity::of(recordings[side]),
-                device: self.pair.sides[side].selection.device,
-                moment,
-            };
-            let filter = self.pair.sides[0].search.filter().clone();
+        if let Ok(moments) = moments {
+            let (of, filter) = (self.of(recordings), self.pair.sides[0].search.filter().clone());
             let DiffChoices { ref keys, hides_internals, .. } = self.choices;
-            let question = Question { halves: [half(0, *a), half(1, *b)], keys: keys.clone(), filter, hides_internals };
-            self.query.ask(ctx, &question);
+            self.query.ask(ctx, &Question { of, moments, keys: keys.clone(), filter, hides_internals });
         }
         if self.query.receive()
             && let Some(answer) = self.query.answer()
