@@ -11,9 +11,9 @@ use crate::report::{Unit, Value};
 pub struct Heading {
     /// Its name.
     pub name: &'static str,
-    tooltip: &'static str,
-    width: f32,
-    unit: Unit,
+    pub(crate) tooltip: &'static str,
+    pub(crate) width: f32,
+    pub(crate) unit: Unit,
     /// The colour of a text.
     pub(crate) swatch: Option<fn(&str) -> Option<Color32>>,
     /// Whether a text that does not fit is truncated at the start instead of the end.
@@ -48,13 +48,13 @@ pub struct Sheet {
     /// The rows.
     pub lines: Vec<Line>,
     /// Rows at the end that stay there in any order.
-    sums: usize,
+    pub(crate) sums: usize,
     /// The column initially shown as bars; `None` if there are no bars.
     pub measure: Option<usize>,
     /// Sentences above the rows.
     pub lead: Vec<String>,
     /// The largest difference, which has the longest bar.
-    largest: u128,
+    pub(crate) largest: u128,
 }
 
 /// A difference other than none.
@@ -88,16 +88,6 @@ impl Sheet {
         rows: impl IntoIterator<Item = Vec<Value>>,
     ) -> Self {
         Self::new(name, columns, rows.into_iter().map(|values| Line { values, action: None }))
-    }
-
-    /// The same, of which the last `sums` rows stay at the end in any order.
-    pub fn with_sums(self, sums: usize) -> Self {
-        Self { sums, ..self }
-    }
-
-    /// The same, of which column `measure` is initially shown as bars.
-    pub(crate) fn with_bars(self, measure: usize) -> Self {
-        Self { measure: Some(measure), ..self }
     }
 
     /// The rows, as a table shows them.

@@ -65,7 +65,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sh
         cells.extend(has_loose.then(|| Value::Text(String::new())));
         rows.push(cells);
     }
-    Sheet::of_rows("Groups", columns, rows).with_sums(usize::from(has_rest))
+    Sheet { sums: usize::from(has_rest), ..Sheet::of_rows("Groups", columns, rows) }
 }
 
 /// The phases of both, step by step.

@@ -229,7 +229,7 @@ fn lists_and_searches_that_are_not_wanted_any_more_give_way_to_the_last() {
         Vec::new()
     });
     stage.view.wait();
-    assert_eq!(stage.view.search.answer().map(Found::count), Some(100));
+    assert_eq!(stage.view.search.answer().map(|found| found.count), Some(100));
     assert_eq!(**stage.view.list.answer().unwrap(), Listed::All(100_000), "everything is listed without a list");
 }
 

@@ -54,7 +54,7 @@ pub(super) fn kept(
         lead(absent, &leaks, window)
     };
     let lines = rows.into_iter().map(|row| row.line(key));
-    Sheet { lead, ..Sheet::new("Kept", columns(key), lines).with_bars(1) }
+    Sheet { lead, measure: Some(1), ..Sheet::new("Kept", columns(key), lines) }
 }
 
 /// By how much reserved memory grows from step to step while live memory does not, as a sentence.

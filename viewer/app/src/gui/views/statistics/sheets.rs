@@ -75,7 +75,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         let first = if row.range.start == 0 { 0 } else { row.range.start as usize + 1 };
         Line { values, action: Some(Action::Span(first..row.range.end as usize + 1)) }
     });
-    Sheet::new("Steps", columns, lines).with_bars(1)
+    Sheet { measure: Some(1), ..Sheet::new("Steps", columns, lines) }
 }
 
 const OF_BINS: [Heading; 5] = [
@@ -100,7 +100,7 @@ fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line 
 }
 
 fn bins(name: &'static str, first: Heading, lines: Vec<Line>, measure: usize) -> Sheet {
-    Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines).with_bars(measure)
+    Sheet { measure: Some(measure), ..Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines) }
 }
 
 /// Blocks by size.
