@@ -105,12 +105,12 @@ pub(crate) fn effect(command: Command) -> Effect {
             Effect(One, &[C::ColourByScope, C::DeeperScope], |_, is| coloured(is, GroupKey::ScopeTo(1), "net 100%"))
         }
         C::ToggleStacking => {
-            Effect(One, &[], |_, is| is.settings.stacking == Stacking::Colour && is.shows("Stack by colour"))
+            Effect(One, &[], |_, is| is.settings.paint.stacking == Stacking::Colour && is.shows("Stack by colour"))
         }
-        C::ToggleLines => Effect(One, &[], |was, is| !is.settings.has_lines && is.shapes < was.shapes),
+        C::ToggleLines => Effect(One, &[], |was, is| !is.settings.paint.has_lines && is.shapes < was.shapes),
         C::Search => Effect(One, &[], |was, is| is.is_typing && !was.is_typing),
         C::ClearSearch => Effect(Searched, &[], |was, is| !was.search.is_empty() && is.search.is_empty()),
-        C::ToggleHide => Effect(Searched, &[], |was, is| is.settings.is_hiding && !was.settings.is_hiding),
+        C::ToggleHide => Effect(Searched, &[], |was, is| is.settings.paint.is_hiding && !was.settings.paint.is_hiding),
         C::ShowMoment => {
             Effect(One, &[C::ShowStatistics], |_, is| is.settings.side == Side::Moment && is.shows("At the peak"))
         }
@@ -180,7 +180,7 @@ fn same_size(was: &Seen, is: &Seen) -> bool {
 }
 
 fn coloured(seen: &Seen, by: GroupKey, legend: &str) -> bool {
-    seen.settings.colour_by == ColourBy(by) && seen.told.contains(legend)
+    seen.settings.paint.colour_by == ColourBy(by) && seen.told.contains(legend)
 }
 
 fn is_named(seen: &Seen, name: &str) -> bool {

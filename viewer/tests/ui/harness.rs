@@ -6,10 +6,9 @@ use std::sync::Arc;
 use eframe::egui::{Event, Key, Modifiers, PointerButton, Pos2, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use highwater_app::colour_by::ColourBy;
 use highwater_app::command::Command;
 use highwater_app::example::Examples;
-use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
+use highwater_app::gui::views::timeline::{Paint, TimelineStyle};
 use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::gui::window::dialog::Dialogs;
 use highwater_app::gui::{App, Settings};
@@ -143,14 +142,7 @@ pub(crate) fn right_click_at<S>(harness: &mut Harness<'_, S>, at: Pos2) {
 
 /// The default look of a timeline.
 pub(crate) fn look() -> TimelineStyle {
-    TimelineStyle {
-        colour_by: ColourBy::default(),
-        stacking: Stacking::Age,
-        has_lines: true,
-        has_overview: true,
-        matches: Arc::default(),
-        is_hiding: false,
-    }
+    TimelineStyle { paint: Paint::default(), has_overview: true, matches: Arc::default() }
 }
 
 /// The visible part.

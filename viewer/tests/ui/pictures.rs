@@ -11,8 +11,8 @@ use eframe::egui::{Color32, ColorImage, Theme};
 use highwater_analysis::{GroupKey, Metric};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
-use highwater_app::gui::views::diff::{DiffChoices, Paint};
-use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
+use highwater_app::gui::views::diff::DiffChoices;
+use highwater_app::gui::views::timeline::{Paint, Stacking, TimelineStyle};
 use highwater_app::selection::{Axis, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::text::trace_from_text;
@@ -108,7 +108,8 @@ fn a_part_of_it_is_drawn_as_it_was_in_other_colours_and_order() {
     let x = selection.x_of_events(&recording.trace, 10..40);
     let y = selection.view().y.clone();
     selection.show(&recording, View { x, y });
-    let look = TimelineStyle { colour_by: ColourBy(GroupKey::ScopeTo(2)), stacking: Stacking::Colour, ..look() };
+    let (colour_by, stacking) = (ColourBy(GroupKey::ScopeTo(2)), Stacking::Colour);
+    let look = TimelineStyle { paint: Paint { colour_by, stacking, ..Paint::default() }, ..look() };
     let paper = Paper::new([480, 300], 0.75, Theme::Dark).unwrap();
     check("part-dark.png", &drawn(&recording, selection, look, paper).image());
 }
@@ -131,9 +132,7 @@ fn two_recordings_are_drawn_side_by_side_as_they_were() {
     let b = Arc::new(Recording::new("short.snap", None, trace_from_text(text).unwrap()));
     let choices = DiffChoices::usual([&a, &b], Metric::Requested);
     let selections = [Selection::new(&a), Selection::new(&b)];
-    let look = look();
-    let paint = Paint { colour_by: look.colour_by, stacking: look.stacking, has_lines: true, is_hiding: false };
-    let mut sheet = DiffSheet::new([a, b], selections.each_ref(), choices, paint);
+    let mut sheet = DiffSheet::new([a, b], selections.each_ref(), choices, Paint::default());
     let mut surface = Surface::new(Paper::new([600, 480], 0.75, Theme::Light).unwrap());
     assert!(surface.draw(|ui| sheet.sheet_ui(ui)), "the picture never became complete");
     check("diff-light.png", &surface.image());

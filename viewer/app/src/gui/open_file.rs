@@ -21,7 +21,7 @@ use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
 use crate::gui::views::run::RunView;
 use crate::gui::views::segments::SegmentsView;
-use crate::gui::views::timeline::{Timeline, TimelineStyle};
+use crate::gui::views::timeline::{Paint, Timeline, TimelineStyle};
 use crate::gui::views::view::{Action, Reason, Under, ViewContext, WriteTable};
 use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::keys;
@@ -229,8 +229,8 @@ impl OpenFile {
         self.search.receive(ui.ctx(), &self.recording);
         self.go_to_awaited_peak();
         // A choice made for another file may not apply to this one.
-        if self.recording.absent.reason(settings.colour_by.0).is_some() {
-            settings.colour_by = ColourBy::default();
+        if self.recording.absent.reason(settings.paint.colour_by.0).is_some() {
+            settings.paint.colour_by = ColourBy::default();
         }
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
@@ -284,11 +284,8 @@ impl OpenFile {
             actions.extend(self.legend_ui(ui));
             let lit = self.lit(ui.ctx(), settings.side);
             let look = TimelineStyle {
-                colour_by: settings.colour_by,
-                stacking: settings.stacking,
-                has_lines: settings.has_lines,
+                paint: Paint { is_hiding: settings.paint.is_hiding && lit.is_none(), ..settings.paint },
                 has_overview: true,
-                is_hiding: settings.is_hiding && lit.is_none(),
                 matches: lit.unwrap_or_else(|| Arc::clone(self.search.matches())),
             };
             let before = self.selection.pin;

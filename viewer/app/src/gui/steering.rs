@@ -185,7 +185,7 @@ impl OpenFile {
             Command::NextDevice => {
                 selection.set_device(recording, (selection.device + 1) % recording.devices.len());
             }
-            Command::ToggleHide => settings.is_hiding = !settings.is_hiding,
+            Command::ToggleHide => settings.paint.is_hiding = !settings.paint.is_hiding,
             Command::ToggleSide => settings.is_side_folded = !settings.is_side_folded,
             Command::NextLook => {
                 settings.side = Side::Moment;

@@ -16,7 +16,7 @@ use highwater_app::files::destination::same;
 use highwater_app::files::{is_stdin, recording_name};
 use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use highwater_app::gui::views::plan::PlanView;
-use highwater_app::gui::views::timeline::{Stacking, TimelineStyle};
+use highwater_app::gui::views::timeline::{Paint, Stacking, TimelineStyle};
 use highwater_app::report::Facts;
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
@@ -163,11 +163,9 @@ fn draw(
     }
     // A view of one moment has its own colours.
     let colours = if view.is_of_moment() { ColourBy::default() } else { colours_of(arguments)? };
-    let look = TimelineStyle {
-        colour_by: colours_in(recording, colours)?,
-        has_overview: recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()),
-        ..look_of(arguments, recording)
-    };
+    let mut look = look_of(arguments, recording);
+    look.paint.colour_by = colours_in(recording, colours)?;
+    look.has_overview = recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some());
     let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
     let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
@@ -177,13 +175,11 @@ fn draw(
 
 /// The look of a timeline that is coloured by category.
 fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineStyle {
+    let stacking = if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour };
     TimelineStyle {
-        colour_by: ColourBy::default(),
-        stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
-        has_lines: true,
+        paint: Paint { stacking, ..Paint::default() },
         has_overview: false,
         matches: Arc::new(Matches::of(&recording.trace, &arguments.blocks.filter.filter)),
-        is_hiding: false,
     }
 }
 

@@ -7,10 +7,9 @@ use eframe::egui::{self, Ui};
 use super::App;
 use crate::command::Command;
 use crate::gui::surface::{DiffSheet, Paper, save_view};
-use crate::gui::views::diff::{DiffAction, DiffView, Files, Paint};
+use crate::gui::views::diff::{DiffAction, DiffView, Files};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::saving::Task;
-use crate::gui::window::settings::Settings;
 use crate::gui::window::tabs::{Tab, distinct_names};
 use crate::session::Recording;
 
@@ -160,10 +159,7 @@ impl App {
                 true
             }
             (command, Some(recordings)) => {
-                let mut paint = paint_of(&self.settings);
-                let is_done = comparing.view.run(ctx, command, recordings.each_ref(), &mut paint);
-                self.settings.is_hiding = paint.is_hiding;
-                is_done
+                comparing.view.run(ctx, command, recordings.each_ref(), &mut self.settings.paint)
             }
             (_, None) => false,
         };
@@ -175,7 +171,7 @@ impl App {
 
     /// Draws the comparison on paper of the window's size.
     fn save_comparison(&mut self, ctx: &egui::Context, recordings: [Arc<Recording>; 2], view: &DiffView) {
-        let mut sheet = DiffSheet::new(recordings, view.selections(), view.choices.clone(), paint_of(&self.settings));
+        let mut sheet = DiffSheet::new(recordings, view.selections(), view.choices.clone(), self.settings.paint);
         sheet.search_for(view.search_text());
         let paper = Paper::fitting(ctx.content_rect().size(), ctx.pixels_per_point(), ctx.theme());
         let write = move |path: &std::path::Path| {
@@ -191,9 +187,7 @@ impl App {
         let Some(mut comparing) = self.comparing.take() else { return };
         let Some(recordings) = self.recordings(comparing.rows) else { return };
         let files = Files { names: distinct_names(&self.tabs()), rows: comparing.rows };
-        let mut paint = paint_of(&self.settings);
-        let action = comparing.view.diff_ui(ui, recordings.each_ref(), &files, &mut paint);
-        self.settings.is_hiding = paint.is_hiding;
+        let action = comparing.view.diff_ui(ui, recordings.each_ref(), &files, &mut self.settings.paint);
         let rows = comparing.rows;
         self.comparing = Some(comparing);
         match action {
@@ -221,10 +215,4 @@ impl App {
         self.current = b;
         self.compare(ctx, [b, a]);
     }
-}
-
-/// Returns the style of the bands.
-fn paint_of(settings: &Settings) -> Paint {
-    let Settings { colour_by, stacking, has_lines, is_hiding, .. } = *settings;
-    Paint { colour_by, stacking, has_lines, is_hiding }
 }

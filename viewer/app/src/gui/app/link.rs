@@ -33,7 +33,7 @@ pub(super) struct Link {
 impl Link {
     /// The current view of `file`; `None` if it cannot be opened again.
     fn of(file: &OpenFile, settings: &Settings) -> Option<Self> {
-        let look = FileStyle::of(&file.recording, &file.selection, settings.colour_by, settings.stacking)?;
+        let look = FileStyle::of(&file.recording, &file.selection, settings.paint.colour_by, settings.paint.stacking)?;
         let search = file.search.text().to_owned();
         Some(Self { look, pin: file.selection.pin, side: settings.side, bottom: settings.bottom, search })
     }
@@ -112,7 +112,7 @@ impl Link {
     fn apply(&self, ctx: &egui::Context, file: &mut OpenFile, settings: &mut Settings) {
         self.look.apply(&file.recording, &mut file.selection);
         if let Some(colours) = self.look.colours {
-            (settings.colour_by, settings.stacking) = colours;
+            (settings.paint.colour_by, settings.paint.stacking) = colours;
         }
         (settings.side, settings.bottom) = (self.side, self.bottom);
         let trace = &file.recording.trace;
@@ -196,7 +196,8 @@ mod tests {
         file.selection.zoom(&file.recording, [0.5, 0.5], [2000.0, 10.0]);
         file.selection.pin = Some(Pin { block: Some(BlockId(2)), moment: 3 });
         file.search_for(&ctx, "size>=1KiB & more");
-        (left.settings.colour_by, left.settings.stacking) = (ColourBy(GroupKey::ScopeTo(2)), Stacking::Colour);
+        (left.settings.paint.colour_by, left.settings.paint.stacking) =
+            (ColourBy(GroupKey::ScopeTo(2)), Stacking::Colour);
         (left.settings.side, left.settings.bottom) = (Side::Block, Some(Bottom::WhatIf));
         let text = Link::of(&left.files[0], &left.settings).unwrap().to_text();
         assert!(
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(found.files[0].search.text(), "size>=1KiB & more");
         assert_eq!((found.settings.side, found.settings.bottom), (Side::Block, Some(Bottom::WhatIf)));
         assert_eq!(
-            (found.settings.colour_by, found.settings.stacking),
+            (found.settings.paint.colour_by, found.settings.paint.stacking),
             (ColourBy(GroupKey::ScopeTo(2)), Stacking::Colour)
         );
         assert!(found.link.is_none(), "it is applied once");

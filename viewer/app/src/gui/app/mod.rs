@@ -28,7 +28,7 @@ use crate::gui::host;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::plan::PlanView;
 use crate::gui::views::ranks::Ranks;
-use crate::gui::views::timeline::Stacking;
+use crate::gui::views::timeline::{Paint, Stacking};
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
 use crate::gui::window::dialog::{Ask, Asking, Dialogs};
@@ -229,7 +229,7 @@ impl App {
         let look = recording.path.as_deref().and_then(|path| self.settings.look(path)).cloned();
         match look.as_ref().and_then(|look| look.colours) {
             Some((colour_by, stacking)) => {
-                (self.settings.colour_by, self.settings.stacking) = (colour_by, stacking);
+                (self.settings.paint.colour_by, self.settings.paint.stacking) = (colour_by, stacking);
             }
             None => self.settings.start_with(&recording),
         }
@@ -274,7 +274,7 @@ impl App {
 
     /// Saves the view settings of `file`.
     fn keep_look(&mut self, file: &OpenFile) {
-        let Settings { colour_by, stacking, .. } = self.settings;
+        let Paint { colour_by, stacking, .. } = self.settings.paint;
         if let Some(look) = FileStyle::of(&file.recording, &file.selection, colour_by, stacking) {
             self.settings.keep_look(look);
         }
@@ -324,7 +324,7 @@ impl App {
             return;
         }
         let deepest = self.current().map_or(1, |file| file.recording.deepest_scope.max(1));
-        let depth = self.settings.colour_by.depth(deepest).min(deepest);
+        let depth = self.settings.paint.colour_by.depth(deepest).min(deepest);
         match command {
             Command::Open => self.ask(ctx, Ask::File),
             Command::OpenFolder => self.ask(ctx, Ask::Folder),
@@ -339,14 +339,16 @@ impl App {
             Command::GoToStep => self.palette = Some(Palette::for_step()),
             Command::ShowKeys => self.help = Some(Help::Keys),
             Command::About => self.help = Some(Help::About),
-            Command::ColourByScope => self.settings.colour_by = ColourBy::scope(depth, deepest),
-            Command::DeeperScope => self.settings.colour_by = ColourBy::scope(depth + 1, deepest),
-            Command::ShallowerScope => self.settings.colour_by = ColourBy::scope(depth.saturating_sub(1), deepest),
-            Command::ToggleStacking => {
-                let is_age = self.settings.stacking == Stacking::Age;
-                self.settings.stacking = if is_age { Stacking::Colour } else { Stacking::Age };
+            Command::ColourByScope => self.settings.paint.colour_by = ColourBy::scope(depth, deepest),
+            Command::DeeperScope => self.settings.paint.colour_by = ColourBy::scope(depth + 1, deepest),
+            Command::ShallowerScope => {
+                self.settings.paint.colour_by = ColourBy::scope(depth.saturating_sub(1), deepest);
             }
-            Command::ToggleLines => self.settings.has_lines = !self.settings.has_lines,
+            Command::ToggleStacking => {
+                let is_age = self.settings.paint.stacking == Stacking::Age;
+                self.settings.paint.stacking = if is_age { Stacking::Colour } else { Stacking::Age };
+            }
+            Command::ToggleLines => self.settings.paint.has_lines = !self.settings.paint.has_lines,
             Command::ToggleTheme => {
                 let is_dark = ctx.theme() == egui::Theme::Dark;
                 ctx.set_theme(if is_dark { egui::Theme::Light } else { egui::Theme::Dark });
@@ -367,7 +369,7 @@ impl App {
             Command::SavePicture => self.save_picture(ctx),
             Command::Screenshot => self.save_window(ctx),
             command => match command.colours() {
-                Some(key) => self.settings.colour_by = ColourBy(key),
+                Some(key) => self.settings.paint.colour_by = ColourBy(key),
                 None => {
                     self.leave_comparison();
                     if let Some(file) = self.files.get_mut(self.current) {

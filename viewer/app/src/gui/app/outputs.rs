@@ -47,12 +47,9 @@ impl App {
     pub(super) fn save_picture(&mut self, ctx: &egui::Context) {
         let Some(file) = self.files.get(self.current) else { return };
         let look = TimelineStyle {
-            colour_by: self.settings.colour_by,
-            stacking: self.settings.stacking,
-            has_lines: self.settings.has_lines,
+            paint: self.settings.paint,
             has_overview: file.selection.view().x != file.selection.whole(&file.recording).x,
             matches: Arc::clone(file.search.matches()),
-            is_hiding: self.settings.is_hiding,
         };
         let name = stem(file);
         let view = SheetView::beside(self.settings.bottom);

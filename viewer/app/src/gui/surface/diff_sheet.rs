@@ -5,7 +5,8 @@ use std::sync::Arc;
 use eframe::egui::{Context, Label, RichText, Ui};
 
 use super::views::sheet_ui;
-use crate::gui::views::diff::{DiffChoices, DiffView, Paint};
+use crate::gui::views::diff::{DiffChoices, DiffView};
+use crate::gui::views::timeline::Paint;
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::doubts;
 use crate::selection::Selection;

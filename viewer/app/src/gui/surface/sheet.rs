@@ -203,12 +203,12 @@ impl Sheet {
     fn caption_ui(&mut self, ui: &mut Ui) {
         let peak = self.peak();
         let drawn = drawn_metric(self.selection.metric);
-        let order = if self.look.stacking == Stacking::Age { "age" } else { "colour" };
+        let order = if self.look.paint.stacking == Stacking::Age { "age" } else { "colour" };
         let across = if self.selection.axis() == Axis::Event { "event" } else { "time" };
         let caption = format!(
             "{} memory by {across}, coloured by {}, stacked by {order}. At the peak of {}{} ({}):",
             capital(&total_name(drawn)),
-            key_label(TreeKey::By(self.look.colour_by.0)),
+            key_label(TreeKey::By(self.look.paint.colour_by.0)),
             total_name(self.selection.metric),
             if self.recording.run.is_some() { " in this part" } else { "" },
             when(&peak),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::colour_by::ColourBy;
 use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::Choices;
-use crate::gui::views::timeline::Stacking;
+use crate::gui::views::timeline::{Paint, Stacking};
 use crate::gui::window::file_style::FileStyle;
 use crate::session::Recording;
 
@@ -25,16 +25,11 @@ const MAX_LOOKS: usize = 50;
 pub struct Settings {
     /// Recently opened files, the latest first.
     pub recent: Vec<PathBuf>,
-    /// The colouring of blocks.
-    pub colour_by: ColourBy,
-    /// The order of the stack.
-    pub stacking: Stacking,
-    /// Whether totals are drawn as lines.
-    pub has_lines: bool,
+    /// How blocks are painted.
+    #[serde(flatten)]
+    pub paint: Paint,
     /// Whether lines and text have high contrast.
     pub has_contrast: bool,
-    /// Whether blocks that do not meet the conditions are hidden, not only dimmed.
-    pub is_hiding: bool,
     /// The grouping and display of memory at a moment.
     pub choices: Choices,
     /// The view at the side of the timeline.
@@ -52,11 +47,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             recent: Vec::new(),
-            colour_by: ColourBy::default(),
-            stacking: Stacking::default(),
-            has_lines: true,
+            paint: Paint::default(),
             has_contrast: false,
-            is_hiding: false,
             choices: Choices::default(),
             side: Side::Moment,
             is_side_folded: false,
@@ -75,12 +67,12 @@ impl Settings {
     /// is pinned.
     pub fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
-        self.colour_by = ColourBy(key);
+        self.paint.colour_by = ColourBy(key);
         let index = &recording.devices[recording.main_device()];
         let peak = index.peak(&recording.trace, Metric::Requested).position();
         let is_crowded = index.live.before_position(&recording.trace, Metric::Requested, peak).len() > MAX_LINES_BY_AGE;
         let is_by_colour = key == GroupKey::Frame && is_crowded;
-        self.stacking = if is_by_colour { Stacking::Colour } else { Stacking::Age };
+        self.paint.stacking = if is_by_colour { Stacking::Colour } else { Stacking::Age };
         (self.choices.first, self.choices.second, self.side) = (TreeKey::By(key), None, Side::Moment);
     }
 
@@ -174,14 +166,18 @@ mod tests {
         let recording = |text: &str| Recording::new("test", None, trace_from_text(text).unwrap());
         let mut settings = Settings { side: Side::Block, ..Settings::default() };
         settings.start_with(&recording("alloc a 1 < main"));
-        assert_eq!((settings.colour_by, settings.side), (ColourBy(GroupKey::Frame), Side::Moment));
-        assert_eq!((settings.choices.first, settings.stacking), (TreeKey::By(GroupKey::Frame), Stacking::Age));
+        assert_eq!((settings.paint.colour_by, settings.side), (ColourBy(GroupKey::Frame), Side::Moment));
+        assert_eq!((settings.choices.first, settings.paint.stacking), (TreeKey::By(GroupKey::Frame), Stacking::Age));
         let many: String = (0..301).map(|block| format!("alloc b{block} 1 < f{block}\n")).collect();
         settings.start_with(&recording(&many));
-        assert_eq!(settings.stacking, Stacking::Colour);
+        assert_eq!(settings.paint.stacking, Stacking::Colour);
         for text in ["alloc a 1 @net < main", "alloc a 1 #relu < main", "alloc a 1"] {
             settings.start_with(&recording(text));
-            assert_eq!((settings.colour_by, settings.stacking), (ColourBy::default(), Stacking::Age), "{text}");
+            assert_eq!(
+                (settings.paint.colour_by, settings.paint.stacking),
+                (ColourBy::default(), Stacking::Age),
+                "{text}"
+            );
         }
     }
 
@@ -192,8 +188,7 @@ mod tests {
     #[test]
     fn looks_of_the_last_files_are_kept_and_come_back_from_storage() {
         let mut settings = Settings {
-            colour_by: ColourBy(GroupKey::ScopeTo(2)),
-            has_lines: false,
+            paint: Paint { colour_by: ColourBy(GroupKey::ScopeTo(2)), has_lines: false, ..Paint::default() },
             has_contrast: true,
             side: Side::Statistics,
             bottom: Some(Bottom::Events),
@@ -231,7 +226,10 @@ mod tests {
             "looks": [{"path": "a", "axis": "Sideways"}, {"path": "b", "device": 1, "unheard": []}, 5]
         }"#;
         let settings = Settings::from_json(text);
-        assert_eq!((settings.recent.len(), settings.colour_by, settings.has_lines), (1, ColourBy::default(), false));
+        assert_eq!(
+            (settings.recent.len(), settings.paint.colour_by, settings.paint.has_lines),
+            (1, ColourBy::default(), false)
+        );
         let known: Vec<&Path> = settings.looks.iter().map(|look| look.path.as_path()).collect();
         assert_eq!(known, [Path::new("b")]);
         assert_eq!(Settings::from_json("(recent: [])"), Settings::default());

@@ -222,14 +222,14 @@ pub(crate) fn tools_ui(
             let key = TreeKey::By(by.0);
             ChoiceEntry { name: key_label(key), problem: absent_reason(&recording.absent, key) }
         };
-        if let Some(by) = named_ui(ui, ("Colour by", is_narrow), &settings.colour_by, &colours, entry) {
-            settings.colour_by = by;
+        if let Some(by) = named_ui(ui, ("Colour by", is_narrow), &settings.paint.colour_by, &colours, entry) {
+            settings.paint.colour_by = by;
         }
         if has_events {
             let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
             let all = [Stacking::Age, Stacking::Colour];
-            if let Some(next) = named_ui(ui, ("Stack by", is_narrow), &settings.stacking, &all, name) {
-                settings.stacking = next;
+            if let Some(next) = named_ui(ui, ("Stack by", is_narrow), &settings.paint.stacking, &all, name) {
+                settings.paint.stacking = next;
             }
             if !is_narrow {
                 ui.label("Across");
@@ -245,7 +245,7 @@ pub(crate) fn tools_ui(
             }
         }
         let at = SearchPlace { device: selection.device, metric: selection.metric, position };
-        if let Some(text) = search.search_ui(ui, recording, Some(at), &mut settings.is_hiding) {
+        if let Some(text) = search.search_ui(ui, recording, Some(at), &mut settings.paint.is_hiding) {
             search.set(ui.ctx(), recording, &text);
         }
     };

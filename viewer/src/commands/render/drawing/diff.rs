@@ -8,8 +8,8 @@ use highwater_analysis::GroupKey;
 use highwater_analysis::diff::DiffAt;
 use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
-use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook, Paint};
-use highwater_app::gui::views::timeline::Stacking;
+use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook};
+use highwater_app::gui::views::timeline::{Paint, Stacking};
 use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
 use highwater_pytorch::open::{FileFormat, FileKind};
@@ -80,8 +80,7 @@ pub(super) fn draw(
     let paint = Paint {
         colour_by: colours_in(&recordings[1], colours_of(arguments, keys))?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
-        has_lines: true,
-        is_hiding: false,
+        ..Paint::default()
     };
     let (align, look) = (Align::default(), DiffLook::default());
     let choices = DiffChoices { metric: arguments.metric, at, keys: keys.to_vec(), align, hides_internals: true, look };

@@ -24,11 +24,10 @@ pub use choices::{DiffChoices, DiffLook};
 pub use choosers::{DiffAction, Files};
 
 use crate::background;
-use crate::colour_by::ColourBy;
 use crate::figures::moment::total_name;
 use crate::gui::filter::light::{self, Light};
 use crate::gui::identity::Identity;
-use crate::gui::views::timeline::{self, Stacking, Timeline};
+use crate::gui::views::timeline::{Paint, Timeline, TimelineStyle};
 use crate::gui::widgets::choice::choice_ui;
 use crate::gui::widgets::memo::Memo;
 use crate::gui::widgets::query::{Computed, Query, computed};
@@ -40,19 +39,6 @@ use alignment::Alignment;
 use below::Below;
 use job::{Answer, Question, find};
 use pair::{Pair, Shown, Side};
-
-/// The style of painted bands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Paint {
-    /// The colouring of blocks.
-    pub colour_by: ColourBy,
-    /// The order of the stack.
-    pub stacking: Stacking,
-    /// Whether the totals are drawn as lines.
-    pub has_lines: bool,
-    /// Whether blocks that do not meet the conditions are left out.
-    pub is_hiding: bool,
-}
 
 /// Two recordings, each with the row of its device.
 type Of = [(Identity<Recording>, usize); 2];
@@ -208,20 +194,17 @@ impl DiffView {
         self.light.receive();
     }
 
-    fn looks(&self, paint: &Paint) -> [timeline::TimelineStyle; 2] {
+    fn looks(&self, paint: &Paint) -> [TimelineStyle; 2] {
         [0, 1].map(|side| {
             let lit = self.light.current();
             let matches = match lit {
                 Some(lit) => &lit[side],
                 None => self.pair.sides[side].search.matches(),
             };
-            timeline::TimelineStyle {
-                colour_by: paint.colour_by,
-                stacking: paint.stacking,
-                has_lines: paint.has_lines,
+            TimelineStyle {
+                paint: Paint { is_hiding: paint.is_hiding && lit.is_none(), ..*paint },
                 has_overview: false,
                 matches: Arc::clone(matches),
-                is_hiding: paint.is_hiding && lit.is_none(),
             }
         })
     }

@@ -7,9 +7,10 @@ use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Moment, TreeKey};
 
 use super::pair::Shown;
-use super::{DiffLook, DiffView, Paint, choosers};
+use super::{DiffLook, DiffView, choosers};
 use crate::command::Command;
 use crate::gui::views::group_keys::next_key;
+use crate::gui::views::timeline::Paint;
 use crate::gui::widgets::choice::next_of;
 use crate::selection::Axis;
 use crate::session::Recording;

@@ -35,7 +35,7 @@ impl Timeline {
         let upper_edge = points_of(drawn);
         let mut lines = Vec::new();
         for metric in Metric::ALL.into_iter().rev().filter(is_known) {
-            let is_asked = look.has_lines || metric == selection.metric;
+            let is_asked = look.paint.has_lines || metric == selection.metric;
             if metric != drawn && !is_asked {
                 continue;
             }
@@ -50,7 +50,7 @@ impl Timeline {
                 lines.push(line.stroke(stroke).allow_hover(false));
             }
         }
-        if look.has_lines && summary.capacity_bytes > 0 {
+        if look.paint.has_lines && summary.capacity_bytes > 0 {
             let capacity = summary.capacity_bytes as f64;
             let View { x, .. } = selection.view();
             let ends = PlotPoints::new(vec![[x.start, capacity], [x.end, capacity]]);

@@ -39,21 +39,35 @@ use crate::selection::{Axis, Selection, View, drawn_metric};
 use crate::session::Recording;
 use picture::{Painter, Part, Request};
 
-/// The style of the bands.
-#[derive(Clone, Debug)]
-pub struct TimelineStyle {
+/// How blocks are painted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Paint {
     /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
     /// Whether the totals are drawn as lines.
     pub has_lines: bool,
+    /// Whether blocks that do not meet the conditions are left out of the stack, not only dimmed.
+    pub is_hiding: bool,
+}
+
+impl Default for Paint {
+    fn default() -> Self {
+        Self { colour_by: ColourBy::default(), stacking: Stacking::default(), has_lines: true, is_hiding: false }
+    }
+}
+
+/// The style of a timeline.
+#[derive(Clone, Debug)]
+pub struct TimelineStyle {
+    /// How its blocks are painted.
+    pub paint: Paint,
     /// Whether the whole recording is shown below the plot.
     pub has_overview: bool,
     /// The blocks that keep their colour.
     pub matches: Arc<Matches>,
-    /// Whether the others are left out of the stack.
-    pub is_hiding: bool,
 }
 
 /// The target of the pointer.
@@ -435,10 +449,10 @@ impl Timeline {
                 recording: Arc::clone(recording),
                 device: selection.device,
                 window,
-                colour_by: look.colour_by,
-                stacking: look.stacking,
+                colour_by: look.paint.colour_by,
+                stacking: look.paint.stacking,
                 matches: Arc::clone(&look.matches),
-                is_hiding: look.is_hiding && !look.matches.is_all(),
+                is_hiding: look.paint.is_hiding && !look.matches.is_all(),
                 outlined: selection.pin.and_then(|pin| pin.block),
             }
         };
