@@ -26,6 +26,12 @@ macro_rules! views {
             #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
             pub enum $pane { $($(#[$view_doc])* $view,)+ }
 
+            impl Default for $pane {
+                fn default() -> Self {
+                    Self::ALL[0]
+                }
+            }
+
             impl $pane {
                 /// Every view of this pane.
                 pub const ALL: &'static [Self] = &[$(Self::$view),+];

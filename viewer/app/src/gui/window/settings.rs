@@ -20,7 +20,7 @@ const MAX_LOOKS: usize = 50;
 
 /// Settings that outlive a recording. Stored as JSON, of which each part is read separately: a part written differently
 /// by another version is ignored without affecting the others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// Recently opened files, the latest first.
@@ -41,21 +41,6 @@ pub struct Settings {
     /// View settings of files, the latest first.
     #[serde(deserialize_with = "valid_looks")]
     looks: Vec<FileStyle>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            recent: Vec::new(),
-            paint: Paint::default(),
-            has_contrast: false,
-            choices: Choices::default(),
-            side: Side::Moment,
-            is_side_folded: false,
-            bottom: None,
-            looks: Vec::new(),
-        }
-    }
 }
 
 /// Maximum number of blocks of a peak that are coloured by line in the order of their age: more are too thin to be told
