@@ -13,11 +13,11 @@ use crate::pending::Pending;
 pub struct Example {
     /// The scenario's name for `highwater record`.
     pub name: &'static str,
-    /// Its name.
+    /// The title of its card on the first screen.
     pub title: &'static str,
-    /// Its description.
+    /// The text of its card: what is trained.
     pub about: &'static str,
-    /// Its timeline, as PNG.
+    /// A picture of its timeline, as a PNG file.
     pub picture: &'static [u8],
 }
 

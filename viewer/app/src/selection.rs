@@ -28,9 +28,9 @@ pub fn drawn_metric(metric: Metric) -> Metric {
 /// The visible part: horizontally in units of the axis (moments or nanoseconds), vertically in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// From left to right.
+    /// The visible range of the axis, from left to right.
     pub x: Range<f64>,
-    /// From bottom to top.
+    /// The visible bytes, from bottom to top.
     pub y: Range<f64>,
 }
 
@@ -69,7 +69,7 @@ pub struct Selection {
     axis: Axis,
     /// The visible part.
     view: View,
-    /// The clicked item.
+    /// The block and moment that the user has clicked.
     pub pin: Option<Pin>,
     /// The two moments A and B between which is asked what was born, freed and kept.
     pub marks: [Option<usize>; 2],

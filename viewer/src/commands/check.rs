@@ -93,7 +93,7 @@ pub struct CheckArguments {
     /// Print a line `::error …` for each exceeded budget, which GitHub Actions shows with the run
     #[arg(long, conflicts_with = "json")]
     pub github: bool,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

@@ -84,7 +84,7 @@ pub struct ConvertArguments {
     /// Table to write [default: events to a .parquet file, both with --to parquet]
     #[arg(long, value_name = "TABLE")]
     pub table: Option<ConvertTable>,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
     /// Print one JSON object to standard output

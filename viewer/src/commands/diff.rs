@@ -63,7 +63,7 @@ pub struct DiffArguments {
     /// highest peak]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
-    /// The grouping keys.
+    /// The keys by which blocks are grouped, outermost first.
     #[arg(help = keys_help(" [default: category; of reserved memory pool,size]"))]
     #[arg(long, value_name = "KEYS", hide_default_value = true, default_value_t = GroupKeys(vec![GroupKey::Category]))]
     #[arg(default_value_if("metric", "reserved", "pool,size"))]
@@ -74,13 +74,13 @@ pub struct DiffArguments {
     /// Number of single blocks to list that only one side has
     #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
     pub lone_blocks: usize,
-    /// The modules.
+    /// Whether each of several equal modules has a row of its own.
     #[command(flatten)]
     pub modules: ModuleChoice,
-    /// The blocks.
+    /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
     /// The form of the answer.

@@ -56,10 +56,10 @@ pub struct EventsArguments {
     /// Show the stack of each event (always in the JSON)
     #[arg(long)]
     pub stacks: bool,
-    /// The blocks.
+    /// The blocks whose events are listed.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

@@ -42,25 +42,25 @@ pub struct ExplainArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// The device.
+    /// The device that the answer is about.
     #[command(flatten)]
     pub device: DeviceChoice,
     /// Memory total: requested, allocated or active
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
-    /// The grouping keys.
+    /// The keys by which blocks are grouped, outermost first.
     #[arg(long, help = keys_help(""), value_name = "KEYS", default_value_t = GroupKeys(DEFAULT_KEYS.to_vec()))]
     pub by: GroupKeys,
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
-    /// The modules.
+    /// Whether each of several equal modules has a row of its own.
     #[command(flatten)]
     pub modules: ModuleChoice,
-    /// The blocks.
+    /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

@@ -52,13 +52,13 @@ pub struct GrowthArguments {
     /// Units to compare: steps, or bursts of work between idle moments, for servers, whose memory returns to a floor
     #[arg(long, value_name = "WHAT", default_value = "steps", value_parser = between_parser())]
     pub between: Between,
-    /// The device.
+    /// The device that the answer is about.
     #[command(flatten)]
     pub device: DeviceChoice,
     /// Memory total: requested, allocated, active or reserved; for reserved memory, segments are counted
     #[arg(long, value_name = "M", default_value = "requested", value_parser = growing_metric_parser())]
     pub metric: Metric,
-    /// The grouping keys.
+    /// The keys by which blocks are grouped, outermost first.
     #[arg(help = keys_help(" [default: category,scope; category,frame where the recording names no modules; frame where \
         categories are guessed; of reserved memory pool,frame]"))]
     #[arg(long, value_name = "KEYS")]
@@ -66,10 +66,10 @@ pub struct GrowthArguments {
     /// Number of groups to list, the largest growth first; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
-    /// The blocks.
+    /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

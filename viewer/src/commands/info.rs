@@ -40,10 +40,10 @@ pub struct InfoArguments {
     /// Device N [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// The blocks.
+    /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

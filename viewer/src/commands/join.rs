@@ -36,7 +36,7 @@ pub struct JoinArguments {
     /// Seconds to add to the times of the second recording, where clocks differ; repeat for the third, and so on
     #[arg(long = "offset", value_name = "SECONDS", allow_hyphen_values = true)]
     pub offsets: Vec<Seconds>,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
     /// Print one JSON object to standard output

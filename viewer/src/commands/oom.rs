@@ -44,7 +44,7 @@ pub struct OomArguments {
     /// Number of failed requests to show; the others are counted
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

@@ -40,7 +40,7 @@ pub struct PeakArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// The device.
+    /// The device that the answer is about.
     #[command(flatten)]
     pub device: DeviceChoice,
     /// Memory total
@@ -49,7 +49,7 @@ pub struct PeakArguments {
     /// State after event number EVENT, at `start` or at `end` [default: the peak]
     #[arg(long, value_name = "EVENT")]
     pub at: Option<At>,
-    /// The grouping keys.
+    /// The keys by which blocks are grouped, outermost first.
     #[arg(long, help = keys_help(""), value_name = "KEYS", default_value = "category")]
     pub by: GroupKeys,
     /// Number of groups to list; the others are summed up
@@ -58,13 +58,13 @@ pub struct PeakArguments {
     /// Number of single blocks to list, the largest first
     #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
     pub largest_blocks: usize,
-    /// The modules.
+    /// Whether each of several equal modules has a row of its own.
     #[command(flatten)]
     pub modules: ModuleChoice,
-    /// The blocks.
+    /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

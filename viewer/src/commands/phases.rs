@@ -28,16 +28,16 @@ pub struct PhasesArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// The device.
+    /// The device that the answer is about.
     #[command(flatten)]
     pub device: DeviceChoice,
     /// Memory total
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
-    /// The blocks.
+    /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

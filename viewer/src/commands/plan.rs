@@ -117,11 +117,11 @@ pub struct PlanArguments {
     /// Print one JSON object: sizes in bytes, times in microseconds
     #[arg(long)]
     pub json: bool,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
     // Last, since a heading in it applies to everything after it.
-    /// The scenario.
+    /// A built-in training step and its options, in place of a recording.
     #[command(flatten)]
     pub training: ScenarioArguments,
 }

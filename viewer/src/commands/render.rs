@@ -52,7 +52,7 @@ pub struct RenderArguments {
     /// Colour theme
     #[arg(long, value_enum, default_value_t)]
     pub theme: PictureTheme,
-    /// The device.
+    /// The device to draw.
     #[command(flatten)]
     pub device: DeviceChoice,
     /// Memory total
@@ -91,7 +91,7 @@ pub struct RenderArguments {
     /// The blocks that keep their colour; with --view diff, those that are compared.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

@@ -48,7 +48,7 @@ pub struct ServeArguments {
     /// Stop at the end of standard input: with the program that keeps it open, even if that is killed
     #[arg(long)]
     pub stop_at_eof: bool,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

@@ -52,7 +52,7 @@ pub struct WhatIfArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// The device.
+    /// The device to replay.
     #[command(flatten)]
     pub device: DeviceChoice,
     /// Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, which override the recorded settings; start with 'default,' to
@@ -85,7 +85,7 @@ pub struct WhatIfArguments {
     /// Write the changed recording to FILE (.snap, .pickle or .json)
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The categories.
+    /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
 }

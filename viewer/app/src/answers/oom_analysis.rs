@@ -20,7 +20,7 @@ const FULL_PERCENT: u64 = 97;
 pub enum Remedy {
     /// The limit is lifted, so that the memory that the driver reported as free may be used.
     NoLimit,
-    /// The request is retried.
+    /// Nothing changes, and the request is made a second time.
     Retry,
     /// The allocator first waits for the streams that use freed blocks.
     Synchronize,
@@ -43,9 +43,9 @@ pub enum Remedy {
 /// The outcome of a request in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeds.
+    /// The request succeeds.
     Met,
-    /// It fails.
+    /// The request fails.
     Fails,
     /// The replay runs out of memory before it, at this event.
     FailsEarlier(EventId),
@@ -54,16 +54,16 @@ pub enum Outcome {
 /// A remedy and its outcome in a replay up to the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// The change.
+    /// The change that the replay was made with.
     pub remedy: Remedy,
-    /// The result.
+    /// What became of the request in the replay.
     pub outcome: Outcome,
 }
 
 /// All replays up to a failed request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trials {
-    /// One for each remedy.
+    /// The outcome of each remedy that was tried.
     pub results: Vec<Trial>,
     /// The first event at which the unchanged replay differs from the recording; `None` if it never does.
     pub divergence: Option<EventId>,
@@ -111,11 +111,11 @@ impl Trials {
 pub struct OomAnalysis {
     /// The request and the sizes around it.
     pub request: FailedRequest,
-    /// Its device.
+    /// The device that was out of memory.
     pub device: DeviceId,
-    /// Its step.
+    /// The training step of the request; `None` outside all steps.
     pub step: Option<u32>,
-    /// Its phase.
+    /// The phase of the request.
     pub phase: Phase,
     /// The groups of live blocks with the most bytes.
     pub holders: LiveGroups,

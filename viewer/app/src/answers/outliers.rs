@@ -30,7 +30,7 @@ pub struct Middle {
     pub median_bytes: u64,
     /// The median absolute deviation, in bytes.
     pub deviation_bytes: u64,
-    /// Number of peaks.
+    /// Number of peaks that are compared.
     pub of: usize,
 }
 

@@ -162,7 +162,7 @@ pub fn in_words(
 /// Totals and peaks of a recording, measured or replayed.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// All totals and peaks.
+    /// The device's peaks, its totals at the end, and the counts of its events.
     pub summary: DeviceSummary,
     /// The number of the event of the first request that failed.
     pub failure: Option<u64>,
@@ -220,18 +220,18 @@ pub struct Unchanged {
 pub struct Deviation {
     /// The number of the first event.
     pub event: u64,
-    /// A description.
+    /// What differs, as a sentence.
     pub text: String,
     /// The largest difference of reserved bytes at any event.
     pub largest_bytes: u64,
-    /// Blocks at another address.
+    /// Number of blocks that the replay places at another address.
     pub placed_elsewhere: u64,
 }
 
 /// The blocks that a change applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
-    /// Number of blocks.
+    /// Number of blocks that the change applies to.
     pub blocks: u64,
     /// Sum of their requested bytes.
     pub bytes: u64,
@@ -252,7 +252,7 @@ pub struct Changed {
     pub capacity: Option<u64>,
     /// The source of that figure, as text.
     pub capacity_from: String,
-    /// The request that failed.
+    /// The request that fails in the replay; `None` if all succeed.
     pub oom: Option<Failed>,
     /// The numbers of requests that failed in the recording, but not here.
     pub rescued: Vec<u64>,
@@ -290,7 +290,7 @@ impl Changed {
 pub struct Failed {
     /// The number of the recorded event of the request.
     pub event: u64,
-    /// Its step.
+    /// The training step of the request; `None` outside all steps.
     pub step: Option<u32>,
     /// Its phase; `None` if the recording has no phases.
     pub phase: Option<Phase>,
@@ -298,9 +298,9 @@ pub struct Failed {
     pub requested: u64,
     /// Bytes reserved from the device at that time.
     pub reserved: u64,
-    /// Bytes in blocks at that time.
+    /// Bytes in live blocks at that time.
     pub allocated: u64,
-    /// The allocator's error message.
+    /// The error message that the program would get from the allocator.
     pub report: String,
 }
 
@@ -319,12 +319,12 @@ pub struct Tried {
     pub gets_past_failure: bool,
 }
 
-/// The complete result.
+/// The answer of `highwater whatif`: the recorded figures, and those of replays with and without changes.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The device.
     pub device: DeviceId,
-    /// As recorded.
+    /// The totals and peaks as recorded.
     pub measured: Figures,
     /// The settings it was recorded with, canonical; empty for the default.
     pub recorded_conf: String,

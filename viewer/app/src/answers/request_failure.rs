@@ -5,16 +5,16 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
 use serde::{Deserialize, Serialize};
 
-/// A request that failed.
+/// A request for memory that failed, and the memory that was free then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFailure {
-    /// The device.
+    /// The device that was out of memory.
     pub device: DeviceId,
     /// Its event, in the trace that has it.
     pub event: EventId,
     /// The number of its event in the recording.
     pub number: u64,
-    /// Its step.
+    /// The training step of the request; `None` outside all steps.
     pub step: Option<u32>,
     /// Its phase; `None` if the recording has no phases.
     pub phase: Option<Phase>,

@@ -14,12 +14,12 @@ pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a chea
 /// The beginning of an answer where the recording does not show all that the run needs.
 const NOT_CONFIRMED: &str = "Cannot be confirmed to fit";
 
-/// A budget.
+/// The memory that a training step must fit into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// The device's memory, in bytes.
     pub bytes: u64,
-    /// The part of it for memory outside the allocator, in bytes.
+    /// The part of it that is kept free for memory outside the allocator, in bytes.
     pub reserve: u64,
 }
 

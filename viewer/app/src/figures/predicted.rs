@@ -263,11 +263,11 @@ pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
 /// Settings to compare with the recorded ones.
 #[derive(Clone, Debug)]
 pub struct TriedSettings<'a> {
-    /// Their name.
+    /// The name of the settings in the table.
     pub name: &'a str,
     /// As given; `None` for the recorded ones.
     pub asked: Option<&'a str>,
-    /// The result.
+    /// The totals and peaks with these settings.
     pub figures: &'a Figures,
     /// The end of the replay: where a request failed, or that none did.
     pub end: String,

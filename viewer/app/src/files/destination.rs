@@ -69,14 +69,14 @@ impl Kind {
     }
 }
 
-/// A file to write.
+/// A file to write: its path and format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The path as given.
     pub path: PathBuf,
-    /// Its format.
+    /// The format, which follows from the extension.
     pub kind: Kind,
-    /// Whether it is compressed.
+    /// Whether the file is compressed with gzip.
     pub is_gzipped: bool,
 }
 
@@ -190,9 +190,9 @@ pub fn write_folder<T>(path: &Path, write: impl FnOnce(&Partial<'_>) -> Result<T
 /// A folder that is being written. Several threads may write its files at once.
 #[derive(Debug)]
 pub struct Partial<'a> {
-    /// Its final path.
+    /// The path of the finished folder.
     path: &'a Path,
-    /// Its temporary path.
+    /// The temporary folder, which is renamed to `path` once all files are written.
     whole: &'a Path,
     stop: &'a Stop,
 }

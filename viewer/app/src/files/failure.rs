@@ -14,7 +14,7 @@ pub enum Failure {
     Read {
         /// The path as given.
         file: PathBuf,
-        /// The reason.
+        /// The reason that it could not be read.
         source: highwater_snapshots::Error,
     },
     /// A file was opened, but no event of it could be read.
@@ -22,7 +22,7 @@ pub enum Failure {
     Unreadable {
         /// The path as given.
         file: PathBuf,
-        /// The reason.
+        /// The reason that no event could be read.
         why: String,
     },
     /// The options name something that the recording does not have, or contradict each other.
@@ -54,7 +54,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the exit status.
+    /// Returns the exit status with which a command ends after this failure.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             _ if self.is_closed_pipe() => ExitCode::SUCCESS,

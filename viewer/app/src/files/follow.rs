@@ -52,7 +52,7 @@ pub struct Following {
 enum Input {
     /// From a thread that watches the file, and ends when this is dropped.
     Watched { _stop: Sender<()> },
-    /// From [`Following::feed`].
+    /// The caller passes the bytes to [`Following::feed`].
     Fed(Feed),
 }
 
@@ -122,12 +122,12 @@ impl Following {
         }
     }
 
-    /// The file.
+    /// The path of the followed file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether nothing will come any more.
+    /// Whether following has ended, so that no news will come.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }

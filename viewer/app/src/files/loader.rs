@@ -75,7 +75,7 @@ pub struct Loading {
 struct State {
     is_cancelled: AtomicBool,
     events: AtomicU64,
-    /// Thousandths of the way.
+    /// Progress of the current stage, in thousandths.
     permille: AtomicU64,
     stage: RwLock<&'static str>,
     /// The part read so far.
@@ -104,7 +104,7 @@ impl State {
     }
 }
 
-/// The content that was read.
+/// What the reading thread passes to the window at the end.
 #[derive(Debug)]
 pub enum Loaded {
     /// A recording, indexed.
@@ -124,7 +124,7 @@ impl Loading {
         Self { path, state, outcome }
     }
 
-    /// The file.
+    /// The path of the file that is being read.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -25,7 +25,7 @@ pub struct Entry {
     pub name: String,
     /// The label of their group in tables.
     pub label: String,
-    /// Their colour.
+    /// The colour of these blocks.
     pub colour: Color32,
     /// Its place in the legend: the largest at the peak first, all others last.
     pub rank: usize,
@@ -211,7 +211,7 @@ struct Weight {
     at_peak: u64,
     /// Allocated bytes over the whole recording.
     in_all: u64,
-    /// The number of blocks.
+    /// Number of blocks with this value.
     blocks: u64,
 }
 

@@ -25,7 +25,7 @@ use crate::session::{DeviceIndex, Recording};
 /// A moment of a recording, with its colouring.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The recording.
+    /// The recording whose blocks are coloured.
     pub recording: Arc<Recording>,
     /// Row of the device.
     pub device: usize,
@@ -33,7 +33,7 @@ pub struct Asked {
     pub metric: Metric,
     /// Events that have happened by then.
     pub moment: usize,
-    /// The colours.
+    /// The colours of the blocks and their names.
     pub colouring: Arc<Colouring>,
 }
 
@@ -170,7 +170,7 @@ fn fits(ui: &Ui, (widths, values): (&[f32], &[usize]), shown: &[bool], most_rows
 struct Others {
     count: usize,
     bytes: u64,
-    /// Their colours and texts.
+    /// The colour and text of each entry, for the tooltip.
     lines: Vec<(Color32, String)>,
 }
 

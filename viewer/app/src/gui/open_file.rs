@@ -45,16 +45,16 @@ pub struct Visit {
     pub(super) part: Range<u64>,
 }
 
-/// An open recording.
+/// An open recording, with the state of its timeline, its search and its other views.
 #[derive(Debug)]
 pub struct OpenFile {
     /// The recording.
     pub recording: Arc<Recording>,
-    /// The selection.
+    /// The selected device, total, visible part, block and marks.
     pub selection: Selection,
     /// The timeline.
     pub timeline: Timeline,
-    /// The search conditions.
+    /// The search box.
     pub search: Search,
     /// The views around the timeline.
     pub(super) views: Views,
@@ -83,7 +83,7 @@ computed!(OpenFile: run, search, shares, light, peaks, views, timeline);
 enum Place {
     /// At the side of the timeline.
     Side,
-    /// Below it.
+    /// Below the timeline.
     Below,
 }
 

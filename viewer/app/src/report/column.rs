@@ -57,15 +57,15 @@ impl Unit {
 /// The shortening of the cells of a column in a text table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// Never.
+    /// Cells are never shortened.
     Never,
-    /// Cut at the end.
+    /// Cells are cut at the end.
     Cut,
-    /// Source lines, shortened by [`highwater_snapshots::line_text::shorten_line`].
+    /// Cells are source lines, shortened by [`highwater_snapshots::line_text::shorten_line`].
     SourceLine,
-    /// Lists of entries, cut between two.
+    /// Cells are lists of entries, cut between two entries.
     Entries,
-    /// Wrapped to more lines.
+    /// Cells are wrapped to several lines.
     Wrap,
 }
 
@@ -87,9 +87,9 @@ enum Place {
 pub struct Column<'a> {
     /// Its name in JSON and CSV.
     pub key: &'static str,
-    /// Its title for people.
+    /// Its heading in tables for people.
     pub title: &'static str,
-    /// The unit.
+    /// The unit of its values, which determines how they are formatted.
     pub unit: Unit,
     /// The shortening of its cells.
     pub fit: Fit,
@@ -110,32 +110,32 @@ impl<'a> Column<'a> {
         Self { key, title, unit, fit, is_optional: false, has_lines: false, place, value, shown: None, markdown: None }
     }
 
-    /// Sizes in bytes.
+    /// Creates a column of sizes in bytes.
     pub fn bytes<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Bytes, [key, title], value)
     }
 
-    /// Differences in bytes.
+    /// Creates a column of differences in bytes.
     pub fn difference<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Difference, [key, title], value)
     }
 
-    /// Counts.
+    /// Creates a column of counts.
     pub fn count<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Count, [key, title], value)
     }
 
-    /// Numbers that name something.
+    /// Creates a column of numbers that name something, such as steps.
     pub fn number<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Number, [key, title], value)
     }
 
-    /// Texts.
+    /// Creates a column of texts.
     pub fn text<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Text, [key, title], value)
     }
 
-    /// Texts for people alone, in a column of numbers or of words.
+    /// Creates a column that only tables for people have, aligned as numbers or as words.
     pub fn shown_alone(title: &'static str, is_number: bool, text: impl Fn(usize) -> String + 'a) -> Self {
         let unit = if is_number { Unit::Number } else { Unit::Text };
         Self { place: Place::Shown, ..Self::new(unit, ["", title], text) }
@@ -196,17 +196,17 @@ impl<'a> Column<'a> {
         Self { is_optional: true, ..self }
     }
 
-    /// Whether tables for people have it.
+    /// Whether the column appears in tables for people.
     pub fn is_shown(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Shown)
     }
 
-    /// Whether CSV has it.
+    /// Whether the column appears in CSV.
     pub fn is_in_csv(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Files)
     }
 
-    /// Whether the JSON object has it.
+    /// Whether the column appears in the JSON object.
     pub fn is_in_json(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Files | Place::Json)
     }
@@ -216,7 +216,7 @@ impl<'a> Column<'a> {
         (self.value)(row)
     }
 
-    /// The value of a row for people.
+    /// The value of a row as text, for tables.
     pub fn cell(&self, row: usize) -> String {
         match &self.shown {
             Some(shown) => shown(row),
@@ -224,7 +224,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The same in Markdown.
+    /// The value of a row as Markdown.
     pub fn markdown_cell(&self, row: usize) -> String {
         let own = self.markdown.as_ref().and_then(|text| text(row));
         own.unwrap_or_else(|| self.cell(row))

@@ -9,7 +9,7 @@ use super::{Table, Value};
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Fact<'a> {
-    /// A value.
+    /// A single value.
     Value(Value),
     /// A list with one object for each row.
     Table(Table<'a>),

@@ -6,7 +6,7 @@ use std::path::Path;
 use highwater_snapshots::natural;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-/// A value.
+/// A value in an answer: of a fact, or in a cell of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// Does not apply to this row: null in JSON.
@@ -16,11 +16,11 @@ pub enum Value {
     Absent,
     /// A size, a count, a number of an event or step.
     Number(u64),
-    /// A difference.
+    /// A signed difference, such as growth.
     Difference(i128),
     /// A fraction.
     Fraction(f64),
-    /// Whether something holds.
+    /// True or false.
     Flag(bool),
     /// A text, which may come from a file.
     Text(String),

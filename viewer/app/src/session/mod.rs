@@ -27,11 +27,11 @@ use self::run::{MAX_EVENTS, Run};
 pub struct Recording {
     /// The file it was read from; `None` if it was passed in memory.
     pub path: Option<PathBuf>,
-    /// Its name.
+    /// The name to show: the file's, or that of a prediction.
     pub name: String,
     /// The recording; one that was predicted is shared with the view that predicted it.
     pub trace: Arc<Trace>,
-    /// The same, for questions.
+    /// The same recording, in the form in which the analysis is asked about it.
     pub source: Source<'static>,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceIndex>,
@@ -53,7 +53,7 @@ pub struct DeviceIndex {
     /// The device.
     pub device: DeviceId,
     index: Arc<source::DeviceIndex>,
-    /// The facts about it.
+    /// The device's peaks, its totals at the end, and the counts of its events.
     pub summary: DeviceSummary,
     /// The moments at which anything happens on it: from one before its first event to one past its last.
     pub moments: Range<usize>,

@@ -48,7 +48,7 @@ impl Run {
         Ok(Self { windows, path: path.to_owned(), is_one_file: path.is_file() })
     }
 
-    /// Its file.
+    /// The path of the recording.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -64,7 +64,7 @@ impl Run {
         Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// The same, for questions.
+    /// The recording, in the form in which the analysis is asked about it.
     pub fn source(&self) -> Source<'static> {
         self.windows.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
@@ -84,7 +84,7 @@ impl Run {
         self.is_one_file && self.windows().base().trust.unfinished
     }
 
-    /// The number of its events.
+    /// The number of events so far.
     pub fn events(&self) -> u64 {
         self.windows().events()
     }
@@ -97,7 +97,7 @@ impl Run {
         rows[row].stage.step.or(rows[row].largest_step)
     }
 
-    /// Whether it has steps.
+    /// Whether any step has begun.
     pub fn has_steps(&self) -> bool {
         self.windows().summaries().last().is_some_and(|row| row.largest_step.is_some())
     }

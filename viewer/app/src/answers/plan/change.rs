@@ -8,15 +8,15 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Nothing.
+    /// The change costs neither time nor precision.
     Free,
     /// The same numbers, up to rounding, at the same speed or faster.
     SameSpeed,
     /// The same numbers, up to rounding, more slowly.
     Slower,
-    /// Other numbers: less precision.
+    /// The results differ, because they are computed with less precision.
     LessPrecise,
-    /// Another training: fewer weights are trained.
+    /// The training itself differs: fewer weights are trained.
     OtherTraining,
 }
 
@@ -53,7 +53,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the class.
+    /// Returns what the change costs, as a class.
     pub fn class(self) -> Class {
         match self {
             Self::Fused | Self::InBackward => Class::SameSpeed,
@@ -105,13 +105,13 @@ impl Change {
 highwater_snapshots::vocabulary!(
     /// A kind of change that is not made unless it is allowed.
     Allowance {
-        /// 8-bit optimizer state.
+        /// Keep the optimizer's state in 8 bits.
         EightBit = "8bit",
-        /// Parameters and activations in bf16.
+        /// Store parameters and activations in bf16.
         Bf16 = "bf16",
-        /// LoRA adapters.
+        /// Train LoRA adapters instead of the weights.
         Lora = "lora",
-        /// Frozen blocks.
+        /// Freeze the first blocks of the model.
         Freeze = "freeze",
     }
 );
@@ -128,15 +128,15 @@ impl FromStr for Allowance {
 highwater_snapshots::vocabulary!(
     /// A kind of change that the program cannot make.
     Forbidden {
-        /// A fused optimizer.
+        /// Update each parameter in one pass, by a fused optimizer.
         Fused = "fused",
         /// An optimizer step in backward, which does not go together with clipping the norm of all gradients.
         InBackward = "in-backward",
-        /// Micro-batches.
+        /// Split the batch into micro-batches whose gradients are accumulated.
         MicroBatches = "micro-batches",
-        /// Recomputation.
+        /// Recompute modules in backward.
         Recompute = "recompute",
-        /// Other settings of the allocator.
+        /// Change the allocator's settings.
         Settings = "settings",
     }
 );

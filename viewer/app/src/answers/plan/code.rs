@@ -236,7 +236,7 @@ pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
     Code { environment: Vec::new(), lines: all }
 }
 
-/// The engine's crate.
+/// The name of the engine's crate, in the `use` declarations of the generated lines.
 const ENGINE: &str = "highwater_engine";
 /// Freezes the parameters of the modules named in `frozen`.
 const FREEZE: [&str; 6] = [
@@ -252,7 +252,7 @@ fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
 }
 
-/// The names of the engine that lines use, by module.
+/// The `use` declarations of the generated lines: names of the engine's crate, by module.
 #[derive(Default)]
 struct Imports<'a>(BTreeMap<&'static str, BTreeSet<&'a str>>);
 

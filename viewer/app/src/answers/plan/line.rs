@@ -15,7 +15,7 @@ pub struct PlanLine {
     pub change: String,
     /// The paths of recomputed modules; none for other changes.
     pub scopes: Vec<String>,
-    /// Its cost class.
+    /// What the change costs, as a class.
     pub class: Class,
     /// The additional share of the unchanged step's FLOPs and moved bytes.
     pub shares: [Option<f64>; 2],

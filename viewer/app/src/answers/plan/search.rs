@@ -14,7 +14,7 @@ use super::step::{Model, Reach, TrainingStep, Trial, Work};
 
 /// Settings that need less reserved memory for the same blocks.
 const EXPANDABLE: &str = "expandable_segments:True";
-/// Maximum number of plans.
+/// Maximum number of plans that a search returns.
 const MAX_PLANS: usize = 12;
 /// Maximum number of sets of modules that are tried in the order of their costs.
 const MAX_SETS: usize = 64;
@@ -80,7 +80,7 @@ pub struct Search {
     pub minimum: Minimum,
     /// Number of combinations of changes that were tried.
     pub combinations: usize,
-    /// Number of trials.
+    /// Number of times that the step was run or replayed.
     pub trials: usize,
     /// Whether nothing cheaper exists in these combinations. Otherwise a search for modules ended at its limit.
     pub is_optimal: bool,

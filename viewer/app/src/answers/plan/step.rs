@@ -14,7 +14,7 @@ use super::setup::Setup;
 /// `None` if it cannot.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
-/// The proof of a plan.
+/// How it was checked that a plan fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// The step was run on a device of the budget, for this number of steps.
@@ -23,7 +23,7 @@ pub enum Proof {
     Replayed,
 }
 
-/// The extent of trials.
+/// How much of the run the trials cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// To the end of the run.
@@ -65,7 +65,7 @@ pub struct Changed {
     pub failure: Option<EventId>,
 }
 
-/// A training step.
+/// A training step whose memory can be measured with changes: one that is run again, or a recording.
 pub trait TrainingStep {
     /// Returns the combinations of changes to try, in any order; the first is without changes.
     fn combinations(&self, allowed: &[Allowance], forbidden: &[Forbidden]) -> Vec<Vec<Change>>;
@@ -106,7 +106,7 @@ pub trait TrainingStep {
     /// Returns why they are unknown.
     fn code(&self, setup: &Setup) -> Result<Code, String>;
 
-    /// Returns the device.
+    /// Returns the device whose memory is planned.
     fn device(&self) -> DeviceId;
 
     /// Returns how trials prove a plan.
@@ -197,7 +197,7 @@ impl Trial {
     }
 }
 
-/// Work, counted or estimated.
+/// The work of a training step, counted or estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Floating-point operations.

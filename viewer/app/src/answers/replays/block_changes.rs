@@ -8,7 +8,7 @@ use highwater_snapshots::{Result, Trace};
 
 use crate::answers::prediction::{Change, Concerned};
 
-/// The changes to blocks.
+/// The changes of a what-if replay that concern single blocks: left out, freed earlier, scaled.
 pub(super) struct BlockChanges {
     /// By row, of a recording in memory; of another, of the blocks that are live at its start.
     pub(super) overrides: Vec<BlockOverride>,

@@ -21,14 +21,14 @@ pub struct Replayer {
     /// Releases of cached memory that the program requested.
     cache_flushes: Vec<u64>,
     recorded_capacity: Option<u64>,
-    /// Reserved before the recording.
+    /// Bytes that were reserved before the first event.
     baseline_bytes: u64,
 }
 
 /// A changed recording, with its segments and addresses as recorded.
 #[derive(Clone, Debug)]
 pub struct Edited {
-    /// The recording.
+    /// The changed recording.
     pub trace: Arc<Trace>,
     /// The recorded event that each of its events comes from; `None` if its events are the recorded ones.
     source: Option<Arc<Vec<EventId>>>,

@@ -101,7 +101,7 @@ struct Bench<'a> {
 #[derive(Default)]
 struct Try {
     config: Option<AllocConfig>,
-    /// Bytes beyond the bound.
+    /// Bytes that the allocator may reserve in addition to the bound.
     more: u64,
     before: Before,
     home: Option<(StreamId, Option<(u64, u64)>)>,

@@ -15,9 +15,9 @@ use crate::answers::request_failure::RequestFailure;
 /// The source of a rank's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// The recording's header.
+    /// The recording's header names the rank.
     Recorded,
-    /// The file's name.
+    /// The number is a part of the file's name.
     FileName,
     /// None: the number only orders recordings, and the file's name identifies the rank.
     Order,
@@ -37,7 +37,7 @@ impl Origin {
 /// The summary of one recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rank {
-    /// The file.
+    /// The path of the recording.
     pub path: PathBuf,
     /// Its path relative to the given folder.
     pub name: String,
@@ -51,11 +51,11 @@ pub struct Rank {
     pub events: u64,
     /// The limits of its accuracy.
     pub trust: Trust,
-    /// The same as sentences.
+    /// The limits of its accuracy as sentences, for the user.
     pub trust_sentences: Vec<String>,
     /// The first 20 problems found while reading.
     pub problems: Vec<String>,
-    /// Number of problems.
+    /// Number of problems found while reading, including those that are not kept.
     pub problem_count: usize,
     /// The last request that failed on the default device.
     pub failure: Option<RequestFailure>,
@@ -65,10 +65,10 @@ pub struct Rank {
     pub main: usize,
 }
 
-/// The summary of one of its devices.
+/// The summary of one device of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceLook {
-    /// The facts about it.
+    /// The device's peaks, its totals at the end, and the counts of its events.
     pub summary: DeviceSummary,
     /// The totals before the first event.
     pub baseline: Totals,
@@ -127,7 +127,7 @@ impl Rank {
         (self.origin != Origin::Order).then_some(self.rank)
     }
 
-    /// Returns the default device.
+    /// Returns the device that is shown unless another is chosen.
     pub fn main(&self) -> &DeviceLook {
         &self.devices[self.main]
     }

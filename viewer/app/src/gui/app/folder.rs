@@ -17,7 +17,7 @@ use crate::gui::window::dialog::Ask;
 use crate::gui::window::saving::Task;
 use crate::session::Recording;
 
-/// An open folder.
+/// The open folder of ranks, and the state of its view.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,

@@ -18,7 +18,7 @@ use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::selection::{Axis, Pin};
 
-/// The current view.
+/// The current view as a link that opens it again: the recording, what is visible, and what is selected.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The recording, and its view settings.
@@ -26,7 +26,7 @@ pub(super) struct Link {
     pin: Option<Pin>,
     side: Side,
     bottom: Option<Bottom>,
-    /// The search conditions.
+    /// The text of the search box.
     search: String,
 }
 
@@ -38,7 +38,7 @@ impl Link {
         Some(Self { look, pin: file.selection.pin, side: settings.side, bottom: settings.bottom, search })
     }
 
-    /// As `name=value` pairs; what is at its default is left out.
+    /// Encodes the link as `name=value` pairs; values at their defaults are left out.
     fn to_text(&self) -> String {
         let FileStyle { path, device, metric, axis, colours, events, x, y } = &self.look;
         let mut text = Serializer::new(String::new());

@@ -107,12 +107,12 @@ impl Search {
         &self.filter
     }
 
-    /// The matching blocks.
+    /// The blocks that meet the applied conditions.
     pub fn matches(&self) -> &Arc<Matches> {
         &self.matches
     }
 
-    /// The typed text.
+    /// The text in the search box.
     pub fn text(&self) -> &str {
         &self.text
     }

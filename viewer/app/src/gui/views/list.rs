@@ -36,7 +36,7 @@ macro_rules! views {
                 /// Every view of this pane.
                 pub const ALL: &'static [Self] = &[$(Self::$view),+];
 
-                /// Its display name.
+                /// The name on its tab.
                 pub const fn name(self) -> &'static str {
                     match self { $(Self::$view => $name,)+ }
                 }
@@ -61,7 +61,7 @@ macro_rules! views {
                     tabs_ui(ui, Self::ALL, open, Self::name, |view| view.command().tooltip())
                 }
 
-                /// Its state.
+                /// The view's state among all `views`.
                 pub fn of(self, views: &mut Views) -> &mut dyn RecordingView {
                     match self { $(Self::$view => &mut views.$field,)+ }
                 }

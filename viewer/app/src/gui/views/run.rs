@@ -59,7 +59,7 @@ impl PartialEq for PartKey {
     }
 }
 
-/// The requested part.
+/// The part of a long recording that the user asks to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A part, and what to show of it.
@@ -79,7 +79,7 @@ pub enum Wanted {
     Step(SoughtStep, Range<u64>),
     /// The first failed request at an event or later, or, if not `is_forward`, the last before it.
     FailedRequest {
-        /// The event.
+        /// The event from which the search starts.
         from: u64,
         /// Whether it is the first one after.
         is_forward: bool,
@@ -100,13 +100,13 @@ pub struct Part {
 /// The view to show of a part. Events are numbered over the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// All of it.
+    /// The whole part.
     Everything,
     /// The view that was shown of it before.
     Visit,
-    /// These events.
+    /// This range of events.
     View(Range<u64>),
-    /// This event.
+    /// The surroundings of this event.
     Event(u64),
     /// The step that begins at this event.
     Step(u64),

@@ -31,7 +31,7 @@ type Totals = Vec<(Metric, Vec<RunColumn>)>;
 /// A chart of a run: the events that are drawn, and their total.
 #[derive(Debug)]
 pub struct RunChart {
-    /// The recording.
+    /// The long recording that is charted.
     pub run: Arc<Run>,
     /// The facts about the whole device.
     pub summary: DeviceSummary,

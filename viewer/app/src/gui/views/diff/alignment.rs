@@ -15,7 +15,7 @@ highwater_snapshots::vocabulary!(
         Step = "start of the step",
         /// The starts of the phases that contain the compared moments.
         Phase = "start of the phase",
-        /// The moments themselves.
+        /// The compared moments themselves.
         Moment = "compared moments",
         /// The first events of both devices.
         Start = "first events",

@@ -25,7 +25,7 @@ highwater_snapshots::vocabulary!(
 );
 
 impl DiffLook {
-    /// Its tooltip.
+    /// The tooltip of the button that chooses this form.
     pub const fn tooltip(self) -> &'static str {
         match self {
             Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
@@ -40,7 +40,7 @@ impl DiffLook {
 /// The settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffChoices {
-    /// The total.
+    /// The total whose moments are compared.
     pub metric: Metric,
     /// The moments of A and B.
     pub at: [DiffAt; 2],
@@ -48,7 +48,7 @@ pub struct DiffChoices {
     pub keys: Vec<GroupKey>,
     /// The alignment of the timelines.
     pub align: Align,
-    /// Whether stacks leave out internal frames.
+    /// Whether stacks leave out frames of libraries and frameworks.
     pub hides_internals: bool,
     /// The form in which the difference is shown.
     pub look: DiffLook,

@@ -24,16 +24,16 @@ pub struct Files {
 pub enum DiffAction {
     /// Compare this file, as side 0 or 1.
     Take {
-        /// The side.
+        /// The side that shows the file: 0 for A, 1 for B.
         side: usize,
-        /// The row of the file.
+        /// The row of the file among the open ones.
         row: usize,
     },
     /// Ask for a file, and compare with it.
     Open,
     /// Swap A and B.
     Swap,
-    /// Back to the file.
+    /// End the comparison, and return to the file.
     Close,
 }
 

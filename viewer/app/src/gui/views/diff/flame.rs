@@ -24,7 +24,7 @@ enum What {
     },
 }
 
-/// The user's request.
+/// What the user requests by clicking a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Choose this group.

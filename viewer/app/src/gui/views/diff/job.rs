@@ -35,7 +35,7 @@ pub(super) fn find(
     })
 }
 
-/// A question.
+/// What to compare: two moments, grouped and filtered. The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) of: Of,
@@ -52,7 +52,7 @@ impl Question {
     }
 }
 
-/// The computed difference.
+/// The answer to a [`Question`]: the comparison, with its tables.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) keys: Vec<GroupKey>,

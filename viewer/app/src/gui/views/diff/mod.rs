@@ -110,7 +110,7 @@ impl DiffView {
         [&a.selection, &b.selection]
     }
 
-    /// The two timelines.
+    /// The timelines of A and B.
     pub fn timelines(&self) -> [&Timeline; 2] {
         let [a, b] = &self.pair.sides;
         [&a.timeline, &b.timeline]

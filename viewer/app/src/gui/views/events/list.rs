@@ -36,9 +36,9 @@ impl Kinds {
 /// The criteria for listing events.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
-    /// The device.
+    /// The device whose events are listed.
     pub of: OfDevice,
-    /// The kinds.
+    /// The kinds of events that are listed.
     pub kinds: Kinds,
     /// The blocks whose events are listed. Events without a block are always listed.
     pub matches: Arc<Matches>,
@@ -47,9 +47,9 @@ pub(super) struct Wanted {
 /// The events listed, by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// All events, with their number.
+    /// Every event of the recording, of which there are this many.
     All(usize),
-    /// These, in order.
+    /// The events in these rows, in order.
     Some(Vec<u32>),
 }
 

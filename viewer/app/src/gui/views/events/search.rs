@@ -17,18 +17,18 @@ use crate::gui::identity::Identity;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
-/// The text to search for, and where.
+/// A search in the list of events: the text, and the rows in which it is sought.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sought {
     /// The recording.
     pub recording: Identity<Recording>,
-    /// The rows.
+    /// The rows of the list.
     pub listed: Identity<Listed>,
     /// The text; case is ignored.
     pub text: String,
 }
 
-/// The rows that match.
+/// The rows whose text matches, as one bit for each row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     words: Vec<u64>,

@@ -29,7 +29,7 @@ const MAX_GROUPS: usize = 10_000;
 /// A recording that is being written is explained anew once it has grown by one part of this many.
 const GROWTH: u64 = 8;
 
-/// The grouping keys.
+/// The keys by which the peak is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) first: GroupKey,
@@ -159,7 +159,7 @@ impl Row {
     }
 }
 
-/// The computed explanation.
+/// The explanation of a peak, with the rows and notes that the view shows.
 #[derive(Clone, Debug)]
 pub(super) struct Explained {
     pub(super) keys: Keys,

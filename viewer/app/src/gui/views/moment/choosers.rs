@@ -35,13 +35,13 @@ highwater_snapshots::vocabulary!(
 /// The grouping and display of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Choices {
-    /// The view.
+    /// The form in which the groups are shown.
     pub look: MomentLook,
     /// The first grouping key.
     pub first: TreeKey,
     /// The second grouping key, within the first.
     pub second: Option<TreeKey>,
-    /// Whether stacks leave out internal frames.
+    /// Whether stacks leave out frames of libraries and frameworks.
     pub hides_internals: bool,
     /// Whether stacks start with the innermost frame.
     pub is_inverted: bool,

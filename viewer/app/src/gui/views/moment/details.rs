@@ -23,7 +23,7 @@ pub(super) enum Ask {
     Close,
 }
 
-/// Shows the selected node.
+/// Shows the facts and the blocks of the selected group; returns what the user requests.
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
     let (recording, trace) = (&source.recording, &source.recording.trace);

@@ -16,7 +16,7 @@ use crate::gui::colouring::Colouring;
 use crate::gui::widgets::theme;
 use crate::session::Recording;
 
-/// The blocks of interest.
+/// Which blocks are grouped: those live at a moment, or some between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// The blocks live after this many events.
@@ -74,7 +74,7 @@ impl PartialEq for OfTimeline {
     }
 }
 
-/// The request to compute.
+/// What to compute: the blocks, their grouping, and what the view shows. The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) source: Source,
@@ -87,11 +87,11 @@ pub(super) struct Request {
     pub(super) order: (Order, bool),
     /// Whether equal modules are one row.
     pub(super) siblings: Siblings,
-    /// The colours.
+    /// The colours of blocks in the timeline.
     pub(super) colouring: OfTimeline,
 }
 
-/// The selected node.
+/// The selected group and its blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) node: NodeId,
@@ -103,7 +103,7 @@ pub(super) struct Chosen {
     pub(super) stack: Option<StackId>,
 }
 
-/// The computed answer.
+/// The answer to a [`Request`]: the tree of groups, and what its rows need.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) request: Request,
@@ -260,7 +260,7 @@ fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color3
     tree.ids().map(colour).collect()
 }
 
-/// The path to `id`.
+/// The path from the root to node `id`, by which it is found again in another tree.
 pub(super) fn place_of(tree: &Tree, request: &Request, id: NodeId) -> Place {
     let step = |id: &NodeId| step_of(tree, request, *id);
     tree.path(id).iter().map(step).collect()

@@ -47,7 +47,7 @@ pub(super) struct Found {
     pub(super) shares: HashMap<String, f64>,
     /// The limits of the plan, in sentences.
     pub(super) warnings: Vec<String>,
-    /// The proof of plans.
+    /// How it was checked that the plans fit: by runs, or by replays.
     pub(super) proof: Proof,
     /// Whether the command line runs the step again, which was not possible here.
     pub(super) can_rerun: bool,
@@ -74,7 +74,7 @@ pub(super) struct Chosen {
     /// On a device of the budget if that is large enough, else on one that is.
     pub(super) trial: Trial,
     pub(super) run: Arc<PredictedRun>,
-    /// The lines to paste.
+    /// The lines that the user pastes into the program.
     pub(super) code: Code,
     pub(super) assumptions: Vec<String>,
 }

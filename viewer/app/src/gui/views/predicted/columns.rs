@@ -39,9 +39,9 @@ impl PartialEq for Key {
 pub struct Column {
     /// The centre on the axis.
     pub x: f64,
-    /// As recorded.
+    /// The maxima as recorded, in bytes.
     pub measured: [u64; 2],
-    /// As predicted; `None` after a request has failed.
+    /// The maxima as predicted, in bytes; `None` after a request has failed.
     pub predicted: Option<[u64; 2]>,
 }
 

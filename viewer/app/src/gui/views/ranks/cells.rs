@@ -47,7 +47,7 @@ pub(super) struct Cell {
 /// The source of the strip's cells.
 #[derive(Clone, Copy, Debug)]
 pub enum ShownCell<'a> {
-    /// Open files.
+    /// The open files, a cell for each device.
     Files(&'a [&'a Arc<Recording>]),
     /// The ranks of a folder, open or not.
     Fleet(&'a Arc<Fleet>),
