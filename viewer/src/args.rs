@@ -92,7 +92,7 @@ pub struct BlockChoice {
     pub filter: Where,
 }
 
-/// The listing of modules.
+/// Whether equal modules are listed as one.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ModuleChoice {
     /// List each module separately; by default, equal modules whose paths differ only in a number, such as layers, are

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::output::outcome::Failure;
 
-/// The page's own script.
+/// The script of the page, which starts the app and connects it with the browser.
 pub const SCRIPT: &str = include_str!("../web/page.js");
 
 /// The page without its scripts.
@@ -48,7 +48,7 @@ pub fn module() -> Result<Module, Failure> {
 /// A recording that the page opens.
 #[derive(Clone, Debug, Serialize)]
 pub struct Listed {
-    /// Its name.
+    /// The name that the app shows.
     pub name: String,
     /// Its address, relative to the page's.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-/// A GPU.
+/// A GPU model, as CUDA and its datasheet describe it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpu {
     /// The name on the command line.
@@ -17,7 +17,7 @@ pub struct Gpu {
     pub capability: (u32, u32),
     /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Size of the L2 cache.
+    /// Size of the L2 cache in bytes.
     pub l2_bytes: u64,
     rates: Option<Rates>,
 }

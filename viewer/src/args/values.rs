@@ -13,9 +13,9 @@ use highwater_snapshots::event::EventKind;
 /// A filter together with the text it was read from.
 #[derive(Clone, Debug, Default)]
 pub struct Where {
-    /// As typed.
+    /// The text as typed, for messages and answers.
     pub text: String,
-    /// As parsed.
+    /// The filter that the text describes.
     pub filter: Filter,
 }
 
@@ -109,7 +109,7 @@ impl FromStr for ComparedAt {
     }
 }
 
-/// The grouping keys.
+/// The value of `--by`: one or more grouping keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupKeys(pub Vec<GroupKey>);
 
@@ -138,11 +138,11 @@ impl FromStr for GroupKeys {
 /// The source of categories that are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Categories {
-    /// The built-in rules.
+    /// Guessed by the built-in rules.
     Guess,
     /// None: such blocks stay unknown.
     None,
-    /// A rules file.
+    /// Guessed by the rules in this file, and then by the built-in ones.
     Rules(PathBuf),
 }
 

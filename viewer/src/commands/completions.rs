@@ -16,7 +16,7 @@ pub struct CompletionsArguments {
     pub shell: Shell,
 }
 
-/// Prints the completions.
+/// Runs `highwater completions`: prints the script that a shell reads.
 pub fn run(arguments: &CompletionsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     // It panics if it cannot write, as when the reader of a pipe has closed it.
     let mut script = Vec::new();

@@ -41,7 +41,7 @@ pub enum ConvertTo {
     Parquet,
 }
 
-/// One of the tables.
+/// The table to write, of the two that a recording has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ConvertTable {
     /// A row for each event, with the totals after it

@@ -104,7 +104,7 @@ pub struct EventsListing<'a> {
     trace: &'a Trace,
     arguments: &'a EventsArguments,
     device: Option<DeviceId>,
-    /// `None` if there are no events.
+    /// The numbers of the listed events; `None` if the recording has none.
     range: Option<Range<u64>>,
     /// The time of the last event.
     last_time_ns: u64,
@@ -168,7 +168,7 @@ impl<'a> EventsListing<'a> {
         self.each_window(|trace, ids| take(&events_table(trace, ids, &stacks)))
     }
 
-    /// Writes a table.
+    /// Prints the listing as text.
     pub fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
         let count = format_count(self.input.source.events().end);
         let Some(range) = &self.range else {

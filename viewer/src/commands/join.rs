@@ -47,7 +47,7 @@ pub struct JoinArguments {
 /// A stretch of time, given in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seconds {
-    /// In nanoseconds.
+    /// The duration in nanoseconds; may be negative.
     pub nanos: i64,
 }
 

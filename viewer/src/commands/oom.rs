@@ -73,7 +73,7 @@ const TOLD_EVENTS: usize = 20;
 /// Events before a failed request from which on a recording that is read in windows is replayed.
 const EVENTS_BEFORE: u64 = 1 << 17;
 
-/// The selected failed requests.
+/// The failed requests that the options select.
 #[derive(Debug)]
 struct Selected {
     /// The numbers of the failed requests that are shown, and their devices.
@@ -318,7 +318,7 @@ fn outcome_text(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The blocks to free.
+/// The table of the blocks whose freeing would have let the request succeed.
 fn way_out_table<'a>(trace: &'a Trace, way_out: &'a LiveGroups) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, way_out, "bytes");
     columns.retain(|column| column.title != "share");

@@ -245,7 +245,7 @@ impl<'a> Answer<'a> {
         ])
     }
 
-    /// The first `shown` phases.
+    /// The table of the first `shown` phases; `None` if the recording has none.
     fn phases_table(&self, shown: usize) -> Option<Table<'_>> {
         let peak = self.summary.peak(Metric::Requested)?;
         Some(rows_table(&self.phases, shown, peak, true))

@@ -14,13 +14,13 @@ pub struct RecordArguments {
     /// Ignored: this build has no engine
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub ignored: Vec<String>,
-    /// Ignored.
+    /// Always false: this build has no engine.
     #[arg(skip)]
     pub json: bool,
 }
 
 impl RecordArguments {
-    /// Nothing: nothing is recorded.
+    /// Returns `None`, since nothing is recorded.
     pub fn to_open(&self) -> Option<PathBuf> {
         None
     }

@@ -154,7 +154,7 @@ impl FromStr for PictureBy {
     }
 }
 
-/// The moment of `--at`.
+/// The value of `--at`: the moment that a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureAt {
     /// The moment after this event.

@@ -114,7 +114,7 @@ fn lock(file: &Path) -> Result<File, Failure> {
     }
 }
 
-/// The written file.
+/// The file that was written.
 #[derive(Clone, Debug)]
 struct Written {
     path: PathBuf,
@@ -157,7 +157,7 @@ fn write(
     Ok(Some(Written { path: path.clone(), bytes, torn_bytes }))
 }
 
-/// The report.
+/// The answer of `highwater symbolize`: what was found, and what was written.
 struct Answer<'a> {
     arguments: &'a SymbolizeArguments,
     found: LookUp,

@@ -122,7 +122,7 @@ impl VerifyReport {
         Self { problems: vec![error.to_string()], is_unreadable: true, ..Self::default() }
     }
 
-    /// Returns the exit status.
+    /// Returns status 2 if the recording is not sound, else 0.
     pub fn status(&self) -> Status {
         if self.ok { Status::Fine } else { Status::Unsound }
     }

@@ -28,11 +28,11 @@ use crate::output::page::Page;
 /// A factor, and the blocks that it applies to: `1/2:category=activation`.
 #[derive(Clone, Debug)]
 pub struct Scaled {
-    /// As typed.
+    /// The text as typed, for the answer.
     pub text: String,
     /// The share of each block's size that is left.
     pub part: SizePart,
-    /// The blocks.
+    /// The blocks that are scaled.
     pub filter: Filter,
 }
 
@@ -99,7 +99,7 @@ impl WhatIfArguments {
         self.zero.and(self.ranks).map(|denominator| SizePart { numerator: 1, denominator })
     }
 
-    /// The change, on `device`.
+    /// Returns the change that the options describe, on `device`.
     pub fn change(&self, device: DeviceId) -> Change {
         let filters = |all: &[Where]| all.iter().map(|one| one.filter.clone()).collect();
         let sharded = self.sharded().into_iter().flat_map(|part| {

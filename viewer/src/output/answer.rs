@@ -10,7 +10,7 @@ use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
-/// A report about a recording.
+/// The answer of a command, which can be printed as text, JSON or CSV.
 pub trait Report {
     /// Returns its facts: the JSON object.
     fn facts(&self) -> Facts<'_>;
@@ -18,7 +18,7 @@ pub trait Report {
     /// Returns its main table.
     fn table(&self) -> Table<'_>;
 
-    /// Prints it as text.
+    /// Prints the report as text.
     fn print(&self, page: &mut Page<'_>) -> io::Result<()>;
 
     /// Prints it in a form.

@@ -24,7 +24,7 @@ pub struct Budgets {
     pub baseline: Option<PathBuf>,
 }
 
-/// A file of budgets.
+/// The content of a file of budgets, as TOML.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BudgetsFile {

@@ -175,7 +175,7 @@ impl<'a> CheckReport<'a> {
         self.doubt(outcome).map(|doubt| doubt.text(self.trace) + &on(doubt).unwrap_or_default())
     }
 
-    /// Returns the exit status.
+    /// Returns status 1 if a budget is exceeded, else 0.
     pub fn status(&self) -> Status {
         if self.has_passed() { Status::Fine } else { Status::Broken }
     }

@@ -9,7 +9,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use crate::commands::growth::GrowthArguments;
 use crate::output::outcome::Failure;
 
-/// Returns the grouping keys.
+/// Returns the keys to group by: those of `--by`, or what suits the recording.
 pub(super) fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> {
     // Guessed categories would split the memory kept by one line.
     let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
@@ -50,7 +50,7 @@ pub(super) fn query<'a>(keys: &'a [GroupKey], arguments: &'a GrowthArguments) ->
     GrowthQuery { metric: arguments.metric, keys, top: arguments.top, filter }
 }
 
-/// Returns the requested steps.
+/// Returns the steps that the options request.
 pub(super) fn steps(arguments: &GrowthArguments) -> StepRange {
     StepRange { from: arguments.from_step, to: arguments.to_step, between: arguments.between }
 }

@@ -12,9 +12,9 @@ use crate::commands::Arguments;
 /// A tool that a client can call.
 #[derive(Debug)]
 pub(super) struct Tool {
-    /// Its name.
+    /// The name by which clients call it.
     pub(super) name: &'static str,
-    /// The command that answers.
+    /// The command of `highwater` that answers.
     pub(super) command: &'static str,
     /// The question that it answers, and when to ask it.
     about: &'static str,
@@ -29,7 +29,7 @@ pub(super) struct Parameter {
     pub(super) name: &'static str,
     /// The kind of its values.
     pub(super) kind: Kind,
-    /// Its description.
+    /// The description that the client shows to the model.
     pub(super) about: String,
     /// Whether it must be given.
     pub(super) is_required: bool,

@@ -21,6 +21,6 @@ pub(crate) struct Proven {
     pub depends_on_values: Vec<String>,
     /// The reason that it does not fit, or that it is unknown whether it does.
     pub why: Option<String>,
-    /// Its recording.
+    /// The path of the recording that the simulation wrote.
     pub file: PathBuf,
 }

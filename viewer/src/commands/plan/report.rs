@@ -44,7 +44,7 @@ pub(crate) struct PlanReport {
 /// The data of a report beside the search.
 #[derive(Debug)]
 pub(crate) struct PlanContext {
-    /// The budget.
+    /// The memory that the step must fit into.
     pub budget: Budget,
     /// The command that records the step with the plan.
     pub command: Option<String>,

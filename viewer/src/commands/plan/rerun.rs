@@ -40,7 +40,7 @@ const MAX_SPLITS: usize = 6;
 /// Rank of LoRA adapters.
 const LORA_RANK: usize = 16;
 
-/// A built-in training step.
+/// A built-in training step that is run again with changes, to find and check plans.
 #[derive(Clone, Debug)]
 pub(super) struct Rerun {
     name: String,

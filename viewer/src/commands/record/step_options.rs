@@ -71,7 +71,7 @@ pub struct ModelArguments {
     /// Variant of the scenario; `--list` names them
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
-    /// The sizes.
+    /// The sizes of the model and of its batch.
     #[command(flatten)]
     pub sizes: SizeArguments,
     /// Dtype of parameters and activations

@@ -79,12 +79,12 @@ enum Content {
     Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
 }
 
-/// A written picture.
+/// What the answer says about a written picture.
 #[derive(Debug)]
 pub struct Written {
     /// The drawn device of A and of B; twice the same for one recording.
     devices: [DeviceId; 2],
-    /// Size of the file.
+    /// Size of the file in bytes.
     bytes: u64,
 }
 

@@ -17,7 +17,7 @@ const MODULE_LAUNCHERS: [&str; 3] = ["torchrun", "accelerate", "deepspeed"];
 const LAUNCHER_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 
-/// A program that exists.
+/// A program that was found, and may be executed.
 #[derive(Debug)]
 pub(crate) struct Program {
     path: PathBuf,
@@ -47,12 +47,12 @@ impl Program {
         })
     }
 
-    /// The file.
+    /// The path of the executable file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its bare name.
+    /// The name of the executable file, without its folder.
     pub(crate) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }

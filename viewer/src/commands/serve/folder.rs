@@ -36,7 +36,7 @@ const VERSION: &str = "Highwater-Version";
 /// The field that says that the page has all of a file of a rotation, and that there is a later one.
 const NEXT: &str = "Highwater-Next";
 
-/// The recordings of folders.
+/// The recordings in the folders that are served, which may grow and become more.
 #[derive(Debug)]
 pub(super) struct Folder {
     categories: CategoryChoice,

@@ -10,7 +10,7 @@ const LONGEST_HEAD: usize = 32 << 10;
 /// Maximum number of header fields of a request.
 const MAX_FIELDS: usize = 128;
 
-/// A request.
+/// The head of an HTTP request: what decides the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     /// Whether only the head of the answer is wanted.

@@ -20,13 +20,13 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; 
 pub(super) enum Body {
     /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// Bytes of this program.
+    /// Bytes that are compiled into this program.
     Static(&'static [u8]),
     /// The next bytes of a file: how many.
     File(File, u64),
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(super) struct Response {
     status: u16,

@@ -16,7 +16,7 @@ use crate::browser::{self, Listed, SCRIPT};
 pub(super) struct Served {
     /// Its name in the page.
     pub(super) name: String,
-    /// The .snap file.
+    /// The path of the .snap file.
     pub(super) path: PathBuf,
     /// Whether it is still being written.
     pub(super) is_growing: bool,
@@ -42,7 +42,7 @@ impl Site {
         &self.token
     }
 
-    /// Answers a request.
+    /// Decides what is answered to a request, by its host, path and secret.
     pub(super) fn respond(&self, request: &Request) -> Response {
         if !self.is_known(&request.host) {
             return Response::explained(403, "unknown host name: use the address that highwater serve printed\n");

@@ -14,7 +14,7 @@ use super::orders::{Interval, Orders};
 pub(super) enum Class {
     /// Nothing that the simulation does not know has decided about memory.
     Exact,
-    /// Between two figures.
+    /// The true figure lies between two bounds.
     Bounded,
     /// Exact if no value or time that was read decides about memory.
     Conditional,
@@ -27,7 +27,7 @@ pub(super) enum Class {
 /// The effect of unknown values of the device that the program has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Values {
-    /// There are none.
+    /// The program has read no unknown values.
     NotRead,
     /// They were zeros; other values were not tried.
     Untried,

@@ -19,7 +19,7 @@ const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 /// The code that Python runs when it starts.
 const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 
-/// The files.
+/// The folder with the simulated driver and the Python package, which the program finds first.
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,

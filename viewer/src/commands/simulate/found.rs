@@ -92,16 +92,16 @@ pub(super) struct WithOnes {
     pub(super) status: u8,
 }
 
-/// Whether the program fits.
+/// Whether the program fits on the simulated device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Fits,
     DoesNotFit,
-    /// It cannot be told, for this reason.
+    /// It is unknown whether the program fits, for this reason.
     Unknown(String),
 }
 
-/// A program that was run.
+/// The result of running a program on the simulated GPU.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     pub(super) gpu: Gpu,
@@ -125,12 +125,12 @@ impl Simulated {
         self.recorded.iter().max_by_key(peak).expect("there is a recording")
     }
 
-    /// The recording that decides.
+    /// The recording that decides whether the program fits.
     pub(crate) fn trace(&self) -> &Arc<Trace> {
         &self.main().trace
     }
 
-    /// Its file.
+    /// The path of the recording that decides whether the program fits.
     pub(crate) fn file(&self) -> &Path {
         &self.main().file
     }

@@ -35,7 +35,7 @@ const NOT_INCLUDED: [&str; 3] = [
     "memory that other processes use",
 ];
 
-/// The answer.
+/// The answer of `highwater simulate`: whether the program fits, and how exact that is.
 pub(super) struct Report<'a> {
     simulated: &'a Simulated,
     outcome: Outcome,
@@ -43,7 +43,7 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Computes it.
+    /// Computes the answer from the result of the run.
     pub(super) fn of(simulated: &'a Simulated) -> Self {
         Self { simulated, outcome: simulated.outcome(), accuracy: Accuracy::of(simulated) }
     }
@@ -292,7 +292,7 @@ fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
     lines
 }
 
-/// An interval as text.
+/// Formats an interval of bytes.
 fn range(of: &Interval) -> String {
     let [low, high] = [of.low, of.high].map(format_bytes);
     if low == high && !of.is_exact() {
@@ -301,7 +301,7 @@ fn range(of: &Interval) -> String {
     format!("{low} to {high}")
 }
 
-/// The line of the program.
+/// Formats the line of the program at which a function was called.
 fn place_of(called: &Called) -> String {
     match (&called.file, called.line) {
         (Some(file), Some(line)) => format!("{}:{line}", shortened(Path::new(file)).display()),
@@ -309,7 +309,7 @@ fn place_of(called: &Called) -> String {
     }
 }
 
-/// The peaks of a process.
+/// Returns the peak of each total of a process as a JSON object.
 fn peaks_value(recorded: &Recorded) -> Value {
     let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
     Value::Map(metrics.map(|metric| (metric.name(), recorded.peak(metric).into())).into())
@@ -326,7 +326,7 @@ fn rank_value(recorded: &Recorded) -> Value {
     ])
 }
 
-/// A request that failed.
+/// Returns a failed request as a JSON object.
 fn failure_value(failure: &RequestFailure) -> Value {
     Value::Map(vec![
         ("requested_bytes", failure.requested.into()),

@@ -14,10 +14,10 @@ use super::curve::Curve;
 use super::running::{PeakMoment, StepTotals};
 use super::watched::{State, Watched};
 
-/// The user's choices.
+/// What the user has chosen to see: recording, device, total and grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The total.
+    /// The total that the list and the curve show.
     pub metric: Metric,
     /// The key of the groups.
     pub key: GroupKey,
@@ -27,10 +27,10 @@ pub struct Choice {
     pub device: usize,
 }
 
-/// All that is shown at once.
+/// Everything that is shown on the screen at once.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The user's choices.
+    /// The choices that this answers.
     pub choice: Choice,
     /// A line for each recording.
     pub recordings: Vec<RecordingLine>,
@@ -49,7 +49,7 @@ pub struct RecordingLine {
     pub state: State,
     /// The chosen total now.
     pub now: u64,
-    /// Its peak.
+    /// The moment at which the chosen total was largest.
     pub peak: PeakMoment,
     /// Step and phase now.
     pub stage: Stage,
@@ -57,16 +57,16 @@ pub struct RecordingLine {
     pub curve: Curve,
 }
 
-/// The chosen recording.
+/// The details of the chosen recording.
 #[derive(Clone, Debug)]
 pub struct Detail {
     /// Its name.
     pub name: String,
     /// The recorded program; empty if unknown.
     pub program: String,
-    /// The device, and how many there are.
+    /// The device that is shown.
     pub device: DeviceId,
-    /// The devices with memory.
+    /// Number of devices on which memory was allocated.
     pub device_count: usize,
     /// The device's name; empty if unknown.
     pub device_name: String,
@@ -107,14 +107,14 @@ pub struct Groups {
     pub has_peak: bool,
 }
 
-/// A group.
+/// A group of blocks that share a value of the grouping key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRow {
-    /// Its value of the key.
+    /// The value that its blocks share, as text.
     pub label: String,
-    /// Its bytes at the peak.
+    /// Bytes in the group's blocks at the peak.
     pub peak: u64,
-    /// Its bytes now.
+    /// Bytes in the group's blocks now.
     pub now: u64,
 }
 

@@ -5,12 +5,12 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::answer::Choice;
 
-/// An action.
+/// What a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// The view ends.
+    /// End the view.
     Quit,
-    /// Something else is shown.
+    /// Show what these choices select.
     Show(Choice),
 }
 

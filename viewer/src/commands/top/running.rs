@@ -43,9 +43,9 @@ pub struct PeakMoment {
 /// The totals of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTotals {
-    /// Its number.
+    /// The number of the step.
     pub step: u32,
-    /// The largest totals.
+    /// The largest value of each total within the step.
     pub peak: Totals,
     /// The totals after its last event so far.
     pub end: Totals,
@@ -53,7 +53,7 @@ pub struct StepTotals {
     pub times_ns: (u64, u64),
 }
 
-/// A device.
+/// A device of a growing recording: what is live, its peaks, its curve and its steps.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
     live: LiveState,
@@ -72,7 +72,7 @@ impl Device {
         self.live.totals()
     }
 
-    /// The live state now.
+    /// The blocks and segments that are live now.
     pub fn live(&self) -> &LiveState {
         &self.live
     }
@@ -156,7 +156,7 @@ pub struct LiveThen {
     pub stage: Stage,
 }
 
-/// A recording so far.
+/// What is known of a growing recording from its events so far.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     devices: BTreeMap<DeviceId, Device>,
@@ -190,7 +190,7 @@ impl Running {
         self.times_ns.map_or(0, |(first, last)| last - first)
     }
 
-    /// A device.
+    /// Returns the device with this ordinal, if it has events.
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(&id)
     }

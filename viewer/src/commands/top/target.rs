@@ -10,7 +10,7 @@ use highwater_snapshots::rotation::{RotatedFiles, recording_of};
 
 use crate::output::outcome::Failure;
 
-/// The target to watch.
+/// What `highwater top` is to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A file, or the files of a rotation.
@@ -22,7 +22,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Finds out what `given` names.
+    /// Determines whether `given` names a file, a folder or a process.
     ///
     /// # Errors
     ///

@@ -28,12 +28,12 @@ const START: usize = 4096;
 /// The time after which a file that does not grow is called idle.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Whether more is expected of a recording.
+/// Whether a recording is expected to grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It has no events yet.
     Waiting,
-    /// Its program writes it.
+    /// Its program is writing it.
     Growing,
     /// Its program has finished it, or it is a snapshot.
     Complete,
@@ -113,7 +113,7 @@ impl Watched {
         (self.restarts, self.running.events(), self.state.clone(), self.note().map(str::to_owned))
     }
 
-    /// Whether more is expected.
+    /// Whether the recording is expected to grow.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -123,7 +123,7 @@ impl Watched {
         self.trouble.as_deref().or(self.note.as_deref())
     }
 
-    /// The recording so far.
+    /// What is known of the recording from its events so far.
     pub fn running(&self) -> &Running {
         &self.running
     }
@@ -317,7 +317,7 @@ impl Watched {
         self.begin(path).map(|()| true)
     }
 
-    /// Reads from the start.
+    /// Reads the recording from its start again, since the file is another one.
     fn restart(&mut self, why: &str) {
         let fresh = Self::new(&self.path, &self.name);
         *self = Self { note: Some(format!("{why}: this is the new one")), restarts: self.restarts + 1, ..fresh };

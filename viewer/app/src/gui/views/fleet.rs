@@ -35,7 +35,7 @@ const MIN_STANDING: f32 = 340.0;
 const NOTES_SHARE: f32 = 0.3;
 
 impl FleetView {
-    /// A view of `fleet`.
+    /// Creates a view of the ranks in `fleet`.
     pub fn new(fleet: Arc<Fleet>) -> Self {
         let mut view = Self {
             headlines: Vec::new(),

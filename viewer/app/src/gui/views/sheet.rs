@@ -29,7 +29,7 @@ impl Heading {
     }
 }
 
-/// A row.
+/// A row of a sheet.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// A value for each column.
@@ -38,14 +38,14 @@ pub struct Line {
     pub action: Option<Action>,
 }
 
-/// Rows of figures.
+/// A table of figures as statistics and comparison show it, with sentences above it.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
     /// Its name.
     pub name: &'static str,
     /// The columns.
     pub columns: Vec<Heading>,
-    /// The rows.
+    /// The rows in their first order.
     pub lines: Vec<Line>,
     /// Rows at the end that stay there in any order.
     pub(crate) sums: usize,
@@ -69,7 +69,7 @@ fn difference(value: &Value) -> Option<i128> {
 static NOTHING: Value = Value::Nothing;
 
 impl Sheet {
-    /// A sheet.
+    /// Creates a sheet whose rows may have actions.
     pub fn new(
         name: &'static str,
         columns: impl IntoIterator<Item = Heading>,
@@ -81,7 +81,7 @@ impl Sheet {
         Self { name, columns, lines, largest, ..Self::default() }
     }
 
-    /// A sheet of plain rows.
+    /// Creates a sheet of rows without actions.
     pub fn of_rows(
         name: &'static str,
         columns: impl IntoIterator<Item = Heading>,

@@ -15,7 +15,7 @@ use crate::gui::widgets::theme;
 use crate::selection::Selection;
 use crate::session::{DeviceIndex, Recording};
 
-/// Writes a table.
+/// A closure that writes a table as CSV, on any thread.
 pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
 
 /// A view of a recording at the side of the timeline or below it. What it needs is computed in the background.
@@ -55,7 +55,7 @@ pub(super) fn whole_table(csv: Option<String>, subject: &str) -> Result<WriteTab
 pub struct Under<'a> {
     /// The rectangle of its plot.
     pub frame: &'a PlotFrame,
-    /// Its visible part.
+    /// The picture of its visible part.
     pub picture: &'a Picture,
 }
 
@@ -71,14 +71,14 @@ impl<'a> Under<'a> {
 pub enum Reason {
     /// No other moment was chosen: the peak.
     Peak,
-    /// It was clicked.
+    /// The user has pinned this moment by a click or a command.
     Pinned,
 }
 
 /// The input of all views in one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewContext<'a> {
-    /// The recording.
+    /// The recording to show.
     pub recording: &'a Arc<Recording>,
     /// Device, total, axis, visible part, pinned block, marks.
     pub selection: &'a Selection,
@@ -88,7 +88,7 @@ pub struct ViewContext<'a> {
     pub reason: Reason,
     /// The blocks that meet the search conditions.
     pub matches: &'a Arc<Matches>,
-    /// The search conditions.
+    /// The search conditions, which `matches` meet.
     pub filter: &'a Filter,
     /// The timeline above; `None` until its first picture is drawn.
     pub under: Option<Under<'a>>,
@@ -97,12 +97,12 @@ pub struct ViewContext<'a> {
 }
 
 impl<'a> ViewContext<'a> {
-    /// The selected device.
+    /// The indexes of the selected device.
     pub fn index(&self) -> &'a DeviceIndex {
         &self.recording.devices[self.selection.device]
     }
 
-    /// The timeline's colours.
+    /// The colours of blocks in the timeline; `None` until its first picture is drawn.
     pub fn colouring(&self) -> Option<&'a Arc<Colouring>> {
         self.under.map(|under| &under.picture.colouring)
     }
@@ -118,7 +118,7 @@ pub struct OfDevice {
 }
 
 impl OfDevice {
-    /// The selected device.
+    /// The device that is selected in `context`.
     pub fn selected(context: &ViewContext<'_>) -> Self {
         Self { recording: Identity::of(context.recording), device: context.selection.device }
     }

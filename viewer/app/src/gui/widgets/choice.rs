@@ -10,7 +10,7 @@ const MAX_NAME: f32 = 170.0;
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChoiceEntry {
-    /// Its name.
+    /// The text of the entry.
     pub name: String,
     /// The reason that it cannot be chosen.
     pub problem: Option<&'static str>,

@@ -7,13 +7,13 @@ use super::theme::{FLAME_ROW, MIN_BAR};
 /// A bar: its horizontal extent in points, its row, and what it shows.
 #[derive(Clone, Debug)]
 pub struct Bar<T> {
-    /// Its left end.
+    /// Its left end, in points.
     pub left: f32,
-    /// Its right end.
+    /// Its right end, in points.
     pub right: f32,
     /// Its row, from the top.
     pub row: usize,
-    /// Its item.
+    /// What the bar stands for.
     pub item: T,
 }
 

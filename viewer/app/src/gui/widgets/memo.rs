@@ -21,7 +21,7 @@ impl<K: PartialEq, V> Memo<K, V> {
         value
     }
 
-    /// The last value.
+    /// The value that was last computed, for whatever key.
     pub fn last(&self) -> Option<&V> {
         self.0.as_ref().map(|(_, value)| value)
     }

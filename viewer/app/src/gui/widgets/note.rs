@@ -8,7 +8,7 @@ use crate::gui::widgets::theme::Shades;
 /// Size of the letters.
 const SIZE: f32 = 12.5;
 
-/// Shows a note.
+/// Shows `text` in small, faint letters.
 pub(crate) fn note_ui(ui: &mut Ui, text: &str) {
     let colour = ui.visuals().text_color();
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());

@@ -210,7 +210,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// The latest answer.
+    /// The latest answer, which may be to an earlier question.
     pub fn answer(&self) -> Option<&A> {
         self.answer.as_ref().map(|(_, answer)| answer)
     }
@@ -257,7 +257,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.link = None;
     }
 
-    /// Frees the answer.
+    /// Forgets the answer, and frees its memory in the background.
     pub fn clear(&mut self) {
         self.is_new = false;
         if let Some((_, former)) = self.answer.take() {

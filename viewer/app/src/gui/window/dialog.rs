@@ -31,7 +31,7 @@ pub enum Chosen {
     Path(PathBuf),
     /// The user chose files, which arrive by themselves.
     Arriving,
-    /// The user cancelled.
+    /// The user has closed the dialog without a choice.
     Cancelled,
     /// The system has no file dialog.
     Unavailable,
@@ -43,7 +43,7 @@ pub enum Dialogs {
     /// The system's, or a path field of the app if there are none.
     #[default]
     System,
-    /// The path field, always.
+    /// Always the path field of the app.
     PathField,
 }
 

@@ -3,10 +3,10 @@
 /// The user's input in this frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entered<T> {
-    /// It stays open.
+    /// Nothing was entered yet: the field stays open.
     None,
-    /// It was closed.
+    /// The user has closed the field.
     Cancelled,
-    /// This was entered.
+    /// The user has entered this value.
     Value(T),
 }

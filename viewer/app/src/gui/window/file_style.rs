@@ -15,11 +15,11 @@ use crate::session::Recording;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileStyle {
-    /// The file.
+    /// The path of the file, by which its settings are found.
     pub path: PathBuf,
     /// The ordinal of the device.
     pub device: u16,
-    /// The total.
+    /// The total that the timeline shows.
     pub metric: Metric,
     /// The unit of the horizontal axis.
     pub axis: Axis,

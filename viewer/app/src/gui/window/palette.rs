@@ -11,7 +11,7 @@ use crate::gui::window::entered::Entered;
 /// Distance of the palette from the window's upper edge, in points.
 const PALETTE_TOP: f32 = 60.0;
 
-/// The open palette.
+/// The list of commands that is open over everything else, with the typed text.
 #[derive(Debug, Default)]
 pub struct Palette {
     text: String,

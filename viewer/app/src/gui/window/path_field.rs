@@ -15,7 +15,7 @@ use crate::gui::window::path_completion::complete;
 /// Maximum number of names that are listed for completion.
 const MAX_OFFERS: usize = 12;
 
-/// The open field.
+/// The open field in which the user types a path.
 #[derive(Debug)]
 pub struct PathField {
     ask: Ask,

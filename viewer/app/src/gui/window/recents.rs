@@ -26,7 +26,7 @@ pub struct Recents {
 pub enum Fact {
     /// Not known yet.
     Unknown,
-    /// It is missing.
+    /// The file does not exist.
     Missing,
     /// Its size and age, as text.
     There(String),

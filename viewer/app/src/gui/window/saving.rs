@@ -9,7 +9,7 @@ use crate::files::output::write_whole;
 /// Writes the file at the chosen path; on failure, returns why.
 type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
 
-/// A file to write.
+/// A file to write once the user has chosen its path.
 pub struct Task {
     /// The title of the dialog.
     pub title: &'static str,

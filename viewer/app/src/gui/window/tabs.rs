@@ -10,11 +10,11 @@ use eframe::egui::{Button, Id, Role, ScrollArea, Ui, WidgetInfo};
 pub struct Tab {
     /// The name of the recording.
     pub name: String,
-    /// Its path.
+    /// The path of its file; `None` if it has none.
     pub path: Option<PathBuf>,
 }
 
-/// The user's request.
+/// What the user requests by clicking a tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TabAction {
     /// Bring this one to the front.

@@ -92,11 +92,11 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
     ]
 };
 
-/// The choice in the menus.
+/// What the user has chosen in the menus.
 pub enum Picked {
-    /// A command.
+    /// A command of the app.
     Command(Command),
-    /// A recent file.
+    /// A recent file to open.
     File(PathBuf),
 }
 

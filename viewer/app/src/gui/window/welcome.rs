@@ -31,7 +31,7 @@ pub enum WelcomeAction {
     Record(Example),
 }
 
-/// The page.
+/// The first screen: recent files, examples, and how to record.
 #[derive(Debug, Default)]
 pub struct Welcome {
     recents: Recents,

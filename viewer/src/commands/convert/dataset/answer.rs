@@ -70,7 +70,7 @@ impl Answer<'_> {
         ])
     }
 
-    /// The first `shown` recordings.
+    /// The table of the first `shown` recordings that were converted.
     fn recordings(&self, shown: usize) -> Table<'_> {
         let rows = &self.written;
         let rank = |row: usize| rows[row].rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());

@@ -164,7 +164,7 @@ impl Rows for BlockRows<'_> {
     }
 }
 
-/// The columns.
+/// The columns of the table of blocks.
 pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
     use Value::{KeyNumber, KeyText, Number, Running, Text};
     type Row<'a> = BlockRows<'a>;

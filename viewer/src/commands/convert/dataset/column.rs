@@ -25,7 +25,7 @@ pub(super) enum Value<V> {
 /// A column of a table of `V`.
 pub(super) struct Column<V> {
     pub(super) name: &'static str,
-    /// Its description.
+    /// The description of its values, stored in the table's metadata.
     pub(super) about: &'static str,
     /// Whether values can be null.
     pub(super) is_optional: bool,

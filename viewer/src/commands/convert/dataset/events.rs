@@ -122,7 +122,7 @@ impl Rows for EventRows<'_> {
     }
 }
 
-/// The columns.
+/// The columns of the table of events.
 pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
     use Value::{Number, Running, Text};
     type Row<'a> = EventRows<'a>;

@@ -11,10 +11,10 @@ use crate::output::caveats::{problem_texts, trust};
 /// The version of the two tables: a later one may add columns, but never change their meaning.
 pub(super) const SCHEMA_VERSION: &str = "1";
 
-/// The recording of a row.
+/// What a row says about the recording that it comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    /// The file's name.
+    /// The name of the recording's file.
     pub(super) recording: ByteArray,
     /// Its rank and where that comes from; `None` if unknown.
     pub(super) rank: Option<(u32, Origin)>,

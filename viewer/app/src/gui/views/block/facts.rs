@@ -20,7 +20,7 @@ use crate::session::{DeviceIndex, Recording};
 pub(super) struct Origin {
     /// Its kind: `call site`, `operation`, `module`.
     pub kind: &'static str,
-    /// Its name.
+    /// The name of the call site, operation or module.
     pub name: String,
     /// The search condition for blocks of this origin.
     pub condition: String,

@@ -15,7 +15,7 @@ use crate::session::Recording;
 /// The address index of one device, and its axis, each computed by the first thread that needs it.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The recording.
+    /// The recording whose addresses are indexed.
     pub(super) recording: Arc<Recording>,
     /// Row of the device.
     pub(super) device: usize,
@@ -48,7 +48,7 @@ pub(super) struct Question {
     pub(super) oom: Option<EventId>,
 }
 
-/// The state of one moment.
+/// The answer to a [`Question`]: what the device's addresses contain at a moment.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) map: AddressMap,
@@ -56,7 +56,7 @@ pub(super) struct State {
     pub(super) rooms: Vec<PoolFit>,
     /// Segments in the order of list and layout: by pool and stream, then by address.
     pub(super) order: Vec<usize>,
-    /// The device's failed requests.
+    /// The events of all failed requests on the device.
     pub(super) ooms: Vec<EventId>,
     pub(super) failed: Option<FailedRequest>,
 }

@@ -59,7 +59,7 @@ impl Request {
     }
 }
 
-/// The picture.
+/// A finished picture of the addresses over time.
 struct Painted {
     raster: Arc<LaneRaster>,
     places: Range<u64>,

@@ -114,7 +114,7 @@ impl Layout {
         Self { strips, rows }
     }
 
-    /// The strips of `rows`.
+    /// The strips in these rows of the layout.
     pub(super) fn in_rows(&self, rows: Range<usize>) -> &[Strip] {
         let before = |row: usize| self.strips.partition_point(|strip| strip.row < row);
         &self.strips[before(rows.start)..before(rows.end.max(rows.start))]

@@ -22,7 +22,7 @@ use crate::gui::widgets::theme::{self, Shades};
 /// Height of margins and border around the analysis, in points.
 const FRAME: f32 = 14.0;
 
-/// The user's action.
+/// What the user requests in the analysis.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Show the range to free.

@@ -26,7 +26,7 @@ struct Key {
     matches: Arc<Matches>,
 }
 
-/// The computed statistics.
+/// The computed statistics: the rows of each sheet, and notes on their accuracy.
 #[derive(Debug)]
 struct Counted {
     sheets: Vec<Sheet>,
@@ -59,7 +59,7 @@ impl Counted {
     }
 }
 
-/// State of a sheet.
+/// What the user has chosen in a sheet.
 #[derive(Debug, Default)]
 struct Page {
     table: SortedTable,
@@ -79,7 +79,7 @@ const ANSWERS: [&str; 6] = [
     "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers.",
 ];
 
-/// State of the view.
+/// The view of statistics: the sheet that is shown, and the computed rows.
 #[derive(Debug)]
 pub struct StatisticsView {
     shown: usize,

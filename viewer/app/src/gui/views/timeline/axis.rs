@@ -9,9 +9,9 @@ use crate::selection::Axis;
 /// A tick: its position on the axis and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// The position.
+    /// The position on the axis, in its unit.
     pub value: f64,
-    /// The label.
+    /// The text beside the tick.
     pub label: String,
 }
 

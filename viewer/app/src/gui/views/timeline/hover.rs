@@ -12,7 +12,7 @@ use crate::gui::widgets::words::{life, moment_text, title};
 use crate::selection::{Selection, drawn_metric};
 use crate::session::Recording;
 
-/// Shows the tooltip.
+/// Shows the tooltip about the moment and the block under the pointer.
 pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover: Hover, entry: Option<&Entry>) {
     let trace = &recording.trace;
     let metric = drawn_metric(selection.metric);

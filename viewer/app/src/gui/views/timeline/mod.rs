@@ -85,7 +85,7 @@ pub struct Hover {
 #[derive(Debug, Default)]
 pub struct Timeline {
     painter: Painter,
-    /// The current recording.
+    /// The recording that was last shown.
     of: Identity<Recording>,
     detail: Option<Shown>,
     whole: Option<Shown>,

@@ -14,7 +14,7 @@ use crate::selection::View;
 pub(super) struct Overview<'a> {
     /// The picture of the whole recording.
     pub picture: &'a Picture,
-    /// The whole axis.
+    /// The extent of the whole recording.
     pub whole: View,
     /// The visible part.
     pub view: &'a View,
@@ -26,7 +26,7 @@ pub(super) struct Overview<'a> {
     pub marks: [Option<f64>; 2],
 }
 
-/// The part being dragged.
+/// What the pointer drags in the overview.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Hold {
     /// The visible part, held at this distance from its start.

@@ -27,10 +27,10 @@ pub enum Stacking {
     Colour,
 }
 
-/// The input of a picture.
+/// A request for a picture: what is drawn, and how.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The recording.
+    /// The recording to draw.
     pub recording: Arc<Recording>,
     /// Row of the device.
     pub device: usize,
@@ -81,10 +81,10 @@ impl Request {
     }
 }
 
-/// A finished picture.
+/// A finished picture of the timeline, with what is needed to look up positions in it.
 #[derive(Debug)]
 pub struct Picture {
-    /// Its input.
+    /// The request that it answers.
     pub request: Request,
     /// The block under each pixel, and each column's moment.
     pub raster: Arc<Raster>,
@@ -127,7 +127,7 @@ impl Picture {
 pub(super) enum Part {
     /// The whole recording, coarsely: for the overview, and until the detail is ready.
     Whole,
-    /// The visible part.
+    /// The visible part, at full resolution.
     Detail,
 }
 

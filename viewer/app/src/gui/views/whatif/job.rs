@@ -81,14 +81,14 @@ pub(super) struct Opening {
 /// A predicted recording, ready to be shown.
 #[derive(Debug)]
 pub struct Predicted {
-    /// The recording.
+    /// The predicted recording.
     pub recording: Recording,
     /// Whether to compare it with its original.
     pub compares: bool,
 }
 
 impl Predicted {
-    /// Makes the requested recording.
+    /// Makes a recording of the prediction, with its indexes.
     pub(super) fn of(opening: &Opening, _: &Cancel) -> Option<Self> {
         let Opening { name, trace, compares } = opening;
         Some(Self { recording: Recording::new(name, None, trace.get()?), compares: *compares })

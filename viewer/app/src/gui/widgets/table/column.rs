@@ -29,7 +29,7 @@ pub struct Cell {
 pub struct Column<'a> {
     /// Its heading, and its name in CSV.
     pub name: &'static str,
-    /// Its tooltip.
+    /// The tooltip of its heading.
     pub tooltip: &'static str,
     /// Its width in points; 0 takes the remaining width.
     pub width: f32,
@@ -58,7 +58,7 @@ impl<'a> Column<'a> {
         Self { name, tooltip, width, unit, is_sortable, has_bars, value, order: None, look: None, tip: None }
     }
 
-    /// Sizes in bytes.
+    /// Creates a column of sizes in bytes.
     pub fn bytes<V: Into<Value>>(
         head: (&'static str, f32),
         tooltip: &'static str,
@@ -67,7 +67,7 @@ impl<'a> Column<'a> {
         Self::new(Unit::Bytes, head, tooltip, value)
     }
 
-    /// Counts.
+    /// Creates a column of counts.
     pub fn count<V: Into<Value>>(
         head: (&'static str, f32),
         tooltip: &'static str,
@@ -76,7 +76,7 @@ impl<'a> Column<'a> {
         Self::new(Unit::Count, head, tooltip, value)
     }
 
-    /// Texts.
+    /// Creates a column of texts.
     pub fn text<V: Into<Value>>(
         head: (&'static str, f32),
         tooltip: &'static str,

@@ -83,7 +83,7 @@ pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut Ta
     shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
 
-/// The same, with rows in the order that `row_of` gives.
+/// Shows a table like [`table_ui`], with rows in the order that `row_of` gives.
 fn shown_ui(
     ui: &mut Ui,
     label: &str,
