@@ -10,20 +10,20 @@ use highwater_allocator::AllocError;
 #[non_exhaustive]
 pub enum Error {
     // Shapes.
-    /// An unsupported shape.
+    /// The operation does not support a tensor of this shape.
     #[error("{op}: unsupported shape {shape}: {need}")]
     Shape {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
         /// The received shape.
         shape: Box<str>,
         /// The expectation, as a sentence.
         need: &'static str,
     },
-    /// Two incompatible shapes.
+    /// The shapes of two operands do not fit together.
     #[error("{op}: incompatible shapes {left} and {right}: {need}")]
     Shapes {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
         /// Shape of the first operand.
         left: Box<str>,
@@ -32,20 +32,20 @@ pub enum Error {
         /// The expectation, as a sentence.
         need: &'static str,
     },
-    /// An axis out of range.
+    /// The tensor has no axis of this number.
     #[error("{op}: axis {axis} is out of range for a tensor with {rank} axes")]
     Axis {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
-        /// The requested axis.
+        /// The requested axis; negative counts from the end.
         axis: isize,
-        /// Number of axes.
+        /// Number of axes that the tensor has.
         rank: usize,
     },
-    /// Too many axes.
+    /// A tensor would have more axes than are supported.
     #[error("{op}: {rank} axes, but a tensor has at most 8")]
     Rank {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
         /// Number of axes that would be needed.
         rank: usize,
@@ -53,7 +53,7 @@ pub enum Error {
     /// A range that is out of bounds.
     #[error("{op}: range {start}..{end} is empty or out of bounds for an axis of length {length}")]
     Range {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
         /// Start of the range.
         start: usize,
@@ -65,7 +65,7 @@ pub enum Error {
     /// The number of elements does not match the shape.
     #[error("{op}: shape {shape} needs {expected} elements, got {found}")]
     Length {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
         /// Number of elements received.
         found: usize,
@@ -79,9 +79,9 @@ pub enum Error {
         "the {what} of {op} has matrices of shape {size:?} and strides {strides:?}: they are stored neither by rows nor by columns; make a copy of it first"
     )]
     Lines {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
-        /// The operand.
+        /// The operand, such as `left`.
         what: &'static str,
         /// Number of rows and columns.
         size: [usize; 2],
@@ -90,10 +90,10 @@ pub enum Error {
     },
 
     // Elements and devices.
-    /// An unsupported dtype.
+    /// The operation does not support tensors of this dtype.
     #[error("{op}: unsupported dtype {found}: {need}")]
     DType {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
         /// The received dtype.
         found: DType,
@@ -103,9 +103,9 @@ pub enum Error {
     /// An index or class label out of range.
     #[error("{op}: index {index} is out of range; expected 0 to {}", size.saturating_sub(1))]
     Index {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
-        /// The index.
+        /// The index or class label.
         index: i64,
         /// Number of rows of the table.
         size: usize,
@@ -113,31 +113,31 @@ pub enum Error {
     /// Operands on different devices.
     #[error("{op}: the tensors are on different devices; create both with clones of one device handle")]
     Devices {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
     },
     /// Reading values on a device that stores none.
     #[error("{op}: the accounting device stores no values; use the cpu device to read them")]
     NoValues {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
     },
     /// An operation on the host with a tensor that is not in host memory.
     #[error("{op}: needs a tensor in host memory; move it to a cpu device first")]
     NotOnHost {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
     },
     /// Memory that an operation would modify while it is read, or read while it is modified.
     #[error("{op}: the output memory is in use by another operand or thread; copy one of them first")]
     InUse {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
     },
-    /// An invalid setting.
+    /// A parameter of the operation, or of a layer, is invalid.
     #[error("{op}: {what}")]
     Setting {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
         /// The problem and the expectation, as a sentence.
         what: String,
@@ -147,9 +147,9 @@ pub enum Error {
     /// A file that cannot be read or written, or has unsuitable contents.
     #[error("{op}: {path}: {what}")]
     File {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
-        /// The file.
+        /// The path of the file.
         path: Box<str>,
         /// The problem and the expectation, as a sentence.
         what: String,
@@ -184,7 +184,7 @@ pub enum Error {
     /// In-place modification of a tensor that the graph depends on.
     #[error("{op}: a tensor that requires a gradient cannot be modified in place; use no_grad")]
     InPlace {
-        /// The operation.
+        /// Name of the operation that failed.
         op: &'static str,
     },
 

@@ -98,7 +98,7 @@ pub(crate) mod tape {
         static TAPES: RefCell<Vec<Tape>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Runs `part`, and returns its result and its draws.
+    /// Runs `part`, and returns its result and the random draws that it made.
     pub(crate) fn note<R>(part: impl FnOnce() -> R) -> (R, Vec<Draw>) {
         let on = On::push(Tape::Note(Vec::new()));
         let result = part();
@@ -108,7 +108,7 @@ pub(crate) mod tape {
         }
     }
 
-    /// Runs `part`, replaying `draws`.
+    /// Runs `part`, whose random draws are `draws` again.
     pub(crate) fn play<R>(draws: &[Draw], part: impl FnOnce() -> R) -> R {
         let _on = On::push(Tape::Play(draws.iter().copied().collect()));
         part()

@@ -11,7 +11,7 @@ use crate::library;
 use crate::nvrtc::Nvrtc;
 use crate::source::{HEADERS, Unit, file};
 
-/// A compiled unit.
+/// The result of compiling a unit.
 #[derive(Debug)]
 pub struct Compiled {
     /// The machine code, in the format that the driver loads (cubin).

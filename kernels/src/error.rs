@@ -74,7 +74,7 @@ pub enum Error {
     Compile {
         /// The file and its dtypes.
         unit: String,
-        /// The architecture.
+        /// The GPU architecture, such as `sm_90`.
         arch: String,
         /// The compiler's log.
         log: String,

@@ -7,7 +7,7 @@ use crate::number::Number;
 pub struct File {
     /// Its name without the extension.
     pub name: &'static str,
-    /// Its text.
+    /// The CUDA C++ source text.
     pub text: &'static str,
     /// The dtypes that it is compiled for: each pair of `T` and `U`.
     pub types: &'static [Types],
@@ -16,9 +16,9 @@ pub struct File {
 /// The dtypes that `T` and `U` stand for in a kernel source file. In files that do not use `U`, it equals `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
-    /// The dtype `T`.
+    /// The dtype that `T` stands for.
     pub t: Number,
-    /// The dtype `U`.
+    /// The dtype that `U` stands for.
     pub u: Number,
 }
 
@@ -28,7 +28,7 @@ impl Types {
         Self { t, u: t }
     }
 
-    /// Returns `T` and `U`.
+    /// Returns the given `T` and `U`.
     pub const fn pair(t: Number, u: Number) -> Self {
         Self { t, u }
     }
@@ -37,7 +37,7 @@ impl Types {
 /// A compilation unit: a file with its dtypes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
-    /// The file's name.
+    /// The name of the source file without the extension.
     pub file: &'static str,
     /// Its dtypes.
     pub types: Types,

@@ -90,7 +90,7 @@ impl Pair {
 /// Minimum distance between two readings, if possible: a thousand times as long as reading both clocks takes.
 const FAR_NS: u64 = 10_000_000;
 
-/// One nanosecond a tick.
+/// The rate of one nanosecond per tick, as a fixed-point number with 32 fractional bits.
 const ONE: u64 = 1 << 32;
 
 /// Converts event timestamps to nanoseconds since a recording began.

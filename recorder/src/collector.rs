@@ -51,7 +51,7 @@ pub(crate) struct Collected {
     pub(crate) small_blocks: u64,
 }
 
-/// The running collector.
+/// The collector's thread, and the process that started it.
 #[derive(Debug)]
 pub(crate) struct Handle {
     thread: JoinHandle<Collected>,

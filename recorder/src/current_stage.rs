@@ -16,7 +16,7 @@ impl CurrentStage {
         matches!(event.what, What::Step(_) | What::Phase(_) | What::Mark(_))
     }
 
-    /// Follows an event.
+    /// Updates the step and phase by an event.
     pub(crate) fn follow(&mut self, event: &Event) {
         match event.what {
             What::Step(_) => (self.step, self.phase) = (Some(*event), None),
@@ -26,7 +26,7 @@ impl CurrentStage {
         }
     }
 
-    /// The events, in order.
+    /// The events that began the current step and phase, in order.
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
         self.step.iter().chain(&self.phase)
     }

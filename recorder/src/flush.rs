@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(50);
 static WRITER: AtomicU32 = AtomicU32::new(0);
 /// Number of the first message that may not be in the file yet.
 static UNWRITTEN: AtomicU32 = AtomicU32::new(0);
-/// Whether somebody waits.
+/// Whether a thread waits until its messages are written.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Begins a recording to a file, with the message `first`.
@@ -24,7 +24,7 @@ pub(crate) fn begin(first: SequenceNumber) {
     WRITER.store(std::process::id(), Ordering::Release);
 }
 
-/// Ends it: nothing more is written, or there is nobody to do so.
+/// Ends the recording to a file: no collector will write to it any more.
 pub(crate) fn end() {
     WRITER.store(0, Ordering::Release);
 }

@@ -65,9 +65,9 @@ pub(crate) enum Stage {
 /// The origin of a request to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// The program's.
+    /// The program called the recorder's functions.
     Program,
-    /// The environment's or a switch's, from outside the program. It gives way to the program's.
+    /// An environment variable or a switch asked for it. Such a recording ends when the program starts its own.
     Outside,
 }
 
@@ -130,7 +130,7 @@ impl Hub {
         id
     }
 
-    /// Has `then` called whenever a recording of the program's own has ended.
+    /// Registers `then` to be called whenever a recording that the program itself started has ended.
     pub(crate) fn call_after_own(&mut self, then: fn()) {
         self.after_own = Some(then);
     }

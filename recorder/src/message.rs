@@ -24,7 +24,7 @@ pub(crate) struct NewOp {
 /// A message from a thread to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// An event.
+    /// An event, as it is recorded.
     Event(What),
     /// A free that completes at once: two events at the same time.
     Freed(BlockKey),
@@ -57,7 +57,7 @@ const FREED_AT: u8 = 202;
 const OP: u8 = 203;
 const TAG_AT: u8 = 204;
 
-/// An encoded message.
+/// A message encoded as words, as it is put into a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     pub(crate) words: [u64; MAX_WORDS],
@@ -189,7 +189,7 @@ pub(crate) fn place(words: &[u64]) -> u32 {
     words[PLACE] as u32
 }
 
-/// A decoded message.
+/// A message with the time, device and stack that it was sent with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) time: u64,

@@ -94,7 +94,7 @@ pub enum WhenBehind {
     /// Events are dropped and counted; the program never waits.
     #[default]
     Drop,
-    /// The program waits.
+    /// The program waits until there is room, so that no event is lost.
     Wait,
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Producer {
     shared: Arc<Shared>,
     chunk: *mut Chunk,
     at: usize,
-    /// Chunks taken from `spare`.
+    /// Chunks taken from `spare`, which the producer may fill next.
     free: *mut Chunk,
 }
 
@@ -98,7 +98,7 @@ unsafe impl Send for Producer {}
 // SAFETY: as above.
 unsafe impl Send for Consumer {}
 
-/// Creates a queue.
+/// Creates an empty queue, and returns its two ends.
 pub(crate) fn queue() -> (Producer, Consumer) {
     let shared = Arc::new(Shared {
         spare: AtomicPtr::new(null_mut()),

@@ -34,7 +34,7 @@ pub struct Counts {
     pub small_blocks: u64,
 }
 
-/// A finished recording.
+/// The result of a recording: its trace or its file, and what was lost.
 #[derive(Debug)]
 pub struct Finished {
     /// The recording, if the sink includes memory.

@@ -186,7 +186,7 @@ pub(crate) fn newcomers() -> Vec<Consumer> {
     std::mem::take(&mut *locked(&NEWCOMERS))
 }
 
-/// Gives consumers back, for the next collector.
+/// Returns consumers to the list from which the next collector takes them.
 pub(crate) fn give_back(consumers: Vec<Consumer>) {
     locked(&NEWCOMERS).extend(consumers);
 }

@@ -62,7 +62,7 @@ impl Heap {
 
     fn check_neighbours(&self, index: BlockIndex, record: &Record, complain: &mut impl FnMut(&str)) {
         if record.previous.is_some() && self.arena[record.previous].next != index {
-            complain("does not know its previous neighbour");
+            complain("is not linked from its previous neighbour");
         }
         if !record.previous.is_some() && record.address != record.base {
             complain("is the first of its segment but not at its start");
@@ -76,7 +76,7 @@ impl Heap {
         }
         let joinable = next.used == record.used && matches!(record.used, Use::Free | Use::Unmapped);
         if joinable {
-            complain("should have been joined to its next neighbour");
+            complain("should have been coalesced with its next neighbour");
         }
         let alike = |record: &Record| (record.stream, record.pool, record.base, record.registration, record.expandable);
         if alike(next) != alike(record) {
@@ -93,7 +93,7 @@ impl Heap {
             for (index, used) in entries.chain(list.all_unmapped().map(|index| (index, Use::Unmapped))) {
                 let record = &self.arena[index];
                 if !listed.insert(index) || record.used != used || record.pool != pool || !list.holds(index, record) {
-                    problems.push(format!("{index:?} is listed wrongly: {record:?}"));
+                    problems.push(format!("{index:?} is in the wrong list: {record:?}"));
                 }
             }
         }

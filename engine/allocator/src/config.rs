@@ -159,18 +159,18 @@ impl Divisions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// An unknown setting.
+    /// No setting has this name.
     #[error("allocator settings: unknown key '{key}'{}; the keys are {allowed}", did_you_mean(.key, .allowed.split(", ")))]
     UnknownKey {
         /// The key as written.
         key: String,
-        /// The known keys.
+        /// The names of all settings.
         allowed: String,
     },
     /// An invalid value for a setting.
     #[error("allocator settings: invalid value '{value}' for {key}; expected {allowed}")]
     Invalid {
-        /// The setting.
+        /// The name of the setting.
         key: &'static str,
         /// The value as written.
         value: String,

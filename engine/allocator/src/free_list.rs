@@ -94,7 +94,7 @@ fn earlier(a: Option<FreeKey>, b: Option<FreeKey>) -> Option<FreeKey> {
 pub(super) struct FreeList {
     /// In stream order; few, and not removed when they become empty.
     streams: Vec<(StreamId, StreamRanges)>,
-    /// By stream and address.
+    /// Unmapped ranges of expandable segments, ordered by stream and address.
     unmapped: BTreeSet<(StreamId, u64, BlockIndex)>,
     /// Searches since the allocator was created, counted while garbage collection is on; serves as the clock for the
     /// age of cached ranges.

@@ -22,14 +22,14 @@ pub(crate) struct RestoredSegment {
     pub(crate) blocks: Vec<RestoredBlock>,
 }
 
-/// A block to restore.
+/// A block of a recorded state, to be restored at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RestoredBlock {
     /// The caller's name for the block.
     pub(crate) name: u32,
     pub(crate) address: u64,
     pub(crate) requested: u64,
-    /// At least one byte.
+    /// The size after rounding, in bytes; not 0.
     pub(crate) allocated: u64,
 }
 

@@ -16,7 +16,7 @@ pub struct SegmentState {
     pub stream: StreamId,
     /// The pool whose blocks it serves.
     pub pool: Pool,
-    /// Whether it can grow.
+    /// Whether it belongs to an expandable segment.
     pub expandable: bool,
     /// Its ranges in address order, without gaps.
     pub blocks: Vec<BlockState>,
@@ -54,7 +54,7 @@ pub struct BlockState {
     pub requested: u64,
     /// The key of the block; `None` if free.
     pub key: Option<u64>,
-    /// Its use.
+    /// What the range is used for.
     pub usage: BlockUsage,
 }
 

@@ -43,7 +43,7 @@ struct State {
 }
 
 enum Save {
-    /// To be filled.
+    /// The part that runs again has not saved this tensor yet.
     Awaited,
     Filled {
         tensor: Tensor,

@@ -138,9 +138,9 @@ pub enum Mask {
 /// in a search for the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extremum {
-    /// The largest.
+    /// The largest element.
     Largest,
-    /// The smallest.
+    /// The smallest element.
     Smallest,
 }
 
@@ -229,7 +229,7 @@ pub enum Side {
 /// A cumulative sum or product along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// The operation.
+    /// How elements are combined.
     pub fold: Fold,
     /// Whether each element is excluded from its own result; the first result is then the empty sum or product.
     pub exclusive: bool,
@@ -237,7 +237,7 @@ pub struct Scan {
     pub backwards: bool,
 }
 
-/// A reduction operation.
+/// How a scan combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// Sum.

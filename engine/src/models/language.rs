@@ -56,7 +56,7 @@ pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], rotated:
         return Ok(());
     }
     let even = if rotated { " in parts of an even width" } else { "" };
-    let what = format!("{heads} heads cannot share a width of {width} evenly{even}; give another number of heads");
+    let what = format!("{heads} heads cannot evenly split a hidden size of {width}{even}; give another number of them");
     Err(Error::Setting { op, what })
 }
 
@@ -65,6 +65,6 @@ pub(super) fn check_groups(op: &'static str, [heads, key_heads]: [usize; 2]) -> 
     if key_heads > 0 && heads.is_multiple_of(key_heads) {
         return Ok(());
     }
-    let what = format!("{heads} heads cannot share {key_heads} key heads evenly; give a divisor");
+    let what = format!("{heads} heads cannot share {key_heads} key heads evenly; give a divisor of {heads}");
     Err(Error::Setting { op, what })
 }

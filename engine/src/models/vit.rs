@@ -76,7 +76,7 @@ impl VisionTransformer {
     pub fn new(init: &mut Init, size: VitSize) -> Result<Self> {
         if size.patch == 0 || !size.image.is_multiple_of(size.patch) {
             let what = format!(
-                "patches of {} pixels do not fill an image of {}; give a divisor of it",
+                "patches of {} pixels do not tile an image of {} pixels; give a patch size that divides it",
                 size.patch, size.image
             );
             return Err(Error::Setting { op: "vit", what });

@@ -24,7 +24,7 @@ impl MultiHeadAttention {
     /// If `width` is not divisible by `heads`, or if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, heads: usize, options: AttentionOptions) -> Result<Self> {
         if heads == 0 || !width.is_multiple_of(heads) {
-            let what = format!("{heads} heads cannot share a width of {width} evenly; give a divisor of it");
+            let what = format!("{heads} heads cannot evenly split a hidden size of {width}; give a divisor of it");
             return Err(Error::Setting { op: "attention", what });
         }
         let packed = LinearFilling { weight: Filling::xavier_uniform(width, 3 * width), bias: Some(Filling::Zeros) };

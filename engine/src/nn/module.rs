@@ -157,7 +157,7 @@ pub struct Buffer {
 pub struct Mode(AtomicBool);
 
 impl Mode {
-    /// Returns training mode.
+    /// Creates a mode that is set to training.
     pub fn new() -> Self {
         Self(AtomicBool::new(true))
     }

@@ -46,7 +46,7 @@ impl Offer for Known {
     }
 }
 
-/// Converts the input again.
+/// The recipe that recomputes the result: converts the input once more.
 struct Again {
     input: Ingredient,
     dtype: DType,

@@ -31,7 +31,7 @@ pub(super) struct Columns {
     window: Window,
     /// Groups of channels, each multiplied by its own matrix.
     groups: usize,
-    /// Windows at a time.
+    /// Maximum number of windows whose columns fit into the workspace at a time.
     most: usize,
 }
 

@@ -50,7 +50,7 @@ pub enum Moments8bit {
     Full(Option<Moments>),
 }
 
-/// Quantized averages.
+/// Running averages that are stored in 8 bits, with a scale for each block.
 #[derive(Debug)]
 pub struct Coded {
     /// Number of steps so far, kept on the host.

@@ -5,7 +5,7 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// Unknown scenario.
+    /// No scenario has this name.
     #[error("unknown scenario '{name}'; the scenarios are {}", known.join(", "))]
     UnknownScenario {
         /// The requested name.
@@ -13,7 +13,7 @@ pub enum ScenarioError {
         /// Names of all scenarios.
         known: Vec<&'static str>,
     },
-    /// Unknown optimizer.
+    /// No optimizer has this name.
     #[error("unknown optimizer '{name}'; expected sgd, adam, adamw or adamw8bit")]
     UnknownOptimizer {
         /// The requested name.
@@ -29,7 +29,7 @@ pub enum ScenarioError {
         /// The supported options.
         known: Vec<&'static str>,
     },
-    /// Unknown variant.
+    /// The scenario has no variant of this name.
     #[error(
         "{scenario} has no variant '{name}'; {}",
         if known.is_empty() { "it has only the one form".to_owned() } else { format!("it has {}", known.join(", ")) }
@@ -47,7 +47,7 @@ pub enum ScenarioError {
     OptionValue {
         /// The option, as on the command line.
         option: &'static str,
-        /// The value.
+        /// The value, as given.
         value: String,
         /// The expected value, as a sentence.
         need: &'static str,
@@ -57,7 +57,7 @@ pub enum ScenarioError {
     Conflict {
         /// One option, as on the command line.
         option: &'static str,
-        /// The other.
+        /// The other option, as on the command line.
         other: &'static str,
         /// The reason, and what to do.
         reason: &'static str,

@@ -22,7 +22,7 @@ pub struct Report {
     pub file: PathBuf,
 }
 
-/// A failed allocation.
+/// The allocation with which a run ended, out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// Requested size in bytes.

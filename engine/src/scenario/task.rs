@@ -48,9 +48,9 @@ pub struct Batch {
 /// The computation of a loss from those of the parts of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// As their mean.
+    /// The loss of the batch is the mean of those of its parts.
     Mean,
-    /// As their sum.
+    /// The loss of the batch is the sum of those of its parts.
     Sum,
 }
 

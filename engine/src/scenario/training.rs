@@ -11,7 +11,7 @@ use crate::nn::Parameter;
 use crate::optim::{Accumulation, Adam, AdamW, AdamW8bit, Optimizer, Rule, RuleOptimizer, Sgd, run_in_backward};
 use crate::tensor::Tensor;
 
-/// A task in training.
+/// A task that is being trained, with its optimizer and the form of its steps.
 pub(crate) struct Training {
     task: Box<dyn Task>,
     stepping: StepsWhen,

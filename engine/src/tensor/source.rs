@@ -57,7 +57,7 @@ impl Source {
 pub(crate) enum Ingredient {
     /// A tensor that others keep live too.
     Memory {
-        /// The tensor.
+        /// The tensor, which is read as it is.
         tensor: Tensor,
         /// The number of in-place changes of its memory.
         version: u32,
@@ -66,7 +66,7 @@ pub(crate) enum Ingredient {
     Recipe {
         /// The recipe to recompute it.
         recipe: Arc<dyn Recipe>,
-        /// The view.
+        /// The layout of the view within the recomputed tensor.
         layout: Layout,
     },
 }

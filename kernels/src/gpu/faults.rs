@@ -20,7 +20,7 @@ use crate::error::{Result, ToResult};
 pub struct Fault {
     /// 0: no fault; 1: completely written; 2: being written.
     is_set: i64,
-    /// The index.
+    /// The index that a kernel was given.
     pub index: i64,
     /// The number of rows of the table.
     pub size: i64,

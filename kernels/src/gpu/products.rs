@@ -61,9 +61,9 @@ pub(super) struct Products {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     number: Number,
-    /// Rows, inner, columns, batches.
+    /// Number of rows, of inner elements, of columns, and of products in the batch.
     sizes: [u64; 4],
-    /// Out, left, right.
+    /// Layouts of the result, the left and the right factor.
     matrices: [MatrixLayout; 3],
     /// The alignment of the bias in bytes.
     bias: Option<u64>,
@@ -201,7 +201,7 @@ fn none(product: &Product) -> Error {
 struct Plan {
     // Locked while the product is submitted, since the address of the bias is part of the description.
     description: Mutex<Description>,
-    /// Out, left, right.
+    /// Descriptions of the result, the left and the right factor.
     matrices: [Described; 3],
     /// The algorithms that the library proposed, the fastest first.
     algorithms: Vec<sys::cublasLtMatmulAlgo_t>,

@@ -23,7 +23,7 @@ pub(crate) enum Whose {
     OfAddress,
     /// The device with this ordinal.
     Device(i32),
-    /// The host.
+    /// The host: pinned memory.
     Pinned,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Request {
 /// A completed call of the driver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
-    /// The driver's function.
+    /// The driver's function that was called.
     pub(crate) function: Function,
     pub(crate) answer: Answer,
 }

@@ -29,7 +29,7 @@ thread_local! {
 
 #[derive(Debug)]
 enum Run {
-    /// Neither.
+    /// Neither a first nor a second run: answers are neither written nor read.
     Plain,
     First(File),
     /// The rest of the file.

@@ -48,7 +48,7 @@ functions! {
     }
     fn cuStreamIsCapturing(stream: usize, status: Out<'_, c_int>) { cudaStreamIsCapturing(stream, status) }
 
-    /// Of CUDA 13.
+    /// The function as programs built for CUDA 13 call it.
     fn cudaStreamGetCaptureInfo(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
         let capture = capture_of(stream);
         give(status, c_int::from(capture != 0));
@@ -56,7 +56,7 @@ functions! {
         give(graph, new_handle());
         SUCCESS
     }
-    /// Of CUDA 12.
+    /// The function as programs built for CUDA 12 call it.
     fn cudaStreamGetCaptureInfo_v2(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
         cudaStreamGetCaptureInfo(stream, status, id, graph)
     }

@@ -45,7 +45,7 @@ pub(crate) fn note(kind: Kind, name: &str) {
     }
 }
 
-/// Whether anybody listens.
+/// Whether a listener is set.
 pub(crate) fn is_heard() -> bool {
     LISTENER.get().is_some()
 }

@@ -98,12 +98,12 @@ fn describe(
 }
 
 functions! {
-    /// Of CUDA 12.
+    /// The function as programs built for CUDA 12 call it.
     fn cudaGetDeviceProperties_v2(out: Option<&mut Properties>, device: c_int) {
         describe(out.map(|out| &mut out[..]), device, 584, |property| property.offset_12)
     }
 
-    /// Of CUDA 13, whose structure is shorter.
+    /// The function as programs built for CUDA 13 call it, whose structure is shorter.
     fn cudaGetDeviceProperties(out: Option<&mut [MaybeUninit<u8>; 1008]>, device: c_int) {
         describe(out.map(|out| &mut out[..]), device, 568, |property| property.offset_13)
     }

@@ -55,7 +55,7 @@ functions! {
     }
     fn cuEventDestroy_v2(event: usize) { cudaEventDestroy(event) }
 
-    /// The time between two events on the host: never 0, by which programs that measure divide.
+    /// The time that passed on the host between two events. Never 0, since programs divide by it.
     fn cudaEventElapsedTime(milliseconds: Out<'_, f32>, start: usize, end: usize) {
         note(Kind::Time, "cudaEventElapsedTime");
         let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);

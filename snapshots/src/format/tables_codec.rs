@@ -91,7 +91,7 @@ fn parent_of(row: u32, back: u32) -> Option<u32> {
 pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Result<()> {
     bincode::serde::encode_into_std_write(row, out, CONFIG)
         .map(|_| ())
-        .map_err(|error| crate::Error::Encode { what: format!("a row has no encoding: {error}") })
+        .map_err(|error| crate::Error::Encode { what: format!("a row of a table cannot be encoded: {error}") })
 }
 
 /// Decodes the only row in `bytes`, or returns what is wrong with them.

@@ -477,7 +477,7 @@ impl Report for GrowthReport<'_> {
         self.print_stacks(page)?;
         if !self.growth.leaks.is_empty() && !self.holders.is_empty() {
             page.gap()?;
-            let kept = "a graph keeps what its operations have saved for backward, too";
+            let kept = "one with a graph also keeps what was saved for its backward";
             page.line(&format!(
                 "Tensors that the program holds at the end, apart from its models and optimizers; {kept}:"
             ))?;

@@ -54,7 +54,7 @@ use crate::AllocConfig;
 /// The answers of a replay's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModel {
-    /// As recorded.
+    /// The device answers each call as it did in the recording.
     AsRecorded,
     /// As a device on which this many bytes are free for this allocator; `None`: unlimited.
     Modelled(Option<u64>),
@@ -128,7 +128,7 @@ pub struct FailedReplayRequest<E = EventId> {
     pub reserved: u64,
     /// Bytes of allocated blocks at that point, after rounding.
     pub allocated: u64,
-    /// The allocator's report.
+    /// The allocator's error message, with its advice.
     pub report: String,
 }
 

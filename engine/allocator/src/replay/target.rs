@@ -20,7 +20,7 @@ pub struct Target {
 /// The program's action right before a [`Target`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing.
+    /// The program does nothing.
     #[default]
     Nothing,
     /// The program empties the cache.

@@ -183,7 +183,7 @@ struct Planes {
     strides: [usize; 4],
 }
 
-/// One of [`Planes`].
+/// The plane of one channel of one image, of [`Planes`].
 #[derive(Clone, Copy)]
 struct Plane {
     first: usize,

@@ -4,7 +4,7 @@
 /// The result that a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The result.
+    /// The result of attention.
     Forward,
     /// The gradients of keys and values.
     KeyGradients,
@@ -55,7 +55,7 @@ const FILES: [File; 8] = [
 /// The division of a step among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
-    /// The file of kernels.
+    /// The name of the file of kernels.
     pub(super) file: &'static str,
     /// Rows of a block's own tile.
     pub(super) rows: usize,

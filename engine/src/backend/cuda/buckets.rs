@@ -5,7 +5,7 @@ use highwater_kernels::Grid;
 use super::launch::blocks;
 use crate::device::Device;
 
-/// Bytes of a bucket number.
+/// Bytes of a bucket's number, of which each addition ("thing") has one.
 const BYTES_A_THING: u64 = 2;
 /// Maximum number of buckets: blocks that keep any device busy.
 const MOST: u64 = 1024;
@@ -15,24 +15,24 @@ const THINGS_A_BUCKET: u64 = 4;
 /// Number of things at a time if their buckets are not written: their numbers fit in 32 bits.
 const UNWRITTEN: u64 = 1 << 31;
 
-/// The memory to which the buckets of things are written; none on a stream without a workspace.
+/// The memory to which the number of each addition's bucket is written; none on a stream without a workspace.
 pub(super) struct Buckets {
     address: u64,
     /// Number of things at a time.
     room: u64,
 }
 
-/// Some things, one after another.
+/// A range of consecutive additions, which are sorted together.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    /// The first of them.
+    /// The number of the first addition.
     pub(super) first: u64,
-    /// Number of things.
+    /// Number of additions.
     pub(super) count: u64,
 }
 
 impl Buckets {
-    /// In the workspace of a CUDA device.
+    /// Creates buckets in the workspace of a CUDA device's current stream.
     pub(super) fn of(device: &Device) -> Self {
         let (address, bytes) = device.workspace();
         Self { address, room: if bytes == 0 { UNWRITTEN } else { bytes / BYTES_A_THING } }

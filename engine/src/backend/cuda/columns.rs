@@ -20,7 +20,7 @@ const MAX_PARTS: u64 = 65535;
 /// The division of a matrix's columns among blocks, as in kernels that include columns.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// Rows and columns.
+    /// Number of rows and columns.
     pub(super) size: [u64; 2],
     /// Whether each thread takes 16 bytes at a time.
     pub(super) is_wide: bool,
@@ -64,13 +64,13 @@ struct Sums {
 /// Kernels of one file that make the sums of parts, and that add these up.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnKernels {
-    /// The operation.
+    /// Name of the operation, for errors.
     pub(super) op: &'static str,
-    /// The file.
+    /// Name of the file of kernels.
     pub(super) file: &'static str,
-    /// Makes sums of parts.
+    /// Name of the kernel that sums each part of the rows.
     pub(super) sum: &'static str,
-    /// Adds them up.
+    /// Name of the kernel that adds up the sums of the parts.
     pub(super) add: &'static str,
 }
 

@@ -106,7 +106,7 @@ impl<'a> Queue<'a> {
         self.workspace
     }
 
-    /// The device.
+    /// The GPU that the stream belongs to.
     pub(super) fn gpu(&self) -> &'a Gpu {
         self.gpu
     }
@@ -139,7 +139,7 @@ impl<'a> Queue<'a> {
 /// A launch that is being prepared: arguments in the order in which the kernel declares them, and the memory that they
 /// refer to, which is lent until the launch is submitted.
 pub(super) struct Launch<'a> {
-    /// The stream.
+    /// The stream that the kernel is submitted to.
     pub(super) queue: Queue<'a>,
     op: &'static str,
     types: Types,
@@ -283,7 +283,7 @@ impl<'a> Launch<'a> {
         self.grid(grid)
     }
 
-    /// With this grid.
+    /// Sets the grid of blocks.
     pub(super) fn grid(mut self, grid: Grid) -> Self {
         self.grid = grid;
         self

@@ -14,10 +14,10 @@ const OP: &str = "cross_entropy";
 /// Logits `[examples, classes, …]`, all places of an example in one.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Of all examples.
+    /// Number of targets of all examples.
     all_places: u64,
     classes: u64,
-    /// Of an example.
+    /// Number of targets of one example.
     places: u64,
 }
 

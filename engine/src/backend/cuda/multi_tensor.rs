@@ -28,7 +28,7 @@ pub(super) enum Operand<'a> {
     Written(View<'a>),
     /// The same as this operand before it.
     Same(usize),
-    /// Nothing.
+    /// The tensor lacks this operand.
     Absent,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Work<'a> {
     pub(super) kernel: Kernel,
     /// Bytes of the arguments by which the kernel receives tensors: as it declares them.
     pub(super) bytes: usize,
-    /// The common part.
+    /// The memory that all tensors share, if any.
     pub(super) common: Common<'a>,
     /// The kernel's second and last argument, after the address of the common memory, if there is any.
     pub(super) numbers: Vec<u64>,
@@ -60,7 +60,7 @@ pub(super) struct Work<'a> {
 /// Memory that all tensors of a launch share.
 #[derive(Clone, Copy)]
 pub(super) enum Common<'a> {
-    /// None.
+    /// The tensors share no memory.
     Nothing,
     /// A number that is read.
     Read(View<'a>),
@@ -243,5 +243,5 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// Borrowed memory, by storage.
+/// The memory that a launch has borrowed, by storage, so that none is borrowed twice.
 type Lendings<'a> = BTreeMap<*const Storage, Lent<'a>>;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// An optimizer's step of one parameter. Kernels take the parameter, the destination of its copy, the gradient and the
 /// state.
 pub(super) struct Step<'a> {
-    /// The operation.
+    /// Name of the operation, for errors.
     pub(super) op: &'static str,
     /// The file of its kernels, and their names: of many tensors in one launch, and with a gradient in any layout.
     pub(super) file: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Step<'a> {
     pub(super) bytes: usize,
     /// Elements that a thread of the second takes at a time.
     pub(super) elements_a_thread: usize,
-    /// Parameter, copy and gradient.
+    /// The parameter; below, its rounded copy and its gradient.
     pub(super) parameter: View<'a>,
     pub(super) rounded: Option<View<'a>>,
     pub(super) grad: View<'a>,
@@ -44,7 +44,7 @@ impl<'a> Step<'a> {
         Err(Error::DType { op: self.op, found: grad, need })
     }
 
-    /// Its part in a launch for many tensors; nothing if the gradient is not in the parameter's order.
+    /// The parameter's part in a launch for many tensors; `None` if the gradient is not in its order.
     pub(super) fn part(&self) -> Result<Option<(Work<'a>, Part<'a>)>> {
         let kernel = Kernel::new(self.file, self.kernels[0], self.types()?);
         let nest = Nest::new([self.parameter.layout, self.grad.layout]);
@@ -56,7 +56,7 @@ impl<'a> Step<'a> {
         Ok(is_in_order(&nest).then(|| (work, Part { elements: nest.elements(), operands })))
     }
 
-    /// Runs it in a separate launch.
+    /// Updates the parameter in a launch of its own.
     pub(super) fn run(self) -> Result<()> {
         if let Some((work, part)) = self.part()? {
             let queue = Queue::of(self.parameter.storage.device(), self.op)?;

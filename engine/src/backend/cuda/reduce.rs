@@ -75,7 +75,7 @@ struct Sum<'a> {
     out: View<'a>,
     input: View<'a>,
     workspace: (u64, u64),
-    /// Output and input.
+    /// Layouts of the output and of the input.
     layouts: [&'a Layout; 2],
     factors: Factors,
 }

@@ -9,7 +9,7 @@ use crate::backend::View;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Lanes of a warp.
+/// Number of lanes (threads) of a warp.
 const WARP: u64 = 32;
 /// Maximum number of packs of 16 bytes of a row that one lane reads while there are enough rows for all.
 const PACKS_A_LANE: u64 = 8;
@@ -24,7 +24,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Along the last axis.
+    /// Returns the rows along the last axis of `view`.
     pub(super) fn of(queue: &Queue<'_>, view: View<'_>) -> Self {
         let width = view.layout.shape().last().copied().unwrap_or(1);
         let rows = view.layout.elements().checked_div(width).unwrap_or(0);

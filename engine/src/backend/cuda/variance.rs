@@ -73,7 +73,7 @@ impl<const N: usize> Together<N> {
         self.blocks = tiles.min(u64::from(processors) * 16) as u32;
     }
 
-    /// The blocks that sum.
+    /// Returns the grid of the kernel that sums.
     fn grid(&self) -> Grid {
         Grid { blocks: [self.blocks, self.parts, 1], ..Grid::row(1) }
     }

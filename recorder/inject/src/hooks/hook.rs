@@ -33,7 +33,7 @@ impl Hook {
         Self { name, short, since, is_per_thread, ours: AtomicPtr::new(ours), theirs }
     }
 
-    /// Returns our function.
+    /// Returns the function of this library that replaces the driver's.
     pub(crate) fn ours(&self) -> Function {
         self.ours.load(Ordering::Relaxed)
     }

@@ -40,7 +40,7 @@ pub(crate) struct Allocation {
     pub(crate) scope: ScopeId,
     /// Context that it is freed with; 0 for none.
     pub(crate) context: u64,
-    /// Whether it is mapped pages rather than a segment.
+    /// Whether the allocation consists of mapped pages (`cuMemMap`) rather than of a segment.
     pub(crate) is_pages: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Change {
 /// Callback that changes are reported to.
 pub(crate) type SendChange<'a> = &'a mut dyn FnMut(Change);
 
-/// A new allocation.
+/// What is known of an allocation when it is added to the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
     pub(crate) device: DeviceId,

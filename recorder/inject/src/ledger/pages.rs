@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{Allocation, Change, Counters, New, SendChange};
 
-/// A physical allocation.
+/// Physical memory (`cuMemCreate`), with its handles and mappings.
 #[derive(Clone, Debug)]
 struct Physical {
     allocation: Allocation,
@@ -28,7 +28,7 @@ pub(crate) struct Released {
     ended: Option<Physical>,
 }
 
-/// All physical allocations.
+/// All physical memory of the program, by handle and by mapped address.
 #[derive(Debug)]
 pub(crate) struct Pages {
     /// Keyed by a number of our own: a handle may be reused while its former memory is still mapped.

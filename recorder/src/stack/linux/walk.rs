@@ -18,7 +18,7 @@ use super::rule::{Kind, Rule};
 use crate::stack::MAX_FRAMES;
 use crate::stack::depot::{self, Front, StackKey};
 
-/// A newly walked frame.
+/// A frame that the last capture did not have, so that its caller was looked up.
 #[derive(Clone, Copy)]
 struct Fresh {
     at: Registers,

@@ -158,7 +158,7 @@ impl Store {
         };
         let slot = self.lists[row as usize];
         if slot.is_used {
-            self.intake.problem(Problem::new("two traces are one list: the second is left out"));
+            self.intake.problem(Problem::new("two devices share one list of events: the second is left out"));
             return Ok(Vec::new());
         }
         if let List::Events { first, count } = slot.list {

@@ -68,7 +68,7 @@ pub(super) fn refusal(code: u8) -> Option<(&'static str, &'static str)> {
     const CALLS: &str = "would run code of the file";
     const NAMES: &str = "would import code that the file names";
     const OUTSIDE: &str = "asks for an object from outside the file";
-    const OLD: &str = "belongs to protocols 0 and 1";
+    const OLD: &str = "belongs to pickle protocols 0 and 1, which PyTorch does not write";
     Some(match code {
         b'c' => ("GLOBAL", NAMES),
         0x93 => ("STACK_GLOBAL", NAMES),

@@ -263,7 +263,7 @@ fn lists_that_are_shared_or_changed_where_no_snapshot_does_cost_nothing_twice() 
     let bytes = Pickle::new().dict(&[("device_traces", &|p| p.list(&[&trace, &again]))]).op(opcode::STOP).0;
     let raw = read(&bytes).unwrap();
     assert_eq!(raw.traces.iter().map(Vec::len).sum::<usize>(), 1);
-    assert!(raw.problems[0].what.contains("two traces are one list"), "{:?}", raw.problems);
+    assert!(raw.problems[0].what.contains("two devices share one list"), "{:?}", raw.problems);
 
     let frame = |p: Pickle| p.dict(&[("name", &|p| p.text("f")), ("filename", &|p| p.text("a.py"))]);
     let used =

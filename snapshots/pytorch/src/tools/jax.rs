@@ -188,7 +188,7 @@ impl<'a> Profile<'a> {
     fn take(&mut self, field: Field<'_>) -> Result<()> {
         let tables = [self.strings.len(), self.samples, self.functions.len(), self.locations.len()];
         if tables.iter().any(|rows| *rows >= MAX_ROWS) {
-            let what = format!("the profile has a table of {} rows or more", format_count(MAX_ROWS as u64));
+            let what = format!("a table of the profile has {} rows or more: too many", format_count(MAX_ROWS as u64));
             return Err(Error::Damaged { offset: field.offset as u64, what });
         }
         match field.number {

@@ -45,7 +45,7 @@ impl Numbers {
             for &was in &named[index] {
                 let device = if taken.insert(was) { Some(was) } else { free.next() };
                 let device = device.ok_or_else(|| Error::Encode {
-                    what: format!("the recordings together have more than {} devices", PINNED_DEVICE.0),
+                    what: format!("the recordings have more than {} devices; join fewer at once", PINNED_DEVICE.0),
                 })?;
                 of_part.insert(was, device);
                 let name = device_name(part, was, claims[&was] > 1);
