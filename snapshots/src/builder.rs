@@ -38,7 +38,7 @@ impl StartingState {
 /// A block that was active before the events begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StartingBlock {
-    /// Its facts.
+    /// The block as at its allocation.
     pub alloc: Alloc,
     /// The stack that allocated it, if that is known.
     pub stack: StackId,

@@ -13,10 +13,10 @@ pub enum Error {
         doing: &'static str,
         /// The operating system's reason.
         source: std::io::Error,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// Nothing in the file.
+    /// The file is empty.
     Empty,
     /// A file of another kind.
     NotRecording {
@@ -27,7 +27,7 @@ pub enum Error {
     },
     /// A pickle of a protocol that no memory snapshot has.
     Protocol {
-        /// Its protocol.
+        /// The protocol of the pickle.
         found: u8,
     },
     /// Written by a newer program than this.
@@ -65,9 +65,9 @@ pub enum Error {
     Cancelled,
     /// A line of the text notation that means nothing.
     Text {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// The error in it.
+        /// What is wrong with the line.
         what: String,
     },
 }
@@ -185,7 +185,7 @@ impl Problem {
         Self { offset: Some(offset), ..Self::new(what) }
     }
 
-    /// A contradiction between totals.
+    /// A problem of totals that contradict each other.
     pub fn of_sums(what: impl Into<String>) -> Self {
         Self { is_of_sums: true, ..Self::new(what) }
     }
@@ -212,5 +212,5 @@ impl fmt::Display for Problem {
     }
 }
 
-/// This crate's results.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -168,7 +168,7 @@ pub struct Range {
     pub pool: Pool,
 }
 
-/// A request that failed.
+/// A request for memory that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oom {
     /// Requested bytes.

@@ -51,7 +51,7 @@ macro_rules! handle {
 }
 
 handle!(
-    /// An interned string.
+    /// A row of the table of strings.
     StringId
 );
 handle!(

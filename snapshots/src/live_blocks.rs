@@ -10,7 +10,7 @@ use crate::stage::Outside;
 /// A live block, and when it was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
-    /// The block.
+    /// The block as at its allocation.
     pub block: StartingBlock,
     /// Its allocation; none if it was live before the recording.
     pub birth: Option<Outside>,

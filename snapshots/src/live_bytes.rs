@@ -6,14 +6,14 @@
 /// count from an unknown level, may be negative, and tell the shape alone; each device's events begin at 0 again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBytes {
-    /// In bytes.
+    /// The lowest total, in bytes.
     pub lowest: i64,
-    /// In bytes.
+    /// The highest total, in bytes.
     pub highest: i64,
 }
 
 impl LiveBytes {
-    /// The bounds of both.
+    /// The bounds of two curves together.
     pub fn union(self, other: Self) -> Self {
         Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
     }

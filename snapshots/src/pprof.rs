@@ -49,7 +49,7 @@ pub struct Sample {
     /// Innermost first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
-    /// One for each type.
+    /// The values, one for each of the profile's types.
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
     /// Its labels.

@@ -189,10 +189,10 @@ impl fmt::Display for ScopePattern {
     }
 }
 
-/// An invalid pattern.
+/// The error for a pattern that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopePatternError {
-    /// The text.
+    /// The pattern as given.
     pub pattern: Box<str>,
     /// The error in the pattern.
     pub reason: &'static str,

@@ -33,7 +33,7 @@ pub enum Transition {
     },
     /// The block gets a category.
     Tagged {
-        /// Whether it is live.
+        /// Whether the block is live.
         is_live: bool,
     },
     /// The block is used.
@@ -49,7 +49,7 @@ pub enum Transition {
     Sampled,
     /// The event names a block that it cannot concern, and changes nothing.
     Refused(Contradiction),
-    /// Nothing.
+    /// The event has no effect on memory.
     Nothing,
 }
 

@@ -16,9 +16,9 @@ pub const TAIL_BYTES: usize = 16;
 /// The location of one section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRow {
-    /// Its kind's number.
+    /// The number of the section's kind.
     pub kind: u16,
-    /// Offset of its header.
+    /// Offset of the section's header in the file.
     pub offset: u64,
     /// The number of events before it.
     pub events_before: u64,

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::live_bytes::LiveBytes;
 use crate::trace::Trace;
 
-/// The progress of reading.
+/// How much of a file has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the file read so far.

@@ -35,7 +35,7 @@ const MIN_TO_COMPRESS: usize = 128;
 /// The magic of zstd's first kind of skippable frame, which decoders pass over.
 const SKIPPABLE_FRAME: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
-/// A section's header.
+/// The header of a section: its kind, its sizes and its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionHeader {
     /// A [`SectionKind`]'s number, or one that this version does not know.
@@ -77,7 +77,7 @@ impl SectionHeader {
         (cursor.u32()? == crc32fast::hash(&bytes[..HEADER_BYTES - 4])).then_some(header)
     }
 
-    /// The header's bytes.
+    /// Encodes the header as it is stored.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0..4].copy_from_slice(&MARKER);

@@ -63,7 +63,7 @@ pub struct SnapWriter<W: Write> {
 struct LastCheckpoint {
     /// The number of events before it.
     events: u64,
-    /// The offset after it.
+    /// The offset of the first byte after it.
     end: u64,
     /// Its length, with the summaries before it.
     bytes: u64,
@@ -272,7 +272,7 @@ impl<W: Write> SnapWriter<W> {
         Ok(())
     }
 
-    /// Appends named ranges of events that were written before, by the numbers that these have in the file.
+    /// Appends named ranges of events, all written before, which are numbered over the whole file.
     pub fn append_annotations(&mut self, rows: &[Annotation]) -> Result<()> {
         self.append(SectionKind::Annotations, rows, |_, annotation| Some(annotation))
     }

@@ -23,7 +23,7 @@ pub struct Annotation {
     pub is_guessed: bool,
 }
 
-/// The owner of an attribute.
+/// What an attribute is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Owner {
     /// An event.
@@ -37,10 +37,10 @@ pub enum Owner {
 /// A fact for which this program has no column, as name and value: PyTorch's `user_metadata`, `compile_context` …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
-    /// The owner.
+    /// What the attribute is about.
     pub owner: Owner,
-    /// Its name.
+    /// The attribute's name.
     pub name: StringId,
-    /// Its value.
+    /// The attribute's value, as text.
     pub value: StringId,
 }

@@ -46,7 +46,7 @@ pub struct Blocks {
     pub deaths: Vec<(BlockId, Outside)>,
 }
 
-/// One block's row.
+/// The row of one block: its values in all columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The device.

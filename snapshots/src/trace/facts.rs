@@ -11,11 +11,11 @@ use crate::units::{count_of, format_count};
 pub struct Header {
     /// The program that recorded, with its version: `highwater 0.1.0`.
     pub recorder: String,
-    /// The recorded program.
+    /// The command line of the recorded program, or what is known of it.
     pub program: String,
-    /// The machine's name.
+    /// The name of the machine that the program ran on.
     pub host: String,
-    /// The recorded process.
+    /// The id of the recorded process.
     pub pid: u32,
     /// This process's place among those that train together.
     pub rank: Option<u32>,

@@ -29,7 +29,7 @@ pub struct Segments {
     pub free: Vec<EventId>,
 }
 
-/// One row.
+/// The row of one segment: its values in all columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The device.

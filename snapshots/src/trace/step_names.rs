@@ -30,7 +30,7 @@ pub(super) struct Meaning {
 /// The number of a step, and how sure it is that it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepName {
-    /// By tags of allocations.
+    /// The step is named by tags of allocations.
     Tag(u32),
     /// By `torch.profiler`'s own spelling.
     Profiler(u32),

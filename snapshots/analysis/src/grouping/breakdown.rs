@@ -56,7 +56,7 @@ pub(crate) struct Row {
     pub(crate) codes: Vec<Vec<Code>>,
     /// The value of the module path, if the groups are of several.
     path: Option<String>,
-    /// The sums of all.
+    /// The sums of all its groups.
     pub(crate) sum: Sum,
 }
 
@@ -158,7 +158,7 @@ fn joined(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grou
     rows
 }
 
-/// The grouping of blocks.
+/// How blocks are grouped and listed: keys, number of groups, and what belongs to no block.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouping<'a> {
     /// The keys to group by.

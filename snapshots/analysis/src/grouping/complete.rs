@@ -8,14 +8,14 @@ use super::dimension::{Dimension, Values, conditions};
 use super::filter::{OPERATORS, Operator, name_length};
 use super::vocabulary::{Vocabulary, Word};
 
-/// A completion.
+/// A completion that the search box offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The bytes of the text that it replaces.
     pub range: Range<usize>,
     /// The replacement; the cursor moves to its end.
     pub text: String,
-    /// A short description.
+    /// A description for the list: what it matches, or how many bytes it has.
     pub what: String,
 }
 

@@ -13,7 +13,7 @@ use super::lifetime::step_of;
 pub enum Origin {
     /// Before the recording.
     BeforeRecording,
-    /// In this phase.
+    /// While this phase ran.
     Phase(Phase),
     /// In the recording, which has no phases.
     Unmarked,
@@ -38,7 +38,7 @@ impl Origin {
         }
     }
 
-    /// A number below [`Origin::COUNT`].
+    /// Its code: a number below [`Origin::COUNT`], by which arrays are indexed.
     pub fn code(self) -> usize {
         match self {
             Self::BeforeRecording => 0,

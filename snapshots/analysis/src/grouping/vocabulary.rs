@@ -12,7 +12,7 @@ use highwater_snapshots::yielding::tick;
 use super::dimension::{Dimension, GroupKey, Lookups, Values, conditions};
 use crate::stacks::owners::LineOwner;
 
-/// A value that occurs.
+/// A value of a grouping key that occurs in the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) text: String,

@@ -10,7 +10,7 @@ use crate::metric::Totals;
 /// The memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Capacity {
-    /// In bytes.
+    /// The size of the memory in bytes.
     pub bytes: u64,
     /// Whether the recording lacks it: then it is what the allocator had and what was free when a request failed,
     /// without what others used.

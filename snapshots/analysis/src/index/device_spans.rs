@@ -18,17 +18,17 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// The activity in both.
+    /// The activity in two sets of events together.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { own: self.own | other.own, other: self.other | other.other }
     }
 
-    /// Whether the device works.
+    /// Whether the device allocates or frees memory.
     pub(crate) fn is_own(self) -> bool {
         self.own
     }
 
-    /// Whether the device, or no device at all, works.
+    /// Whether the device allocates or frees memory, or no device does.
     pub(crate) fn is_of_device(self) -> bool {
         self.own || !self.other
     }
@@ -77,7 +77,7 @@ pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
 pub(crate) struct ActiveSpan {
     /// The step; none outside all steps.
     pub step: Option<u32>,
-    /// The phase.
+    /// The phase that runs.
     pub phase: Phase,
     /// Its events.
     pub events: Range<u64>,

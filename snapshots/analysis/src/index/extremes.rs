@@ -6,7 +6,7 @@ use super::replay::Replay;
 use super::series::Series;
 use crate::metric::Metric;
 
-/// A local peak.
+/// A local peak of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extreme {
     /// Number of events that have happened when this height is first reached.

@@ -22,7 +22,7 @@ pub struct Together {
 /// Pools or streams that are never in use at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// Their numbers, in order.
+    /// The numbers of these pools or streams, in order.
     pub numbers: Vec<u64>,
     /// Maximum bytes in their blocks, over all moments: the memory that they would need if they shared memory without
     /// gaps.
@@ -30,13 +30,13 @@ pub struct Apart {
 }
 
 impl Together {
-    /// The pools of `device`, by [`BlockPool::code`].
+    /// Determines which pools of `device` are in use at the same time, by [`BlockPool::code`].
     pub fn of_pools(trace: &Trace, device: DeviceId) -> Self {
         let pools = Pools::of(trace);
         Self::of(trace, device, |id| pools.pool(trace, &trace.blocks.get(id)).code())
     }
 
-    /// The streams of `device`.
+    /// Determines which streams of `device` are in use at the same time.
     pub(crate) fn of_streams(trace: &Trace, device: DeviceId) -> Self {
         Self::of(trace, device, |id| trace.blocks.stream[id.0 as usize].0)
     }

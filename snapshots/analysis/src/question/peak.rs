@@ -18,11 +18,11 @@ use crate::metric::Metric;
 /// A moment of a recording: the state right after an event, or before the first.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Moment {
-    /// The device.
+    /// The device whose total was measured.
     pub device: DeviceId,
-    /// The total.
+    /// The total that was measured.
     pub metric: Metric,
-    /// Its value in bytes.
+    /// The value of the total, in bytes.
     pub bytes: u64,
     /// The event, in the trace or the window that has it; `None` for the moment before the first event.
     pub event: Option<EventId>,

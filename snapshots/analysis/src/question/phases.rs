@@ -20,9 +20,9 @@ pub struct PhaseRow {
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
-    /// Its first event.
+    /// The number of its first event.
     pub first: u64,
-    /// Its last event.
+    /// The number of its last event; less than `first` for a phase without events.
     pub last: u64,
     /// The total before the first event.
     pub start_bytes: u64,
@@ -36,7 +36,7 @@ pub struct PhaseRow {
     pub at_peak: CategoryBytes,
 }
 
-/// Bytes by category.
+/// Bytes of each category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CategoryBytes([u64; Category::ALL.len()]);
 
@@ -58,13 +58,13 @@ impl CategoryBytes {
 /// A run of events of one step and phase, as one device sees it; or a part of such a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRow {
-    /// Step and phase.
+    /// The step and phase of these events.
     pub stage: Stage,
     /// The numbers of its events in the recording.
     pub events: Range<u64>,
     /// Whether the device, and whether any other, allocates or frees memory in it.
     activity: Activity,
-    /// Nothing happens to the memory of the device.
+    /// Whether the events leave the memory of the device as it was.
     is_idle: bool,
     /// The total before the first event.
     pub start_bytes: u64,

@@ -89,7 +89,7 @@ type At = (u64, DeviceId, u64);
 struct Findings {
     /// The first and the last event.
     ends: Option<[At; 2]>,
-    /// The devices to check.
+    /// What was found about each device.
     devices: Vec<OfDevice>,
     times: Listed,
     sizes: Listed,

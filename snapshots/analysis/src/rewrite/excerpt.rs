@@ -47,7 +47,7 @@ pub fn excerpt(trace: &Trace, events: Range<usize>) -> Trace {
 struct Excerpt<'a> {
     trace: &'a Trace,
     builder: TraceBuilder,
-    /// The first event.
+    /// The row of the first event of the excerpt.
     start: usize,
     /// The key of each block.
     keys: Vec<BlockKey>,

@@ -13,7 +13,7 @@ const STATELESS: [&str; 1] = ["torch/optim/sgd.py"];
 /// The fused form of an optimizer of PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FusedForm {
-    /// There is none.
+    /// PyTorch has no fused form of this optimizer.
     Missing,
     /// It keeps no more state than the other forms.
     WithoutCounters,

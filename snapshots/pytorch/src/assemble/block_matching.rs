@@ -49,7 +49,7 @@ pub(super) struct SnapshotBlock {
 /// The free events, of the two, that are missing from a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Skipped {
-    /// Both are recorded.
+    /// Neither is missing: both are recorded.
     #[default]
     Neither,
     /// `free_completed` is missing: a request frees the block.

@@ -8,7 +8,7 @@ use highwater_snapshots::ids::StringId;
 /// Declares the keys of a snapshot's dicts.
 macro_rules! keys {
     ($($name:ident = $text:literal,)+) => {
-        /// A known key.
+        /// A key of dicts in snapshots whose meaning is known.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Key { $($name,)+ }

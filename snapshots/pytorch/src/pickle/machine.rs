@@ -31,7 +31,7 @@ pub(super) struct Machine<S> {
 
 /// The result of the next instruction.
 pub(super) enum Next {
-    /// It was executed.
+    /// The instruction was executed.
     Executed(u8),
     /// It ends the pickle with this value.
     End(Value),

@@ -52,7 +52,7 @@ pub(super) struct Calls {
     pub(super) calls: Vec<Call>,
 }
 
-/// A live block.
+/// A block that is live at this point of the list.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     key: u64,

@@ -17,7 +17,7 @@ const MAX_COLUMNS: usize = 256;
 /// The depth of a table's tree; with the smallest pages, and two rows in each, more rows than any file has.
 const MAX_DEPTH: usize = 40;
 
-/// A database.
+/// An SQLite database file, whose tables are read page by page.
 #[derive(Clone, Debug)]
 pub(super) struct Database<'a> {
     bytes: &'a [u8],
@@ -29,7 +29,7 @@ pub(super) struct Database<'a> {
     visited: Cell<u64>,
 }
 
-/// A table.
+/// The location and the columns of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     name: String,

@@ -19,7 +19,7 @@ type SectionReader = EndianReader<RunTimeEndian, SharedBytes>;
 pub(super) struct DebugFile {
     bytes: SharedBytes,
     context: Context<SectionReader>,
-    /// By address.
+    /// Functions and variables, ordered by address.
     symbols: Vec<Symbol>,
 }
 

@@ -57,7 +57,7 @@ impl Verdict {
     }
 }
 
-/// Live blocks to free so that a request fits.
+/// The live blocks that must be freed for a failed request to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionSet<'a> {
     /// Neighbouring blocks in one segment, whose range would become free.
@@ -109,7 +109,7 @@ impl EvictionSet<'_> {
     }
 }
 
-/// A free range.
+/// A free range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Hole {
     /// Address of its first byte.
@@ -123,7 +123,7 @@ pub struct Hole {
 /// An out-of-memory event and the sizes around it, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRequest {
-    /// The event.
+    /// The event of the request.
     pub event: EventId,
     /// Its time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,

@@ -78,7 +78,7 @@ pub fn raster(
     LaneRaster { spots, height, moments: window.moments.clone() }
 }
 
-/// Some adjacent columns.
+/// Some adjacent columns of the picture, which one task paints.
 struct Canvas<'a> {
     spots: &'a mut [Option<Content>],
     moments: &'a [usize],

@@ -51,7 +51,7 @@ impl Content {
 pub struct Piece {
     /// The address range.
     pub addresses: Range<u64>,
-    /// The content.
+    /// What the bytes are used for.
     pub content: Content,
 }
 
@@ -65,17 +65,17 @@ impl Piece {
 /// The use of the bytes of one or more segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Requested for live blocks.
+    /// Bytes requested for live blocks.
     pub requested: u64,
-    /// Added to them by rounding.
+    /// Bytes added to live blocks by rounding.
     pub rounding: u64,
-    /// In blocks that wait for a stream.
+    /// Bytes of freed blocks that wait for a stream.
     pub waiting: u64,
-    /// In holes.
+    /// Bytes in holes, which are free.
     pub free: u64,
-    /// Address space without memory.
+    /// Bytes of address space to which no memory is mapped.
     pub unmapped: u64,
-    /// The largest hole.
+    /// Bytes of the largest hole.
     pub largest_hole: u64,
     /// Number of live and waiting blocks.
     pub blocks: u64,
@@ -176,7 +176,7 @@ pub enum UnplacedReason {
 pub struct AddressMap {
     /// Number of events that have happened by then.
     pub moment: usize,
-    /// The totals.
+    /// The device's totals at that moment.
     pub totals: Totals,
     /// The segments, by address.
     pub segments: Vec<ReservedSegment>,

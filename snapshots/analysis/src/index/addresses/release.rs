@@ -33,7 +33,7 @@ pub struct Release {
 
 /// A unit that is released to the driver as a whole.
 struct Cell {
-    /// Its size.
+    /// Bytes that are gained if it is released.
     gain: u64,
     /// Bytes of the live blocks that overlap it.
     alone: u64,

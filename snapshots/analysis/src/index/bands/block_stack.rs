@@ -123,7 +123,7 @@ pub(super) struct ColumnPainter<'a> {
     /// The byte at the centre of each pixel, from the bottom up.
     bytes_at: &'a [u64],
     pixels: &'a mut [BlockId],
-    /// The next pixel.
+    /// The next pixel to fill, counted from the bottom.
     y: usize,
     /// The byte at which the next block begins.
     start: u64,

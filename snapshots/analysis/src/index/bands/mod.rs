@@ -240,7 +240,7 @@ impl Bands {
         (0..raster.columns.len()).map(of_column).collect()
     }
 
-    /// The rank of `block`.
+    /// The rank of `block`: blocks of equal rank are stacked together.
     #[inline]
     fn rank(&self, block: BlockId) -> u8 {
         self.ranks.get(block.0 as usize).copied().unwrap_or(0)

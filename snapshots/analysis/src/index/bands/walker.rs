@@ -16,7 +16,7 @@ pub(super) struct Walker<'a> {
     trace: &'a Trace,
     live: &'a LiveIndex,
     metric: Metric,
-    /// By rank.
+    /// The stacks of blocks, by rank.
     piles: Vec<BlockStack>,
     /// The moment of the piles; `None` before the first.
     moment: Option<usize>,
@@ -37,7 +37,7 @@ impl<'a> Walker<'a> {
         Self { below: Some(block), ..self }
     }
 
-    /// The cost so far.
+    /// The number of operations so far.
     pub(super) fn cost(&self) -> Cost {
         self.cost
     }

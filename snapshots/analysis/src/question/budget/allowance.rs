@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use highwater_snapshots::units::{format_bytes, parse_bytes};
 
-/// Units per percent.
+/// Number of units of [`Allowance::Share`] in a percent.
 const PARTS: u64 = 1_000_000;
-/// Decimal digits of a unit.
+/// Number of decimal digits of a percentage.
 const DIGITS: usize = 6;
 
 /// The amount by which a peak may exceed a baseline's.

@@ -60,7 +60,7 @@ impl fmt::Display for Budget {
 }
 
 impl Budget {
-    /// Describes the limited value.
+    /// Describes the value that is limited: `peak of reserved`.
     pub fn subject(&self, metric: Metric) -> String {
         let total = metric.name().replace('_', " ");
         match self {
@@ -78,11 +78,11 @@ impl Budget {
 /// The result of checking a budget. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The budget.
+    /// The budget that was checked.
     pub budget: Budget,
     /// The limit; for growth, the baseline's peak plus the allowance.
     pub limit_bytes: u64,
-    /// The measured value.
+    /// The value that the budget limits, as measured.
     pub actual_bytes: u64,
     /// The baseline's value, if there is a baseline that has it.
     pub baseline_bytes: Option<u64>,

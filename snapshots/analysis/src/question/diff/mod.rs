@@ -40,7 +40,7 @@ use key_aligner::KeyAligner;
 /// A recording with the indexes for queries about one of its devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The recording.
+    /// The recording, or a window of it.
     pub trace: &'a Trace,
     /// The totals of the device.
     pub series: &'a Series,
@@ -161,7 +161,7 @@ pub struct Diff {
     pub b: Moment,
     /// A's bytes in blocks that pass the filter; all bytes without a filter.
     pub a_bytes: u64,
-    /// B's bytes, likewise.
+    /// B's bytes in blocks that pass the filter; all bytes without a filter.
     pub b_bytes: u64,
     /// The groups with the largest difference, in either direction.
     pub groups: Vec<DiffGroup>,
@@ -287,7 +287,7 @@ fn found_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
     Found::at(asked.trace, asked.live, asked.series, moment, filter)
 }
 
-/// A moment to compare.
+/// A moment of a recording that is compared, as options and lists name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiffAt {
     /// The peak of the recording.

@@ -14,15 +14,15 @@ pub(super) type Names = Interner<String>;
 /// A function that is called from its parent.
 #[derive(Debug, Default)]
 pub(super) struct PathNode {
-    /// The function name.
+    /// The number of the function's name in [`Names`].
     pub(super) name: u32,
-    /// The callees, by name.
+    /// The nodes of the functions that it calls, by name.
     pub(super) calls: HashMap<u32, u32>,
     /// The stacks that end here, in the order of their lines.
     pub(super) ends: Vec<StackId>,
 }
 
-/// A tree of functions.
+/// The call stacks of one side as a tree of functions.
 #[derive(Debug)]
 pub(super) struct Paths {
     /// The root, which is not a function, then the functions after their callers.

@@ -49,7 +49,7 @@ pub struct DiffTree {
 }
 
 impl DiffTree {
-    /// The root.
+    /// The index of the root.
     pub const ROOT: u32 = 0;
 
     /// Builds the tree of `groups`, which were grouped by `keys`; `stacks` determines the lines of stacks.

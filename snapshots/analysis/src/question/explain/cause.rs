@@ -37,7 +37,7 @@ impl CategoryAndPhase {
         format!("category={} phase={}", self.category, self.origin.word())
     }
 
-    /// Number of causes.
+    /// Number of possible causes: pairs of a category and an origin.
     pub(crate) const COUNT: usize = Category::ALL.len() * Origin::COUNT;
 
     /// Every cause, in the order of their numbers.
@@ -51,7 +51,7 @@ impl CategoryAndPhase {
         Self { category: block.category, origin: Origin::of(trace, block) }
     }
 
-    /// A number below [`CategoryAndPhase::COUNT`].
+    /// Its number, below [`CategoryAndPhase::COUNT`], by which arrays are indexed.
     pub(crate) fn number(self) -> usize {
         self.category as usize * Origin::COUNT + self.origin.code()
     }

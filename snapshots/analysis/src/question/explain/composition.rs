@@ -14,13 +14,13 @@ use highwater_snapshots::trace::Trace;
 pub enum PeakPiece {
     /// Requested bytes of live blocks.
     Blocks(CategoryAndPhase),
-    /// Added to them by rounding.
+    /// Bytes added to live blocks by rounding.
     Rounding,
-    /// Freed blocks that wait for another stream.
+    /// Bytes of freed blocks that wait for another stream.
     Waiting,
-    /// Free in segments.
+    /// Bytes that are free in segments.
     Free,
-    /// In use on the device outside the allocator.
+    /// Bytes in use on the device outside the allocator.
     Outside,
 }
 

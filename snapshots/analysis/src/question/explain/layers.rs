@@ -6,13 +6,13 @@ use crate::metric::Totals;
 /// The totals at a moment as a sum: the requested bytes, and what each outer layer adds. All in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Layers {
-    /// Requested for live blocks.
+    /// Bytes requested for live blocks: the total `requested`.
     pub requested: u64,
-    /// Added by rounding; the sum is `allocated`.
+    /// Bytes added to them by rounding; with `requested`, the total `allocated`.
     pub rounding: u64,
-    /// Freed blocks that wait for another stream; the sum is `active`.
+    /// Bytes of freed blocks that wait for another stream; with those above, the total `active`.
     pub waiting: u64,
-    /// Free in segments; the sum is `reserved`.
+    /// Bytes free in segments; with those above, the total `reserved`.
     pub free_in_segments: u64,
     /// In use on the device outside the allocator; the sum is `device_used`. `None` if the driver was not sampled.
     pub outside: Option<u64>,

@@ -20,7 +20,7 @@ use highwater_snapshots::units::format_bytes;
 /// Number of lines of code to name.
 pub(super) const TOP_LINES: usize = 3;
 
-/// The input for advice.
+/// What the rules for advice look at: the blocks at the peak, and figures over the whole recording.
 pub(super) struct PeakContext<'a> {
     /// The recording, or a window of it that has the peak.
     pub(super) trace: &'a Trace,

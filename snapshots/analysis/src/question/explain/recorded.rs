@@ -22,7 +22,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Phase, Result};
 
-/// A peak, and the bytes by cause there.
+/// A peak, and how many of its bytes each cause has.
 pub(crate) struct PeakByCause {
     /// The peak.
     pub peak: Moment,
@@ -51,7 +51,7 @@ pub(crate) struct Recorded<'a, 'w> {
 /// The figures of one part of the recording.
 struct PartFound {
     events: Range<u64>,
-    /// The largest total.
+    /// The moment at which the total is largest in this part.
     peak: Moment,
     /// By selection: the largest total without each group.
     without: Vec<HashMap<Vec<Code>, Moment>>,

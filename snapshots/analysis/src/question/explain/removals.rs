@@ -14,11 +14,11 @@ const MAX_REMOVALS: usize = 4;
 /// One further part of the peak that is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// The part.
+    /// The category and phase of the blocks that are removed.
     pub cause: CategoryAndPhase,
     /// Its bytes at the peak left by the previous removals.
     pub bytes_at_peak: u64,
-    /// The remaining peak.
+    /// The peak that is left without them.
     pub left: Moment,
 }
 

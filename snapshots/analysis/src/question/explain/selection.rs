@@ -24,15 +24,15 @@ pub(crate) type Joined = HashMap<Vec<Code>, Vec<Code>>;
 pub(crate) enum Selection<'a> {
     /// Those that pass the filter, by keys, some groups joined to one.
     Groups { keys: &'a [GroupKey], filter: &'a Filter, joined: &'a Joined },
-    /// All, by cause.
+    /// All blocks, grouped by cause.
     Causes,
-    /// Those that pass the filter.
+    /// The blocks that pass the filter, as one group.
     Matching(&'a Filter),
-    /// Those of a category.
+    /// The blocks of a category, as one group.
     Category(Category),
     /// Gradients that outlive their phase.
     KeptGradients,
-    /// Activations, by line of code.
+    /// Activations, grouped by line of code.
     ActivationLines,
     /// Those whose allocation is one of these events of the recording.
     Allocated(HashSet<u64>),

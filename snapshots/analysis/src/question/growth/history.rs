@@ -83,7 +83,7 @@ pub fn growth(
 /// The history of a device in a recording, or in a part of one.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// The steps and phases.
+    /// The runs of events of one step and phase, in order.
     pub(crate) spans: Vec<ActiveSpan>,
     /// The states at the bounds of spans and parts, in order.
     states: Vec<State>,

@@ -43,9 +43,9 @@ pub struct Leak {
 /// The leaks of a window of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Leaks {
-    /// The lines, largest first.
+    /// The source lines that leak, the largest leak first.
     pub lines: Vec<Leak>,
-    /// The blocks that these lines keep.
+    /// All blocks that these lines keep.
     pub blocks: HashSet<BlockId>,
     /// The origins of these blocks.
     places: HashSet<Place>,
@@ -95,7 +95,7 @@ struct Caller {
     line: String,
     /// The number of such lines that call it.
     depth: usize,
-    /// The places.
+    /// The places whose stacks have the line, as rows of the list that is searched.
     rows: Vec<usize>,
 }
 

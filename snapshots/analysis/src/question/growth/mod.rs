@@ -35,7 +35,7 @@ pub use window::{Between, Bound, FirstStep, LastStep, NoWindow, StepRange, StepW
 /// Maximum number of stacks of survivors to list.
 const STACKS: usize = 3;
 
-/// The growth to measure.
+/// What growth to measure: of which total and blocks, and how it is grouped.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthQuery<'a> {
     /// The total to measure: one that is a sum over blocks, or reserved memory. Of that, segments stand for blocks, and
@@ -45,7 +45,7 @@ pub struct GrowthQuery<'a> {
     pub keys: &'a [GroupKey],
     /// Number of groups to list.
     pub top: usize,
-    /// The blocks to count.
+    /// The blocks that count.
     pub filter: &'a Filter,
 }
 
@@ -113,7 +113,7 @@ pub struct Growth {
     pub leaks: Vec<Leak>,
     /// Of reserved memory, the change by the reason why it is kept, largest first: together the growth.
     pub causes: Vec<Kept>,
-    /// The blocks that these lines keep.
+    /// The blocks that the lines above keep.
     pub recurring: Sum,
     /// The stacks that allocated most of these, or without leaks, of everything that grew.
     pub stacks: Vec<Group>,

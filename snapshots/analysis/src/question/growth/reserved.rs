@@ -60,11 +60,11 @@ impl KeptBecause {
 /// The change of what is kept for one reason, in the segments in which it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The reason.
+    /// The reason that the memory stays reserved.
     pub because: KeptBecause,
     /// The bytes that are kept for it at the end, and the number of segments.
     pub sum: Sum,
-    /// The same at the start.
+    /// The bytes and segments that were kept for it at the start.
     pub before: Sum,
     /// The streams at the end.
     pub streams: Vec<u64>,

@@ -190,7 +190,7 @@ impl StepFacts {
         facts
     }
 
-    /// The facts about both together.
+    /// Combines the facts about two ranges of events.
     fn and(self, other: Self) -> Self {
         Self {
             ran_out: self.ran_out | other.ran_out,

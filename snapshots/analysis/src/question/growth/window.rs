@@ -98,7 +98,7 @@ pub struct StepRange {
 pub struct NoWindow {
     /// The requested step that is the reason; `None` if the recording has no steps, and none were requested.
     pub step: Option<Bound>,
-    /// The reason.
+    /// The reason, in a sentence that lists the existing steps.
     pub why: String,
 }
 

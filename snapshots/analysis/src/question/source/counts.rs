@@ -191,7 +191,7 @@ fn count(trace: &Trace, device: DeviceId) -> (Counts, Option<(u64, u64)>) {
 
 type Counts = [u64; EventKind::ALL.len()];
 
-/// Events per parallel task.
+/// Number of events that a parallel task counts.
 const RUN: usize = 1 << 16;
 
 /// The smallest range that includes both.

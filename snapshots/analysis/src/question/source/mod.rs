@@ -35,7 +35,7 @@ const WINDOW_EVENTS: u64 = 1 << 21;
 /// Reports the number of events done so far, and can stop the work.
 pub type Watch<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
-/// A recording.
+/// A recording of any length, of which questions are asked: in memory, or a file that is read in windows.
 #[derive(Clone, Debug)]
 pub struct Source<'s> {
     kind: Kind<'s>,
@@ -58,9 +58,9 @@ struct InMemory<'s> {
 /// A trace that others may use too.
 #[derive(Clone, Debug)]
 pub enum TraceRef<'s> {
-    /// Shared.
+    /// A trace of which others may keep references.
     Shared(Arc<Trace>),
-    /// Borrowed.
+    /// A trace that the caller lends.
     Borrowed(&'s Trace),
 }
 
@@ -108,15 +108,15 @@ struct File {
 /// The indexes of a device over a trace.
 #[derive(Debug)]
 pub struct DeviceIndex {
-    /// Its totals.
+    /// The device's totals at any moment.
     pub series: Series,
-    /// Its live blocks.
+    /// The device's live blocks at any moment.
     pub live: LiveIndex,
     addresses: OnceLock<AddressIndex>,
 }
 
 impl DeviceIndex {
-    /// Builds both, in parallel.
+    /// Builds the indexes of totals and live blocks, in parallel.
     pub fn build(trace: &Trace, device: DeviceId) -> Self {
         let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
         Self { series, live, addresses: OnceLock::new() }
@@ -129,7 +129,7 @@ impl DeviceIndex {
 }
 
 impl<'s> Source<'s> {
-    /// A recording in memory.
+    /// Makes a source of a trace in memory.
     pub fn in_memory(trace: impl Into<TraceRef<'s>>) -> Self {
         let trace = trace.into();
         let indexes = trace.device_ids().into_iter().map(|device| (device, OnceLock::new())).collect();

@@ -51,7 +51,7 @@ pub struct Lived {
 /// A bin for each power of two: 0, 1, 2 to 3, 4 to 7 and so on.
 pub(super) type Powers = [Bin; 65];
 
-/// The bin for `number`.
+/// The index of the bin that `number` falls into.
 pub(super) fn bin_of(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()) as usize
 }

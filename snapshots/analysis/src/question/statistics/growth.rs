@@ -17,7 +17,7 @@ pub struct LineGrowth {
     pub category: Category,
     /// The module path; empty if none.
     pub scope: String,
-    /// Everything kept, from any step.
+    /// The kept blocks of all steps together.
     pub total: Sum,
     /// Memory kept from each row of steps, in order, without rows from which nothing is kept.
     pub by_step: Vec<KeptOfStep>,
@@ -35,7 +35,7 @@ pub struct KeptOfStep {
     pub row: usize,
     /// The step number; `None` outside all steps.
     pub step: Option<u32>,
-    /// The kept blocks.
+    /// The blocks kept from this step.
     pub sum: Sum,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Tally {
     pub blocks: Bin,
     pub sizes: Powers,
     pub lifetimes: [Bin; Lifetime::ALL.len()],
-    /// By lifetime in events.
+    /// The blocks by their lifetime in events.
     pub lived: Powers,
     /// Blocks whose allocation or free is not recorded.
     pub open: Bin,
@@ -32,7 +32,7 @@ pub(super) struct Tally {
     addresses: Vec<u64>,
 }
 
-/// Rows per parallel task.
+/// Number of blocks that a parallel task counts.
 const RUN: usize = 1 << 16;
 
 impl Tally {

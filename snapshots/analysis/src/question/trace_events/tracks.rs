@@ -5,14 +5,14 @@ use highwater_snapshots::ids::DeviceId;
 
 use crate::metric::Metric;
 
-/// A track.
+/// A track of a trace, as viewers show it: a row of slices, or a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Track {
     /// Training steps.
     Steps,
     /// Phases of steps.
     Phases,
-    /// What the program marked.
+    /// Ranges and notes that the program marked.
     Marks,
     /// Regions that the program named, by row.
     Regions(u8),

@@ -74,7 +74,7 @@ impl NodeId {
 /// The owner of the code in a line of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LineRole {
-    /// The user's program.
+    /// The line is the user's own code.
     Program,
     /// A framework, a runtime, or below Python.
     Framework,
@@ -156,7 +156,7 @@ impl Tree {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// The total bytes.
+    /// Bytes of all nodes together.
     pub fn total(&self) -> u64 {
         self.nodes[0].bytes
     }

@@ -3,7 +3,7 @@
 /// The meaning of a single frame for its call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameSense {
-    /// Not recognized.
+    /// The frame is not recognized.
     Nothing,
     /// Scratch space of a kernel library.
     Workspace,

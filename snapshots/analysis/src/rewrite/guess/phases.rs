@@ -40,7 +40,7 @@ pub struct Run {
     pub end: EventId,
     /// The last event that determined the phase.
     pub last_recorded: EventId,
-    /// The last allocation.
+    /// The last allocation in the run.
     pub last_alloc: EventId,
     /// The last event of the device in this run; none if only recorded phases determined it.
     last_event: EventId,
@@ -117,7 +117,7 @@ impl Runs {
         &self.prepared
     }
 
-    /// The runs.
+    /// The runs of all phases of the device, in order.
     pub fn rows(&self) -> &[Run] {
         &self.rows
     }

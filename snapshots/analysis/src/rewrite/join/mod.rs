@@ -34,7 +34,7 @@ pub const DROPPED: &str = "dropped by joining";
 pub struct JoinPart<'a> {
     /// A name to distinguish it, such as the stem of its file name.
     pub name: &'a str,
-    /// The recording.
+    /// The recording to join.
     pub trace: &'a Trace,
     /// Added to its times, in nanoseconds, for clocks that differ.
     pub offset_ns: i64,

@@ -12,7 +12,7 @@ use crate::rewrite::recompute::{Effect, Members, Repeat, effects};
 /// A module that can be recomputed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The module.
+    /// The module whose activations are recomputed.
     pub scope: ScopeId,
     /// The cost of recomputing it in a step, in any unit; at least 1.
     pub cost: u64,

@@ -11,16 +11,16 @@
 //! fractions, to lower the most exceeded row alone. See Land and Doig, "An Automatic Method of Solving Discrete
 //! Programming Problems" (1960).
 
-/// The rows and choices of a program.
+/// A linear program with choices of 0 or 1: which of them keep every row within a budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The total of each row if nothing is chosen, in bytes.
     pub base: Vec<u64>,
-    /// The choices.
+    /// The choices, of which any set may be made.
     pub choices: Vec<Choice>,
 }
 
-/// One choice.
+/// A choice: its cost, and what it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Its cost, at least 1.
@@ -38,7 +38,7 @@ pub struct Solution {
     pub chosen: Vec<u32>,
     /// The sum of their costs.
     pub cost: u64,
-    /// The largest row.
+    /// The largest row with these choices, in bytes.
     pub peak: u64,
     /// Whether nothing cheaper exists. Otherwise the search ended at its limit.
     pub is_optimal: bool,

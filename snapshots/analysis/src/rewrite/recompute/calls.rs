@@ -11,11 +11,11 @@ use super::members::Members;
 pub struct Call {
     /// The index of the module in its [`Members`].
     pub module: usize,
-    /// The step.
+    /// The training step of the call.
     pub step: Option<u32>,
-    /// The first allocation.
+    /// The first allocation of the call.
     pub first: EventId,
-    /// The last allocation.
+    /// The last allocation of the call.
     pub last: EventId,
     /// One past the last event of the forward phase that it belongs to.
     pub forward_end: EventId,

@@ -46,7 +46,7 @@ enum Role {
     Result,
     /// Saved for the module's own backward.
     Saved,
-    /// Both.
+    /// Saved for the module's own backward, and read by later modules.
     SavedResult,
     /// Lives on beyond backward, as a cache or running average does: not repeated.
     Lasting,
