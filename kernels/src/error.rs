@@ -61,7 +61,7 @@ pub enum Error {
         /// The operation.
         doing: String,
     },
-    /// A driver call failed.
+    /// A call of the CUDA driver failed.
     #[error("the CUDA driver failed at {doing}: {message}")]
     Driver {
         /// The operation: "cuMemAlloc", "a launch of reduce::max" …
@@ -79,7 +79,7 @@ pub enum Error {
         /// The compiler's log.
         log: String,
     },
-    /// A cuBLASLt call failed.
+    /// A call of cuBLASLt failed.
     #[error("cuBLASLt failed at {doing}: {status}")]
     Products {
         /// The operation.

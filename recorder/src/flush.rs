@@ -8,7 +8,7 @@ use crate::order::{self, SequenceNumber};
 /// Maximum time for which an ending process waits: a thread that was interrupted may have what the collector needs.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Interval at which a waiting thread looks at what is written.
+/// Interval at which a waiting thread checks how far the file was written.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// Id of the process whose collector writes to a file; 0 if none does.
@@ -29,7 +29,7 @@ pub(crate) fn end() {
     WRITER.store(0, Ordering::Release);
 }
 
-/// Returns whether anybody waits for what is pending to be written.
+/// Returns whether a thread waits until pending messages are written.
 pub(crate) fn is_wanted() -> bool {
     IS_WANTED.swap(false, Ordering::Relaxed)
 }

@@ -123,7 +123,7 @@ impl Intake {
         self.batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
-    /// Takes what is waiting to be written to the file.
+    /// Takes the events and tables that wait to be written to the file.
     pub(crate) fn take_batch(&mut self) -> Batch {
         self.batch.as_mut().map(std::mem::take).unwrap_or_default()
     }

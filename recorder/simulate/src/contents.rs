@@ -54,14 +54,14 @@ pub(crate) fn kernel_ran() {
     }
 }
 
-/// Forgets what is known of a range.
+/// Marks the contents of a range as unknown.
 pub(crate) fn forget(start: usize, bytes: usize) {
     if ANY.load(Ordering::Relaxed) {
         known().forget(start, bytes);
     }
 }
 
-/// Remembers what was copied to `start`.
+/// Stores bytes that were copied to `start`, as known contents.
 pub(crate) fn written(start: usize, bytes: &[u8]) {
     known().write(start, bytes);
     ANY.store(true, Ordering::Relaxed);

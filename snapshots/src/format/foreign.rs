@@ -81,7 +81,7 @@ impl Foreign {
         Error::NotRecording { found: self.found, advice: self.advice }
     }
 
-    /// The same in gzip data.
+    /// Returns the description of such content within gzip data.
     #[must_use]
     pub fn in_gzip(self) -> Self {
         Self { found: format!("gzip data with {} in it", self.found), ..self }

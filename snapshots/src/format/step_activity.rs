@@ -42,6 +42,6 @@ pub struct StepActivity {
     pub begun: u32,
     /// The steps in which any device is active.
     pub any: ActiveSteps,
-    /// The same for each device, by ordinal; devices without activity are left out.
+    /// The steps in which each device is active, by ordinal; devices without activity are left out.
     pub devices: Vec<(DeviceId, ActiveSteps)>,
 }

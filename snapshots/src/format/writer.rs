@@ -33,7 +33,7 @@ pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
 /// The bytes between two checkpoints, at least, for each byte of the last one: they take at most 3% of a file.
 const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
-/// The same for each block of a checkpoint whose size is not known yet: a block takes about 16 bytes.
+/// The bytes before a checkpoint of unknown size, at least, for each of its blocks, of about 16 bytes.
 pub(super) const MIN_BYTES_A_BLOCK: u64 = 16 * BYTES_A_CHECKPOINT_BYTE;
 
 /// The blocks and segments of a starting state that go into one section.

@@ -101,7 +101,7 @@ pub fn event_text(trace: &Trace, id: EventId) -> String {
     text_with_stack(trace, id, trace.events.stack[id.0 as usize])
 }
 
-/// The same without its stack.
+/// One event as a line of text, without its time and stack.
 pub fn event_text_without_stack(trace: &Trace, id: EventId) -> String {
     text_with_stack(trace, id, StackId::NONE)
 }

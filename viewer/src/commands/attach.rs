@@ -50,7 +50,7 @@ pub struct AttachArguments {
 
 /// Interval at which the program's notes are read.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After this, a line says what is waited for.
+/// The time after which a line tells the user what the command waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The program's notes: `recording`, `written PATH`, `ended`, or `error TEXT`.

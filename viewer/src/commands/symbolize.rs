@@ -288,7 +288,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Prints what is missing and what would help, a sentence each.
+    /// Prints which binaries lack symbols, and what would help, a sentence each.
     fn print_reasons(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let reasons: Vec<String> = found

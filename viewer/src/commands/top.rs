@@ -83,7 +83,7 @@ pub fn run(arguments: &TopArguments, page: &mut Page<'_>) -> Result<Status, Fail
     shown.map(|_| Status::Fine)
 }
 
-/// The recordings, and what is shown of them.
+/// The view in the terminal: the recordings that are watched, and what the user has chosen.
 #[derive(Debug)]
 struct View {
     target: Target,

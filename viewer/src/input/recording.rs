@@ -165,7 +165,7 @@ pub fn read_fleet(
     Ok(fleet)
 }
 
-/// Expands `paths` to files.
+/// Expands `paths` to the recordings that they name: files, and those in folders.
 pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     Inputs::of(paths).map_err(|source| {
         let path = paths.first().cloned().unwrap_or_default();

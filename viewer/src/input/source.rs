@@ -207,7 +207,7 @@ pub fn opener(
     opener_up_to(resident_events()?, choice)
 }
 
-/// The same, with recordings of more than `most` events read in windows.
+/// Like [`opener`], but recordings of more than `most` events are read in windows.
 ///
 /// # Errors
 ///

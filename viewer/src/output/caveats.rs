@@ -122,7 +122,7 @@ pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
     print_of(trace, "", page)
 }
 
-/// Prints the same for one of several recordings, named `name`.
+/// Prints the limits and problems of one of several recordings, called `name`.
 pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let (bare, unmatched) = (bare_stacks(trace), unmatched_skips(&trace.tables));
     // Contradictions are in the first lines.

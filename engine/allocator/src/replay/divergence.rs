@@ -17,7 +17,7 @@ pub struct Divergence<E = EventId> {
 }
 
 impl Divergence<u64> {
-    /// The same, in a trace.
+    /// Returns the divergence with its event as a row of the trace.
     pub(super) fn in_trace(self) -> Divergence {
         Divergence { event: EventId::from_index(self.event as usize), difference: self.difference }
     }

@@ -19,7 +19,7 @@ use crate::{Block, OomReport};
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
 /// The maximum number of queues for waiting blocks.
 const MAX_QUEUES: usize = 64;
-/// The same for blocks of which it is not known yet when they are free: each needs its own queue.
+/// The maximum number of queues for blocks of which it is not known when they are free: each needs its own.
 const MAX_SINGLE_QUEUES: usize = 1024;
 
 /// The state of a running replay.

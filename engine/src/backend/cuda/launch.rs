@@ -60,7 +60,7 @@ pub(super) fn nest_words<const N: usize>(nest: &Nest<N>) -> Vec<u64> {
     loop_words(lengths, strides)
 }
 
-/// The same of loops of these lengths, and each operand's strides.
+/// Loops of these lengths, with each operand's strides, as a kernel argument: `struct Nest` in nest.cuh.
 pub(super) fn loop_words<const N: usize>(lengths: &[usize], strides: [&[usize]; N]) -> Vec<u64> {
     const SMALL: u64 = 1 << 31;
     let elements: u64 = lengths.iter().map(|&length| length as u64).product();
@@ -166,7 +166,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    /// The same, of a kernel for floating-point numbers only.
+    /// Begins a launch of a kernel that takes floating-point numbers only.
     pub(super) fn of_floats(op: &'static str, view: View<'a>) -> Result<Self> {
         check_float(op, view.dtype)?;
         Self::new(op, view)
@@ -218,7 +218,7 @@ impl<'a> Launch<'a> {
         Ok(self.operand(view, address))
     }
 
-    /// The same of a view that may lie in memory that the kernel writes.
+    /// Adds the address of a view that the kernel reads, which may lie in memory that it writes.
     pub(super) fn read_or_overwrite(self, view: View<'a>) -> Result<Self> {
         match self.written(view) {
             Some(address) => Ok(self.operand(view, address)),
@@ -242,7 +242,7 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// The same of one that is read.
+    /// Adds the address of a view that is read and may be absent; 0 then.
     pub(super) fn read_if(self, view: Option<View<'a>>) -> Result<Self> {
         match view {
             Some(view) => self.read(view),

@@ -26,7 +26,7 @@ pub(super) enum Operand<'a> {
     Read(View<'a>),
     /// Memory that is written, and may be read.
     Written(View<'a>),
-    /// The same as this operand before it.
+    /// The memory of an earlier operand, by its index.
     Same(usize),
     /// The tensor lacks this operand.
     Absent,

@@ -67,7 +67,7 @@ impl Launch<'_> {
         self.with(rows.count).with(rows.width).with(rows.lanes).grid(rows.grid())
     }
 
-    /// The same of the rows along the last axis of contiguous memory.
+    /// Adds the rows along the last axis of contiguous memory, as [`rows`](Self::rows) does.
     pub(super) fn rows_of(self, view: View<'_>) -> Self {
         let rows = Rows::of(&self.queue, view);
         self.rows(rows)

@@ -63,7 +63,7 @@ fn element_bytes(dtype: c_int) -> usize {
     }
 }
 
-/// Copies device memory: what is known of it.
+/// Copies the known contents of device memory.
 fn copy(to: usize, from: usize, bytes: usize) {
     if to != from {
         match contents::read(from, bytes) {

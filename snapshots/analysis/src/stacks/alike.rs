@@ -12,7 +12,7 @@ use highwater_snapshots::intern::Interner;
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::tables::{Op, Scope, SourceLine, Stack, Tables};
 
-/// For each source line, the first that reads the same.
+/// For each source line, the first line with the same text.
 #[derive(Debug, Default)]
 pub(crate) struct AlikeLines {
     texts: Interner<String>,
@@ -70,7 +70,7 @@ impl Sequences {
     }
 }
 
-/// For each stack, the first stack that reads the same.
+/// For each stack, the first stack with the same text.
 #[derive(Debug)]
 pub(crate) struct StackEquivalence {
     first: Vec<StackId>,
@@ -142,7 +142,7 @@ impl AlikeScopes {
     }
 }
 
-/// For each name of an operation, the first that reads the same.
+/// For each name of an operation, the first name with the same text.
 #[derive(Debug)]
 pub(crate) struct AlikeOps {
     first: HashMap<StringId, StringId>,

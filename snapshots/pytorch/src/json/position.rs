@@ -1,4 +1,4 @@
-//! Tells byte offsets in JSON text.
+//! Finds the byte offsets of errors in JSON text.
 
 use std::cell::Cell;
 use std::io::Read;

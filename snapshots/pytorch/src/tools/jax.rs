@@ -243,7 +243,7 @@ impl<'a> Profile<'a> {
     }
 }
 
-/// Makes blocks of samples.
+/// Turns the samples of a profile into blocks.
 #[derive(Default)]
 struct Writer {
     builder: TraceBuilder,
@@ -253,7 +253,7 @@ struct Writer {
     devices: Vec<Vec<StartingBlock>>,
     /// The row of each device in `devices` by its name, which executables do not have.
     devices_by_name: BTreeMap<String, usize>,
-    /// The same by the row of the name in the table of strings.
+    /// The row of each device in `devices` by the row of its name in the table of strings.
     devices_by_row: HashMap<Option<i64>, usize>,
     blocks: u64,
     next_address: u64,

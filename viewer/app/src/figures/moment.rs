@@ -19,13 +19,13 @@ pub fn peak_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Value)
     vec![("bytes", moment.bytes.into()), ("event", moment.number().into()), ("time_us", time_us.into())]
 }
 
-/// A moment in a JSON object: the same, with its step and phase.
+/// A moment in a JSON object: the facts of [`peak_facts`], with the step and the phase.
 pub fn moment_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Value)> {
     let place = [("step", moment.step.into()), ("phase", moment.phase.name().into())];
     peak_facts(header, moment).into_iter().chain(place).collect()
 }
 
-/// The same as an object.
+/// A moment as a JSON object.
 pub fn moment_value(header: &Header, moment: &Moment) -> Value {
     Value::Map(moment_facts(header, moment))
 }

@@ -309,12 +309,12 @@ impl Chip {
         theme::SWATCH + self.name.size().x + self.amount.size().x + 2.0 * Self::GAP + 14.0
     }
 
-    /// Shows it, with the symbol painted by `sign`.
+    /// Shows the chip, with the symbol painted by `sign`.
     pub(crate) fn show(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect)) -> Response {
         self.show_as(ui, sign, Sense::hover())
     }
 
-    /// The same, which senses clicks if `sense` says so: then it is a button.
+    /// Shows it like [`show`](Self::show); if `sense` includes clicks, it is a button.
     fn show_as(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect), sense: Sense) -> Response {
         let (rect, response) = ui.allocate_exact_size(vec2(self.width(), theme::ROW_HEIGHT), sense);
         let role = if sense.senses_click() { Role::Button } else { Role::Label };

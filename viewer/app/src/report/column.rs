@@ -40,7 +40,7 @@ impl Unit {
         }
     }
 
-    /// The same in full, if that form is rounded.
+    /// Formats a value of this unit in full; `None` unless its usual form is rounded.
     pub fn exact(self, value: &Value) -> Option<String> {
         let count = |number: u128| format_count(u64::try_from(number).unwrap_or(u64::MAX));
         match (self, value) {

@@ -29,7 +29,7 @@ impl<'a> Facts<'a> {
         Self(facts.into_iter().collect())
     }
 
-    /// The same with more facts at the end.
+    /// Appends more facts.
     #[must_use]
     pub fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);

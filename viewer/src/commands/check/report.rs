@@ -169,7 +169,7 @@ impl<'a> CheckReport<'a> {
         self.doubts.iter().copied().find(|doubt| !outcome.is_broken() && outcome.is_concerned_by(*doubt))
     }
 
-    /// Returns the same as a sentence without its end.
+    /// Returns why a budget that is met cannot be confirmed, as a sentence without its full stop.
     fn doubt_text(&self, outcome: &Outcome) -> Option<String> {
         let on = |doubt: Doubt| Some(format!(" on {}", phrase(self.trace, &[doubt.device()?])?));
         self.doubt(outcome).map(|doubt| doubt.text(self.trace) + &on(doubt).unwrap_or_default())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The recordings that a client may ask about.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
-    /// As they were named, with the paths that they stand for.
+    /// The files and folders as they were named, each with its resolved path.
     roots: Vec<(PathBuf, PathBuf)>,
 }
 

@@ -8,7 +8,7 @@ const MAX_TEXT: usize = 6 << 10;
 /// Maximum bytes of the JSON object of an answer.
 const MAX_FACTS: usize = 9 << 10;
 
-/// Bytes that the line about what is missing takes at most.
+/// Maximum bytes of the line that names what was cut off.
 const MAX_MISSING: usize = 160;
 
 /// Numbers of rows, and of characters in a text, that are tried one after another.

@@ -165,7 +165,7 @@ fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unan
     Ok((String::from_utf8_lossy(&text).into_owned(), facts))
 }
 
-/// Returns a message with the tool's parameters in place of the command's options, without what offers other options.
+/// Rewrites an error message for a client: options become the tool's parameters, and other options are not offered.
 fn in_words_of(tool: &Tool, message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let text = tool.renamed(message);

@@ -46,7 +46,7 @@ impl Refusal {
         Self { code, text: text.into(), data: None }
     }
 
-    /// The same, with facts for the client's program.
+    /// Adds facts for the client's program.
     pub(super) fn with_data(self, data: Value) -> Self {
         Self { data: Some(data), ..self }
     }

@@ -30,7 +30,7 @@ const LOOK_SHARE: u32 = 10;
 /// Recordings of more events are summed up in parts: several are read at once, again and again.
 const MAX_RESIDENT_EVENTS: u64 = 1 << 20;
 
-/// The field by which the page tells summaries apart.
+/// The header field with the version of the summaries, by which the page notices that they changed.
 const VERSION: &str = "Highwater-Version";
 
 /// The field that says that the page has all of a file of a rotation, and that there is a later one.
@@ -189,7 +189,7 @@ impl Folder {
 }
 
 impl State {
-    /// The same with addresses, relative to the page's, in place of paths.
+    /// Replaces the paths of the ranks by their addresses, relative to the page's.
     fn addressed(&mut self, mut fleet: Fleet) -> Fleet {
         for rank in &mut fleet.ranks {
             let next = self.paths.len();

@@ -62,13 +62,13 @@ impl Response {
         }
     }
 
-    /// The same, for what stays the same under its address: another start of the server has other addresses.
+    /// Lets the client keep the answer, since it never changes: another start of the server has other addresses.
     pub(super) fn kept(mut self) -> Self {
         self.caching = "private, max-age=604800, immutable";
         self
     }
 
-    /// The same, with another header field.
+    /// Adds a header field.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
         self

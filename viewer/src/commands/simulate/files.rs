@@ -23,7 +23,7 @@ const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
-    /// The same folder if it is removed at the end.
+    /// The folder once more if it is temporary: it is removed when this is dropped.
     _temporary: Option<tempfile::TempDir>,
 }
 

@@ -273,7 +273,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Lines of the program, with what is called there.
+/// Formats the lines of the program, with what each calls.
 fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
     // What reads alike is one line.
     let mut counts: Vec<(String, u64)> = Vec::new();

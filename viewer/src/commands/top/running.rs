@@ -137,7 +137,7 @@ impl Device {
     }
 }
 
-/// The last events, and what was live before them.
+/// The last events, and the blocks that were live before them.
 #[derive(Clone, Debug, Default)]
 struct Span {
     /// The number of events before them.

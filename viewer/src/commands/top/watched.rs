@@ -22,7 +22,7 @@ use crate::input::categories::reader;
 /// Bytes that are read at a time: what is compressed in them becomes events.
 const PORTION: usize = 1 << 18;
 
-/// First bytes of the file by which it is known again.
+/// Number of first bytes by which a file is recognized after it was replaced or truncated.
 const START: usize = 4096;
 
 /// The time after which a file that does not grow is called idle.
@@ -165,7 +165,7 @@ impl Watched {
         }
     }
 
-    /// Notes why nothing more is read; what was read stays.
+    /// Notes the reason that reading has failed; what was read before is still shown.
     fn fail(&mut self, why: String) {
         if self.running.events() > 0 {
             self.trouble = Some(why);

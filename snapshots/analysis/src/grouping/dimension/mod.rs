@@ -119,7 +119,7 @@ pub(crate) struct Dimension {
     pub(crate) hint: &'static str,
     pub(crate) values: Values,
     pub(crate) number: Number,
-    /// The same of a segment, which has few of the values.
+    /// The value of a segment, which has only some keys.
     pub(crate) of_segment: fn(&SegmentValues) -> Option<u64>,
     /// The text that conditions have for a number; empty for a row that does not exist.
     pub(crate) word: fn(&Tables, u64) -> Cow<'_, str>,

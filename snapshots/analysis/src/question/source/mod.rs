@@ -101,7 +101,7 @@ struct File {
     facts: Arc<Trace>,
     /// The events of a window in a pass, at most.
     window_events: u64,
-    /// The blocks that count.
+    /// The filter that blocks must pass to count: the others have no bytes.
     filter: Filter,
 }
 
@@ -304,7 +304,7 @@ impl<'s> Source<'s> {
         self.try_each_window(|window| Ok(map(&window)), take, watch)
     }
 
-    /// The same, where `map` and `take` may fail, and `map` may keep the window.
+    /// Like [`each_window`](Self::each_window), but `map` and `take` may fail, and `map` may keep the window.
     ///
     /// # Errors
     ///
@@ -356,7 +356,7 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// The same, with the numbers that blocks have in the whole recording.
+    /// Reads windows one after another, with the numbers that blocks have in the whole recording.
     ///
     /// # Errors
     ///

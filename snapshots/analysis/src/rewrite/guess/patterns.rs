@@ -35,7 +35,7 @@ pub(super) enum FrameSense {
     Cache,
     /// Modules compute, and nothing is kept for backward.
     Inference,
-    /// The same with dummy inputs, to measure the memory that it needs.
+    /// Modules compute with dummy inputs, to measure the memory that they need.
     ProfilingRun,
     /// CUDA graphs are captured.
     GraphCapture,

@@ -61,7 +61,7 @@ impl Program {
         self.solve_within(budget, &mut { MAX_WORK })
     }
 
-    /// The same, with work of at most `left`, which it lowers.
+    /// Like [`solve`](Self::solve), with work of at most `left`, from which it subtracts its own.
     fn solve_within(&self, budget: u64, left: &mut u64) -> (Option<Solution>, bool) {
         let unit = self.choices.iter().fold(0, |unit, choice| gcd(unit, choice.cost)).max(1);
         let rows = Rows::new(self);

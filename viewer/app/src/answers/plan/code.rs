@@ -107,7 +107,7 @@ const RECOMPUTE: [&str; 2] = [
     "    module = model.get_submodule(path)",
     "    module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)",
 ];
-/// The same, without updating its running statistics once more.
+/// Recomputes the module at `path` without updating its running statistics once more.
 const RECOMPUTE_KEEPING: [&str; 5] = [
     "    module = model.get_submodule(path)",
     "    contexts = functools.partial(lambda module: (contextlib.nullcontext(), keep_statistics(module)), module)",

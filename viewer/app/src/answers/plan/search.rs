@@ -59,9 +59,9 @@ pub struct Minimum {
 pub struct Query {
     /// Bytes that the allocator may reserve.
     pub capacity: u64,
-    /// Changes that are made only if they are allowed.
+    /// Changes that plans may have, of those that need permission.
     pub allowed: Vec<Allowance>,
-    /// Changes that are not made.
+    /// Changes that the program cannot make, so that no plan has them.
     pub forbidden: Vec<Forbidden>,
 }
 

@@ -128,12 +128,12 @@ impl App {
         Self { examples, ..self }
     }
 
-    /// The same, with these file dialogs.
+    /// Makes the app use these file dialogs.
     pub fn with_dialogs(self, dialogs: Dialogs) -> Self {
         Self { dialogs, ..self }
     }
 
-    /// The same, with recordings of more than `events` events read in parts.
+    /// Makes the app read recordings of more than `events` events in parts.
     pub fn with_most_resident(self, events: u64) -> Self {
         Self { most_resident: Some(events), ..self }
     }
@@ -295,7 +295,7 @@ impl App {
         }
     }
 
-    /// The reason that `command` cannot be carried out now, as a sentence; `None` if there is no more to say.
+    /// Why `command` cannot be carried out now, and what to do, as a sentence; `None` if it is obvious.
     fn absence(&self, command: Command) -> Option<String> {
         if command == Command::OpenFolder && !command.is_offered() {
             return Some("A browser opens no folders: drop its recordings here.".to_owned());

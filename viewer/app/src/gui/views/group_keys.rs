@@ -18,7 +18,7 @@ pub(crate) fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
     })
 }
 
-/// The same, and every block by itself.
+/// The keys of [`group_keys`], and the key by which every block is a group of its own.
 pub(crate) fn tree_keys(deepest: usize) -> impl Iterator<Item = TreeKey> {
     group_keys(deepest).map(TreeKey::By).chain([TreeKey::Block])
 }

@@ -118,7 +118,7 @@ pub enum Goal {
     Nothing,
 }
 
-/// Reads what is wanted of `run`.
+/// Reads the part of `run` that is wanted.
 fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, String> {
     match wanted {
         Wanted::Part(events, goal) => Ok(Part { recording: Some(Recording::part(run, events)?), goal }),
@@ -172,7 +172,7 @@ impl RunView {
         }
     }
 
-    /// Calls off what was asked for.
+    /// Cancels the reading that the user asked for.
     pub(crate) fn cancel(&mut self) {
         self.part.forget();
     }

@@ -225,12 +225,12 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.answer.as_ref().map(|(key, _)| key)
     }
 
-    /// The answer to the last question, once it is there.
+    /// The answer to the last question; `None` until it is ready.
     pub fn current(&self) -> Option<&A> {
         self.answer().filter(|_| self.answered() == self.asked())
     }
 
-    /// Takes an answer that has come away, once.
+    /// Takes the answer away if there is one; the next call returns only a new one.
     pub fn take(&mut self) -> Option<A> {
         self.receive();
         self.answer.take().map(|(_, answer)| answer)
@@ -280,7 +280,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         ui.weak(self.failure().unwrap_or(computing));
     }
 
-    /// The same, with a spinner.
+    /// Shows, with a spinner, what is being computed, or why there is no answer.
     pub(crate) fn spinning_ui(&self, ui: &mut Ui, computing: &str) {
         ui.horizontal(|ui| {
             if self.failure().is_none() {

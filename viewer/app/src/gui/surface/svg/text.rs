@@ -14,7 +14,7 @@ use super::{Number, Writer, escaped, fill, paint, place};
 /// Fonts similar to the app's own, the best first, with generic ones last.
 pub(super) const PROPORTIONAL: &str =
     "'Ubuntu Light', Ubuntu, 'Ubuntu Sans', 'Noto Sans', 'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif";
-/// The same for monospaced fonts.
+/// Fonts similar to the app's monospaced one, the best first, with the generic one last.
 const MONOSPACE: &str = "Hack, 'DejaVu Sans Mono', Consolas, Menlo, 'Liberation Mono', monospace";
 
 /// A run of letters of one row with the same format.

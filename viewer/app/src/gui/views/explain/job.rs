@@ -111,7 +111,7 @@ impl Key {
 pub(super) struct Row {
     /// The values of the keys, each on one line.
     pub(super) names: Vec<String>,
-    /// The same values in full.
+    /// The values of the keys in full, for tooltips.
     pub(super) in_full: Vec<String>,
     /// The `--where` condition for the group, if there is one.
     pub(super) condition: Option<String>,

@@ -127,7 +127,7 @@ impl ExplainView {
         actions
     }
 
-    /// Everything in one column.
+    /// Shows all parts below each other, for narrow windows.
     fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = self.above_ui(ui, context, explained);
         actions.extend(self.advice_ui(ui, context, explained, 0));

@@ -38,7 +38,7 @@ pub(super) fn label(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     label_with(recording, tree, id, |lines| plain(recording, tree, lines[0]))
 }
 
-/// The same with each stack level named by `of_lines`, which gets the frames innermost first.
+/// Like [`label`], with each stack level named by `of_lines`, which gets the frames innermost first.
 fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(&[NodeId]) -> String) -> String {
     let levels = levels(tree, id);
     if levels.is_empty() {

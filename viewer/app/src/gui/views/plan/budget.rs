@@ -117,7 +117,7 @@ impl BudgetForm {
         is_entered.then(|| self.read()).flatten()
     }
 
-    /// Shows what is wrong with a field.
+    /// Shows the error in a field, if there is one.
     pub(super) fn mistake_ui(&self, ui: &mut Ui) {
         if let Some(why) = &self.mistake {
             warning_ui(ui, why);

@@ -142,12 +142,12 @@ impl PlanView {
         Self::of(Budget { bytes, reserve: 0 }, None)
     }
 
-    /// The same, which runs steps again with `rerun` where that is possible, and else replays recordings.
+    /// Runs built-in steps again with `rerun`, where that is possible; other recordings are replayed.
     pub fn with_rerun(self, rerun: Option<RerunOf>) -> Self {
         Self { rerun, query: query(rerun, &self.replays), ..self }
     }
 
-    /// A view of the same budget and changes, for a picture.
+    /// Creates a view with the budget and changes of this one, for a picture.
     pub fn same(&self) -> Self {
         let view = match self.from {
             Some(_) => Self { chosen: self.chosen.clone(), switches: self.switches.clone(), ..Self::default() },
@@ -186,7 +186,7 @@ impl PlanView {
         self.details_ui(ui);
     }
 
-    /// The answer, or what is being done for it.
+    /// Shows the answer, or what is being computed.
     fn answer_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let shades = Shades::in_ui(ui);
         let Some((key, outcome)) = self.query.answered().zip(self.query.answer()) else {

@@ -33,7 +33,7 @@ impl PredictedRun {
         Self { trace, source, failure, first: 0, series, peaks }
     }
 
-    /// The same, of a recording whose first event has this number.
+    /// Numbers the events from `first`: the recording is a part of a longer one.
     pub fn from(self, first: u64) -> Self {
         Self { first, ..self }
     }

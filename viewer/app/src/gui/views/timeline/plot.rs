@@ -94,7 +94,7 @@ pub(crate) fn ruled<'a>(
     ruled_within(plot, &inside, (selection.axis(), recording.trace.start.events), view, room)
 }
 
-/// The same for a recording that covers `inside` of the axis, with `before` events before its first.
+/// Like [`ruled`], for a recording that covers `inside` of the axis and begins after `before` events.
 pub(crate) fn ruled_within<'a>(
     plot: Plot<'a>,
     inside: &Range<f64>,

@@ -90,27 +90,27 @@ impl<'a> Column<'a> {
         Self::new(Unit::Number, head, tooltip, value)
     }
 
-    /// The same, by which rows cannot be sorted.
+    /// Makes the column one by which rows cannot be sorted.
     pub fn fixed(self) -> Self {
         Self { is_sortable: false, ..self }
     }
 
-    /// The same, with bars in the room that texts do not need.
+    /// Draws bars in the room that the column's texts do not need.
     pub fn with_bars(self) -> Self {
         Self { has_bars: true, ..self }
     }
 
-    /// The same, which orders rows by `value` instead of what it shows.
+    /// Orders rows by `value` instead of the value that is shown.
     pub fn ordered_by<V: Into<Value>>(self, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { order: Some(Box::new(move |row| value(row).into())), ..self }
     }
 
-    /// The same, with cells that `look` changes.
+    /// Changes the look of each cell by `look`.
     pub fn look(self, look: impl Fn(usize, Cell) -> Cell + 'a) -> Self {
         Self { look: Some(Box::new(look)), ..self }
     }
 
-    /// The same, with a tooltip for each cell instead of its value in full.
+    /// Gives each cell the tooltip `tip` instead of its value in full.
     pub fn tip(self, tip: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { tip: Some(Box::new(tip)), ..self }
     }
@@ -158,7 +158,7 @@ impl<'a> Rows<'a> {
         Self { columns: columns.into_iter().collect(), count, sums: 0 }
     }
 
-    /// The same, of which only these columns are shown.
+    /// Leaves only the columns with these indexes, in this order.
     pub fn narrowed(self, shown: &[usize]) -> Self {
         let mut columns: Vec<Option<Column<'a>>> = self.columns.into_iter().map(Some).collect();
         let columns = shown.iter().filter_map(|column| columns.get_mut(*column)?.take()).collect();

@@ -150,5 +150,5 @@ pub(crate) const NOTICES_ABOVE: f32 = 40.0;
 pub(crate) const HELP_WIDTH: f32 = 760.0;
 /// Largest width of a tooltip's wrapped text, in points.
 pub(crate) const TOOLTIP_WIDTH: f32 = 460.0;
-/// The same over a narrow timeline.
+/// Largest width of a tooltip's wrapped text over a narrow timeline, in points.
 pub(crate) const MIN_TOOLTIP_WIDTH: f32 = 220.0;
