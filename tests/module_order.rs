@@ -1,6 +1,6 @@
-//! Checks that a module uses only what is declared above it, at every depth: no module reaches one that a common ancestor
-//! declares later, be it by `crate::`, by `super::` or by a re-export. Parents use their children, and children what their
-//! parents define.
+//! Checks that a module uses only what is declared above it, at every depth: no module reaches one that a common
+//! ancestor declares later, be it by `crate::`, by `super::` or by a re-export. Parents use their children, and
+//! children what their parents define.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ fn is_part_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Reads the path, or the group of paths in braces, with which `text` begins, and adds each with the name it is given to
-/// `found`, after `prefix`.
+/// Reads the path, or the group of paths in braces, with which `text` begins, and adds each with the name it is given
+/// to `found`, after `prefix`.
 fn read_paths(text: &str, prefix: &[String], found: &mut Vec<(String, Path)>) {
     let text = text.trim_start();
     if let Some(group) = text.strip_prefix('{') {

@@ -3,9 +3,9 @@
 //! One training step makes exactly the same allocations on every device. The accounting device skips the arithmetic, so
 //! it shows how much memory a step needs without having that memory.
 //!
-//! A model is made of [layers](nn), which apply [operations](ops) to [tensors](Tensor); an [optimizer](optim) updates its
-//! parameters after [`Tensor::backward`]. Operations can fail, for example for want of memory, and return a [`Result`], as
-//! the [operators](ops::operators) `+`, `-`, `*` and `/` do.
+//! A model is made of [layers](nn), which apply [operations](ops) to [tensors](Tensor); an [optimizer](optim) updates
+//! its parameters after [`Tensor::backward`]. Operations can fail, for example for want of memory, and return a
+//! [`Result`], as the [operators](ops::operators) `+`, `-`, `*` and `/` do.
 //!
 //! Modules are declared in layer order: each uses only modules declared above it.
 

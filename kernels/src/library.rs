@@ -94,8 +94,8 @@ impl Versions {
     }
 }
 
-/// Loads the first library called `name` that has all functions of the table that `table` makes, with `first`, if given,
-/// from the same folder before it. It stays loaded.
+/// Loads the first library called `name` that has all functions of the table that `table` makes, with `first`, if
+/// given, from the same folder before it. It stays loaded.
 fn load<T>(name: &str, first: Option<&str>, table: fn(&Loaded) -> Option<T>) -> Option<T> {
     let by_loader = VERSIONS.map(|version| PathBuf::from(format!("{name}.{version}")));
     let named = named_folders().into_iter().flat_map(|folder| files(&folder, name));

@@ -1,5 +1,5 @@
-//! Every kernel compiles for the supported GPUs without a message of the compiler, and keeps its variables in registers.
-//! Needs NVRTC, but no GPU.
+//! Every kernel compiles for the supported GPUs without a message of the compiler, and keeps its variables in
+//! registers. Needs NVRTC, but no GPU.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Records an allocator of your own: it is registered once as a source, which describes its device and what is live, and
-//! makes one call for each allocation and two for each free, when it is requested and when the block can be reused.
+//! Records an allocator of your own: it is registered once as a source, which describes its device and what is live,
+//! and makes one call for each allocation and two for each free, when it is requested and when the block can be reused.
 //!
 //! `cargo run -p highwater-recorder --example foreign_allocator`, then `highwater foreign.snap`.
 

@@ -80,8 +80,8 @@ impl RecordingFile {
         self.whole_bytes
     }
 
-    /// Appends a batch: tables first, then the rows that refer to them. Its events then have the ids of the file. After an
-    /// error the file ends with the previous batch.
+    /// Appends a batch: tables first, then the rows that refer to them. Its events then have the ids of the file. After
+    /// an error the file ends with the previous batch.
     pub(crate) fn write(&mut self, batch: &mut Batch) -> Result<()> {
         let written = self.append(batch);
         if written.is_ok() {

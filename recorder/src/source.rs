@@ -17,8 +17,8 @@ pub trait Source: Send + Sync {
 
     /// Reports the memory in use according to the driver with [`device_used`](crate::api::device_used), for devices
     /// that are shared with others. Called without any lock when a recording begins, then with `is_due`, and at each
-    /// step and phase boundary; there it may be skipped soon after another sample, see [`Throttle`](crate::Throttle). In
-    /// between, the allocator itself samples when it reserves and releases memory.
+    /// step and phase boundary; there it may be skipped soon after another sample, see [`Throttle`](crate::Throttle).
+    /// In between, the allocator itself samples when it reserves and releases memory.
     fn sample(&self, is_due: bool) {
         let _ = is_due;
     }

@@ -141,7 +141,8 @@ fn the_recorder_s_own_memory_is_not_on_the_timeline() {
     let (ours, foreign): (Vec<_>, Vec<_>) =
         trace.blocks.ids().map(|id| trace.blocks.get(id)).partition(|block| block.requested == 2000);
     assert_eq!(ours.len(), 20_000);
-    // The test harness has threads too, and rayon's, which may be started by the recording before; all belong to the program.
+    // The test harness has threads too, and rayon's, which may be started by the recording before; all belong to the
+    // program.
     let stacks = foreign.iter().map(|block| trace.tables.stack_text(block.stack).join("\n"));
     let of_recorder: Vec<String> =
         stacks.filter(|stack| ["test::", "rayon_core::"].iter().all(|other| !stack.contains(other))).collect();

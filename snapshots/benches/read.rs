@@ -1,6 +1,7 @@
 //! Read: how long a generated recording takes to write and to open, and how many bytes an event costs.
 //!
-//! `cargo bench -p highwater-snapshots --bench read`. `HIGHWATER_BENCH_EVENTS` sets how many events, 1,140,000 if unset.
+//! `cargo bench -p highwater-snapshots --bench read`. `HIGHWATER_BENCH_EVENTS` sets how many events, 1,140,000 if
+//! unset.
 
 mod generated;
 

@@ -3,9 +3,9 @@
 //!
 //!     step_time [--device D] [--warm-up N] [--rounds N] [--seconds S] SCENARIO [OPTION…]
 //!
-//! After the steps to warm up, rounds are run one after another, in each as many steps in each of the three ways, so that
-//! a clock that drifts drifts for all; as many as take about the given seconds, 20 at most. A step's time is that until
-//! the device has done all of its work.
+//! After the steps to warm up, rounds are run one after another, in each as many steps in each of the three ways, so
+//! that a clock that drifts drifts for all; as many as take about the given seconds, 20 at most. A step's time is that
+//! until the device has done all of its work.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program is for")]
 
 use std::error::Error;

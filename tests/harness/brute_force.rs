@@ -57,8 +57,8 @@ pub fn compare_scenario(text: &str, patterns: &[&str]) -> Comparison {
     })
 }
 
-/// Compares the program of `trace`, the recording of a step without recomputation, with runs of the same step. `run` runs
-/// it with the modules at these paths recomputed. The modules are those that match one of `patterns`.
+/// Compares the program of `trace`, the recording of a step without recomputation, with runs of the same step. `run`
+/// runs it with the modules at these paths recomputed. The modules are those that match one of `patterns`.
 ///
 /// # Panics
 ///

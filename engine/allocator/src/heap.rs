@@ -83,8 +83,8 @@ impl Heap {
     }
 
     /// Records the memory in use on the whole device, including other processes, if a recording is running. Called
-    /// whenever this heap's reserved memory has changed, and at phase boundaries, where it is skipped soon after another
-    /// sample unless it `is_due`.
+    /// whenever this heap's reserved memory has changed, and at phase boundaries, where it is skipped soon after
+    /// another sample unless it `is_due`.
     pub(super) fn sample(&self, is_due: bool) {
         if self.driver.kind() != DriverKind::Cuda || !api::is_recording() {
             return;

@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! Rust permits no operator between two results, or between a result and a scalar: write `?` after one of the operators,
-//! as above. A division by a scalar multiplies by its inverse. The result of `+` overwrites the memory of a left operand
-//! that is passed by value, if that is not shared.
+//! Rust permits no operator between two results, or between a result and a scalar: write `?` after one of the
+//! operators, as above. A division by a scalar multiplies by its inverse. The result of `+` overwrites the memory of a
+//! left operand that is passed by value, if that is not shared.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

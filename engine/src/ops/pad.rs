@@ -8,9 +8,9 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Returns this tensor surrounded by elements `value`. `padding` has the number of elements before and after each of
-    /// the last axes, in the order of the axes: `[[1, 1], [2, 0]]` adds a row above and a row below, and two columns on
-    /// the left of images. Saves nothing.
+    /// Returns this tensor surrounded by elements `value`. `padding` has the number of elements before and after each
+    /// of the last axes, in the order of the axes: `[[1, 1], [2, 0]]` adds a row above and a row below, and two columns
+    /// on the left of images. Saves nothing.
     ///
     /// # Errors
     ///

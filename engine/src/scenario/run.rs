@@ -61,8 +61,8 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
     }
 }
 
-/// Runs scenario `name` and returns its recording, without call stacks and without costs of operations. If the run ends out of memory, the recording
-/// ends there.
+/// Runs scenario `name` and returns its recording, without call stacks and without costs of operations. If the run ends
+/// out of memory, the recording ends there.
 ///
 /// # Errors
 /// As for [`record`].

@@ -1,7 +1,8 @@
 //! Beside PyTorch: every operation's results and gradients, on every shape that PyTorch was asked about.
 //!
-//! Each case is run in several ways that must all come to the same: with inputs stored in another order, with a gradient
-//! stored in another order, on top of gradients that are there already, and with one input's gradient wanted at a time.
+//! Each case is run in several ways that must all come to the same: with inputs stored in another order, with a
+//! gradient stored in another order, on top of gradients that are there already, and with one input's gradient wanted
+//! at a time.
 
 mod cases;
 mod operations;

@@ -1,6 +1,6 @@
-//! Full size: scenarios as they are by default make the same events on a CUDA device as where these are only counted, on a
-//! stand-in that hands out what they take and computes nothing. What depends on sizes is as on a GPU: how work is cut, what
-//! waits in the workspace, which segments there are.
+//! Full size: scenarios as they are by default make the same events on a CUDA device as where these are only counted,
+//! on a stand-in that hands out what they take and computes nothing. What depends on sizes is as on a GPU: how work is
+//! cut, what waits in the workspace, which segments there are.
 
 use highwater_analysis::verify;
 use highwater_engine::DType;

@@ -50,8 +50,8 @@ impl Both {
         self.pair(tensor.to_dtype(dtype).expect("numbers become numbers"))
     }
 
-    /// Whole numbers from `low` up to but not including `high`, as fractions: whatever the order in which few of them are
-    /// added, nothing is rounded.
+    /// Whole numbers from `low` up to but not including `high`, as fractions: whatever the order in which few of them
+    /// are added, nothing is rounded.
     pub(crate) fn whole(&self, shape: impl Into<Shape>, range: [f64; 2], dtype: DType, seed: u64) -> Pair {
         let tensor = Tensor::uniform(shape, range, DType::F64, &self.cpu, &mut Rng::new(seed)).expect("there is room");
         let whole: Vec<f64> = numbers(&tensor).into_iter().map(f64::floor).collect();
@@ -98,8 +98,8 @@ impl Pair {
         Self { cpu: view(&self.cpu).expect("a view"), cuda: view(&self.cuda).expect("a view") }
     }
 
-    /// Fails unless both are equal but for rounding: `relative` to the number's size, or `absolute`, for single precision;
-    /// narrower types round more, doubles less.
+    /// Fails unless both are equal but for rounding: `relative` to the number's size, or `absolute`, for single
+    /// precision; narrower types round more, doubles less.
     pub(crate) fn assert_close(&self, what: &str, relative: f64, absolute: f64) {
         let (expected, found) = (numbers(&self.cpu), numbers(&self.cuda));
         assert_eq!(expected.len(), found.len(), "{what}");
@@ -120,8 +120,9 @@ impl Pair {
         }
     }
 
-    /// Fails unless both are equal but for how they round: once to their type, in which neighbours may be hit, and while
-    /// they are computed by `roundings` roundings of the largest number, in the precision of the type's arithmetic.
+    /// Fails unless both are equal but for how they round: once to their type, in which neighbours may be hit, and
+    /// while they are computed by `roundings` roundings of the largest number, in the precision of the type's
+    /// arithmetic.
     pub(crate) fn assert_near(&self, what: &str, roundings: f64) {
         let dtype = self.cpu.dtype();
         let (expected, found) = (numbers(&self.cpu), numbers(&self.cuda));

@@ -7,8 +7,8 @@ use crate::harness::{Both, FLOATS, Pair, on_both, run, view};
 
 const IGNORED: i64 = -100;
 
-/// Logits: rows short and long, more of them than all blocks take at a time; and places beside one another, in packs and
-/// not, of few classes and of many.
+/// Logits: rows short and long, more of them than all blocks take at a time; and places beside one another, in packs
+/// and not, of few classes and of many.
 fn shapes() -> [Shape; 9] {
     [
         Shape::from([1100, 33]),

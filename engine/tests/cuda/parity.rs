@@ -1,5 +1,5 @@
-//! Parity: a scenario makes the same events on a CUDA device as where these are only counted, its losses are the cpu's, and
-//! what the driver says is in use is what the allocator holds and what is known to stand beside it.
+//! Parity: a scenario makes the same events on a CUDA device as where these are only counted, its losses are the cpu's,
+//! and what the driver says is in use is what the allocator holds and what is known to stand beside it.
 
 use std::collections::BTreeSet;
 

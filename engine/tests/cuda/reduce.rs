@@ -5,8 +5,8 @@ use highwater_engine::{DType, Result, Shape, Tensor};
 
 use crate::harness::{Both, FLOATS, Pair, compute, on_both, view};
 
-/// Adds half the sums of whole numbers over `axes` of a view of `shape` to what is there: nothing is rounded, so that any
-/// number that is missed or counted twice is seen.
+/// Adds half the sums of whole numbers over `axes` of a view of `shape` to what is there: nothing is rounded, so that
+/// any number that is missed or counted twice is seen.
 fn assert_sums(both: &Both, shape: &[usize], turn: impl Fn(&Tensor) -> Result<Tensor>, axes: &[usize], dtype: DType) {
     let input = both.whole(Shape::from_slice(shape).expect("few axes"), [-2.0, 3.0], dtype, 1).map(turn);
     let lengths: Vec<usize> = input.cpu.shape().iter().copied().collect();

@@ -25,8 +25,8 @@ fn full(value: f64, device: &Device) -> Tensor {
     Tensor::full(COUNT, value, DType::F32, device).expect("there is memory")
 }
 
-/// A tensor of ones is made on the default stream, read on `side` and let go of; then its neighbour of twos is made. Gives
-/// what `side` read, and whether the twos got the memory of the ones.
+/// A tensor of ones is made on the default stream, read on `side` and let go of; then its neighbour of twos is made.
+/// Gives what `side` read, and whether the twos got the memory of the ones.
 fn read_beside(device: &Device, side: &Stream, tells: bool) -> Result<(Vec<f32>, bool)> {
     let ones = full(1.0, device);
     side.wait_for(&device.default_stream())?;

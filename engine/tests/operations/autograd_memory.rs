@@ -1,7 +1,7 @@
 //! Autograd memory: what forward keeps, when backward frees it, and how much both need, to the byte.
 //!
-//! Everything runs on the accounting device. Sizes are multiples of the allocator's rounding, so that bytes asked for and
-//! bytes allocated are the same.
+//! Everything runs on the accounting device. Sizes are multiples of the allocator's rounding, so that bytes asked for
+//! and bytes allocated are the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,8 +89,8 @@ fn a_chain_of_products_needs_one_matrix_beside_what_it_kept() {
     let loss = z.mul(&z.detach()).unwrap().sum().unwrap();
     drop(z);
     let kept = live(&device);
-    // The last product's gradient replaces what the square kept; that of x is new; and each further product's takes over
-    // the memory of an input that was kept.
+    // The last product's gradient replaces what the square kept; that of x is new; and each further product's takes
+    // over the memory of an input that was kept.
     assert_eq!(growth(&device, || loss.backward().unwrap()), SQUARE + 4);
     assert_eq!(live(&device), 2 * SQUARE + 4);
     assert_eq!(kept, SQUARE + 11 * SQUARE + 4, "x, and the left input of each product and of the square");

@@ -1,7 +1,7 @@
 //! Gradcheck: every operation's gradient against central differences.
 //!
-//! Differences are taken in double precision, where a step of 10⁻⁵ leaves about ten correct digits; the same gradients in
-//! single precision are then held against the double ones. Each operation is tried with a gradient that differs from
+//! Differences are taken in double precision, where a step of 10⁻⁵ leaves about ten correct digits; the same gradients
+//! in single precision are then held against the double ones. Each operation is tried with a gradient that differs from
 //! element to element, with the repeated one that a sum gives, and used twice, so that contributions are added up.
 
 use highwater_engine::ops::{AttentionOptions, ConvOptions, ConvTransposeOptions};

@@ -1,5 +1,5 @@
-//! What operations, layers and networks compute, and the memory that they need. Tests that record are programs of their own:
-//! a process has one recorder, which would record all of these too.
+//! What operations, layers and networks compute, and the memory that they need. Tests that record are programs of their
+//! own: a process has one recorder, which would record all of these too.
 
 mod grad_harness;
 mod values_harness;

@@ -72,8 +72,8 @@ fn cases(data: &'static str) -> BTreeMap<&'static str, Case> {
 
 pub(crate) type Operation = fn(&[Tensor]) -> Result<Tensor>;
 
-/// Compares every operation's result and gradients in `dtype` with its case, within the tolerance for its name; those with
-/// none are left out. There are as many cases as operations.
+/// Compares every operation's result and gradients in `dtype` with its case, within the tolerance for its name; those
+/// with none are left out. There are as many cases as operations.
 pub(crate) fn check(
     data: &'static str,
     operations: &[(&str, Operation)],

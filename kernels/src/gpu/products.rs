@@ -264,8 +264,8 @@ impl Plan {
         let mut count = 0;
         let [o, l, r] = matrices.each_ref().map(Described::handle);
         let (handle, wish) = (products.handle.0, search.handle());
-        // SAFETY: all handles are live; `out` is both the input and the result, which is written in place; there is room
-        // for as many results as requested.
+        // SAFETY: all handles are live; `out` is both the input and the result, which is written in place; there is
+        // room for as many results as requested.
         let searched = unsafe {
             let results = found.as_mut_ptr().cast();
             let most = PROPOSALS as i32;
@@ -328,7 +328,7 @@ impl Plan {
             .map(|address| ptr::without_provenance_mut::<c_void>(address as usize));
         let run = |algorithm: &sys::cublasLtMatmulAlgo_t| {
             let (handle, description, bytes) = (products.handle.0, description.handle(), workspace.bytes as usize);
-            // SAFETY: descriptions and scalars are live, and copied before this returns; the caller guarantees the rest.
+            // SAFETY: descriptions and scalars are live, and copied before this returns; the rest is the caller's.
             let status = unsafe {
                 (products.library.cublasLtMatmul)(
                     handle,

@@ -61,8 +61,8 @@ impl Drop for Block {
 
 /// Launches a kernel.
 pub(crate) fn launch(gpu: &Gpu, kernel: Kernel, grid: Grid, stream: u64, arguments: &Arguments) -> Result<()> {
-    // SAFETY: the tests' kernels take what they are given here and write to blocks that outlive the stream's work; those
-    // of which that is not true run on the stand-in, which looks.
+    // SAFETY: the tests' kernels take what they are given here and write to blocks that outlive the stream's work;
+    // those of which that is not true run on the stand-in, which looks.
     unsafe { gpu.launch(kernel, grid, stream, arguments) }
 }
 

@@ -14,8 +14,8 @@ use highwater_recorder::{Error, HistoryOptions, Level, Recording};
 
 use crate::guard;
 
-/// Path of the file to write, or of a folder, where the file is named after this program. Without it, the recorder's own variables apply, as in any program that contains the
-/// recorder: `highwater run` passes those on to the program.
+/// Path of the file to write, or of a folder, where the file is named after this program. Without it, the recorder's
+/// own variables apply, as in any program that contains the recorder: `highwater run` passes those on to the program.
 const FILE: &str = "HIGHWATER_RUN_FILE";
 /// Level of detail: `stacks`, `events` or `state`.
 const LEVEL: &str = "HIGHWATER_RUN_LEVEL";

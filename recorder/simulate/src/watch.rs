@@ -23,8 +23,8 @@ fn wait_and_end(descriptor: c_int) {
 }
 
 functions! {
-    /// Has this process end when another one does: `highwater simulate`, which may be killed. Does nothing for process 0,
-    /// and on a kernel that cannot tell (before Linux 5.3).
+    /// Has this process end when another one does: `highwater simulate`, which may be killed. Does nothing for process
+    /// 0, and on a kernel that cannot tell (before Linux 5.3).
     fn highwater_simulate_end_with(process: c_int) {
         if process <= 0 { return INVALID_VALUE; }
         // SAFETY: takes numbers.

@@ -142,7 +142,8 @@ pub(crate) fn training(events: usize) -> Vec<Event> {
     program.events
 }
 
-/// `blocks` blocks of one KiB, then each freed, the oldest first: three events a block, and every free moves all others.
+/// `blocks` blocks of one KiB, then each freed, the oldest first: three events a block, and every free moves all
+/// others.
 #[allow(dead_code, reason = "not every benchmark asks for it")]
 pub(crate) fn oldest_first(blocks: usize) -> Vec<Event> {
     let mut program = Program::new();

@@ -1,4 +1,5 @@
-//! Strange: recordings whose events contradict each other, for properties that hold of any, and a way to compare traces.
+//! Strange: recordings whose events contradict each other, for properties that hold of any, and a way to compare
+//! traces.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p highwater-stand-in --example on_stand_in -- PROGRAM [ARGUMENT…]
 //!
-//! The variables of [`settings`](highwater_stand_in::settings) set it up. Kernels are compiled by the host's C++ compiler
-//! when they are first used, and kept beside the library.
+//! The variables of [`settings`](highwater_stand_in::settings) set it up. Kernels are compiled by the host's C++
+//! compiler when they are first used, and kept beside the library.
 #![expect(clippy::print_stderr, reason = "says why the program cannot be run")]
 
 use std::process::{Command, ExitCode};

@@ -23,8 +23,8 @@ const SHIM: &[(&str, &str)] = &[
     ("maths.h", include_str!("shim/maths.h")),
 ];
 
-/// How kernels are compiled: most run for less time than `-O2` would add to their compilation. Kernels reinterpret memory as
-/// nvcc allows it, hence without strict aliasing; they jump between stacks, which fortified libraries take for an attack.
+/// Options to compile kernels: most run for less time than `-O2` would take longer. They reinterpret memory, as nvcc
+/// allows, hence no strict aliasing, and jump between stacks, which fortified libraries take for an attack.
 const OPTIONS: [&str; 9] = [
     "-O1",
     "-shared",

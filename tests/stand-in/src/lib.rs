@@ -10,8 +10,8 @@
 //!   and what lies past a block faults.
 //! - Streams, events and what waits for what; with [`LAZY_VARIABLE`](settings::LAZY_VARIABLE), work runs as late as it
 //!   may, so that a use of memory that was handed out too early is seen.
-//! - Warps, barriers and shared memory. Lanes that wait for one another for ever make the launch fail, and so do accesses
-//!   to memory that is not there; both say which thread it was.
+//! - Warps, barriers and shared memory. Lanes that wait for one another for ever make the launch fail, and so do
+//!   accesses to memory that is not there; both name the thread.
 //! - In full size, where only what is handed out and launched is looked at: with
 //!   [`IDLE_VARIABLE`](settings::IDLE_VARIABLE) nothing is computed, and memory is address space.
 //!

@@ -8,8 +8,8 @@ pub const MEMORY_VARIABLE: &str = "HIGHWATER_STAND_IN_MEMORY_BYTES";
 pub const CAPABILITY_VARIABLE: &str = "HIGHWATER_STAND_IN_CAPABILITY";
 /// `1` keeps work until something waits for it; else it runs when it is given.
 pub const LAZY_VARIABLE: &str = "HIGHWATER_STAND_IN_LAZY";
-/// `1` has nothing computed, copied or filled: kernels are found and launches checked, but their work is dropped, and memory
-/// is address space that reads as zeros. So what a program hands out and launches can be looked at in full size.
+/// `1` has nothing computed, copied or filled: kernels are found and launches checked, but their work is dropped, and
+/// memory is address space that reads as zeros. So what a program hands out and launches can be looked at in full size.
 pub const IDLE_VARIABLE: &str = "HIGHWATER_STAND_IN_IDLE";
 /// A number that shuffles the order of blocks, warps and lanes; 0 or unset leaves them in their order.
 pub const SEED_VARIABLE: &str = "HIGHWATER_STAND_IN_SEED";

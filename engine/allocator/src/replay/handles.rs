@@ -7,8 +7,8 @@ use crate::Block;
 /// Marks a key without a live block.
 const NOWHERE: u32 = u32::MAX;
 
-/// Blocks by key, each with the number of its allocator. Takes four bytes for each of the first keys, which are the rows
-/// of a trace, plus the handles of the live ones.
+/// Blocks by key, each with the number of its allocator. Takes four bytes for each of the first keys, which are the
+/// rows of a trace, plus the handles of the live ones.
 #[derive(Debug)]
 pub(super) struct Handles {
     places: Vec<u32>,

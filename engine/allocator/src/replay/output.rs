@@ -1,4 +1,4 @@
-//! Makes the events of a replay: those of a trace, each with the recorded event that it comes from, or one after another.
+//! Makes the events of a replay: a trace, with the recorded event that each event comes from, or one after another.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -274,7 +274,7 @@ impl<'a> Output<'a> {
         builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
     }
 
-    /// Returns the trace, and the recorded event that each of its events comes from; an empty one if the events were kept.
+    /// Returns the trace, and the recorded event that each event comes from; an empty one if the events were kept.
     pub(super) fn finish(self) -> (Trace, Vec<EventId>) {
         let Sink::Trace { mut builder, source } = self.sink else { return Default::default() };
         let place = |event: EventId| match event.index() {

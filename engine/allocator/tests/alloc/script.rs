@@ -12,8 +12,8 @@
 //! | `empty`, `fraction F` | gives the cache back; limits what may be reserved |
 //! | `state`, `stat NAME`, `reset peak`, `reset sums` | prints segments; prints a statistic; resets statistics |
 //!
-//! A size is a number with K, M or G and perhaps `+1` or `-1` behind it. Places are printed as the number of the segment
-//! and the offset in it.
+//! A size is a number with K, M or G and perhaps `+1` or `-1` behind it. Places are printed as the number of the
+//! segment and the offset in it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

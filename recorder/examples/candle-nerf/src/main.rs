@@ -1,13 +1,14 @@
 //! A candle program on the timeline: the tiny NeRF trains on the cpu under the recorder.
 //!
-//! `cargo run --release --manifest-path recorder/examples/candle-nerf/Cargo.toml`, then `highwater candle.snap`. Options, each with a
-//! number: `--image` (pixels on each side, 16), `--samples` (points on each ray, 32), `--width` (64), `--layers` (8),
-//! `--chunk` (points that go through the network at a time, 2048), `--steps` (3); `--out FILE` (`candle.snap`), and
-//! `--checkpoint`, by which chunks run again in backward. `--image 100 --samples 64 --chunk 65536` is the scenario
-//! `tiny-nerf`, and takes 5 GB; docs/candle.md shows what that finds.
+//! `cargo run --release --manifest-path recorder/examples/candle-nerf/Cargo.toml`, then `highwater candle.snap`.
+//! Options, each with a number: `--image` (pixels on each side, 16), `--samples` (points on each ray, 32), `--width`
+//! (64), `--layers` (8), `--chunk` (points that go through the network at a time, 2048), `--steps` (3); `--out FILE`
+//! (`candle.snap`), and `--checkpoint`, by which chunks run again in backward. `--image 100 --samples 64 --chunk 65536`
+//! is the scenario `tiny-nerf`, and takes 5 GB; docs/candle.md shows what that finds.
 //!
-//! Candle has no hook for its allocations on the cpu, so the global allocator tells them. The rest are guards: `guards.rs`
-//! puts one around each operation, module, phase and step, and that is all that is added to a program of candle's.
+//! Candle has no hook for its allocations on the cpu, so the global allocator tells them. The rest are guards:
+//! `guards.rs` puts one around each operation, module, phase and step, and that is all that is added to a program of
+//! candle's.
 
 #![expect(clippy::print_stdout, reason = "a program that answers on its standard output")]
 

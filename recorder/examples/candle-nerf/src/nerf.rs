@@ -100,8 +100,8 @@ impl Nerf {
     }
 }
 
-/// Points, and sines and cosines of their octaves. No parameter comes before it, so no graph does; what it gives is kept
-/// by those of the layers.
+/// Points, and sines and cosines of their octaves. No parameter comes before it, so no graph does; what it gives is
+/// kept by those of the layers.
 fn encode(points: &Tensor) -> Result<Tensor> {
     let parts = made_as(Category::Temporary, || {
         let mut parts = vec![points.clone()];

@@ -128,8 +128,8 @@ fn what_candle_made_in_forward_lives_on_through_backward_and_so_do_gradients_tha
     assert_eq!(made(backward, Phase::Forward, Category::Activation), kept, "backward frees nothing of the graph");
     let of_parameters = live_bytes(&trace, backward, |block| block.category == Category::Parameter);
     assert_eq!(made(backward, Phase::Backward, Category::Gradient), of_parameters);
-    // The encoded points are no parameter; yet backward gives their gradient, and that holds the two that it is the sum of,
-    // and the one that came into the first layer.
+    // The encoded points are no parameter; yet backward gives their gradient, and that holds the two that it is the sum
+    // of, and the one that came into the first layer.
     let of_points = POINTS * FLOAT * ENCODED as u64;
     let into_layer = POINTS * FLOAT * SIZES.width as u64;
     assert!(made(backward, Phase::Backward, Category::Temporary) >= 3 * of_points + into_layer);

@@ -25,8 +25,8 @@ pub(crate) struct Sizes {
     pub(crate) checkpoint: bool,
 }
 
-/// A step's gradients in the order of the parameters, beside all that candle's backward gives, which is more, while it is
-/// held.
+/// A step's gradients in the order of the parameters, beside all that candle's backward gives, which is more, while it
+/// is held.
 type Gradients = (Vec<Tensor>, Option<GradStore>);
 
 /// What backward begins with.
@@ -152,8 +152,8 @@ impl Forward {
     }
 }
 
-/// Multiplies matrices, small ones on this thread and large ones on all: each thread's products share memory that its first
-/// one takes, and that would carry this one's name for ever.
+/// Multiplies matrices, small ones on this thread and large ones on all: each thread's products share memory that its
+/// first one takes, and that would carry this one's name for ever.
 fn warm_up() -> Result<()> {
     for side in [32, 512] {
         let square = Tensor::ones((side, side), DType::F32, &Device::Cpu)?;

@@ -1,5 +1,5 @@
-//! Blocks of device memory, from `cudaMalloc` and from memory pools. PyTorch's caching allocator gets its segments here,
-//! or in [pages](super::pages).
+//! Blocks of device memory, from `cudaMalloc` and from memory pools. PyTorch's caching allocator gets its segments
+//! here, or in [pages](super::pages).
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::ffi::c_int;

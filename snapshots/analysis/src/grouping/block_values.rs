@@ -112,7 +112,7 @@ impl<'a> BlockValues<'a> {
         self.encoder.label(self.key, self.codes[value])
     }
 
-    /// The labels of `values`, short, as far as they stay different, and with the name of the key where they are numbers.
+    /// Short labels of `values`, as far as they stay different; those of numbers include the name of the key.
     pub fn names(&self, values: &[usize]) -> Vec<String> {
         let labels = values.iter().map(|value| self.label(*value));
         match self.key {

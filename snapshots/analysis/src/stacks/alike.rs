@@ -2,7 +2,8 @@
 //! them.
 //!
 //! A compiler may inline a function twice into one line, unroll a loop, or number the closures of a line: addresses and
-//! names in the file differ, the text does not; nor does it where names differ in characters that are not shown. What reads the same is one value wherever values are grouped.
+//! names in the file differ, the text does not; nor does it where names differ in characters that are not shown. What
+//! reads the same is one value wherever values are grouped.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -127,8 +127,8 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
     shown
 }
 
-/// The short forms of several stacks of one or more recordings, as from [`short_stack`]. Stacks that differ only in library frames also show
-/// the innermost line in which they differ, at its position, so that no two read the same.
+/// The short forms of several stacks of one or more recordings, as from [`short_stack`]. Stacks that differ only in
+/// library frames also show the innermost line in which they differ, at its position, so that no two read the same.
 pub fn short_stacks(stacks: &[(&Tables, StackId)]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&(tables, stack)| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();

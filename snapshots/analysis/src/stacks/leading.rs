@@ -91,8 +91,8 @@ pub(crate) fn entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = (
     tables.stack_frames(stack).flat_map(move |frame| entries_of(tables, frame).map(move |entry| (frame, entry)))
 }
 
-/// The user's own allocator in a stack: the function that called the recorder, the other methods of its type, and in its
-/// module, unless that is the whole crate, the calls up to the outermost method of any type.
+/// The user's own allocator in a stack: the function that called the recorder, the other methods of its type, and in
+/// its module, unless that is the whole crate, the calls up to the outermost method of any type.
 #[derive(Clone, Debug)]
 struct Allocator<'a> {
     caller: LeadingFrame,
@@ -134,8 +134,8 @@ fn path_of(function: &str) -> &str {
     bare[..end].trim_end_matches("::")
 }
 
-/// The module of a function or method: `app::pool` of `app::pool::take` and of `app::pool::Arena::alloc`. `None` if that is
-/// the whole crate.
+/// The module of a function or method: `app::pool` of `app::pool::take` and of `app::pool::Arena::alloc`. `None` if
+/// that is the whole crate.
 fn module_of(function: &str) -> Option<&str> {
     let path = path_of(function);
     let item = path.match_indices("::").find(|(at, _)| path[at + 2..].starts_with(|c: char| c.is_ascii_uppercase()));
@@ -182,9 +182,9 @@ pub(crate) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut 
 
 /// The frame that represents a stack: the innermost of the user's own outside their allocator, preferably one with a
 /// line number, since a Python program has libraries below it whose source is unknown. Otherwise the first that exists
-/// of: an address in the user's own binary, the innermost line of a library, of a layer, the line that names an autograd
-/// node, a line of unknown owner, a Python line, a line outside allocators and runtimes, such as the function that a
-/// thread pool runs, a line of the pool, the innermost line.
+/// of: an address in the user's own binary, the innermost line of a library, of a layer, the line that names an
+/// autograd node, a line of unknown owner, a Python line, a line outside allocators and runtimes, such as the function
+/// that a thread pool runs, a line of the pool, the innermost line.
 pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
     let lines = || entries(tables, stack).map(|(_, entry)| entry);
     let mut best: Option<(LineOwner, LeadingFrame)> = None;

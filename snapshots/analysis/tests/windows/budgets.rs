@@ -17,8 +17,8 @@ fn budgets() -> Vec<Budget> {
     all
 }
 
-/// Compares the outcomes on all devices, without a baseline and with one; returns those with it. Each recording is given
-/// as a whole and in windows.
+/// Compares the outcomes on all devices, without a baseline and with one; returns those with it. Each recording is
+/// given as a whole and in windows.
 fn compare(recording: [&Source<'_>; 2], baseline: [&Source<'_>; 2]) -> Vec<Outcome> {
     let mut all = Vec::new();
     for device in recording[0].facts().device_ids() {

@@ -170,8 +170,8 @@ fn read_in_parts_a_recording_has_the_phases_and_peaks_of_the_whole() {
                 assert!(found == expected, "{metric} of {device:?}");
                 let keys = [GroupKey::Category, GroupKey::Phase, GroupKey::Step, GroupKey::Lifetime, GroupKey::Op];
                 let query = Query { keys: &keys, top: 1000, filter: &Filter::default(), siblings: Siblings::Merged };
-                // The lifetime of a block that waits for a stream depends on when its free was requested, which a window
-                // does not know.
+                // The lifetime of a block that waits for a stream depends on when its free was requested, which a
+                // window does not know.
                 if metric != Metric::Active && metric != Metric::Reserved && metric != Metric::DeviceUsed {
                     let [expected, found] = [(&whole, expected.1), (&source, found.1)].map(|(source, peak)| {
                         let window = source.window_at(peak.number()).unwrap();

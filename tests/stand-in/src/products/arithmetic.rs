@@ -56,8 +56,8 @@ number!(f16, f32, f16::to_f32, f16::from_f32);
 /// Computes `D = alpha · A · B + beta · C + bias` for each matrix of the batch. `C` is not read where beta is 0.
 ///
 /// # Safety
-/// At the addresses lie matrices, and a bias, as the problem describes them; nothing else reads `D` or writes any of them meanwhile.
-/// `D` overlaps `C` only where they are the same, and none of the others.
+/// At the addresses lie matrices, and a bias, as the problem describes them; nothing else reads `D` or writes any of
+/// them meanwhile. `D` overlaps `C` only where they are the same, and none of the others.
 pub(super) unsafe fn compute(problem: &Problem, addresses: [u64; 4], factors: [f64; 2]) {
     let [a, _, _, d] = problem.layouts.map(|layout| layout.element);
     // SAFETY: as promised by the caller, with the types that the problem names.

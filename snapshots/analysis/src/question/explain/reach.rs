@@ -7,8 +7,8 @@ pub enum Reach {
     Whole,
     /// The events up to the failed request with which the recording ends: no figure is of a moment after it.
     UpToFailure,
-    /// All recorded events, which are not all of the run, or some figure being of a moment after the failed request with
-    /// which the recording ends.
+    /// All recorded events, which are not all of the run, or some figure being of a moment after the failed request
+    /// with which the recording ends.
     Recorded,
 }
 

@@ -1,5 +1,5 @@
-//! The idle moments of a program without steps, such as a server: the lows to which its memory returns between bursts of
-//! work. The bursts take the place of steps.
+//! The idle moments of a program without steps, such as a server: the lows to which its memory returns between bursts
+//! of work. The bursts take the place of steps.
 
 use std::cmp::Reverse;
 
@@ -103,8 +103,8 @@ impl Turns {
         turns
     }
 
-    /// Without the end of the program, which frees everything: without the last turns that hide most of the bursts before
-    /// them. Also returns the height of the bursts.
+    /// Without the end of the program, which frees everything: without the last turns that hide most of the bursts
+    /// before them. Also returns the height of the bursts.
     fn of_run(mut self) -> (Self, u64) {
         let runs = (0..=self.rows.len().min(MAX_END)).rev().map(|end| {
             let rows = self.rows.len() - end;

@@ -100,8 +100,8 @@ struct Caller {
 }
 
 impl Leaks {
-    /// The leaks of requested memory of `device` over all whole steps; `None` without these, or if the recording cannot be
-    /// read.
+    /// The leaks of requested memory of `device` over all whole steps; `None` without these, or if the recording cannot
+    /// be read.
     pub fn of_all_steps(source: &Source<'_>, device: DeviceId) -> Option<Self> {
         let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok()?;
         let of_device = (device, Metric::Requested);
@@ -215,8 +215,8 @@ impl Leaks {
         }
     }
 
-    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is whole.
-    /// `spans` are all of the recording.
+    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is
+    /// whole. `spans` are all of the recording.
     ///
     /// # Errors
     ///
@@ -232,8 +232,8 @@ impl Leaks {
         window.map(|window| Self::of(source, (device, metric), &window, &Filter::default())).transpose()
     }
 
-    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is whole.
-    /// `rows` are all of the recording.
+    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is
+    /// whole. `rows` are all of the recording.
     ///
     /// # Errors
     ///
@@ -248,8 +248,8 @@ impl Leaks {
         Self::of_spans(source, device, metric, &spans)
     }
 
-    /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, whether or
-    /// not that is one of the window.
+    /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, whether
+    /// or not that is one of the window.
     pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
         let outlives = |id| matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Steps | Lifetime::Kept);
         self.has_origin_of(trace, id) && outlives(id)

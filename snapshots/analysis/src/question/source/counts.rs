@@ -82,7 +82,7 @@ impl Source<'_> {
         }
     }
 
-    /// The time from the first event to the last, of any kind and device, in nanoseconds; `None` without events or times.
+    /// The time from the first to the last event of any kind and device, in nanoseconds; `None` without times.
     pub fn duration_ns(&self) -> Option<u64> {
         let times = match &self.kind {
             Kind::InMemory(memory) => {

@@ -1,5 +1,5 @@
-//! Moments of a recording, and the largest totals: of a file, found by its summaries and the few windows that these leave
-//! open.
+//! Moments of a recording, and the largest totals: of a file, found by its summaries and the few windows that these
+//! leave open.
 
 use std::ops::{ControlFlow, Range};
 
@@ -80,8 +80,8 @@ impl Source<'_> {
         Ok(again.unwrap_or(first))
     }
 
-    /// The largest value of `metric` in each of `count` parts of about equal length of the events from the device's first to
-    /// its last; of a file in the parts of all events, to within those of a summary, which counts all blocks.
+    /// The largest value of `metric` in each of `count` parts of about equal length of the events from the device's
+    /// first to its last; of a file in the parts of all events, to within those of a summary, which counts all blocks.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Source<'_> {
         Ok(samples)
     }
 
-    /// The largest value of `metric` after any event of `range`, and the first event that reaches it. `None` for an empty
-    /// range.
+    /// The largest value of `metric` after any event of `range`, and the first event that reaches it. `None` for an
+    /// empty range.
     ///
     /// # Errors
     ///

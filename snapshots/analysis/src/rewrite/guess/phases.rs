@@ -5,8 +5,8 @@
 //!
 //! 1. Recorded phases count: phase events, and the ranges that PyTorch itself marks as `Optimizer.step#…` and
 //!    `Optimizer.zero_grad#…`.
-//! 2. The stack of an allocation has a [`Role`]; inference is evaluation. So has the stack of a free, unless it is only the stack of the
-//!    allocation again, which PyTorch repeats when it records no stacks of frees.
+//! 2. The stack of an allocation has a [`Role`]; inference counts as evaluation. So has the stack of a free, unless it
+//!    repeats that of the allocation, as in PyTorch's snapshots without stacks of frees.
 //! 3. An allocation without Python frames is backward, once forward has run, or if an optimizer runs next: autograd's
 //!    threads run no Python. If C++ frames were recorded, they decide, and this rule is not used.
 //! 4. A free without its own stack, after an optimizer and outside backward, of a block that backward allocated,

@@ -35,8 +35,8 @@ pub struct Addition {
 /// A recording with some modules recomputed.
 #[derive(Clone, Debug)]
 pub struct Recomputed {
-    /// The changed recording of one device. Blocks that are allocated again have rows of their own. Segments and addresses
-    /// are the recorded ones: replay the recording to get those that it would have.
+    /// The changed recording of one device. Blocks that are allocated again have rows of their own. Segments and
+    /// addresses are the recorded ones: replay the recording to get those that it would have.
     pub trace: Trace,
     /// The recorded event that each event comes from, or before which it is inserted.
     pub source: Vec<EventId>,
@@ -57,8 +57,8 @@ pub fn apply(trace: &Trace, device: DeviceId, effects: &[Effect]) -> Recomputed 
     Rebuilt::new(trace, device, &changes).finish()
 }
 
-/// Returns the recording of `device` in `trace` with further blocks, at the addresses of none: replay it to get those that
-/// they would have.
+/// Returns the recording of `device` in `trace` with further blocks, at the addresses of none: replay it to get those
+/// that they would have.
 pub fn with_additions(trace: &Trace, device: DeviceId, additions: &[Addition]) -> Recomputed {
     let mut actions: Vec<(u32, Action)> = additions.iter().map(|one| (one.before.0, Action::Add(*one))).collect();
     actions.sort_by_key(|(position, _)| *position);

@@ -23,8 +23,8 @@ pub struct Call {
     pub blocks: Vec<BlockId>,
 }
 
-/// Returns the calls of `members` on `device`, in order. A call ends with the first allocation in another module, so two
-/// calls of one module in direct succession count as one.
+/// Returns the calls of `members` on `device`, in order. A call ends with the first allocation in another module, so
+/// two calls of one module in direct succession count as one.
 pub fn calls(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Call> {
     let mut found: Vec<Call> = Vec::new();
     for span in trace.spans.rows().iter().filter(|span| span.phase == Phase::Forward) {

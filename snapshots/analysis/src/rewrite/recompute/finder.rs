@@ -93,8 +93,8 @@ impl Finder<'_> {
         Some(Effect { module: call.module, ends, kept, kept_until, at, repeats, repeat_ends: Vec::new() })
     }
 
-    /// Returns whether the references tell what keeps each block of `call` until backward. They do not for what an autograd
-    /// function of the program saves.
+    /// Returns whether the references tell what keeps each block of `call` until backward. They do not for what an
+    /// autograd function of the program saves.
     fn knows_all_saved(&self, references: &References, call: &Call) -> bool {
         let backward = self.backward(call);
         let outlives = |block: &&BlockId| backward.contains(&self.freed(**block));
@@ -293,8 +293,8 @@ impl Finder<'_> {
         live.filter(is_input).map(|(_, block)| block).collect()
     }
 
-    /// Returns whether the program computes `input`, freed in forward, again by itself from the blocks that it was first
-    /// computed from: some event of `backward` allocates as much for an operation on the same blocks.
+    /// Returns whether the program computes `input`, freed in forward, again by itself from the blocks that it was
+    /// first computed from: some event of `backward` allocates as much for an operation on the same blocks.
     fn is_recomputed(&self, input: BlockId, backward: Range<EventId>) -> bool {
         let blocks = &self.trace.blocks;
         let row = input.0 as usize;

@@ -11,8 +11,8 @@ use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, StackId, 
 use super::effect::{Effect, Repeat};
 use super::references::References;
 
-/// Corrects the recomputations of `effects`: what forward allocates as scratch memory is not repeated with its operation.
-/// The first recomputation of an operation of that line allocates it, and keeps it, unless backward has one already.
+/// Corrects the recomputations of `effects`: scratch memory that forward allocates is not repeated with its operation.
+/// The first recomputation at that line allocates it, and keeps it, unless backward has such memory already.
 pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, effects: &mut [Effect]) {
     let stack = |block: BlockId| trace.blocks.stack[block.0 as usize];
     let line = |stack: StackId| stack.index().and_then(|row| trace.tables.stacks.get(row)).map(|stack| stack.frame);
@@ -32,8 +32,8 @@ pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, 
     }
 }
 
-/// The scratch memory of forward in order, each with whether backward has one of its size: blocks that are never freed, to
-/// which nothing refers, allocated by the operation that has just allocated its output, and only once.
+/// The scratch memory of forward in order, each with whether backward has one of its size: blocks that are never freed,
+/// to which nothing refers, allocated by the operation that has just allocated its output, and only once.
 fn forward_workspaces(trace: &Trace, device: DeviceId, references: &References) -> Vec<(BlockId, bool)> {
     let blocks = &trace.blocks;
     let size = |block: BlockId| blocks.requested[block.0 as usize];

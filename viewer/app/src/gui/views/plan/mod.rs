@@ -333,8 +333,8 @@ impl PlanView {
     }
 }
 
-/// Shows the peak with the changes large, and beside it how much less that is than before, and than what was recorded: if
-/// the recording ends out of memory, the first two contain the request that failed, and what follows if that was run.
+/// Shows the peak with the changes in large letters, and by how much it is less than before and than recorded. If the
+/// recording ends out of memory, the first two include the failed request, and what follows it if that was run.
 fn headline_ui(ui: &mut Ui, [peak, before, recorded]: [u64; 3]) {
     let unchanged = match before > recorded {
         true => format!("the {} that the step needs beyond the recording", format_bytes(before)),
