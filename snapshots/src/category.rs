@@ -1,4 +1,4 @@
-//! The three fixed vocabularies: categories, phases and pools of blocks.
+//! The three fixed sets of names: categories, phases and pools of blocks.
 
 use serde::{Deserialize, Serialize};
 

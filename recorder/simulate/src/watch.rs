@@ -1,4 +1,4 @@
-//! The end of the program with the command that runs it: a process whose command is killed does not go on.
+//! Ends a process of the program when the command that runs it has ended, even if that was killed.
 #![expect(unsafe_code, reason = "calls the system")]
 
 use std::ffi::c_int;

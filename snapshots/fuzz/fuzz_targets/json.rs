@@ -1,4 +1,4 @@
-//! Fuzz: any bytes as JSON text, by both readers, and what follows from what was read.
+//! Fuzz: reads any bytes as JSON text with both readers, and checks the result.
 #![no_main]
 
 use highwater_fuzz::{check_snapshot, go};

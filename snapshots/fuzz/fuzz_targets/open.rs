@@ -1,4 +1,4 @@
-//! Fuzz: any bytes through the one door, whole and as a stream; what opens can be exported, and opens again.
+//! Fuzz: opens any bytes, whole and as a stream; what can be opened is exported, and opened again.
 #![no_main]
 
 use highwater_fuzz::{check_trace, go};

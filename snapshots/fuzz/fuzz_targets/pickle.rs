@@ -1,4 +1,4 @@
-//! Fuzz: any bytes as a pickle, by both sources, and what follows from what was read.
+//! Fuzz: reads any bytes as a pickle from both sources, and checks the result.
 #![no_main]
 
 use highwater_fuzz::{check_snapshot, go};

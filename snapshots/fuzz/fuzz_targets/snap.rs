@@ -1,4 +1,4 @@
-//! Fuzz: any bytes as a `.snap` file, as they are and with their checksums made right.
+//! Fuzz: reads any bytes as a `.snap` file, as they are and with corrected checksums.
 #![no_main]
 
 use highwater_fuzz::{check_trace, mended};

@@ -1,4 +1,4 @@
-//! Checks: what must hold of whatever was read from a strange file.
+//! Checks that must hold for everything that was read, however malformed the file was.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! The columns of an event section: one fact of all its events each.
+//! The columns of an event section, each of which has one field of all its events.
 
 use super::varint::Cursor;
 

@@ -1,4 +1,4 @@
-//! Prepares the texts of a recording for being shown.
+//! Makes the texts of a recording safe to show: on one line, and without control characters.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Work beside the window, on threads. `background_web.rs` replaces it in a browser, which has none.
+//! Runs background work on threads. `background_web.rs` replaces it in a browser, which has none.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};

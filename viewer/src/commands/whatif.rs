@@ -1,4 +1,4 @@
-//! `highwater whatif`: a recording replayed with something changed.
+//! `highwater whatif`: replays a recording with changes to the allocator, the device or blocks.
 
 mod rerun;
 pub mod report;

@@ -1,4 +1,4 @@
-//! The error in a command line, in a line.
+//! Describes the error in a command line, in one line of text.
 
 use highwater_snapshots::suggest::did_you_mean;
 

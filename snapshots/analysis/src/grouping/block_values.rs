@@ -1,4 +1,4 @@
-//! The value of a key that each block of a recording has, as a small number: what colours are assigned to.
+//! The value of a grouping key for each block of a recording, as a small number: the app colours blocks by it.
 
 use hashbrown::HashMap;
 use rayon::prelude::*;

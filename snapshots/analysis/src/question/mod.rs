@@ -1,4 +1,4 @@
-//! Questions about a recording of any length, each a value per window and a merge in order.
+//! Questions about recordings of any length: each is answered window by window, and the answers are merged in order.
 
 pub mod peak;
 pub mod phases;

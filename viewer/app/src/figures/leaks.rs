@@ -1,4 +1,4 @@
-//! Sentences about leaks.
+//! Sentences about leaks, for the command line and the app.
 
 use highwater_analysis::growth::{Growth, Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;

@@ -1,4 +1,4 @@
-//! Moments, as figures and as text.
+//! Formats moments, as JSON objects and as text.
 
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::Phase;

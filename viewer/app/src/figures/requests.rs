@@ -1,4 +1,4 @@
-//! Sentences about failed requests.
+//! Sentences about failed requests, for the command line and the app.
 
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::frames::{LeadingFrame, leading_frame};

@@ -1,4 +1,4 @@
-//! Carries out the actions of the views of an open file.
+//! Carries out the actions that the views of an open file request.
 
 use eframe::egui;
 

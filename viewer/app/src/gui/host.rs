@@ -1,4 +1,4 @@
-//! The app's surroundings: the desktop. `host_web.rs` replaces it in a browser.
+//! What the app needs from the desktop around it. `host_web.rs` replaces it in a browser.
 
 use std::path::{Path, PathBuf};
 

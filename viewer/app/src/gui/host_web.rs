@@ -1,4 +1,4 @@
-//! The app's surroundings: a page.
+//! What the app needs from the page around it.
 
 use std::path::{Path, PathBuf};
 

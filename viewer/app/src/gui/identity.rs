@@ -1,4 +1,4 @@
-//! Tells shared values apart without keeping them in memory, for the keys of questions about them.
+//! Identifies shared values without keeping them in memory, for the keys of questions about them.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

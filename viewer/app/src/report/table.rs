@@ -1,4 +1,4 @@
-//! Rows under typed columns.
+//! A table: rows under typed columns, from which all output formats are made.
 
 use std::io::{self, Write};
 

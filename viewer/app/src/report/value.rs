@@ -1,4 +1,4 @@
-//! The value of a cell, exact and without a form.
+//! The values of facts and of cells, exact and not formatted yet.
 
 use std::cmp::Ordering;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Has the main thread of a running Python program run some lines.
+//! Makes the main thread of a running Python program execute some lines.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Parts of the facts of `highwater check`.
+//! Parts of the JSON object of `highwater check`: causes, and differences from the baseline.
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::budget::{Culprit, Differences};
@@ -8,7 +8,7 @@ use highwater_snapshots::DeviceId;
 
 use crate::output::key_cells::named;
 
-/// The group that caused the excess.
+/// Returns the group that caused the excess as a JSON object.
 pub(super) fn culprit_value(culprit: &Culprit) -> Value {
     Value::Map(vec![
         ("category", culprit.category.clone().into()),

@@ -1,4 +1,4 @@
-//! Parts of the answer of `highwater growth`.
+//! Parts of the answer of `highwater growth`: reserved memory, leaks, steps and an extrapolation.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 /// Number of steps listed at the beginning and at the end if there are many.
 const SHOWN_STEPS: usize = 6;
 
-/// The growth of reserved memory.
+/// Returns the growth of reserved memory as a JSON object.
 pub(super) fn reserved_facts(growth: &Growth) -> Facts<'_> {
     Facts::new([
         ("growth_bytes", growth.net().into()),

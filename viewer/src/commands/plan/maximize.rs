@@ -1,4 +1,4 @@
-//! The largest size of a step with which it fits.
+//! Finds the largest batch size or sequence length with which a step fits, by bisection.
 
 /// Sizes beyond this are not tried.
 const MOST: usize = 1 << 24;

@@ -1,4 +1,4 @@
-//! The preloaded library, written to where the loader finds it.
+//! Writes the library to preload to a file that the loader finds.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

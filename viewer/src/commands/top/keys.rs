@@ -1,4 +1,4 @@
-//! The actions of keys.
+//! Maps keys to what they request.
 
 use highwater_analysis::{GroupKey, Metric};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};

@@ -1,4 +1,4 @@
-//! The same as text, once, where standard output is not a terminal.
+//! Prints the view of `highwater top` once, as text, if standard output is not a terminal.
 
 use highwater_app::figures::moment::{count_of, total_name};
 use highwater_app::figures::ranks::capitalized;

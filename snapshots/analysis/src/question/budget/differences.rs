@@ -1,4 +1,4 @@
-//! Lists differences from a baseline.
+//! Lists the groups that differ most from those of a baseline.
 
 use crate::question::diff::{Diff, DiffGroup};
 

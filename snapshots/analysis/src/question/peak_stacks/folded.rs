@@ -1,4 +1,4 @@
-//! Folded stacks, one line each.
+//! Writes folded stacks, a line for each, which flame graph programs read.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Writes a profile of pprof.
+//! Writes the blocks at the peak as a profile for pprof.
 
 use std::io::{self, Write};
 

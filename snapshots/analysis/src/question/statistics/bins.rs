@@ -1,14 +1,14 @@
-//! Numbers and bytes of blocks by kind.
+//! Histograms: number and bytes of blocks by size, lifetime and similar properties.
 
 use crate::grouping::lifetime::Lifetime;
 use crate::question::between::Sum;
 
-/// Blocks of one kind.
+/// Number and bytes of the blocks in one bin of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Over the whole recording, including the baseline.
+    /// The blocks of the whole recording, including the baseline.
     pub all: Sum,
-    /// Live at the peak.
+    /// Those of the blocks that are live at the peak.
     pub at_peak: Sum,
 }
 

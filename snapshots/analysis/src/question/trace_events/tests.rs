@@ -1,4 +1,4 @@
-//! What is written of a recording.
+//! Tests of the traces that recordings are written as.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! The tracks of a trace.
+//! The tracks of a trace, as its viewers show them: slices and counters.
 
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::DeviceId;

@@ -1,4 +1,4 @@
-//! The peaks with recomputed modules and with a fused optimizer: the figures of advice.
+//! Computes the peaks with recomputed modules and with a fused optimizer, which advice states.
 
 use std::sync::Arc;
 

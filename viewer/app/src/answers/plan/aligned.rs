@@ -1,11 +1,10 @@
-//! Relates the events of a run to those of a recording of the same program that was run otherwise.
+//! Relates the events of a recording to those of another run of the same program, with changes.
 
 use highwater_snapshots::trace::Span;
 use highwater_snapshots::{EventId, Trace};
 
 /// Returns, for each event of `run`, the event of `recorded` that is as far within the same phase of the same step.
-/// What
-/// `recorded` does not contain is related to its last event before. The result is non-decreasing.
+/// Events of phases that `recorded` lacks are related to its last event before. The result is non-decreasing.
 pub fn aligned(recorded: &Trace, run: &Trace) -> Vec<EventId> {
     let end = recorded.events.len().saturating_sub(1);
     let spans = recorded.spans.rows();

@@ -1,8 +1,8 @@
-//! The changes to a training step.
+//! A set of changes to a training step: of code, of recomputed modules, of allocator settings.
 
 use super::change::Change;
 
-/// The changes to a training step.
+/// A set of changes to a training step. The default is to change nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     /// The changes, apart from the following.

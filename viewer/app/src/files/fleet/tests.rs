@@ -1,4 +1,4 @@
-//! What is told of several recordings together.
+//! Tests of summaries of several recordings.
 
 use std::fs;
 
