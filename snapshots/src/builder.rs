@@ -198,24 +198,31 @@ impl TraceBuilder {
     }
 
     /// `bytes`, or 0 with a problem noted where sizes add up to more than any machine has.
+    #[inline]
     fn bounded(&mut self, bytes: u64) -> u64 {
-        match self.bytes_seen.checked_add(bytes).filter(|sum| *sum < MAX_BYTES) {
-            Some(sum) => {
+        match self.bytes_seen.checked_add(bytes) {
+            Some(sum) if sum < MAX_BYTES => {
                 self.bytes_seen = sum;
                 bytes
             }
-            None => {
-                self.impossible_sizes += 1;
-                if self.impossible_sizes <= MAX_LISTED_SIZES {
-                    let event = self.trace.events.len();
-                    let what = format!("event {event} has a size of {bytes} bytes, which cannot be: counted as 0");
-                    self.add_problem(Problem::new(what));
-                }
+            _ => {
+                self.note_impossible_size(bytes);
                 0
             }
         }
     }
 
+    #[cold]
+    fn note_impossible_size(&mut self, bytes: u64) {
+        self.impossible_sizes += 1;
+        if self.impossible_sizes <= MAX_LISTED_SIZES {
+            let event = self.trace.events.len();
+            let what = format!("event {event} has a size of {bytes} bytes, which cannot be: counted as 0");
+            self.add_problem(Problem::new(what));
+        }
+    }
+
+    #[inline]
     fn device(&mut self, device: DeviceId) -> &mut DeviceState {
         let index = usize::from(device.0);
         if index >= self.devices.len() {
@@ -302,17 +309,17 @@ impl TraceBuilder {
         let subject = match (event.what, done) {
             (What::Alloc(alloc), Transition::Allocated { former }) => {
                 if former != Named::Unknown {
-                    self.complete(block, id);
+                    self.complete(device, block, id);
                     self.trace.replaced.push((id, block));
                 }
                 self.add_block(device, &alloc, event.stack, id).0
             }
             (What::FreeRequested(_), Transition::FreeRequested) => {
-                self.end(block, id);
+                self.end(device, block, id);
                 block.0
             }
             (What::FreeCompleted(_), Transition::FreeCompleted { .. }) => {
-                self.complete(block, id);
+                self.complete(device, block, id);
                 block.0
             }
             (What::Used(_), Transition::Used) => {
@@ -358,12 +365,12 @@ impl TraceBuilder {
     /// that it releases.
     fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
         let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };
-        if let What::SegmentFree(range) = *what {
-            let known = state.segment_at.get(&range.address);
-            let is_known = known.is_some_and(|row| self.trace.segments.range[row.0 as usize].bytes == range.bytes);
+        let Some(key) = what.block() else {
+            let is_known = matches!(what, What::SegmentFree(range) if state.segment_at.get(&range.address)
+                .is_some_and(|row| self.trace.segments.range[row.0 as usize].bytes == range.bytes));
             return (BlockId::NONE, if is_known { Named::Live } else { Named::Unknown });
-        }
-        let block = what.block().map_or(BlockId::NONE, |key| state.keys.get(key));
+        };
+        let block = state.keys.get(key);
         let Some(row) = block.index() else { return (block, Named::Unknown) };
         let blocks = &self.trace.blocks;
         let named = match (blocks.free_requested[row].is_some(), blocks.free_completed[row].is_some()) {
@@ -374,6 +381,7 @@ impl TraceBuilder {
         (block, named)
     }
 
+    #[inline]
     fn add_block(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
         let alloc = self.bounded_alloc(alloc);
         let id = self.trace.blocks.push(device, &alloc, stack, event);
@@ -386,28 +394,31 @@ impl TraceBuilder {
     }
 
     /// Counts a block of `bytes` that begins to live.
+    #[inline]
     fn begin(&mut self, device: DeviceId, bytes: u64) {
         self.meter.begin(bytes);
         self.device(device).begin(bytes);
     }
 
-    /// Counts a block as no longer live.
-    fn end(&mut self, block: BlockId, event: EventId) {
+    /// Counts a block of `device` as no longer live.
+    #[inline]
+    fn end(&mut self, device: DeviceId, block: BlockId, event: EventId) {
         let row = block.0 as usize;
         self.trace.blocks.free_requested[row] = event;
         let bytes = self.trace.blocks.requested[row];
         self.meter.end(bytes);
-        self.device(self.trace.blocks.device[row]).requested -= bytes;
+        self.device(device).requested -= bytes;
     }
 
-    /// Counts a block as no longer active, and as no longer live if its request is missing.
-    fn complete(&mut self, block: BlockId, event: EventId) {
+    /// Counts a block of `device` as no longer active, and as no longer live if its request is missing.
+    #[inline]
+    fn complete(&mut self, device: DeviceId, block: BlockId, event: EventId) {
         let row = block.0 as usize;
         if !self.trace.blocks.free_requested[row].is_some() {
-            self.end(block, event);
+            self.end(device, block, event);
         }
         self.trace.blocks.free_completed[row] = event;
-        let (device, bytes) = (self.trace.blocks.device[row], self.trace.blocks.allocated[row]);
+        let bytes = self.trace.blocks.allocated[row];
         self.device(device).sums.end(bytes);
     }
 

@@ -159,9 +159,10 @@ impl Trace {
         let (kind, subject) = (self.events.kind[index], self.events.subject[index]);
         let named = match kind {
             EventKind::Alloc => self.replaced_by(id).map_or(Named::Unknown, |former| self.named_at(former, id)),
-            EventKind::FreeRequested | EventKind::FreeCompleted | EventKind::Used => {
-                self.named_at(BlockId(subject), id)
-            }
+            // A request or use of a block that is not live has no subject.
+            EventKind::FreeRequested | EventKind::Used if BlockId(subject).is_some() => Named::Live,
+            EventKind::FreeRequested | EventKind::Used => Named::Unknown,
+            EventKind::FreeCompleted => self.named_at(BlockId(subject), id),
             EventKind::Tag => self.tags.get(subject as usize).map_or(Named::Unknown, |tag| self.named_at(tag.0, id)),
             EventKind::SegmentFree if self.segments.role[subject as usize] == SegmentRole::Unmapping => Named::Unknown,
             _ => Named::Live,

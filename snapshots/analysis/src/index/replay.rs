@@ -145,6 +145,11 @@ impl<'a> Replay<'a> {
         self.totals
     }
 
+    /// The device.
+    pub(crate) fn device(&self) -> DeviceId {
+        self.device
+    }
+
     /// The position of the next event.
     pub fn position(&self) -> usize {
         self.next
@@ -153,10 +158,19 @@ impl<'a> Replay<'a> {
     /// Applies the next event, of any device; returns its id, or `None` after the last.
     #[inline]
     pub fn step(&mut self) -> Option<EventId> {
+        self.step_each(|_| ())
+    }
+
+    /// As [`Replay::step`]; calls `each` with the effects of the event on the device.
+    #[inline]
+    pub(crate) fn step_each(&mut self, mut each: impl FnMut(Effect)) -> Option<EventId> {
         let index = self.next;
         if *self.trace.events.device.get(index)? == self.device {
             let (trace, totals) = (self.trace, &mut self.totals);
-            effects(trace, index, |effect| effect.apply(trace, totals));
+            effects(trace, index, |effect| {
+                effect.apply(trace, totals);
+                each(effect);
+            });
         }
         self.next += 1;
         Some(EventId(index as u32))

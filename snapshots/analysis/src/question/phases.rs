@@ -10,8 +10,8 @@ use highwater_snapshots::{Category, Phase};
 
 use super::peak::Moment;
 use crate::index::device_spans::{ActiveSpan, Activity, StepActivity, activity_in};
-use crate::index::replay::{Effect, Replay, baseline_effects, effects};
-use crate::metric::Metric;
+use crate::index::replay::{Effect, Replay, baseline_effects};
+use crate::metric::{Metric, Totals};
 
 /// One phase of one step. Events are numbered over the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,14 @@ impl CategoryBytes {
         rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         rows
     }
+
+    #[inline]
+    fn take(&mut self, trace: &Trace, metric: Metric, effect: Effect) {
+        let Some((row, begins)) = effect.of_block(metric) else { return };
+        let bytes = trace.blocks.sizes(metric)[row];
+        let sum = &mut self.0[trace.blocks.category[row] as usize];
+        *sum = if begins { *sum + bytes } else { *sum - bytes };
+    }
 }
 
 /// A run of events of one step and phase, as one device sees it; or a part of such a run.
@@ -81,10 +89,9 @@ pub struct StageRow {
 /// The runs of events of one step and phase, in order, as `device` sees them.
 pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
     let number = |event: EventId| trace.start.events + u64::from(event.0);
-    let mut replay = Replay::new(trace, device);
     let mut live = CategoryTotals::new(trace, device, metric);
     let row = |span: &Span| {
-        let start_bytes = replay.totals().get(metric);
+        let start_bytes = live.total();
         let mut row = StageRow {
             stage: trace.stage_at(span.first).unwrap_or_default(),
             events: number(span.first)..number(span.end),
@@ -96,18 +103,18 @@ pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec
             end_bytes: start_bytes,
             at_peak: live.bytes,
         };
-        while replay.position() < span.end.0 as usize {
-            let Some(id) = replay.step() else { break };
-            if !live.apply(trace, id) {
+        while live.position() < span.end.0 as usize {
+            let Some((id, has_effect)) = live.step() else { break };
+            if !has_effect {
                 continue;
             }
             row.is_idle = false;
-            let bytes = replay.totals().get(metric);
+            let bytes = live.total();
             if bytes > row.peak_bytes {
                 (row.peak_bytes, row.peak_event, row.at_peak) = (bytes, Some(number(id)), live.bytes);
             }
         }
-        row.end_bytes = replay.totals().get(metric);
+        row.end_bytes = live.total();
         row
     };
     trace.spans.rows().iter().map(row).collect()
@@ -197,16 +204,11 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     found.sort_unstable();
     found.dedup();
     let steps = StepActivity::of(trace.spans.rows().iter().map(|span| (span.step, activity_in(trace, device, span))));
-    let mut replay = Replay::new(trace, device);
     let mut live = CategoryTotals::new(trace, device, metric);
     let row = |(position, phase, step): (usize, Phase, Option<u32>)| {
-        while replay.position() < position
-            && let Some(event) = replay.step()
-        {
-            live.apply(trace, event);
-        }
+        while live.position() < position && live.step().is_some() {}
         let last = EventId::from_index(position.checked_sub(1)?);
-        let bytes = replay.totals().get(metric);
+        let bytes = live.total();
         steps.is_of_device(step).then_some(PhaseRow {
             step,
             phase,
@@ -292,18 +294,20 @@ pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
     others.filter_map(moment).collect()
 }
 
-/// Running sums of bytes by category.
-pub(crate) struct CategoryTotals {
-    device: DeviceId,
+/// A replay with running sums of bytes by category.
+pub(crate) struct CategoryTotals<'a> {
+    trace: &'a Trace,
     metric: Metric,
+    replay: Replay<'a>,
     bytes: CategoryBytes,
 }
 
-impl CategoryTotals {
-    pub(crate) fn new(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
-        let mut live = Self { device, metric, bytes: CategoryBytes::default() };
-        baseline_effects(trace, device, |effect| live.take(trace, effect));
-        live
+impl<'a> CategoryTotals<'a> {
+    /// Starts before the first event.
+    pub(crate) fn new(trace: &'a Trace, device: DeviceId, metric: Metric) -> Self {
+        let mut bytes = CategoryBytes::default();
+        baseline_effects(trace, device, |effect| bytes.take(trace, metric, effect));
+        Self { trace, metric, replay: Replay::new(trace, device), bytes }
     }
 
     /// The live bytes of a category.
@@ -311,25 +315,32 @@ impl CategoryTotals {
         self.bytes.get(category)
     }
 
-    fn take(&mut self, trace: &Trace, effect: Effect) {
-        let Some((row, begins)) = effect.of_block(self.metric) else { return };
-        let bytes = trace.blocks.sizes(self.metric)[row];
-        let sum = &mut self.bytes.0[trace.blocks.category[row] as usize];
-        *sum = if begins { *sum + bytes } else { *sum - bytes };
+    /// The totals of the device.
+    pub(crate) fn totals(&self) -> Totals {
+        self.replay.totals()
     }
 
-    /// Applies event `id`; returns whether it affected memory of this device.
-    pub(crate) fn apply(&mut self, trace: &Trace, id: EventId) -> bool {
-        let index = id.0 as usize;
-        if trace.events.device[index] != self.device {
-            return false;
-        }
-        let mut has_effect = trace.events.kind[index] == EventKind::Oom;
-        effects(trace, index, |effect| {
+    /// The total of its metric.
+    fn total(&self) -> u64 {
+        self.totals().get(self.metric)
+    }
+
+    /// The position of the next event.
+    fn position(&self) -> usize {
+        self.replay.position()
+    }
+
+    /// Applies the next event, of any device; returns its id, and whether it affected memory of the device.
+    pub(crate) fn step(&mut self) -> Option<(EventId, bool)> {
+        let Self { trace, metric, replay, bytes } = self;
+        let mut has_effect = false;
+        let event = replay.step_each(|effect| {
             // The driver's figure is read at the bounds of phases, even of phases that do nothing.
-            has_effect |= self.metric == Metric::DeviceUsed || !matches!(effect, Effect::Sampled(_));
-            self.take(trace, effect);
-        });
-        has_effect
+            has_effect |= *metric == Metric::DeviceUsed || !matches!(effect, Effect::Sampled(_));
+            bytes.take(trace, *metric, effect);
+        })?;
+        let is_failure = || trace.events.kind[event.0 as usize] == EventKind::Oom;
+        let is_here = || trace.events.device[event.0 as usize] == replay.device();
+        Some((event, has_effect || is_failure() && is_here()))
     }
 }

@@ -22,7 +22,6 @@ use self::perfetto::Perfetto;
 use self::tracks::Track;
 use super::phases::CategoryTotals;
 use super::source::{Source, Watch};
-use crate::index::replay::Replay;
 use crate::metric::{Metric, Totals};
 
 pub use self::kineto::KinetoTrace;
@@ -104,10 +103,10 @@ fn describe_all(encoder: &mut impl Encoder, trace: &Trace) {
 
 /// The values of a device in a window, where they change.
 fn add_values(encoder: &mut impl Encoder, trace: &Trace, device: DeviceId) {
-    let mut replay = Replay::new(trace, device);
     let mut live = CategoryTotals::new(trace, device, Metric::Requested);
     let mut former = (Totals::default(), [0; Category::ALL.len()]);
-    let mut change = |time_ns: u64, totals: Totals, live: &CategoryTotals| {
+    let mut change = |time_ns: u64, live: &CategoryTotals<'_>| {
+        let totals = live.totals();
         for metric in Metric::ALL.into_iter().filter(|metric| totals.get(*metric) != former.0.get(*metric)) {
             encoder.event(time_ns, Track::Total(device, metric), What::Count(totals.get(metric)));
         }
@@ -120,10 +119,9 @@ fn add_values(encoder: &mut impl Encoder, trace: &Trace, device: DeviceId) {
         }
         former.0 = totals;
     };
-    change(time_of(trace, EventId(0)), replay.totals(), &live);
-    while let Some(event) = replay.step() {
-        live.apply(trace, event);
-        change(time_of(trace, event), replay.totals(), &live);
+    change(time_of(trace, EventId(0)), &live);
+    while let Some((event, _)) = live.step() {
+        change(time_of(trace, event), &live);
     }
 }
 
