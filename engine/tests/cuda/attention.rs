@@ -7,16 +7,16 @@ use highwater_stand_in::Setup;
 
 use crate::harness::{Both, FLOATS, Pair, on_both, view};
 
-/// How the rows of queries, keys and values lie.
+/// The memory layout of queries, keys and values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum HeadLayout {
-    /// What is read `[batch, heads, places, width]`; what is written as `ByPlace`, as the processor demands it.
+    /// Inputs are `[batch, heads, places, width]`; outputs are as in `ByPlace`, since the CPU kernel requires it.
     ByHead,
     /// Each `[batch, places, heads, width]`.
     ByPlace,
     /// All in one `[batch, places, heads of all, width]`; as many keys as queries.
     Packed,
-    /// As `ByPlace`, but within wider rows, from an element on where nothing is aligned.
+    /// As `ByPlace`, but within wider rows, beginning at an unaligned element.
     Within,
 }
 
@@ -91,7 +91,7 @@ impl Case {
         }
     }
 
-    /// How what is written lies.
+    /// The memory layout of the outputs.
     fn written(&self) -> Self {
         Self { lie: if self.lie == HeadLayout::ByHead { HeadLayout::ByPlace } else { self.lie }, ..*self }
     }
@@ -103,14 +103,14 @@ impl Case {
         [result, numbers]
     }
 
-    /// Fails unless forward and backward are on the CUDA device what they are on the processor.
+    /// Fails unless forward and backward give the same on the CUDA device and on the CPU.
     fn check(&self, both: &Both, dtype: DType) {
         for (name, pair) in self.computed(both, dtype) {
             assert_near(&format!("{name} of {self:?} in {dtype}"), &pair, dtype);
         }
     }
 
-    /// What forward and backward compute on both devices, by name.
+    /// The results of forward and backward on both devices, by name.
     fn computed(&self, both: &Both, dtype: DType) -> Vec<(&'static str, Pair)> {
         let size = AttentionSize { scale: self.scale, mask: self.mask };
         let inputs = self.three(both, dtype, Some(1));
@@ -138,7 +138,7 @@ impl Case {
     }
 }
 
-/// What memory holds that is to stay as it is: computed numbers are smaller.
+/// The value of memory that must not be written: computed values are smaller.
 const UNTOUCHED: f64 = 1024.0;
 
 /// Fails unless the numbers that were computed are nearly equal. 16-bit weights are rounded before they are multiplied,
@@ -228,7 +228,7 @@ fn attention_of_many_rows_has_large_tiles() {
     });
 }
 
-/// The sum of the squares of all.
+/// The sum of the squares of all elements.
 fn squares(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.map(|number| number * number).sum()
 }

@@ -1,4 +1,4 @@
-//! Channels made mean 0 and variance 1.
+//! Batch normalization.
 
 use highwater_engine::backend::{self, Spread};
 use highwater_engine::{DType, Shape};

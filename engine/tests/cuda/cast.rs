@@ -1,11 +1,11 @@
-//! Numbers of one type as numbers of another.
+//! Casts between dtypes.
 
 use highwater_engine::backend;
 use highwater_engine::{DType, Tensor};
 
 use crate::harness::{Both, Pair, on_both, run};
 
-/// Numbers at the ends of types, between neighbours of narrow ones, and such as are none.
+/// Values at the limits of dtypes, between neighbours of narrow ones, infinities and NaN.
 fn numbers(both: &Both, dtype: DType) -> Pair {
     if dtype == DType::I64 {
         let whole = [

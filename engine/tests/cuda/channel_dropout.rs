@@ -1,4 +1,4 @@
-//! Whole channels, by chance, become zero.
+//! Channel dropout.
 
 use highwater_engine::{Rng, Shape, backend};
 

@@ -1,4 +1,4 @@
-//! How large gradients are, and gradients made smaller.
+//! Gradient norms and gradient clipping.
 
 use highwater_engine::backend;
 use highwater_engine::{DType, Shape, Tensor};
@@ -7,7 +7,7 @@ use crate::harness::{Both, FLOATS, Pair, on_both, run};
 
 const ORDERS: [f64; 5] = [f64::INFINITY, 2.0, 1.0, 3.0, 0.5];
 
-/// Nothing, one number, some in order and from anywhere on, more than one block has, and views.
+/// Empty tensors, one element, several aligned and unaligned, more than one block has, and views.
 fn gradients(both: &Both, dtype: DType) -> Vec<Pair> {
     vec![
         both.normal([0, 3], dtype, 1),

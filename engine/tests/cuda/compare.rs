@@ -1,4 +1,4 @@
-//! Truth values from two numbers, or from a number and a given one.
+//! Elementwise comparisons of two tensors, or of a tensor and a scalar.
 
 use highwater_engine::backend::{self, Comparison};
 use highwater_engine::{DType, Tensor};

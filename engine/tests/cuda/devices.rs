@@ -1,4 +1,4 @@
-//! Devices: several in one program and one recording, and what goes between them.
+//! Several devices in one program and one recording, and copies between them.
 
 use highwater_engine::ops::AttentionOptions;
 use highwater_engine::{DType, Device, Error, Tensor};

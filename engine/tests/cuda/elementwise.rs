@@ -1,4 +1,4 @@
-//! Functions of the elements at one place, values everywhere, and copies.
+//! Elementwise functions, fills and copies.
 
 use highwater_engine::backend::{self, Binary, Ternary, Unary};
 use highwater_engine::{DType, Shape};
@@ -45,10 +45,10 @@ const BINARY: [Binary; 17] = [
 const TERNARY: [Ternary; 3] =
     [Ternary::AddMul { keep: 1.0, scale: 0.5 }, Ternary::AddMul { keep: 0.75, scale: -2.0 }, Ternary::AddDiv(-0.5)];
 
-/// Rows that are moved in packs, whatever the type, and rows that are not.
+/// Rows that are copied in packs of 16 bytes, whatever the dtype, and rows that are not.
 const SHAPES: [[usize; 2]; 2] = [[5, 32], [7, 19]];
 
-/// Numbers of which every function has a value.
+/// Values for which every function is defined.
 fn positive(dtype: DType, seed: u64) -> impl Fn(&Both, Shape) -> Pair {
     move |both, shape| both.uniform(shape, [0.1, 3.0], dtype, seed)
 }

@@ -1,4 +1,4 @@
-//! Failures: what goes wrong on a device is told by whatever waits for it, and by nothing as something else.
+//! Failures on a device are reported by the operation that waits for them, and never as another failure.
 #![expect(unsafe_code, reason = "takes memory away from under a tensor, to see what becomes of it")]
 
 use highwater_allocator::AllocError;
@@ -13,7 +13,7 @@ fn cuda() -> Device {
     Device::cuda(0).expect("a device opens")
 }
 
-/// Looks for row 5 of a table of two; the device finds that there is none when it gets there.
+/// Looks up row 5 of a table of two rows, which the device detects when the kernel runs.
 fn look_too_far(device: &Device) -> Result<Tensor> {
     let table = Tensor::ones([2, 3], DType::F32, device)?;
     table.embedding(&Tensor::from_slice(&[0_i64, 5], 2, device)?)
@@ -46,7 +46,7 @@ fn an_index_outside_of_its_table_is_reported_by_the_next_that_waits() {
     });
 }
 
-/// Has the device write where nothing is any more.
+/// Makes the device write to memory that has been freed.
 fn break_device(device: &Device) {
     let written = Tensor::empty(30 << 20, DType::U8, device).expect("there is memory");
     let other = Gpu::open(0).expect("the same device");

@@ -1,4 +1,4 @@
-//! Numbers beside their sines and cosines.
+//! Positional encoding by sines and cosines.
 
 use highwater_engine::backend;
 

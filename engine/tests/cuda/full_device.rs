@@ -9,10 +9,10 @@ use highwater_stand_in::Setup;
 
 use crate::recorded::record;
 
-/// Segments of such sizes are what is asked for, rounded to this.
+/// Requests become segments of their size, rounded up to this.
 const PAGE: u64 = 2 << 20;
 
-/// So many hundredths of what was free in the beginning, of which nobody writes any.
+/// Allocates percentages of the memory that was free at first, without writing to it.
 struct Shares {
     device: Device,
     free: u64,
@@ -36,7 +36,7 @@ fn report(outcome: Result<Tensor, Error>) -> OomReport {
     }
 }
 
-/// Fills the device, and gives how often a part of the cache went back to the driver.
+/// Fills the device, and returns how often cached memory was released to the driver.
 fn fill(settings: &str) -> usize {
     let device = Device::cuda_with(0, None, settings.parse().expect("settings")).expect("a device opens");
     let free = device.allocator().capacity().expect("the driver answers").free;

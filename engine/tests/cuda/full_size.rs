@@ -10,7 +10,7 @@ use highwater_stand_in::Setup;
 
 use crate::parity::{assert_same_events, run};
 
-/// More than any scenario takes.
+/// More memory than any scenario needs.
 const MEMORY_BYTES: u64 = 200 << 30;
 
 fn agree(name: &str, all: &[Options]) {

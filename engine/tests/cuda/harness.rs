@@ -1,10 +1,10 @@
-//! Harness: the same tensors on the cpu device and on a CUDA device, and a comparison of what became of them.
+//! Test harness: equal tensors on the CPU device and on a CUDA device, and comparisons of the results.
 
 use highwater_engine::backend::View;
 use highwater_engine::{DType, Device, Result, Rng, Shape, Tensor};
 use highwater_stand_in::Setup;
 
-/// The types in which primitives compute.
+/// The dtypes in which primitives compute.
 pub(crate) const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::Bf16, DType::F16];
 
 /// Runs `body` with the cpu device and a CUDA device.
@@ -32,7 +32,7 @@ pub(crate) struct Pair {
 }
 
 impl Both {
-    /// `tensor`, which lives on the cpu device, on both, contiguous.
+    /// `tensor`, of the CPU device, on both devices, contiguous.
     pub(crate) fn pair(&self, tensor: Tensor) -> Pair {
         let cuda = tensor.to_device(&self.cuda).expect("there is room");
         Pair { cpu: tensor, cuda }
@@ -59,7 +59,7 @@ impl Both {
         self.pair(tensor.to_dtype(dtype).expect("numbers become numbers"))
     }
 
-    /// Numbers in every way in which a matrix of this shape can lie in memory, each with its name.
+    /// Matrices of this shape in every memory layout, each with the layout's name.
     pub(crate) fn layouts(
         &self,
         [rows, columns]: [usize; 2],
@@ -81,12 +81,12 @@ impl Both {
         ]
     }
 
-    /// The given whole numbers.
+    /// The given integers.
     pub(crate) fn indices(&self, shape: impl Into<Shape>, numbers: &[i64]) -> Pair {
         self.pair(Tensor::from_slice(numbers, shape, &self.cpu).expect("they fill the shape"))
     }
 
-    /// Memory that nothing was written to on either device, full of `value`: what a kernel leaves alone stays equal.
+    /// Memory full of `value` on both devices: elements that a kernel does not write stay equal.
     pub(crate) fn full(&self, shape: impl Into<Shape>, value: f64, dtype: DType) -> Pair {
         self.pair(Tensor::full(shape, value, dtype, &self.cpu).expect("there is room"))
     }
@@ -145,13 +145,13 @@ impl Pair {
         }
     }
 
-    /// Fails unless both are equal bit by bit, as far as numbers tell.
+    /// Fails unless both are equal bit by bit; all NaNs count as equal.
     pub(crate) fn assert_equal(&self, what: &str) {
         self.assert_close(what, 0.0, 0.0);
     }
 }
 
-/// Has a primitive compute on both devices; `on` picks a pair's tensor of the device in question.
+/// Runs a primitive on both devices; `on` selects a pair's tensor on the current one.
 pub(crate) fn compute(primitive: impl Fn(fn(&Pair) -> &Tensor) -> Result<()>) {
     primitive(|pair| &pair.cpu).expect("the processor computes");
     primitive(|pair| &pair.cuda).expect("a kernel starts");
@@ -174,7 +174,7 @@ impl Both {
     }
 }
 
-/// Calls a primitive on the cpu device and on the CUDA device: `call` gets at either's tensor of a pair.
+/// Calls a primitive on the CPU device and on the CUDA device: `call` accesses each one's tensor of a pair.
 pub(crate) fn run(call: impl Fn(fn(&Pair) -> View<'_>) -> Result<()>) {
     call(|pair| view(&pair.cpu)).expect("the processor computes");
     call(|pair| view(&pair.cuda)).expect("a kernel starts");

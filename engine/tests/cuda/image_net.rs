@@ -1,4 +1,4 @@
-//! A net of grouped, dilated convolutions and group norms: the cpu's losses, and the bytes of a device without values.
+//! A network of grouped, dilated convolutions and group norms: its losses and memory equal those on other devices.
 
 #[allow(dead_code, reason = "the example's own loop")]
 #[path = "../../examples/resnext.rs"]

@@ -1,11 +1,11 @@
-//! Rows picked from a table, and added back to it.
+//! Row lookups in a table, and their gradients.
 
 use highwater_engine::backend;
 use highwater_engine::{DType, Error, Rng, Tensor};
 
 use crate::harness::{Both, FLOATS, Pair, compute, on_both, view};
 
-/// `count` rows of a table of so many, at random.
+/// `count` random row numbers of a table.
 fn indices(both: &Both, count: usize, rows: usize, seed: u64) -> Pair {
     let numbers = Tensor::uniform(count, [0.0, rows as f64], DType::F64, &both.cpu, &mut Rng::new(seed));
     let numbers = numbers.and_then(|numbers| numbers.to_f64_vec()).expect("numbers");

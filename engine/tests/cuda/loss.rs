@@ -28,7 +28,7 @@ struct Problem {
     targets: Pair,
 }
 
-/// Every fifth place is ignored.
+/// Targets of which every fifth is ignored.
 fn problem(both: &Both, shape: Shape, dtype: DType) -> Problem {
     let places = shape.elements() / shape[1];
     let class = |place: usize| if place % 5 == 3 { IGNORED } else { (place * 7 % shape[1]) as i64 };

@@ -1,4 +1,4 @@
-//! CUDA devices: every kernel against its plain loop on the cpu device, and what devices do beside computing; on a GPU
+//! CUDA devices: every kernel against its plain loop on the CPU device, and memory, streams and failures; on a GPU
 //! where HIGHWATER_TEST_GPU is 1, else on the stand-in for CUDA's libraries.
 
 mod harness;

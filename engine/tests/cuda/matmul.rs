@@ -5,7 +5,7 @@ use highwater_engine::{DType, Result, Shape, Tensor};
 
 use crate::harness::{Both, FLOATS, Pair, on_both, view};
 
-/// Which way a matrix is stored.
+/// The order in which a matrix is stored: by rows or by columns.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Rows,
@@ -49,7 +49,7 @@ fn multiply(out: &Pair, left: &Pair, right: &Pair, scale: f64, keep: f64) {
     backend::matmul(view(&out.cuda), view(&left.cuda), view(&right.cuda), scale, keep).expect("the library computes");
 }
 
-/// Fails unless both are equal but for what rounding may do to a sum of some dozens.
+/// Fails unless both are equal within the rounding of a sum of some dozens of products.
 fn assert_close(pair: &Pair, what: &str) {
     let (relative, absolute) = match pair.cpu.dtype() {
         DType::F64 => (1e-5, 1e-4),
@@ -90,7 +90,7 @@ fn matrices_may_be_stored_by_rows_and_by_columns_with_room_between() {
 /// An operand: the shape that it has in memory, and the view that is multiplied.
 type Operand = (&'static [usize], fn(&Tensor) -> Result<Tensor>);
 
-/// As it is in memory.
+/// The operand as it is in memory, not transposed.
 fn whole(tensor: &Tensor) -> Result<Tensor> {
     Ok(tensor.detach())
 }
@@ -99,7 +99,7 @@ fn heads_first(tensor: &Tensor) -> Result<Tensor> {
     tensor.transpose(1, 2)
 }
 
-/// Every way in which batches come: out, left and right.
+/// Every combination of batch shapes: output, left and right operand.
 const BATCHES: [(&str, [Operand; 3]); 11] = [
     ("one after another", [(&[5, 3, 7], whole), (&[5, 3, 4], whole), (&[5, 4, 7], whole)]),
     ("one right operand for all", [(&[5, 3, 7], whole), (&[5, 3, 4], whole), (&[4, 7], |t| t.expand([5, 4, 7]))]),

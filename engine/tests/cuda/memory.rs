@@ -1,4 +1,4 @@
-//! Memory: the ways in which a device runs out of it, and what is said then.
+//! The ways in which a device runs out of memory, and the error messages.
 
 use highwater_allocator::{Advice, AllocConfig, AllocError, Capacity, OomReport};
 use highwater_engine::device::WORKSPACE_BYTES;
@@ -11,7 +11,7 @@ use highwater_stand_in::Setup;
 use crate::recorded::{lines, record, samples};
 
 const MIB: u64 = 1 << 20;
-/// What the stand-in's context takes of a device.
+/// Memory that the stand-in's context uses on a device.
 const CONTEXT: u64 = 8 * MIB;
 
 fn open(settings: &str) -> Device {
@@ -22,7 +22,7 @@ fn config(settings: &str) -> AllocConfig {
     settings.parse().expect("valid settings")
 }
 
-/// So many bytes, of which nobody writes any.
+/// Allocates this many bytes, without writing to them.
 fn take(device: &Device, bytes: u64) -> Result<Tensor, Error> {
     Tensor::empty(bytes as usize, DType::U8, device)
 }

@@ -1,4 +1,4 @@
-//! Many calls at once: each does what it does alone, and those that can share a launch.
+//! Many calls at once: each gives the same result as alone, and calls of one kind share a launch.
 
 use highwater_engine::backend::{self, AdamStep, Binary, CODE_BLOCK, Call, SgdStep, Ternary, Unary};
 use highwater_engine::{DType, Shape};

@@ -1,4 +1,4 @@
-//! Rows made mean 0 and variance 1.
+//! Layer normalization.
 
 use highwater_engine::backend;
 use highwater_engine::{DType, Tensor};
@@ -9,7 +9,7 @@ const SHAPES: [[usize; 2]; 8] = [[5, 1], [700, 3], [1100, 33], [9, 64], [3, 1031
 /// Whether there are a weight and a bias.
 const AFFINE: [[bool; 2]; 4] = [[false, false], [true, false], [false, true], [true, true]];
 
-/// What a layer norm reads and what it measures, beside the input.
+/// The operands of a layer norm besides the input: weight, bias and statistics.
 struct Parameters {
     affine: [Option<Pair>; 2],
     statistics: [Pair; 2],
@@ -21,12 +21,12 @@ fn parameters(both: &Both, [rows, width]: [usize; 2], dtype: DType, has: [bool; 
     Parameters { affine, statistics }
 }
 
-/// Numbers whose rows have other means.
+/// Values whose rows have different means.
 fn input(both: &Both, shape: [usize; 2], dtype: DType) -> Pair {
     both.uniform(shape, [-1.0, 3.0], dtype, 1)
 }
 
-/// The same input, with the processor's statistics on both devices.
+/// The input with the statistics that the CPU computed, on both devices.
 fn measured(both: &Both, shape: [usize; 2], dtype: DType, has: [bool; 2]) -> (Pair, Parameters) {
     let (input, mut known) = (input(both, shape, dtype), parameters(both, shape, dtype, has));
     let [mean, rstd] = &known.statistics;

@@ -1,11 +1,11 @@
-//! Fused optimizer steps, in full and with averages as codes.
+//! Fused optimizer steps, with running averages in full precision and in 8 bits.
 
 use highwater_engine::backend::{self, AdamStep, CODE_BLOCK, SgdStep};
 use highwater_engine::{DType, Error};
 
 use crate::harness::{Both, FLOATS, Pair, on_both, run};
 
-/// A parameter's type and its gradient's.
+/// The dtypes of a parameter and of its gradient.
 pub(crate) const TYPES: [[DType; 2]; 6] = [
     [DType::F64, DType::F64],
     [DType::F32, DType::F32],
@@ -38,10 +38,10 @@ pub(crate) const SGD: SgdStep = SgdStep {
 /// Shapes of nothing, of one number, of parts of a pack, of more than a block takes.
 const SHAPES: [[usize; 2]; 6] = [[0, 3], [1, 1], [7, 19], [5, 32], [3, 5467], [2, 8192]];
 
-/// What no number of a step is off by.
+/// Tolerance for the results of a step.
 const OFF: f64 = 4e-6;
 
-/// A contiguous matrix that begins at an odd place, or at an even one.
+/// A contiguous matrix that begins at an unaligned element, or at an aligned one.
 fn at(both: &Both, first: usize, [rows, columns]: [usize; 2], make: impl Fn(&Both, usize) -> Pair) -> Pair {
     make(both, rows * columns + 1).map(|t| t.narrow(0, first, rows * columns)?.reshape([rows, columns]))
 }

@@ -17,7 +17,7 @@ use highwater_stand_in::setup::GPU_VARIABLE;
 
 use crate::recorded::samples;
 
-/// What the stand-in's context takes of a device.
+/// Memory that the stand-in's context uses on a device.
 const CONTEXT: u64 = 8 << 20;
 
 pub(crate) fn run(name: &str, device: DeviceChoice, options: &Options) -> (Report, Trace) {
@@ -28,7 +28,7 @@ pub(crate) fn run(name: &str, device: DeviceChoice, options: &Options) -> (Repor
     (report, read_file(&file).expect("the recording opens"))
 }
 
-/// A line an event: without times, addresses, devices, stacks, and samples of what is in use.
+/// One line for each event, without times, addresses, devices and stacks, and without samples of memory in use.
 fn events(trace: &Trace) -> Vec<String> {
     let is_sample = |id: EventId| trace.events.kind[id.index().expect("an event")] == EventKind::DeviceUsed;
     let line = |id: EventId| {
@@ -39,7 +39,7 @@ fn events(trace: &Trace) -> Vec<String> {
     trace.events.ids().filter(|&id| !is_sample(id)).map(line).collect()
 }
 
-/// Fails unless both recordings tell of the same events, times, addresses and devices aside.
+/// Fails unless both recordings have the same events, apart from times, addresses and devices.
 pub(crate) fn assert_same_events(what: &str, found: &Trace, expected: &Trace) {
     let (found, expected) = (events(found), events(expected));
     for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -49,7 +49,7 @@ pub(crate) fn assert_same_events(what: &str, found: &Trace, expected: &Trace) {
     assert!(found.len() > 30, "{what}: {found:?}");
 }
 
-/// Runs two steps of the scenario on a CUDA device, on what counts for one, and on the cpu.
+/// Runs two steps of the scenario on a CUDA device, on the accounting device, and on the CPU.
 fn agree(name: &str, all: &[Options]) {
     Setup::new().run(|| {
         for (position, options) in all.iter().enumerate() {
@@ -78,7 +78,7 @@ fn agree(name: &str, all: &[Options]) {
     });
 }
 
-/// The workspace is there before the recording begins, in so many bytes from the driver.
+/// Checks samples of the memory in use; `kept` are the bytes of the workspace, allocated before the recording.
 fn check_totals(what: &str, trace: &Trace, kept: u64) {
     let samples = samples(trace, trace.main_device());
     // One at the beginning, and one whenever segments change; further ones at phases depend on the time between them.

@@ -1,11 +1,11 @@
-//! Elements along an axis at given places, and added back there.
+//! Gathers along an axis, and their gradients.
 
 use highwater_engine::backend;
 use highwater_engine::{DType, Error, Shape};
 
 use crate::harness::{Both, FLOATS, Pair, compute, on_both, view};
 
-/// Places within an axis of `size`.
+/// Random indices into an axis of `size` elements.
 fn places(both: &Both, shape: &[usize], size: usize, seed: u64) -> Pair {
     both.whole(Shape::from_slice(shape).expect("few axes"), [0.0, size as f64], DType::I64, seed)
 }

@@ -1,4 +1,4 @@
-//! Functions of straight pieces, and their slopes.
+//! Piecewise linear functions and their slopes.
 
 use highwater_engine::backend::{self, Piecewise, Side};
 use highwater_engine::{DType, Tensor};

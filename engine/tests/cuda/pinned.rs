@@ -1,4 +1,4 @@
-//! Pinned: host memory that a device copies from by itself, while the program goes on.
+//! Pinned host memory, from which a device copies asynchronously.
 
 use expect_test::expect;
 use highwater_engine::{DType, Device, Result, Tensor};
@@ -83,7 +83,7 @@ fn tensors_there_compute_as_on_the_cpu_and_with_no_others() {
     });
 }
 
-/// Batches from pinned memory, as a loader has them.
+/// Batches in pinned memory, as a data loader provides them.
 fn load(device: &Device) -> Result<()> {
     let pool = device.pinned();
     for value in 0..3 {

@@ -1,11 +1,11 @@
-//! Windows of images made one number each, and the reverse.
+//! Max and average pooling, and their gradients.
 
 use highwater_engine::backend::{self, Window};
 use highwater_engine::{DType, Shape, Tensor};
 
 use crate::harness::{Both, FLOATS, Pair, compute, on_both, view};
 
-/// Images, and windows over them: side by side, over one another, apart, past the end.
+/// Images and pooling windows: adjacent, overlapping, apart, and past the end.
 fn cases() -> [([usize; 4], Window); 6] {
     let window =
         |kernel, stride, padding, places| Window { kernel, stride, padding, dilation: [1, 1], places, first: 0 };
@@ -65,7 +65,7 @@ fn assert_largest(both: &Both, input: &Pair, window: Window) {
     }
 }
 
-/// Whole numbers, of which few are added without rounding, not in order.
+/// Integers, of which a few add up without rounding, in random order.
 fn grads(both: &Both, shape: Shape, dtype: DType) -> Pair {
     let turned = Shape::from([shape[2], shape[0], shape[3], shape[1]]);
     both.whole(turned, [-2.0, 3.0], dtype, 3).map(|t| t.permute(&[1, 3, 0, 2]))

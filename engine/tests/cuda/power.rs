@@ -1,4 +1,4 @@
-//! Numbers raised to a given exponent.
+//! Powers with a constant exponent.
 
 use highwater_engine::{Tensor, backend};
 
@@ -6,7 +6,7 @@ use crate::harness::{FLOATS, on_both, run};
 
 const EXPONENTS: [f64; 10] = [2.0, 1.0, 3.0, 0.5, -0.5, -1.0, 0.0, 2.5, -1.75, 4.0];
 
-/// What a power in single precision is off by at most, relative to itself.
+/// Largest relative error of a power in single precision.
 const OFF: f64 = 2e-6;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Random numbers, which are the same on every device, and plain sequences.
+//! Random numbers, which are the same on every device, and ranges.
 
 use highwater_engine::backend::{self, Distribution};
 use highwater_engine::rng::Draw;
@@ -8,7 +8,7 @@ use crate::harness::{FLOATS, on_both, run};
 
 const SIZES: [usize; 6] = [0, 1, 3, 4, 1027, 9000];
 
-/// Draws near the beginning of a stream, and so far on that the place takes more than one word.
+/// Draws near the beginning of a stream, and at positions that need more than one word.
 fn draws() -> [Draw; 2] {
     let mut rng = Rng::new(0x1234_5678_9abc_def1);
     rng.draw(5);

@@ -1,11 +1,11 @@
-//! Recorded: what a recording of a piece of a test says.
+//! Records parts of tests, and formats their events.
 
 use highwater_recorder::snapshots::Trace;
 use highwater_recorder::snapshots::event::What;
 use highwater_recorder::snapshots::units::format_bytes;
 use highwater_recorder::{DeviceId, HistoryOptions, Level, record_memory_history};
 
-/// What `body` does, recorded.
+/// The recording of `body`.
 pub(crate) fn record(body: impl FnOnce()) -> Trace {
     let options = HistoryOptions::in_memory().level(Level::Events);
     let recorded = record_memory_history(options, || {
@@ -17,7 +17,7 @@ pub(crate) fn record(body: impl FnOnce()) -> Trace {
     trace
 }
 
-/// A line for each event of a device's memory, without addresses, its blocks numbered as they come.
+/// One line for each event of a device's memory, without addresses, its blocks numbered in order.
 pub(crate) fn lines(trace: &Trace, device: DeviceId) -> String {
     let (mut out, mut known) = (String::new(), Vec::new());
     let mut number = |block: u64| {
@@ -49,7 +49,7 @@ pub(crate) fn lines(trace: &Trace, device: DeviceId) -> String {
     out
 }
 
-/// What the driver said was in use on a device, each time, with what the allocator held of it by then.
+/// Each sample of the memory in use on a device, with the bytes that the allocator had reserved by then.
 pub(crate) fn samples(trace: &Trace, device: DeviceId) -> Vec<(u64, u64)> {
     let (mut reserved, mut found) = (0, Vec::new());
     for id in trace.events.ids().filter(|&id| trace.events.device[id.index().expect("an event")] == device) {

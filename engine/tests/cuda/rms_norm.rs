@@ -1,4 +1,4 @@
-//! Rows over the root of their mean square.
+//! RMS normalization.
 
 use highwater_engine::DType;
 use highwater_engine::backend;
@@ -11,7 +11,7 @@ fn weight(both: &Both, width: usize, dtype: DType) -> Pair {
     both.uniform(width, [0.5, 1.5], dtype, 10)
 }
 
-/// An input, and the processor's statistics of it on both devices.
+/// An input and the statistics that the CPU computed of it, on both devices.
 fn measured(both: &Both, shape: [usize; 2], dtype: DType) -> (Pair, Pair) {
     let input = both.uniform(shape, [-1.0, 3.0], dtype, 1);
     let (out, inverse) = (both.full(shape, 0.0, dtype), both.full(shape[0], 5.0, dtype.statistics()));

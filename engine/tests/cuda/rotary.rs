@@ -1,4 +1,4 @@
-//! Pairs of a head's numbers turned by their position.
+//! Rotary position embeddings.
 
 use highwater_engine::backend::{self, Rotation};
 

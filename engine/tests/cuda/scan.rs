@@ -1,4 +1,4 @@
-//! Running sums and products along an axis.
+//! Cumulative sums and products along an axis.
 
 use highwater_engine::backend::{self, Fold, Scan};
 use highwater_engine::{DType, Shape, Tensor};
@@ -13,7 +13,7 @@ fn scans(fold: Fold) -> impl Iterator<Item = Scan> {
     })
 }
 
-/// Lines for a thread, a warp and a block each.
+/// Lengths at which a thread, a warp or a block scans a line.
 const SHAPES: [([usize; 2], usize); 8] =
     [([40, 7], 1), ([7, 40], 0), ([5, 70], 1), ([70, 3], 0), ([2, 5_001], 1), ([4, 1], 1), ([0, 4], 1), ([4, 0], 1)];
 
@@ -54,7 +54,7 @@ fn running_sums_of_fractions_are_those_of_doubles_within_rounding() {
     });
 }
 
-/// Numbers around 1, with some zeros, and some so large that they overflow where they are not multiplied in order.
+/// Values around 1, with some zeros, and some that overflow unless they are multiplied in order.
 fn factors(both: &Both, shape: impl Into<Shape>, dtype: DType) -> Pair {
     let shape = shape.into();
     let near_one = both.uniform(shape, [0.9, 1.1], dtype, 1).cpu.to_f64_vec().expect("numbers");

@@ -4,7 +4,7 @@ use highwater_engine::DType;
 use highwater_engine::scenario::{DeviceChoice, Options, Session, Sizes};
 use highwater_stand_in::Setup;
 
-/// Every scenario, as small as it still is one.
+/// Every scenario, with the smallest sizes that it accepts.
 fn small() -> Vec<(&'static str, Options)> {
     let sizes = |sizes: Sizes| Options { sizes, ..Options::default() };
     let language = Sizes {

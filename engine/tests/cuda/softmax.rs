@@ -1,4 +1,4 @@
-//! Rows made into shares of 1.
+//! Softmax and log-softmax.
 
 use highwater_engine::backend::{self, View};
 use highwater_engine::{Result, Tensor};

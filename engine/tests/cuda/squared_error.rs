@@ -1,4 +1,4 @@
-//! How far two tensors are from each other.
+//! Squared error of two tensors.
 
 use highwater_engine::backend;
 use highwater_engine::{DType, Shape};

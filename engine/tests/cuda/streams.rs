@@ -1,4 +1,4 @@
-//! Streams: which one work goes to, who waits for whom, and that memory in use on another stream is not handed out.
+//! Streams: where work goes, what waits for what, and that memory in use on another stream is not reused.
 
 use expect_test::expect;
 use highwater_engine::device::Stream;
@@ -15,12 +15,12 @@ fn cuda() -> Device {
     Device::cuda(0).expect("a device opens")
 }
 
-/// Whether work is done when a GPU gets to it, not when the stand-in is told to.
+/// Whether the tests run on a GPU, which does work at its own time, and not on the stand-in.
 fn is_on_gpu() -> bool {
     std::env::var_os(GPU_VARIABLE).is_some_and(|value| value == "1")
 }
 
-/// All of one number, on the stream that the thread is in.
+/// A tensor full of one value, on the thread's current stream.
 fn full(value: f64, device: &Device) -> Tensor {
     Tensor::full(COUNT, value, DType::F32, device).expect("there is memory")
 }
@@ -155,7 +155,7 @@ fn every_device_records_the_same_streams() {
     });
 }
 
-/// When a block that another stream used is free again is for a GPU to say, and no part of what is settled before.
+/// The lines to compare: on a GPU without completed frees, whose time depends on the GPU.
 fn settled(told: &str) -> Vec<&str> {
     told.lines().filter(|line| !is_on_gpu() || !line.starts_with("free_completed")).collect()
 }

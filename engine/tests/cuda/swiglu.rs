@@ -1,4 +1,4 @@
-//! Gated numbers and both gradients.
+//! SwiGLU and both gradients.
 
 use highwater_engine::{DType, backend};
 
@@ -6,7 +6,7 @@ use crate::harness::{Both, FLOATS, Pair, on_both, run};
 
 const SIZES: [usize; 5] = [0, 1, 5, 37, 3001];
 
-/// Numbers that begin at an odd place or not.
+/// Values that begin at an unaligned or an aligned element.
 fn inputs(both: &Both, dtype: DType, size: usize, first: usize) -> [Pair; 3] {
     [1, 2, 3].map(|seed| both.normal(size + 1, dtype, seed).map(|t| t.narrow(0, first, size)))
 }

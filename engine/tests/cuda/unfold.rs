@@ -1,4 +1,4 @@
-//! An image's windows as columns of a matrix, and the reverse.
+//! Unfolding of an image's windows into columns of a matrix (im2col), and the reverse.
 
 use highwater_engine::backend::{self, Window};
 use highwater_engine::{DType, Shape};
@@ -28,7 +28,7 @@ fn cases() -> impl Iterator<Item = ([usize; 3], Window)> {
     .map(move |(size, form)| (size, window([size[1], size[2]], form)))
 }
 
-/// All places, and some: within a line, from one line into others, the last ones.
+/// All window positions, and ranges of them: within a line, across lines, and the last ones.
 fn parts(window: Window) -> impl Iterator<Item = (Window, usize)> {
     let (all, width) = (window.places[0] * window.places[1], window.places[1]);
     [(0, all), (width - 1, 2), (1, width - 1), (width / 2, 2 * width), (all - 3, 3)]

@@ -1,4 +1,4 @@
-//! One of two elements, by a truth value at the same place.
+//! Selection between the elements of two tensors by a condition.
 
 use highwater_engine::{DType, backend};
 

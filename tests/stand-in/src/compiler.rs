@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::failure::{Code, Result, answer, fail};
 use crate::image::image_of;
 
-/// What stands before kernels, by name.
+/// The headers that are put before a program's own text, by name.
 const SHIM: &[(&str, &str)] = &[
     ("cuda.h", include_str!("shim/cuda.h")),
     ("launch.h", include_str!("shim/launch.h")),
@@ -64,17 +64,17 @@ fn programs() -> MutexGuard<'static, Programs> {
     PROGRAMS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The host's compiler: what `CXX` names, or `c++`.
+/// The host's compiler: the one in `CXX`, or `c++`.
 pub(crate) fn host_compiler() -> OsString {
     std::env::var_os("CXX").filter(|name| !name.is_empty()).unwrap_or_else(|| "c++".into())
 }
 
-/// Runs a call, and answers with `code` in place of the driver's numbers.
+/// Runs a call, and returns `code` for a failure in place of the driver's codes.
 fn answer_with(code: i32, call: impl FnOnce() -> Result<()>) -> i32 {
     if answer(call) == 0 { 0 } else { code }
 }
 
-/// A text of C's.
+/// Converts a C string.
 ///
 /// # Safety
 /// `text` is null, or ends in a zero and can be read.
@@ -202,7 +202,7 @@ pub(crate) unsafe extern "C" fn nvrtcCompileProgram(program: u64, count: c_int, 
 
 enum Setting {
     Macro(String, String),
-    /// Means nothing on the host.
+    /// Options that have no meaning on the host.
     OfGpus,
 }
 
@@ -227,7 +227,7 @@ impl Setting {
     }
 }
 
-/// The shared object of a program, or what the compiler says.
+/// Compiles a program to a shared object; the error is the compiler's output.
 fn compile(program: &Program, macros: &[(String, String)]) -> Result<Vec<u8>, String> {
     let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
     let write = |path: &Path, text: &[u8]| {
@@ -257,13 +257,13 @@ fn compile(program: &Program, macros: &[(String, String)]) -> Result<Vec<u8>, St
     std::fs::read(folder.path().join("kernels.so")).map_err(|why| format!("kernels.so: {why}"))
 }
 
-/// The shared object of a text alone.
+/// Compiles a text to a shared object.
 #[cfg(test)]
 pub(crate) fn compile_text(name: &str, text: &str) -> Result<Vec<u8>, String> {
     compile(&Program { name: name.to_owned(), text: text.as_bytes().to_vec(), ..Program::default() }, &[])
 }
 
-/// Answers with a part of a compiled program.
+/// Copies a part of a compiled program to the caller.
 fn tell(program: u64, tell: impl FnOnce(&Program) -> Result<()>) -> i32 {
     answer_with(INVALID_PROGRAM, || match programs().known.get(&program) {
         Some(program) => tell(program),

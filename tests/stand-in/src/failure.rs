@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The driver's numbers for what can go wrong.
+/// The driver's error codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Code {
@@ -40,7 +40,7 @@ impl Code {
         Self::Unknown,
     ];
 
-    /// As the driver's header calls it.
+    /// The name in the driver's header.
     pub(crate) fn name(self) -> &'static std::ffi::CStr {
         match self {
             Self::InvalidValue => c"CUDA_ERROR_INVALID_VALUE",
@@ -60,7 +60,7 @@ impl Code {
     }
 }
 
-/// What went wrong, for the caller and for whoever reads a test's output.
+/// A failed call: the code for the caller, and a text for the output of the test.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -69,7 +69,7 @@ pub(crate) struct Failure {
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure with its words.
+/// Makes a failure with its text.
 pub(crate) fn fail<T>(code: Code, words: impl Into<String>) -> Result<T> {
     Err(Failure { code, words: words.into() })
 }
@@ -78,7 +78,7 @@ thread_local! {
     static LAST: RefCell<Option<(Code, CString)>> = const { RefCell::new(None) };
 }
 
-/// Runs a call that C made: no panic leaves it, and its failure's words are kept for whoever asks for them.
+/// Runs a call from C: no panic leaves it, and the text of a failure is kept for later queries.
 pub(crate) fn answer(call: impl FnOnce() -> Result<()>) -> i32 {
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| fail(Code::Unknown, "the stand-in panicked"));
     let failure = outcome.err();
@@ -89,7 +89,7 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<()>) -> i32 {
     code
 }
 
-/// Runs `then` with the words of this thread's last failure, if it was of this kind.
+/// Runs `then` with the text of this thread's last failure, if it had this code.
 pub(crate) fn last_words(code: Code) -> Option<*const std::ffi::c_char> {
     LAST.with_borrow(|last| {
         last.as_ref().filter(|(kind, words)| *kind == code && !words.is_empty()).map(|(_, words)| words.as_ptr())

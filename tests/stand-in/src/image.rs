@@ -12,12 +12,12 @@ use crate::failure::{Code, Result, fail};
 const MARK: [u8; 8] = *b"HWstndin";
 const HEADER: usize = 16;
 
-/// An image of a shared object.
+/// Makes the image of a shared object.
 pub(crate) fn image_of(object: &[u8]) -> Vec<u8> {
     [&MARK[..], &(object.len() as u64).to_le_bytes(), object].concat()
 }
 
-/// The shared object in an image.
+/// Returns the shared object in an image.
 ///
 /// # Safety
 /// At `image` there are at least eight bytes to be read, and, if they are this compiler's, the image that it made.

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use crate::compiler::host_compiler;
 
-/// What cudarc loads on Linux.
+/// The names of the libraries that cudarc loads on Linux.
 const NAMES: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"];
 
-/// What Cargo calls this crate's library.
+/// The name that Cargo gives to this crate's library.
 const OWN_NAME: &str = "libhighwater_stand_in.so";
 
 /// Makes a folder with CUDA's libraries' names for the stand-in, but for those `missing`, beside the running test, and
@@ -38,7 +38,7 @@ pub fn install(missing: &[&str]) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Where Cargo put this crate's library: beside the test, or one folder up, or, for an example, beside its tests.
+/// Finds this crate's library: beside the test, one folder up, or, for an example, beside its tests.
 fn built_library() -> Result<PathBuf, String> {
     let test = std::env::current_exe().map_err(|why| format!("this program's own path: {why}"))?;
     let folders = test.ancestors().skip(1).take(2).flat_map(|folder| [folder.to_owned(), folder.join("deps")]);
@@ -46,7 +46,7 @@ fn built_library() -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{OWN_NAME} is not beside {}, nor one folder up", test.display()))
 }
 
-/// Makes `place` lead to `library`, whoever else does the same at the same time.
+/// Links `place` to `library`, although other tests may do so at the same time.
 fn link(library: &Path, place: &Path) -> Result<(), String> {
     if std::fs::read_link(place).is_ok_and(|there| there == library) {
         return Ok(());

@@ -11,10 +11,10 @@ use crate::programs::Programs;
 use crate::settings::Settings;
 use crate::streams::Streams;
 
-/// Everything that the driver knows.
+/// The state of the simulated driver.
 pub(crate) struct Machine {
     pub(crate) settings: Settings,
-    /// How often each device's context is held.
+    /// How often each device's context is retained.
     retained: Vec<u32>,
     pub(crate) budget: Budget,
     pub(crate) blocks: Blocks,
@@ -61,7 +61,7 @@ pub(crate) fn machine() -> Result<MutexGuard<'static, Machine>> {
     }
 }
 
-/// Makes a context, or none, this thread's own.
+/// Sets the current context of this thread; 0 for none.
 pub(crate) fn set_current(context: u64) -> Result<()> {
     let device = match context {
         0 => None,
@@ -71,12 +71,12 @@ pub(crate) fn set_current(context: u64) -> Result<()> {
     Ok(())
 }
 
-/// This thread's context; 0 for none.
+/// The current context of this thread; 0 for none.
 pub(crate) fn current_context() -> u64 {
     CURRENT.get().map_or(0, |device| CONTEXTS + u64::from(device) * 16)
 }
 
-/// The machine and the device whose context is this thread's own.
+/// The machine, and the device of this thread's current context.
 pub(crate) fn current() -> Result<(MutexGuard<'static, Machine>, usize)> {
     let machine = machine()?;
     match CURRENT.get().map(usize::from) {
@@ -101,7 +101,7 @@ impl Machine {
         device.map_or_else(|| fail(Code::InvalidContext, format!("there is no context {context:#x}")), Ok)
     }
 
-    /// Holds a device's context, and gives its handle.
+    /// Retains a device's context, and returns its handle.
     pub(crate) fn hold(&mut self, device: usize) -> Result<u64> {
         if self.retained[device] == 0 {
             self.budget.take(device, CONTEXT_BYTES)?;
@@ -110,7 +110,7 @@ impl Machine {
         Ok(CONTEXTS + device as u64 * 16)
     }
 
-    /// Lets a device's context go; when nobody retains it any more, all that was made in it goes.
+    /// Releases a device's context; the last release destroys everything that was made in it.
     pub(crate) fn let_go(&mut self, device: usize) -> Result<()> {
         match self.retained[device] {
             0 => return fail(Code::InvalidContext, format!("the context of device {device} is not held")),
@@ -124,7 +124,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends all that was made in a device's context.
+    /// Destroys everything that was made in a device's context.
     pub(crate) fn reset(&mut self, device: usize) {
         // What fails in the last work has nobody to be told.
         let _ = self.streams.drain_device(device);
@@ -134,12 +134,12 @@ impl Machine {
         self.pinned.reset(&mut self.budget, device);
     }
 
-    /// Whether anybody holds a device's context.
+    /// Whether a device's context is retained.
     pub(crate) fn is_retained(&self, device: usize) -> bool {
         self.retained.get(device).is_some_and(|&retained| retained > 0)
     }
 
-    /// Fails unless all these bytes are a device's.
+    /// Fails unless all these bytes are memory of a device.
     pub(crate) fn check_device(&self, address: u64, bytes: usize) -> Result<()> {
         let place = address as usize;
         if self.blocks.hold(place, bytes) || self.pages.hold(place, bytes) || self.pinned.hold(place, bytes) {

@@ -5,10 +5,10 @@ use std::ptr;
 
 use crate::failure::{Code, Result, fail};
 
-/// What fresh memory is full of: not a number in every type of fractions.
+/// The byte that fresh memory is full of: NaN in every floating-point dtype.
 pub(crate) const FRESH: u8 = 0xff;
 
-/// What is in memory before anything is written there.
+/// The contents of fresh memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fresh {
     /// [`FRESH`] in every byte.
@@ -17,10 +17,10 @@ pub(crate) enum Fresh {
     Zeros,
 }
 
-/// What addresses of memory are multiples of, as the driver promises it.
+/// The alignment of addresses that the driver guarantees.
 pub(crate) const ALIGNMENT: usize = 512;
 
-/// Pages of the host, given back when dropped.
+/// Pages of the host, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Addresses that fault.
+    /// Reserves addresses that fault when touched.
     pub(crate) fn reserve(bytes: usize) -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping of the system's choice touches nothing that there is.
@@ -39,12 +39,12 @@ impl Mapping {
         Ok(Self { start: start.expose_provenance(), bytes })
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
 
-    /// Makes a part, whole pages from `offset` on, readable and writable.
+    /// Makes whole pages from `offset` on readable and writable.
     pub(crate) fn open(&self, offset: usize, bytes: usize) -> Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
@@ -64,13 +64,13 @@ impl Drop for Mapping {
     }
 }
 
-/// Bytes of a page of the host.
+/// The page size of the host.
 pub(crate) fn host_page() -> usize {
     // SAFETY: asks for a number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// How much on both sides of memory faults.
+/// Bytes on both sides of memory that fault when touched.
 const GUARD_BYTES: usize = 1 << 20;
 
 /// Memory whose first byte is aligned and whose end lies as near as alignment allows before addresses that fault.
@@ -84,7 +84,7 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// At a multiple of `alignment`, which divides a page.
+    /// Maps memory at a multiple of `alignment`, which divides the page size.
     pub(crate) fn new(bytes: usize, alignment: usize, fresh: Fresh) -> Result<Self> {
         let whole = bytes.checked_next_multiple_of(host_page());
         let Some((whole, all)) = whole.and_then(|whole| Some((whole, whole.checked_add(2 * GUARD_BYTES)?))) else {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::failure::{Code, Result, fail};
 use crate::mapping::{ALIGNMENT, Fresh, Guarded};
 
-/// What a context takes of a device's memory for itself.
+/// Bytes of a device's memory that a context uses.
 pub(crate) const CONTEXT_BYTES: u64 = 8 << 20;
 
-/// How much of each device's memory is taken.
+/// How much of each device's memory is in use.
 #[derive(Debug)]
 pub(crate) struct Budget {
     total: u64,
@@ -16,22 +16,22 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of so many devices with so much each.
+    /// Creates the accounts of `devices` devices, each with `total` bytes.
     pub(crate) fn new(devices: usize, total: u64) -> Self {
         Self { total, used: vec![0; devices] }
     }
 
-    /// Bytes of a device.
+    /// The memory of each device, in bytes.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Bytes of it that nobody has.
+    /// The free bytes of a device.
     pub(crate) fn free(&self, device: usize) -> u64 {
         self.total.saturating_sub(self.used.get(device).copied().unwrap_or(self.total))
     }
 
-    /// Takes bytes of a device, if it has them.
+    /// Allocates bytes of a device; fails if it has too few.
     pub(crate) fn take(&mut self, device: usize, bytes: u64) -> Result<()> {
         let free = self.free(device);
         match self.used.get_mut(device).filter(|_| bytes <= free) {
@@ -43,7 +43,7 @@ impl Budget {
         }
     }
 
-    /// Takes bytes back.
+    /// Frees bytes of a device.
     pub(crate) fn give_back(&mut self, device: usize, bytes: u64) {
         if let Some(used) = self.used.get_mut(device) {
             *used = used.saturating_sub(bytes);
@@ -71,7 +71,7 @@ impl Blocks {
         Self { fresh, by_address: BTreeMap::new() }
     }
 
-    /// A block of a device's memory.
+    /// Allocates a block of a device's memory.
     pub(crate) fn reserve(&mut self, budget: &mut Budget, device: usize, bytes: usize) -> Result<usize> {
         let taken = (bytes as u64).checked_next_multiple_of(ALIGNMENT as u64).unwrap_or(u64::MAX);
         budget.take(device, taken)?;
@@ -82,7 +82,7 @@ impl Blocks {
         made
     }
 
-    /// A block of the host's memory.
+    /// Allocates a block of the host's memory.
     pub(crate) fn reserve_pinned(&mut self, device: usize, bytes: usize) -> Result<usize> {
         self.add(device, bytes, 0)
     }
@@ -105,14 +105,14 @@ impl Blocks {
         }
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     pub(crate) fn release(&mut self, budget: &mut Budget, address: usize) {
         if let Some(block) = self.by_address.remove(&address) {
             budget.give_back(block.device, block.taken);
         }
     }
 
-    /// Whether all these bytes are of one block.
+    /// Whether one block contains all these bytes.
     pub(crate) fn hold(&self, address: usize, bytes: usize) -> bool {
         let before = self.by_address.range(..=address).next_back();
         before.is_some_and(|(&start, block)| {
@@ -120,7 +120,7 @@ impl Blocks {
         })
     }
 
-    /// Gives all blocks of a device back.
+    /// Frees all blocks of a device.
     pub(crate) fn reset(&mut self, budget: &mut Budget, device: usize) {
         let gone: Vec<usize> =
             self.by_address.iter().filter(|(_, block)| block.device == device).map(|(&start, _)| start).collect();

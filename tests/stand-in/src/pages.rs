@@ -10,7 +10,7 @@ use crate::failure::{Code, Result, fail};
 use crate::mapping::{FRESH, Fresh, Mapping, host_page};
 use crate::memory::Budget;
 
-/// What addresses and sizes of pages are multiples of, as on GPUs.
+/// The page size: addresses and sizes are multiples of it, as on GPUs.
 pub(crate) const GRANULARITY: usize = 2 << 20;
 
 #[derive(Debug)]
@@ -23,11 +23,11 @@ struct Reserved {
 struct Physical {
     device: usize,
     bytes: usize,
-    /// Where it lies in the file that holds all of it.
+    /// Its offset in the file that contains all physical memory.
     offset: u64,
-    /// How often it is mapped.
+    /// Number of mappings of it.
     mapped: u32,
-    /// How many times a handle of it was given out, and not given back.
+    /// Number of its handles that were not released.
     handles: u32,
 }
 
@@ -38,7 +38,7 @@ struct Mapped {
     can_be_used: bool,
 }
 
-/// All reserved addresses and all memory that can be mapped.
+/// All reserved addresses and all physical memory.
 #[derive(Debug)]
 pub(crate) struct Pages {
     fresh: Fresh,
@@ -87,7 +87,7 @@ impl Pages {
         Self { fresh, reserved, physical, mapped, file: None, end: 0, next: 0 }
     }
 
-    /// Obtains addresses.
+    /// Reserves addresses.
     pub(crate) fn reserve(&mut self, bytes: usize, alignment: usize) -> Result<usize> {
         whole(bytes)?;
         let alignment = alignment.max(GRANULARITY);
@@ -104,7 +104,7 @@ impl Pages {
         Ok(start)
     }
 
-    /// Gives addresses back.
+    /// Frees reserved addresses.
     pub(crate) fn release_addresses(&mut self, address: usize, bytes: usize) -> Result<()> {
         if self.reserved.get(&address).is_none_or(|reserved| reserved.bytes != bytes) {
             return fail(Code::InvalidValue, format!("{bytes} bytes from {address:#x} on were not reserved at once"));
@@ -116,7 +116,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Obtains memory.
+    /// Allocates physical memory.
     pub(crate) fn create(&mut self, budget: &mut Budget, device: usize, bytes: usize) -> Result<u64> {
         whole(bytes)?;
         budget.take(device, bytes as u64)?;
@@ -133,7 +133,7 @@ impl Pages {
         }
     }
 
-    /// Makes the file longer, by fresh memory.
+    /// Extends the file by fresh memory.
     fn extend(&mut self, bytes: usize) -> Result<u64> {
         if self.file.is_none() {
             // SAFETY: the name ends in a zero; gives a descriptor that nobody else has.
@@ -156,7 +156,7 @@ impl Pages {
         Ok(offset)
     }
 
-    /// Gives another handle of what is behind an address: the same number.
+    /// Returns another handle of the memory that is mapped at an address: the same number.
     pub(crate) fn retain(&mut self, address: usize) -> Result<u64> {
         let before =
             self.mapped.range(..=address).next_back().filter(|(start, mapped)| address - *start < mapped.bytes);
@@ -170,7 +170,7 @@ impl Pages {
         }
     }
 
-    /// Gives memory back, once nothing maps it.
+    /// Releases a handle of memory, which is freed once nothing maps it.
     pub(crate) fn release(&mut self, budget: &mut Budget, handle: u64) -> Result<()> {
         match self.physical.get_mut(&handle) {
             Some(physical) if physical.handles > 0 => physical.handles -= 1,
@@ -195,7 +195,7 @@ impl Pages {
         self.physical.remove(&handle);
     }
 
-    /// Puts memory behind addresses, which may not be used yet.
+    /// Maps memory to addresses, which cannot be accessed yet.
     pub(crate) fn map(&mut self, address: usize, bytes: usize, offset: usize, handle: u64) -> Result<()> {
         whole(bytes)?;
         let Some(physical) = self.physical.get_mut(&handle).filter(|physical| physical.handles > 0) else {
@@ -227,7 +227,7 @@ impl Pages {
         Ok(())
     }
 
-    /// The mappings that are exactly these bytes.
+    /// The mappings that cover exactly these bytes.
     fn mappings(&self, address: usize, bytes: usize) -> Result<Vec<usize>> {
         let end = address.saturating_add(bytes);
         let mut at = address;
@@ -245,7 +245,7 @@ impl Pages {
         Ok(starts)
     }
 
-    /// Lets mapped memory be used.
+    /// Makes mapped memory accessible.
     pub(crate) fn allow(&mut self, address: usize, bytes: usize) -> Result<()> {
         for start in self.mappings(address, bytes)? {
             let Some(mapped) = self.mapped.get_mut(&start) else { continue };
@@ -259,7 +259,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Takes memory from behind addresses.
+    /// Unmaps memory from addresses.
     pub(crate) fn unmap(&mut self, budget: &mut Budget, address: usize, bytes: usize) -> Result<()> {
         for start in self.mappings(address, bytes)? {
             let Some(mapped) = self.mapped.remove(&start) else { continue };
@@ -277,7 +277,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Whether all these bytes are mapped and may be used.
+    /// Whether all these bytes are mapped and accessible.
     pub(crate) fn hold(&self, address: usize, bytes: usize) -> bool {
         let Some(end) = address.checked_add(bytes) else { return false };
         let mut at = address;

@@ -14,13 +14,13 @@ use crate::mapping::{Fresh, Guarded, Mapping, host_page};
 use crate::shared_memory::{MARK, Variable, shared_variables};
 use crate::streams::Work;
 
-/// Shared memory that a block gets without asking.
+/// Shared memory that a block may use without a request, in bytes.
 const UNASKED_SHARED_BYTES: u32 = 48 << 10;
-/// What its address is a multiple of.
+/// The alignment of shared memory.
 const SHARED_ALIGNMENT: usize = 16;
-/// The most threads of a block.
+/// Maximum number of threads of a block.
 pub(crate) const MAX_THREADS: u32 = 1024;
-/// The most bytes that a kernel's arguments take.
+/// Maximum size of a kernel's arguments in bytes.
 const MAX_ARGUMENT_BYTES: usize = 4096;
 
 /// What a kernel's file exports about it: `cpu::Export` of `launch.h`.
@@ -32,13 +32,13 @@ struct Export {
     alignments: *const u32,
 }
 
-/// What a kernel's file is told of a launch: `cpu::Launch` of `launch.h`.
+/// The description of a launch for a kernel's file: `cpu::Launch` of `launch.h`.
 #[repr(C)]
 struct Launch {
     blocks: [u32; 3],
     threads: [u32; 3],
     seed: u64,
-    /// Shared memory that the launch asks for.
+    /// Shared memory that the launch requests, in bytes.
     shared: *mut c_void,
     shared_bytes: u64,
     /// Shared memory that the kernels of the file declare.
@@ -48,7 +48,7 @@ struct Launch {
     stacks: *mut c_void,
     stack_bytes: u64,
     guard_bytes: u64,
-    /// Where words about what went wrong go.
+    /// The buffer for the text of an error.
     words: *mut c_char,
     words_bytes: u64,
 }
@@ -61,7 +61,7 @@ struct Declared {
     bytes: u64,
 }
 
-/// What `run` answers beside 0 for success: `cpu::Outcome` of `launch.h`.
+/// The results of `run` other than 0, success: `cpu::Outcome` of `launch.h`.
 const ILLEGAL_ADDRESS: c_int = 2;
 
 struct Module {
@@ -94,7 +94,7 @@ pub(crate) struct Function {
 // SAFETY: the export is constant data and code, which stays loaded as long as this lives.
 unsafe impl Send for Function {}
 
-/// What a launch asks for beside its arguments.
+/// The grid, block and shared memory of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) blocks: [u32; 3],
@@ -148,20 +148,20 @@ impl Programs {
         }
     }
 
-    /// Lets a module and its functions go.
+    /// Unloads a module and its functions.
     pub(crate) fn unload(&mut self, module: u64) {
         self.modules.remove(&module);
         self.functions.retain(|_, function| function.module != module);
     }
 
-    /// Lets all modules of a device go.
+    /// Unloads all modules of a device.
     pub(crate) fn reset(&mut self, device: usize) {
         let gone: Vec<u64> =
             self.modules.iter().filter(|(_, module)| module.device == device).map(|(&handle, _)| handle).collect();
         gone.into_iter().for_each(|module| self.unload(module));
     }
 
-    /// The kernel of this name.
+    /// Returns the kernel of this name.
     pub(crate) fn find(&mut self, module: u64, name: &CStr) -> Result<u64> {
         self.device_of(module)?;
         let known =
@@ -203,7 +203,7 @@ impl Programs {
     }
 }
 
-/// Where a loaded library's variables in shared memory are.
+/// Finds a loaded library's variables in shared memory.
 fn declared_in(library: &Library, object: &[u8]) -> Result<Vec<Declared>> {
     // SAFETY: only the address is taken.
     let mark = unsafe { library.get::<*mut c_void>(MARK.as_bytes()) };
@@ -222,7 +222,7 @@ impl Function {
         self.most_shared_bytes = bytes;
     }
 
-    /// How much launches may ask for.
+    /// The shared memory that launches may request.
     pub(crate) fn most_shared_bytes(&self) -> u32 {
         self.most_shared_bytes
     }
@@ -337,10 +337,10 @@ struct Stacks(Mapping);
 
 static STACKS: Mutex<Option<Stacks>> = Mutex::new(None);
 
-/// Bytes of a thread's stack, with what faults.
+/// Bytes of a thread's stack, with its guard pages.
 const STACK_BYTES: usize = 128 << 10;
 
-/// The lowest of them, which fault.
+/// Bytes of its guard pages, at the lowest addresses.
 fn guard_bytes() -> usize {
     host_page().max(16 << 10)
 }

@@ -6,7 +6,7 @@ pub const DEVICES_VARIABLE: &str = "HIGHWATER_STAND_IN_DEVICES";
 pub const MEMORY_VARIABLE: &str = "HIGHWATER_STAND_IN_MEMORY_BYTES";
 /// Compute capability of each device, such as `8.0`; `9.0` unless set.
 pub const CAPABILITY_VARIABLE: &str = "HIGHWATER_STAND_IN_CAPABILITY";
-/// `1` keeps work until something waits for it; else it runs when it is given.
+/// `1` delays work until something waits for it; otherwise it runs when it is submitted.
 pub const LAZY_VARIABLE: &str = "HIGHWATER_STAND_IN_LAZY";
 /// `1` has nothing computed, copied or filled: kernels are found and launches checked, but their work is dropped, and
 /// memory is address space that reads as zeros. So what a program hands out and launches can be looked at in full size.
@@ -18,7 +18,7 @@ pub const DRIVER_VARIABLE: &str = "HIGHWATER_STAND_IN_DRIVER";
 /// How many of the proposed algorithms of a matrix product are refused when they are run; 0 unless set.
 pub const REFUSED_VARIABLE: &str = "HIGHWATER_STAND_IN_REFUSED";
 
-/// What the variables say.
+/// The values of the variables.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) devices: u16,
@@ -32,7 +32,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the variables; one that does not read as what it should be is named.
+    /// Reads the variables; fails with the name of one that is invalid.
     pub(crate) fn read() -> Result<Self, String> {
         Ok(Self {
             devices: number(DEVICES_VARIABLE, 1)?,

@@ -31,7 +31,7 @@ pub const REQUIRED_VARIABLE: &str = "HIGHWATER_REQUIRE_STAND_IN";
 /// Set in the process that runs a test's body: to which of the test's bodies that is.
 const INSIDE_VARIABLE: &str = "HIGHWATER_STAND_IN_INSIDE";
 
-/// What is printed when a body has come to its end.
+/// The line that is printed when a body has finished.
 const DONE: &str = "the test's body has run on the stand-in";
 
 /// The stand-in's settings for a test.
@@ -43,12 +43,12 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One device of 1 GiB that does its work at once.
+    /// One device of 1 GiB that runs work as soon as it is submitted.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Work is done when something waits for it, and no sooner.
+    /// Runs work only when something waits for it.
     #[must_use]
     pub fn lazy(self) -> Self {
         self.variable(LAZY_VARIABLE, "1")
@@ -60,25 +60,25 @@ impl Setup {
         self.variable(IDLE_VARIABLE, "1")
     }
 
-    /// So many devices.
+    /// Sets the number of devices.
     #[must_use]
     pub fn devices(self, count: u16) -> Self {
         self.variable(DEVICES_VARIABLE, count.to_string())
     }
 
-    /// So much memory on each device.
+    /// Sets the memory of each device.
     #[must_use]
     pub fn memory_bytes(self, bytes: u64) -> Self {
         self.variable(MEMORY_VARIABLE, bytes.to_string())
     }
 
-    /// Devices of this compute capability.
+    /// Sets the compute capability of the devices.
     #[must_use]
     pub fn capability(self, major: i32, minor: i32) -> Self {
         self.variable(CAPABILITY_VARIABLE, format!("{major}.{minor}"))
     }
 
-    /// A driver that supports CUDA up to this version.
+    /// Sets the CUDA version that the driver supports.
     #[must_use]
     pub fn driver(self, major: i32, minor: i32) -> Self {
         self.variable(DRIVER_VARIABLE, format!("{major}.{minor}"))
@@ -90,27 +90,27 @@ impl Setup {
         self.variable(REFUSED_VARIABLE, count.to_string())
     }
 
-    /// Blocks, warps and lanes take turns in another order for each seed but 0.
+    /// Runs blocks, warps and lanes in another order for each seed other than 0.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.variable(SEED_VARIABLE, seed.to_string())
     }
 
-    /// With another variable of the environment.
+    /// Sets another environment variable.
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Without one of CUDA's libraries, such as `libnvrtc.so.13`.
+    /// Leaves out one of CUDA's libraries, such as `libnvrtc.so.13`.
     #[must_use]
     pub fn without(mut self, library: &'static str) -> Self {
         self.missing.push(library);
         self
     }
 
-    /// Skipped where tests use a GPU: what it looks at is the stand-in's own.
+    /// Skips the test where tests use a GPU, since it checks the stand-in itself.
     #[must_use]
     pub fn only_on_stand_in(mut self) -> Self {
         self.is_for_stand_in = true;
@@ -175,7 +175,7 @@ fn say_done() {
     println!("{DONE}");
 }
 
-/// How often this test has asked for a process before.
+/// Number of processes that this test has started before.
 fn turn_of(test: &str) -> u32 {
     static TURNS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
     let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);

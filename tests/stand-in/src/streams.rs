@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::failure::{Code, Failure, Result, fail};
 
-/// Something to do when its turn comes.
+/// A piece of work in a stream.
 pub(crate) type Work = Box<dyn FnOnce() -> Result<()> + Send>;
 
 enum Piece {
@@ -18,7 +18,7 @@ enum Piece {
     Wait(Mark),
 }
 
-/// A point in a stream: behind so many pieces of work.
+/// A point in a stream: after this many pieces of work.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     stream: u64,
@@ -49,17 +49,17 @@ pub(crate) struct Streams {
     next: u64,
     streams: HashMap<u64, Stream>,
     events: HashMap<u64, Event>,
-    /// Of each device: what went wrong in its work, after which nothing runs on it.
+    /// The failure of each device's work, after which nothing runs on it.
     faults: Vec<Option<Failure>>,
 }
 
 /// The first handle. Handles are never used again; those of streams that C knows by number lie below.
 const FIRST: u64 = 0x5100_0000_0000;
-/// Handles of each device's own stream.
+/// The first handle of the devices' default streams.
 const OWN: u64 = 0x5000_0000_0000;
 
 impl Streams {
-    /// None, for so many devices.
+    /// Creates the default stream of each device.
     pub(crate) fn new(devices: usize, is_lazy: bool, is_idle: bool) -> Self {
         let own = |device| Stream { device, is_blocking: false, given: 0, done: 0, pieces: VecDeque::new() };
         Self {
@@ -77,14 +77,14 @@ impl Streams {
         self.next
     }
 
-    /// A new stream.
+    /// Creates a stream.
     pub(crate) fn create(&mut self, device: usize, is_blocking: bool) -> u64 {
         let handle = self.handle();
         self.streams.insert(handle, Stream { device, is_blocking, given: 0, done: 0, pieces: VecDeque::new() });
         handle
     }
 
-    /// Which stream a caller means on a device; 0, 1 and 2 are the device's own.
+    /// Resolves a handle to a stream of a device; 0, 1 and 2 are its default streams.
     pub(crate) fn find(&self, handle: u64, device: usize) -> Result<u64> {
         if handle <= 2 {
             return Ok(OWN + device as u64);
@@ -98,14 +98,14 @@ impl Streams {
         }
     }
 
-    /// Lets a stream go, once its work is done.
+    /// Destroys a stream, once its work is done.
     pub(crate) fn destroy(&mut self, stream: u64) -> Result<()> {
         let outcome = self.drain(stream);
         self.streams.remove(&stream);
         outcome
     }
 
-    /// What went wrong on a device, if anything.
+    /// The failure of a device's work, if any.
     pub(crate) fn check(&self, device: usize) -> Result<()> {
         self.faults.get(device).and_then(Clone::clone).map_or(Ok(()), Err)
     }
@@ -115,7 +115,7 @@ impl Streams {
         self.is_idle
     }
 
-    /// Gives a stream work.
+    /// Submits work to a stream.
     pub(crate) fn give(&mut self, stream: u64, work: Work) -> Result<()> {
         if self.is_idle {
             return Ok(());
@@ -141,7 +141,7 @@ impl Streams {
         if is_own || !self.is_lazy { self.drain(stream) } else { Ok(()) }
     }
 
-    /// Does the next piece of a stream's work, or of the work that it waits for; whether there was any.
+    /// Runs the next piece of a stream's work, or of the work that it waits for; returns whether there was any.
     fn advance(&mut self, stream: u64) -> Result<bool> {
         let Some(found) = self.streams.get_mut(&stream) else { return Ok(false) };
         let device = found.device;
@@ -175,7 +175,7 @@ impl Streams {
         Ok(true)
     }
 
-    /// Nothing of a device's work is done any more.
+    /// Drops all work of a device.
     fn give_up(&mut self, device: usize, failure: &Failure) {
         if let Some(fault) = self.faults.get_mut(device) {
             fault.get_or_insert_with(|| failure.clone());
@@ -191,19 +191,19 @@ impl Streams {
         self.streams.get(&mark.stream).is_none_or(|stream| stream.done >= mark.position)
     }
 
-    /// Does all work of a stream.
+    /// Runs all work of a stream.
     pub(crate) fn drain(&mut self, stream: u64) -> Result<()> {
         while self.advance(stream)? {}
         Ok(())
     }
 
-    /// Does all work of a device.
+    /// Runs all work of a device.
     pub(crate) fn drain_device(&mut self, device: usize) -> Result<()> {
         self.check(device)?;
         self.drain_those(|stream| stream.device == device)
     }
 
-    /// Does all work of all devices that can still do any.
+    /// Runs all work of all devices without a failure.
     pub(crate) fn drain_all(&mut self) -> Result<()> {
         self.drain_those(|_| true)
     }
@@ -215,20 +215,20 @@ impl Streams {
         those.into_iter().try_for_each(|stream| self.drain(stream))
     }
 
-    /// Whether all work of a stream is done, once another piece of it is.
+    /// Runs another piece of a stream's work, and returns whether all of it is done.
     pub(crate) fn query(&mut self, stream: u64) -> Result<bool> {
         self.advance(stream)?;
         Ok(self.streams.get(&stream).is_none_or(|stream| stream.pieces.is_empty()))
     }
 
-    /// A new event.
+    /// Creates an event.
     pub(crate) fn create_event(&mut self, device: usize, is_timed: bool) -> u64 {
         let handle = self.handle();
         self.events.insert(handle, Event { device, is_timed, recordings: 0, mark: None, reached: None });
         handle
     }
 
-    /// Lets an event go; what waits for it goes on to do so.
+    /// Destroys an event; work that waits for it still does.
     pub(crate) fn destroy_event(&mut self, event: u64) -> Result<()> {
         self.event(event)?;
         self.events.remove(&event);
@@ -242,7 +242,7 @@ impl Streams {
         }
     }
 
-    /// Marks the end of what a stream was given.
+    /// Records an event at the end of a stream's submitted work.
     pub(crate) fn record(&mut self, event: u64, stream: u64) -> Result<()> {
         let position = self.streams.get(&stream).map_or(0, |stream| stream.given) + 1;
         let device = self.streams.get(&stream).map(|stream| stream.device);
@@ -257,7 +257,7 @@ impl Streams {
         self.push(stream, Piece::Record(event, recording))
     }
 
-    /// Lets a stream wait for what an event marks.
+    /// Makes a stream wait for an event.
     pub(crate) fn follow(&mut self, stream: u64, event: u64) -> Result<()> {
         match self.event(event)?.mark {
             Some(mark) => self.push(stream, Piece::Wait(mark)),
@@ -265,7 +265,7 @@ impl Streams {
         }
     }
 
-    /// Whether an event is reached, once another piece of its stream's work is done.
+    /// Runs another piece of work of an event's stream, and returns whether the event is reached.
     pub(crate) fn query_event(&mut self, event: u64) -> Result<bool> {
         let device = self.event(event)?.device;
         self.check(device)?;
@@ -276,7 +276,7 @@ impl Streams {
         Ok(self.is_reached(mark))
     }
 
-    /// Does all work up to an event.
+    /// Runs all work up to an event.
     pub(crate) fn wait(&mut self, event: u64) -> Result<()> {
         let device = self.event(event)?.device;
         self.check(device)?;
@@ -302,7 +302,7 @@ impl Streams {
         Ok((forth.as_secs_f32() - back.as_secs_f32()) * 1e3)
     }
 
-    /// Forgets a device's streams and events, and what went wrong on it.
+    /// Removes a device's streams, events and failure.
     pub(crate) fn reset(&mut self, device: usize) {
         self.streams.retain(|&handle, stream| stream.device != device || handle < FIRST);
         self.events.retain(|_, event| event.device != device);

@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribut
     })
 }
 
-/// Shared memory that a block can ask for.
+/// Maximum shared memory that a block can request, in bytes.
 pub(super) fn most_shared_bytes(capability: (i32, i32)) -> c_int {
     match capability {
         (8, 0 | 7) => 163 << 10,
@@ -134,7 +134,7 @@ pub(crate) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> i32 {
     })
 }
 
-/// Ends all that was made in a device's context, whoever holds it.
+/// Destroys everything in a device's context, although it may still be retained.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuDevicePrimaryCtxReset_v2(device: c_int) -> i32 {
     answer(|| {
@@ -202,7 +202,7 @@ pub(crate) unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c
     if name.is_some() { 0 } else { Code::InvalidValue as c_int }
 }
 
-/// In the words of what went wrong last on this thread, where it was that; they last until the next call.
+/// Returns the text of this thread's last failure if it had this code; it is valid until the next call.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
     if let Some(words) = code(error).and_then(last_words)

@@ -10,7 +10,7 @@ use crate::failure::{Code, Result, answer, fail};
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD: c_ulonglong = 2;
 
-/// The function that is meant by a name in a version of CUDA, if the stand-in has it.
+/// Returns the function of this name in a version of CUDA, if the stand-in has it.
 fn meant(short: &str, version: c_int, is_per_thread: bool) -> Option<*mut c_void> {
     macro_rules! first {
         ($($name:literal $since:literal => $($function:ident)::+,)+) => {
@@ -64,7 +64,7 @@ fn meant(short: &str, version: c_int, is_per_thread: bool) -> Option<*mut c_void
     of_thread.filter(|_| is_per_thread).or(of_all)
 }
 
-/// Finds a function and puts it where C wants it.
+/// Finds a function, and writes its address for the caller.
 unsafe fn find(symbol: *const c_char, place: *mut *mut c_void, version: c_int, flags: c_ulonglong) -> Result<()> {
     if symbol.is_null() {
         return fail(Code::InvalidValue, "a function without a name");

@@ -80,7 +80,7 @@ fn copy(to: u64, from: u64, bytes: usize) -> Work {
     })
 }
 
-/// From pinned memory when its turn comes; from other memory of the host at once.
+/// Copies from pinned memory in stream order; from other host memory at once.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64) -> i32 {
     answer(|| {
@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_voi
     })
 }
 
-/// To pinned memory when its turn comes; to other memory of the host before this returns.
+/// Copies to pinned memory in stream order; to other host memory before this returns.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64) -> i32 {
     answer(|| {
@@ -134,7 +134,7 @@ pub(crate) extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, 
     })
 }
 
-/// From one device to another, in the order of a stream of the current one.
+/// Copies from one device to another, in the order of a stream of the current device.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemcpyPeerAsync(
     to: u64,

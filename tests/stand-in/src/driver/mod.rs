@@ -12,7 +12,7 @@ mod lookup;
 
 use crate::failure::{Code, Result, fail};
 
-/// Writes an answer to the place that C gave for it.
+/// Writes a result to an output parameter.
 ///
 /// # Safety
 /// The place is null or can be written.

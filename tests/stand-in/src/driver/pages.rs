@@ -8,14 +8,14 @@ use crate::failure::{Code, Result, answer, fail};
 use crate::machine::{Machine, current, machine};
 use crate::pages::GRANULARITY;
 
-/// Where memory is: `CUmemLocation`, as it was before CUDA 13.2.
+/// The location of memory: `CUmemLocation`, as it was before CUDA 13.2.
 #[repr(C)]
 pub(crate) struct Location {
     kind: c_uint,
     id: c_int,
 }
 
-/// What memory is asked for: the beginning of `CUmemAllocationProp`.
+/// The properties of requested memory: the beginning of `CUmemAllocationProp`.
 #[repr(C)]
 pub(crate) struct Properties {
     kind: c_uint,
@@ -23,7 +23,7 @@ pub(crate) struct Properties {
     location: Location,
 }
 
-/// Who may use memory how: `CUmemAccessDesc`.
+/// Access rights of a device to memory: `CUmemAccessDesc`.
 #[repr(C)]
 pub(crate) struct Access {
     location: Location,
@@ -34,7 +34,7 @@ const ON_DEVICE: c_uint = 1;
 const PINNED: c_uint = 1;
 const READ_AND_WRITE: c_uint = 3;
 
-/// The device that memory is asked of.
+/// Returns the device of which memory is requested.
 ///
 /// # Safety
 /// `properties` is null or can be read.

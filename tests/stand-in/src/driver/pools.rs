@@ -22,12 +22,12 @@ pub(crate) unsafe extern "C" fn cuDeviceGetDefaultMemPool(pool: *mut u64, device
     })
 }
 
-/// The stream as the stand-in knows it.
+/// Converts a stream handle to the stand-in's.
 fn known(stream: u64) -> u64 {
     if stream == PER_THREAD { 0 } else { stream }
 }
 
-/// Memory of a pool, or of the current device's.
+/// Allocates memory of a pool, or of the current device's default pool.
 unsafe fn ask(address: *mut u64, bytes: usize, pool: Option<u64>, stream: u64) -> Result<()> {
     let (mut guard, device) = current()?;
     let machine = &mut *guard;
@@ -39,7 +39,7 @@ unsafe fn ask(address: *mut u64, bytes: usize, pool: Option<u64>, stream: u64) -
     unsafe { put(address, block as u64) }
 }
 
-/// Waits for the stream, and gives memory back.
+/// Waits for the stream, and frees memory.
 fn give_back(address: u64, stream: u64) -> Result<()> {
     let (mut guard, device) = current()?;
     let machine = &mut *guard;
@@ -94,7 +94,7 @@ pub(crate) extern "C" fn cuMemFreeAsync_ptsz(address: u64, stream: u64) -> i32 {
     answer(|| give_back(address, stream))
 }
 
-/// Rows of memory, each a multiple of 512 bytes long.
+/// Allocates rows of memory, each padded to a multiple of 512 bytes.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
     address: *mut u64,
@@ -116,7 +116,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
     })
 }
 
-/// Memory of the device's: the host may use it all the same.
+/// Allocates managed memory: memory of the device that the host may use too.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemAllocManaged(address: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
     // SAFETY: the caller's place.
@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocHost_v2(address: *mut *mut c_void, byt
     unsafe { super::memory::cuMemHostAlloc(address, bytes, 0) }
 }
 
-/// Which device an address is of: nothing else is known.
+/// Returns the device of an address; other attributes are not supported.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_int, attribute: c_int, address: u64) -> i32 {
     const DEVICE_ORDINAL: c_int = 9;

@@ -61,7 +61,7 @@ pub(crate) extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_ui
     })
 }
 
-/// Streams whose work goes into a graph. The stand-in has no graphs: the work is done, and asked about in vain.
+/// Captures of streams into graphs. The stand-in has no graphs: the work runs, and there is nothing to query.
 static CAPTURED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 #[unsafe(no_mangle)]
@@ -74,7 +74,7 @@ pub(crate) extern "C" fn cuStreamBeginCapture_v2(stream: u64, _mode: c_int) -> i
     })
 }
 
-/// Gives no graph.
+/// Returns no graph.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
     answer(|| {

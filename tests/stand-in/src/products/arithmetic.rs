@@ -7,14 +7,14 @@ use half::{bf16, f16};
 use super::choice::Problem;
 use super::descriptions::{Element, Layout};
 
-/// An element and the numbers that products of it are summed in.
+/// An element type, and the type in which products of its elements are summed.
 trait Number: Copy {
     type Real: Real;
     fn real(self) -> Self::Real;
     fn nearest(real: Self::Real) -> Self;
 }
 
-/// The numbers that products are computed in.
+/// The types in which products are computed.
 trait Real: Copy + Default + 'static + std::ops::Mul<Output = Self> + std::ops::Add<Output = Self> + PartialEq {
     const ONE: Self;
     fn of(factor: f64) -> Self;

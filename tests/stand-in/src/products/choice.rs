@@ -8,7 +8,7 @@ use super::{Result, Status, refuse};
 pub(super) struct Problem {
     pub(super) operation: Operation,
     pub(super) layouts: [Layout; 4],
-    /// Rows of the output, its columns, and how many products are summed for each element.
+    /// Rows and columns of the output, and the number of products that are summed for each element.
     pub(super) size: [u64; 3],
 }
 
@@ -76,7 +76,7 @@ impl Problem {
         Ok(())
     }
 
-    /// What tells it from problems that another choice is made for.
+    /// A key that distinguishes problems for which different algorithms are chosen.
     fn digest(&self) -> u64 {
         let layouts = self.layouts.iter().flat_map(|layout| {
             [layout.element.size(), layout.element as u64, u64::from(layout.has_rows_together), layout.batch as u64]
@@ -110,7 +110,7 @@ const WORKSPACE_BYTES: u64 = 256 << 10;
 const SMALL: u64 = 1 << 12;
 
 impl Choice {
-    /// For a problem, as wished.
+    /// Chooses the algorithm for a problem, within the caller's preferences.
     pub(super) fn new(problem: &Problem, wish: &Wish) -> Self {
         let is_small = problem.size.iter().fold(1_u64, |all, &side| all.saturating_mul(side)) < SMALL;
         let workspace_bytes = if is_small { 0 } else { WORKSPACE_BYTES.min(wish.workspace_bytes) };
@@ -124,7 +124,7 @@ impl Choice {
         }
     }
 
-    /// The same, but refused when it is run.
+    /// Returns this algorithm, but refused when it is run.
     pub(super) const fn refused(self) -> Self {
         Self { is_refused: 1, ..self }
     }
@@ -134,7 +134,7 @@ impl Choice {
         self.workspace_bytes
     }
 
-    /// Fails unless it was made for this problem, and for matrices at such addresses.
+    /// Fails unless it was chosen for this problem, and for matrices with these alignments.
     pub(super) fn check(&self, problem: &Problem, addresses: [u64; 4]) -> Result<()> {
         if self.mark != MARK || self.digest != problem.digest() {
             return refuse(Status::InvalidValue, "the algorithm was chosen for another product");
@@ -151,7 +151,7 @@ impl Choice {
         Ok(())
     }
 
-    /// Fails unless a workspace is as much as it needs, where it may be.
+    /// Fails unless the workspace is large enough and aligned.
     pub(super) fn check_workspace(&self, address: u64, bytes: u64) -> Result<()> {
         if bytes < self.workspace_bytes {
             let words = format!("a workspace of {bytes} bytes; the algorithm needs {}", self.workspace_bytes);

@@ -2,7 +2,7 @@
 
 use super::{Result, Status, refuse};
 
-/// What elements are: `cudaDataType`.
+/// The type of elements: `cudaDataType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     F32,
@@ -12,7 +12,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// The type of this number.
+    /// Returns the type with this code.
     pub(super) fn of(number: i32) -> Result<Self> {
         match number {
             0 => Ok(Self::F32),
@@ -23,7 +23,7 @@ impl Element {
         }
     }
 
-    /// Bytes of one.
+    /// Bytes of one element.
     pub(super) fn size(self) -> u64 {
         match self {
             Self::F64 => 8,
@@ -57,13 +57,13 @@ impl Value<'_> {
     }
 }
 
-/// Something that callers describe.
+/// An object that callers describe by attributes.
 pub(super) trait Described {
     /// Sets an attribute by its number.
     fn set(&mut self, attribute: i32, value: &[u8]) -> Result<()>;
 }
 
-/// How a matrix lies in memory, and those that follow it.
+/// The memory layout of a matrix, and of the further ones of its batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) element: Element,
@@ -78,7 +78,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Of one matrix whose columns lie together.
+    /// The layout of one matrix in column order.
     pub(super) fn new(element: Element, rows: u64, columns: u64, leading: i64) -> Self {
         Self { element, rows, columns, leading, has_rows_together: false, batch: 1, batch_stride: 0 }
     }
@@ -88,7 +88,7 @@ impl Layout {
         if self.has_rows_together { [self.leading, 1] } else { [1, self.leading] }
     }
 
-    /// Fails unless it is a matrix.
+    /// Fails unless the layout is valid.
     pub(super) fn check(&self, name: &str) -> Result<()> {
         let Self { rows, columns, leading, batch, .. } = *self;
         let least = if self.has_rows_together { columns } else { rows };
@@ -115,7 +115,7 @@ impl Layout {
         batch == 1 || is_behind || is_beside
     }
 
-    /// Whether there is nothing between its elements.
+    /// Whether its elements are contiguous.
     pub(super) fn is_dense(&self) -> bool {
         self.extent() == self.rows * self.columns * self.batch as u64 * self.element.size()
     }
@@ -150,7 +150,7 @@ impl Described for Layout {
     }
 }
 
-/// What is computed of two matrices.
+/// The operation on two matrices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) compute: i32,
@@ -164,7 +164,7 @@ pub(super) struct Operation {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bias {
     pub(super) is_added: bool,
-    /// Where the numbers are.
+    /// Address of the first number.
     pub(super) address: u64,
     /// Elements from one matrix's numbers to those of the next.
     pub(super) batch_stride: i64,
@@ -208,11 +208,11 @@ impl Described for Operation {
     }
 }
 
-/// What a caller wishes of the way in which a product is computed.
+/// The caller's preferences for the choice of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub(super) workspace_bytes: u64,
-    /// What addresses of the four matrices are multiples of at least.
+    /// Minimum alignment of the four matrices' addresses.
     pub(super) alignments: [u32; 4],
 }
 

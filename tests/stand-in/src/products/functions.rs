@@ -29,7 +29,7 @@ fn known() -> MutexGuard<'static, Known> {
     KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a call; no panic leaves it. cuBLASLt has no words for what is wrong, so they are printed.
+/// Runs a call; no panic leaves it. cuBLASLt reports no texts of errors, so they are printed.
 #[expect(clippy::print_stderr, reason = "the only way to say more than a number")]
 fn answer(name: &str, call: impl FnOnce() -> Result<()>) -> i32 {
     let outcome = catch_unwind(AssertUnwindSafe(call));
@@ -40,7 +40,7 @@ fn answer(name: &str, call: impl FnOnce() -> Result<()>) -> i32 {
     })
 }
 
-/// Enters a description, and writes its handle.
+/// Stores a description, and writes its handle to an output parameter.
 ///
 /// # Safety
 /// The place is null or can be written.
@@ -249,7 +249,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     })
 }
 
-/// A factor of the type that the operation names.
+/// Reads a factor of the type that the operation names.
 ///
 /// # Safety
 /// At `place` lies such a number.
@@ -340,7 +340,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatmul(
     })
 }
 
-/// Fails if what is written overlaps what is read.
+/// Fails if the output overlaps an input.
 fn check_overlap(problem: &Problem, addresses: [u64; 4], workspace: [u64; 2]) -> Result<()> {
     let ranges: Vec<[u64; 2]> =
         addresses.into_iter().zip(&problem.layouts).map(|(start, layout)| [start, layout.extent()]).collect();

@@ -17,7 +17,7 @@ enum Status {
     NotSupported = 15,
 }
 
-/// What is wrong, in a status and in words.
+/// An error: a status and a text.
 #[derive(Debug)]
 struct Refusal {
     status: Status,

@@ -1,4 +1,4 @@
-//! Tests of the stand-in by itself; how it stands in is tested by those whom it stands in for.
+//! Tests of the stand-in by itself; other crates' tests check how it replaces CUDA.
 
 mod kernels;
 mod products;
