@@ -13,7 +13,7 @@ use highwater_recorder::{DeviceId, StreamId};
 
 const KIB: u64 = 1 << 10;
 const STREAM: StreamId = StreamId(0);
-/// What the case of many holes takes, and room to spare.
+/// Memory for the case of many holes, with a reserve.
 const MANY_HOLES_BYTES: u64 = 32 << 30;
 
 fn malloc(allocator: &CachingAllocator, bytes: u64) -> Block {

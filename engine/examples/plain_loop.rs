@@ -1,4 +1,4 @@
-//! Plain loop: three steps of a training loop that marks nothing, and the recording beside it.
+//! Records a plain training loop of three steps, which marks neither steps nor phases.
 //!
 //! `cargo run --example plain_loop`, then `highwater phases plain.snap` and `highwater peak plain.snap --by frame`.
 
@@ -14,7 +14,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     run.problem.map_or(Ok(()), |problem| Err(problem.into()))
 }
 
-/// The loop, and its recording.
+/// Runs the loop, and records it.
 pub(crate) fn train(options: HistoryOptions) -> Result<Recorded<()>> {
     record_memory_history(options, || {
         let device = Device::cpu();

@@ -1,4 +1,4 @@
-//! Record training: a model of one's own, three steps, and the recording beside it.
+//! Records three training steps of your own model.
 //!
 //! `cargo run --example record_training`, then open `training.snap` with `highwater`.
 
@@ -8,7 +8,7 @@ use highwater_engine::optim::{AdamW, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::{Category, HistoryOptions, record_memory_history, scope};
 
-/// A residual MLP: modules are built from modules, each under its name.
+/// A residual MLP: a module composed of named modules.
 struct Model {
     norm: Child<LayerNorm>,
     mlp: Child<Mlp>,

@@ -29,9 +29,9 @@ use highwater_recorder::{
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Threads that take and give back memory, each on its own device.
+/// Number of threads that allocate and free memory, each on its own device.
 const THREADS: u16 = 4;
-/// Events of one operation: a few blocks taken, and as many given back, each of which is two.
+/// Events of one operation: a few blocks are allocated, and as many are freed, with two events each.
 const EVENTS_AN_OP: u64 = 12;
 
 /// Events per second of the program that is killed: enough for its file to have checkpoints.
@@ -128,7 +128,7 @@ fn run(path: &Path, seconds: u64, events_a_second: u64) -> Outcome {
     Ok(())
 }
 
-/// Numbers that look random, from a seed.
+/// Pseudorandom numbers from a seed.
 fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
     *state >> 33
@@ -164,7 +164,7 @@ fn check_windows(path: &Path, trace: &Trace, seed: &mut u64) -> Outcome {
     Ok(())
 }
 
-/// Records, kills, and opens: gives the seconds that are missing before the kill, and the events that are there.
+/// Records, kills and opens; returns the seconds missing before the kill, and the number of events in the file.
 fn kill_once(path: &Path, after: Duration, seed: &mut u64) -> Outcome<(f64, usize)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["run".as_ref(), path.as_os_str(), "3600".as_ref(), KILLED_RATE.as_ref()])

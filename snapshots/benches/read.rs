@@ -1,4 +1,4 @@
-//! Read: how long a generated recording takes to write and to open, and how many bytes an event costs.
+//! Measures how long a generated recording takes to write and to open, and how many bytes an event takes.
 //!
 //! `cargo bench -p highwater-snapshots --bench read`. `HIGHWATER_BENCH_EVENTS` sets how many events, 1,140,000 if
 //! unset.

@@ -1,4 +1,4 @@
-//! CpuTime: what all threads of the process spent computing, which tells more than a clock where a machine is shared.
+//! The CPU time of all threads of the process: more reliable than a clock where a machine is shared.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl CpuTime {
     }
 }
 
-/// The time on a processor so far. The kernel tells it for each thread, to a few milliseconds.
+/// The CPU time so far. The kernel reports it for each thread, to a few milliseconds.
 fn spent() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of_task = |task: std::fs::DirEntry| {

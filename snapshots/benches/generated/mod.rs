@@ -1,4 +1,4 @@
-//! Generated: recordings made in memory for the benchmarks, the same in every run.
+//! Recordings that are generated in memory for the benchmarks, the same in every run.
 
 use highwater_snapshots::event::{Alloc, Event, What};
 use highwater_snapshots::format::{CHUNK_EVENTS, EndFacts, SnapWriter};
@@ -8,7 +8,7 @@ use highwater_snapshots::{
     Category, DeviceId, FrameId, ModuleId, OpId, Phase, Pool, ScopeId, StackId, StreamId, StringId,
 };
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -25,7 +25,7 @@ impl Numbers {
 const OPS: u32 = 4_000;
 const DEPTH: u32 = 40;
 
-/// A caching allocator as far as addresses go: a freed address of a size is the next one of that size.
+/// The addresses of a caching allocator: the address that was freed last is reused for the next block of that size.
 #[derive(Default)]
 struct Addresses {
     free: std::collections::HashMap<u64, Vec<u64>>,
@@ -51,7 +51,7 @@ struct Program {
     next_block: u64,
 }
 
-/// A block that lives.
+/// A live block.
 #[derive(Clone, Copy)]
 struct Held {
     block: u64,
@@ -160,7 +160,7 @@ pub(crate) fn numbers(name: &str, default: &[usize]) -> Vec<usize> {
     }
 }
 
-/// The events as a `.snap` file, with the tables that they speak of.
+/// The events as a `.snap` file, with the tables that they refer to.
 pub(crate) fn write(events: &[Event]) -> Vec<u8> {
     let mut numbers = Numbers(7);
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Pickle: how long a generated PyTorch snapshot takes from bytes to a trace, and that time grows with the file alone.
+//! Measures how long a generated PyTorch snapshot takes to read, and that the time grows linearly with the file.
 //!
 //! `cargo bench -p highwater-pytorch --bench pickle`. `HIGHWATER_BENCH_EVENTS` sets how many events, 1,140,000 if
 //! unset.

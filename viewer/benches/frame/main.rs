@@ -1,4 +1,4 @@
-//! Frame: what a frame of the app costs its thread, while the user points, drags and zooms, and what opening costs.
+//! Measures the time of the app's frames while the user points, drags and zooms, and the time of opening.
 //!
 //! `cargo bench -p highwater --no-default-features --features gui --bench frame`. `HIGHWATER_BENCH_EVENTS` sets how
 //! many events, several numbers separated by commas; 100,000, 1,140,000 and 10,000,000 if unset. `HIGHWATER_BENCH_FILE`
@@ -42,11 +42,11 @@ struct Bench {
     frames: u64,
 }
 
-/// What the frames of a gesture cost, in order.
+/// The durations of the frames of a gesture, in order.
 struct Figures {
-    /// Time on a processor of the app's thread.
+    /// CPU time of the app's thread.
     cpu: Vec<Duration>,
-    /// Time on the clock, which other threads and programs lengthen.
+    /// Wall-clock time, which other threads and programs lengthen.
     clock: Vec<Duration>,
 }
 
@@ -64,7 +64,7 @@ impl Bench {
         std::hint::black_box(self.ctx.tessellate(output.shapes, 1.0));
     }
 
-    /// Draws until nothing is being worked out any more.
+    /// Draws until all background work is done.
     fn settle(&mut self) {
         for _ in 0..20 {
             self.frame(Vec::new());

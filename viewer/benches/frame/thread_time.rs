@@ -1,8 +1,8 @@
-//! ThreadTime: how long the thread that asks has been on a processor, to the nanosecond.
+//! The CPU time of the calling thread, in nanoseconds.
 
 use std::time::Duration;
 
-/// The time so far.
+/// The CPU time so far.
 #[expect(unsafe_code, reason = "the system tells it by a pointer")]
 pub(crate) fn spent() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -100,7 +100,7 @@ pub fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, F
     python_package::write(&package, "").map_err(cannot)?;
     let folder = tempfile::Builder::new().prefix("highwater-attach-").tempdir().map_err(cannot)?;
     let notes = folder.path().join("notes");
-    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
     inject(
         pid,
         &lines(&package, &notes, &format!("attach({}, {}, dict({}))", text(&out), text(&notes), options(arguments))),

@@ -232,7 +232,7 @@ fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Fa
         return Err(with_is_for_traces());
     }
     if same(path, &destination.path) {
-        return Err(Failure::Usage(format!("--with and OUT are the same file: {}", path.display())));
+        return Err(Failure::Usage(format!("--with and OUT are the same file: {}; name another OUT", path.display())));
     }
     let unreadable = |why: &dyn std::fmt::Display| Failure::Usage(format!("--with {}: {why}", path.display()));
     let bytes = std::fs::read(path).map_err(|why| unreadable(&why))?;

@@ -127,7 +127,7 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let paths: BTreeSet<PathBuf> =
         files.iter().map(|file| std::fs::canonicalize(file).unwrap_or(file.clone())).collect();
     if paths.len() < files.len() {
-        return Err(Failure::Usage("the same recording is given twice".to_owned()));
+        return Err(Failure::Usage("the same recording is given twice; name each one once".to_owned()));
     }
     let stems: Vec<String> = files.iter().map(stem).collect();
     let is_shared = |stem: &String| stems.iter().filter(|other| *other == stem).count() > 1;

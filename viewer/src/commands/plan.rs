@@ -141,7 +141,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
     let budget = arguments.budget();
     if budget.capacity() == 0 {
         let [budget, reserve] = [budget.bytes, budget.reserve].map(format_bytes);
-        return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
+        return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}; lower it")));
     }
     let is_program = !arguments.words.is_empty();
     if is_program && arguments.maximize.is_some() {

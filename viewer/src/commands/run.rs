@@ -117,7 +117,7 @@ pub fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status,
     command.envs(python_package::environment(python.path()));
     command.env("LD_PRELOAD", library.among(std::env::var_os("LD_PRELOAD")));
     // Installed before the program starts, so that no signal is lost.
-    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
     let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
     let ended =
         signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;

@@ -146,7 +146,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     let gpu = gpu_of(arguments);
     let files = Files::provide(None)?;
     // Installed before the program starts, so that no signal is lost.
-    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
     let start = |of_run: &[(&str, PathBuf)], is_silent: bool| {
         let caches = files.caches()?;
         let mut command = Command::new(program.path());

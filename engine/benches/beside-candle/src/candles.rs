@@ -1,4 +1,4 @@
-//! Candles: the same tasks by candle, with the operations of its own that have gradients.
+//! The tasks in candle, with those of its operations that have gradients.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::task::{EPSILON, HEADS, NERF_INPUTS, NERF_LAYERS, NERF_OUTPUTS, Phases
 
 type Forward = Box<dyn Fn(&Parameters) -> Result<Tensor>>;
 
-/// A trainer that begins with these parameters.
+/// Creates a trainer with these initial parameters.
 pub fn trainer(task: &Task, numbers: Vec<Numbers>) -> Result<Box<dyn Trainer>> {
     let parameters = Parameters::new(numbers)?;
     let forward: Forward = match *task {
@@ -78,13 +78,13 @@ impl Parameters {
         Ok(self.0.get(path).with_context(|| format!("there is no parameter {path}"))?.as_tensor())
     }
 
-    /// By rows of all batches at once, as candle's own layer does it.
+    /// Applies the layer to the rows of all batches at once, as candle's own layer does.
     fn linear(&self, path: &str, input: &Tensor) -> Result<Tensor> {
         let weight = self.get(&format!("{path}.weight"))?;
         Ok(input.matmul(&weight.t()?)?.broadcast_add(self.get(&format!("{path}.bias"))?)?)
     }
 
-    /// The form with gradients: that of candle's fast one is not computed.
+    /// The form that has gradients; candle's fast form has none.
     fn layer_norm(&self, path: &str, input: &Tensor) -> Result<Tensor> {
         let (weight, bias) = (self.get(&format!("{path}.weight"))?, self.get(&format!("{path}.bias"))?);
         Ok(candle_nn::ops::layer_norm_slow(input, weight, bias, EPSILON as f32)?)

@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 
 use task::{Phases, Task};
 
-/// Steps before the first that counts: memory is taken and threads are started in them.
+/// Number of warm-up steps, in which memory is allocated and threads are started.
 const WARM_UP: usize = 2;
 
 fn main() -> Result<()> {
@@ -51,7 +51,7 @@ fn compare(task: &Task, runs: usize) -> Result<()> {
     Ok(())
 }
 
-/// The middle one, in milliseconds.
+/// The median in milliseconds.
 fn median(times: impl Iterator<Item = Duration>) -> f64 {
     let mut times: Vec<Duration> = times.collect();
     times.sort_unstable();

@@ -1,4 +1,4 @@
-//! Ours: the tasks by this engine.
+//! The tasks in this engine.
 
 use anyhow::{Context, Result};
 use highwater_engine::backend::kind::Mask;
@@ -14,10 +14,10 @@ use crate::task::{
     EPSILON, HEADS, NERF_INPUTS, NERF_LAYERS, NERF_OUTPUTS, POSITIONS, Phases, Task, Trainer, VOCABULARY, WIDTH,
 };
 
-/// A parameter's name, lengths and numbers.
+/// A parameter's name, shape and values.
 pub type Numbers = (String, Vec<usize>, Vec<f32>);
 
-/// A trainer, and the parameters that it begins with.
+/// Creates a trainer, and returns it with its initial parameters.
 pub fn trainer(task: &Task) -> Result<(Box<dyn Trainer>, Vec<Numbers>)> {
     let device = Device::cpu();
     let mut init = Init::new(&device, DType::F32, 1);

@@ -1,4 +1,4 @@
-//! Task: what both are asked to train, and how a step's time is told.
+//! The tasks that both engines train, and the measurement of a step's time.
 
 use std::time::{Duration, Instant};
 
@@ -34,22 +34,22 @@ impl Task {
         }
     }
 
-    /// Token numbers, each followed by what should be predicted.
+    /// Random token ids, of which each is to be predicted from those before it.
     pub fn tokens(count: usize) -> Vec<i64> {
         (0..=count as i64).map(|i| (i * 7919 + i * i * 31) % VOCABULARY as i64).collect()
     }
 
-    /// Numbers within ±1 that look like chance.
+    /// Pseudorandom numbers within ±1.
     pub fn numbers(count: usize) -> Vec<f32> {
         (0..count).map(|i| ((i * 2_654_435_761) % 20_011) as f32 / 10_005.5 - 1.0).collect()
     }
 }
 
-/// How long a step's phases took.
+/// The durations of a step's phases.
 pub struct Phases([Duration; 3]);
 
 impl Phases {
-    /// Runs and times the phases; the last gets what the one before it made.
+    /// Runs and times the phases; the last one gets the result of the one before it.
     pub fn time<F, B>(
         forward: impl FnOnce() -> Result<F>,
         backward: impl FnOnce(F) -> Result<B>,
@@ -65,14 +65,14 @@ impl Phases {
         Ok((Self(phases), loss))
     }
 
-    /// Of forward, backward, optimizer, or all.
+    /// The duration of forward, backward or the optimizer by its number; of another number, of the whole step.
     pub fn of(&self, phase: usize) -> Duration {
         self.0.get(phase).copied().unwrap_or_else(|| self.0.iter().sum())
     }
 }
 
-/// One that trains.
+/// An implementation that trains a task.
 pub trait Trainer {
-    /// A step; its times and its loss.
+    /// Runs a step, and returns its durations and its loss.
     fn step(&mut self) -> Result<(Phases, f64)>;
 }

@@ -18,7 +18,7 @@ pub(crate) struct AdamW {
 }
 
 impl AdamW {
-    /// Changes the parameters by their gradients, in the same order.
+    /// Updates the parameters by their gradients, given in the same order.
     pub(crate) fn step(&mut self, parameters: &[(&str, &Var)], gradients: &[Tensor]) -> Result<()> {
         self.steps += 1;
         for (position, ((path, parameter), gradient)) in parameters.iter().zip(gradients).enumerate() {
@@ -47,7 +47,7 @@ impl AdamW {
     }
 }
 
-/// The average with `news` in it; what is added up lives as long as the optimizer.
+/// The running average updated with `news`; its memory lives as long as the optimizer.
 fn average(former: Option<&Tensor>, news: &Tensor, beta: f64) -> Result<Tensor> {
     let state = |run: &dyn Fn() -> Result<Tensor>| made_as(Category::OptimizerState, || op("average", run));
     match former {

@@ -1,4 +1,4 @@
-//! A candle program on the timeline: the tiny NeRF trains on the cpu under the recorder.
+//! Records a candle program: the tiny NeRF, trained on the CPU.
 //!
 //! `cargo run --release --manifest-path recorder/examples/candle-nerf/Cargo.toml`, then `highwater candle.snap`.
 //! Options, each with a number: `--image` (pixels on each side, 16), `--samples` (points on each ray, 32), `--width`
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Trains; gives the loss of each step.
+/// Trains, and returns the loss of each step.
 fn train(sizes: Sizes) -> candle_core::Result<Vec<f32>> {
     let mut training = Training::new(sizes)?;
     let losses = (0..sizes.steps).map(|number| training.step(number)).collect();

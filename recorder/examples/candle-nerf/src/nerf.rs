@@ -1,4 +1,4 @@
-//! NeRF: the tiny radiance field, as one writes it with candle: encoded points, eight layers, light along rays.
+//! The tiny NeRF in candle: positional encoding, eight layers, and rendering along rays.
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use highwater_recorder::Category;
@@ -6,18 +6,18 @@ use highwater_recorder::Category;
 use crate::guards::{made_as, module, op};
 use crate::scene::Chance;
 
-/// Octaves in which points are encoded.
+/// Number of octaves of the positional encoding.
 const OCTAVES: usize = 6;
-/// Numbers of an encoded point.
+/// Number of elements of an encoded point.
 pub(crate) const ENCODED: usize = 3 * (1 + 2 * OCTAVES);
-/// The layer before which the encoded points join in again.
+/// The layer before which the encoded points are concatenated again.
 pub(crate) const JOINED_BEFORE: usize = 5;
-/// Something is everywhere at first: where nothing is, there is no gradient that could bring it about.
+/// Initial density everywhere: where the density is 0, it has no gradient.
 const FIRST_DENSITY: f32 = 0.1;
-/// Keeps a ray from ending entirely, so that what lies behind has a gradient.
+/// Keeps the transmittance of a ray above 0, so that points further away have a gradient.
 const LEFT_OVER: f64 = 1e-10;
 
-/// Whether operations are entered into candle's graph.
+/// Whether operations are added to candle's graph.
 #[derive(Clone, Copy)]
 pub(crate) enum Graph {
     Kept,
@@ -45,7 +45,7 @@ impl Linear {
         Ok(Self { name, weight, bias })
     }
 
-    /// What candle's own layer does: a product and a sum, each with memory of its own.
+    /// The same as candle's own layer: a product and a sum, each in new memory.
     fn forward(&self, input: &Tensor, graph: Graph) -> Result<Tensor> {
         let [weight, bias] = [&self.weight, &self.bias].map(|parameter| match graph {
             Graph::Kept => parameter.as_tensor().clone(),
@@ -131,7 +131,7 @@ pub(crate) fn composite(raw: &Tensor, steps: &Tensor) -> Result<Tensor> {
     op("matmul", || weights.unsqueeze(1)?.matmul(&colours)?.reshape((rays, 3)))
 }
 
-/// From operations that have a gradient: candle-core has none of this name.
+/// Composed of operations that have a gradient, since candle-core has no such operation.
 fn sigmoid(numbers: &Tensor) -> Result<Tensor> {
     let grown = op("neg", || numbers.neg())?;
     let grown = op("exp", || grown.exp())?;

@@ -1,18 +1,18 @@
-//! Scene: a picture of a sphere as rays and colours, and points along the rays.
+//! The scene: a picture of a sphere as rays and colours, and sample points along the rays.
 
 use candle_core::{Device, Result, Tensor};
 use highwater_recorder::Category;
 
 use crate::guards::{made_as, op};
 
-/// Between which distances the scene lies on a ray.
+/// The nearest and the farthest distance of sample points on a ray.
 const REACH: [f32; 2] = [2.0, 6.0];
-/// From where it is seen.
+/// The position of the camera.
 const DISTANCE: f32 = 4.0;
-/// How far the last point of a ray stands for.
+/// The length of the interval after the last point of a ray.
 const TO_INFINITY: f32 = 1e10;
 
-/// Chance that can be repeated: splitmix64.
+/// A seeded random number generator: splitmix64.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -29,23 +29,23 @@ impl Chance {
     }
 }
 
-/// Rays through the pixels of a picture, and the colours that come in along them, each `[rays, 3]`.
+/// Rays through the pixels of a picture and the pixels' colours, each `[rays, 3]`.
 pub(crate) struct Scene {
     origins: Tensor,
     directions: Tensor,
     pub(crate) colours: Tensor,
 }
 
-/// Points along the rays.
+/// Sample points along the rays.
 pub(crate) struct Samples {
     /// `[rays · samples, 3]`.
     pub(crate) points: Tensor,
-    /// How far it is to the next, times −1: `[rays, samples]`.
+    /// Distance to the next point, negated: `[rays, samples]`.
     pub(crate) steps: Tensor,
 }
 
 impl Scene {
-    /// A sphere of radius 1 in `side` by `side` pixels, coloured by the direction that each place faces, before black.
+    /// A sphere of radius 1 in `side` by `side` pixels, coloured by its surface normals, on black.
     pub(crate) fn sphere(side: usize, device: &Device) -> Result<Self> {
         let (mut directions, mut colours) = (Vec::new(), Vec::new());
         for pixel in 0..side * side {
@@ -68,7 +68,7 @@ impl Scene {
         })
     }
 
-    /// `count` points on each ray, each somewhere in its own part of it.
+    /// `count` points on each ray, each at a random position within its own interval.
     pub(crate) fn sample(&self, count: usize, chance: &mut Chance) -> Result<Samples> {
         let rays = self.origins.dim(0)?;
         let length = (REACH[1] - REACH[0]) / count as f32;

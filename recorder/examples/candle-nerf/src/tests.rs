@@ -1,4 +1,4 @@
-//! Tests: what the recording of a small run says of candle.
+//! Tests of the recording of a small run.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,18 +14,18 @@ use crate::nerf::{ENCODED, JOINED_BEFORE};
 use crate::training::Sizes;
 use crate::{arguments, train};
 
-/// 2,048 points in four chunks.
+/// The options of a run of 2,048 points in four chunks.
 const SIZES: Sizes = Sizes { image: 8, samples: 32, width: 32, layers: 6, chunk: 512, steps: 3, checkpoint: false };
 const POINTS: u64 = 8 * 8 * 32;
 const FLOAT: u64 = size_of::<f32>() as u64;
 
-/// The recorder is one for the process: tests that record take turns.
+/// A process has one recorder, so tests that record take turns.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A recorded run: its losses, and what its file says.
+/// A recorded run: its losses and its recording.
 fn recorded(sizes: Sizes, file: &Path) -> (Vec<f32>, Trace) {
     let _turn = turn();
     let options = HistoryOptions { when_behind: WhenBehind::Wait, ..HistoryOptions::to_file(file) };
@@ -51,7 +51,7 @@ fn blocks(trace: &Trace) -> impl Iterator<Item = Block> {
     trace.blocks.ids().map(|id| trace.blocks.get(id))
 }
 
-/// The bytes of the blocks alive after `at` that `wanted` names.
+/// The bytes of the blocks that are live after event `at` and that `wanted` selects.
 fn live_bytes(trace: &Trace, at: EventId, wanted: impl Fn(&Block) -> bool) -> u64 {
     blocks(trace).filter(|block| block.is_live_after(at) && wanted(block)).map(|block| block.requested).sum()
 }

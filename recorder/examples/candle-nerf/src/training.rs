@@ -9,7 +9,7 @@ use crate::guards::{made_as, module, op, phase};
 use crate::nerf::{Graph, Nerf, composite};
 use crate::scene::{Chance, Samples, Scene};
 
-/// What is trained, and how.
+/// The options of training.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Pixels on each side of the picture.
@@ -18,10 +18,10 @@ pub(crate) struct Sizes {
     pub(crate) samples: usize,
     pub(crate) width: usize,
     pub(crate) layers: usize,
-    /// Points that go through the network at a time.
+    /// Number of points that are passed through the network at a time.
     pub(crate) chunk: usize,
     pub(crate) steps: u32,
-    /// Chunks keep nothing but their result, and go through the network again in backward.
+    /// Whether chunks save only their result, and are recomputed in backward.
     pub(crate) checkpoint: bool,
 }
 
@@ -29,11 +29,11 @@ pub(crate) struct Sizes {
 /// is held.
 type Gradients = (Vec<Tensor>, Option<GradStore>);
 
-/// What backward begins with.
+/// The tensors with which backward begins.
 enum Forward {
-    /// The loss, with everything before it.
+    /// The loss, with its whole graph.
     Whole { loss: Tensor },
-    /// The loss with what comes after the network; the network's chunks are to run again.
+    /// The loss with the graph after the network; the network's chunks must be recomputed.
     InParts { loss: Tensor, raw: Var, points: Tensor },
 }
 
@@ -55,7 +55,7 @@ impl Training {
         Ok(Self { sizes, scene, nerf, optimizer: AdamW::default(), chance })
     }
 
-    /// One step; gives the loss.
+    /// Runs one step, and returns the loss.
     pub(crate) fn step(&mut self, number: u32) -> Result<f32> {
         scope::step(number);
         let forward = phase(Phase::Forward, || made_as(Category::Activation, || self.forward()))?;
@@ -93,7 +93,7 @@ impl Training {
         Ok(Forward::Whole { loss: self.loss(&raw, &steps)? })
     }
 
-    /// The mean squared error of the picture that the network sees.
+    /// The mean squared error of the picture that the network renders.
     fn loss(&self, raw: &Tensor, steps: &Tensor) -> Result<Tensor> {
         module("render", || {
             let (rays, samples) = steps.dims2()?;
@@ -129,7 +129,7 @@ impl Training {
         }
     }
 
-    /// Runs a chunk again and back, given the gradient of its result, and adds to the parameters' gradients.
+    /// Recomputes a chunk, runs its backward from the gradient of its result, and accumulates parameter gradients.
     fn backward_of(&self, chunk: &Tensor, of_result: &Tensor, sums: &mut Vec<Tensor>) -> Result<()> {
         let result = made_as(Category::Activation, || self.nerf.look_at(chunk, Graph::Kept))?;
         let all = op("backward", || (result * of_result)?.sum_all()?.backward())?;
@@ -162,7 +162,7 @@ fn warm_up() -> Result<()> {
     Ok(())
 }
 
-/// `points` in parts of at most `most`.
+/// Splits `points` into parts of at most `most`.
 fn chunks(points: &Tensor, most: usize) -> Result<Vec<Tensor>> {
     let count = points.dim(0)?;
     (0..count).step_by(most).map(|first| points.narrow(0, first, most.min(count - first))).collect()
@@ -173,7 +173,7 @@ fn gradient_in(all: &GradStore, parameter: &Tensor) -> Result<Tensor> {
     all.get(parameter).cloned().ok_or_else(missing)
 }
 
-/// What backward makes is told as temporary; that this is a gradient of a parameter is known when it is done.
+/// Sets the category of a gradient, which backward allocates as temporary and which is known only afterwards.
 fn tag_as_gradient(gradient: &Tensor) {
     let (storage, _) = gradient.storage_and_layout();
     if let Storage::Cpu(CpuStorage::F32(numbers)) = &*storage {

@@ -1,4 +1,4 @@
-//! Allocator: a device's memory, carved and merged by the rules of PyTorch's caching allocator with its usual settings.
+//! A caching allocator that splits and coalesces blocks by PyTorch's rules with its default settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,18 +14,18 @@ pub(crate) struct Allocator {
     pub blocks: BTreeMap<u64, Block>,
     /// Every segment by address.
     pub segments: BTreeMap<u64, Segment>,
-    /// Where the next segment is put.
+    /// The address of the next segment.
     next: u64,
 }
 
-/// A block, free or handed out.
+/// A block, free or allocated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub size: u64,
-    /// What was asked for when it was handed out last.
+    /// The size of the last request that it was allocated for.
     pub requested: u64,
     pub is_free: bool,
-    /// The request that it was handed out for, with its stack.
+    /// The request that it was allocated for, with its stack.
     pub request: Request,
     segment: u64,
 }
@@ -38,18 +38,18 @@ pub(crate) struct Segment {
     pub request: Request,
 }
 
-/// A call of malloc: its number, which is the identity of the stack that was captured, and which stack that is.
+/// A call of malloc: its number, which identifies the captured stack, and the number of the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     pub number: u64,
     pub stack: u64,
 }
 
-/// What malloc gives.
+/// The result of malloc.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub address: u64,
-    /// The segment that had to be obtained: address and size.
+    /// The segment that had to be reserved: address and size.
     pub segment: Option<(u64, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl Allocator {
         Self { next: address, ..Self::default() }
     }
 
-    /// Hands out a block.
+    /// Allocates a block.
     pub(crate) fn malloc(&mut self, requested: u64, request: Request) -> Placed {
         let size = requested.max(1).next_multiple_of(512);
         let is_small = size <= MIB;
@@ -84,7 +84,7 @@ impl Allocator {
         Placed { address, segment }
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     pub(crate) fn free(&mut self, address: u64) {
         let Some(block) = self.blocks.remove(&address) else { unreachable!("only what was handed out is freed") };
         let is_small = self.segments[&block.segment].is_small;

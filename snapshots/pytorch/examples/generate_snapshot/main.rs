@@ -1,4 +1,4 @@
-//! Generate snapshot: writes a PyTorch memory snapshot of any size, as CPython pickles one, to measure readers with.
+//! Writes a PyTorch memory snapshot of any size, as CPython pickles one, to measure readers.
 //!
 //! ```text
 //! cargo run --release -p highwater-snapshots --example generate_snapshot -- --events 1140000 --out f.pickle

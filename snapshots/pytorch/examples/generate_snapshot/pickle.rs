@@ -1,4 +1,4 @@
-//! Pickle: protocol 4 as CPython's own pickler writes it: everything memoised, batches of 1000, frames of 64 KiB.
+//! Writes pickles of protocol 4 as CPython does: everything memoized, batches of 1000, frames of 64 KiB.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ const FRAME: usize = 64 << 10;
 /// Elements that one opcode adds.
 const BATCH: u64 = 1_000;
 
-/// A place in the memo, by which a value is named again.
+/// An index into the memo, by which a value is referred to again.
 pub(crate) type Memo = u32;
 
 /// Writes values one after the other.
@@ -18,7 +18,7 @@ pub(crate) struct Pickler<W> {
     out: W,
     frame: Vec<u8>,
     memo: Memo,
-    /// Texts of the program's own, which are one object each.
+    /// Interned texts, each of which is one object.
     texts: HashMap<&'static str, Memo>,
 }
 
@@ -29,7 +29,7 @@ impl<W: Write> Pickler<W> {
         Ok(Self { out, frame: Vec::with_capacity(FRAME + 4096), memo: 0, texts: HashMap::new() })
     }
 
-    /// Ends it.
+    /// Ends the pickle.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.frame.push(b'.');
         self.close_frame()
@@ -49,7 +49,7 @@ impl<W: Write> Pickler<W> {
         self.memo - 1
     }
 
-    /// A value that was written before.
+    /// Refers to a value that was written before.
     pub(crate) fn again(&mut self, memo: Memo) {
         match u8::try_from(memo) {
             Ok(short) => self.frame.extend([b'h', short]),
@@ -60,7 +60,7 @@ impl<W: Write> Pickler<W> {
         }
     }
 
-    /// A number.
+    /// Writes an integer.
     pub(crate) fn int(&mut self, value: u64) {
         match value {
             0..=0xff => self.frame.extend([b'K', value as u8]),
@@ -88,18 +88,18 @@ impl<W: Write> Pickler<W> {
         self.frame.extend((-1_i32).to_le_bytes());
     }
 
-    /// A truth.
+    /// Writes a boolean.
     pub(crate) fn bool(&mut self, value: bool) {
         self.frame.push(if value { 0x88 } else { 0x89 });
     }
 
-    /// A fraction.
+    /// Writes a float.
     pub(crate) fn float(&mut self, value: f64) {
         self.frame.push(b'G');
         self.frame.extend(value.to_be_bytes());
     }
 
-    /// A text that is a separate object.
+    /// Writes a text as a separate object.
     pub(crate) fn new_text(&mut self, text: &str) -> Memo {
         match u8::try_from(text.len()) {
             Ok(short) => self.frame.extend([0x8c, short]),
@@ -112,7 +112,7 @@ impl<W: Write> Pickler<W> {
         self.memoize()
     }
 
-    /// A text that is the same object wherever it stands.
+    /// Writes a text that is the same object wherever it occurs.
     pub(crate) fn text(&mut self, text: &'static str) {
         match self.texts.get(text) {
             Some(&memo) => self.again(memo),
@@ -123,7 +123,7 @@ impl<W: Write> Pickler<W> {
         }
     }
 
-    /// A pair of numbers as a separate object.
+    /// Writes a pair of integers as a separate object.
     pub(crate) fn pair(&mut self, first: u64, second: u64) {
         self.int(first);
         self.int(second);

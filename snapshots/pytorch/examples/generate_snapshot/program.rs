@@ -1,8 +1,8 @@
-//! Program: what asks for memory: a training run, or a queue that frees its oldest blocks first.
+//! The generated programs: a training run, or a queue that frees its oldest blocks first.
 
 use crate::allocator::{Allocator, Request};
 
-/// What is to be generated.
+/// What to generate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Events of all devices, unless blocks are freed oldest first.
@@ -17,7 +17,7 @@ pub(crate) struct Plan {
     pub seed: u64,
 }
 
-/// What an event reports.
+/// The kind of an event and what it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     SegmentAlloc,
@@ -53,7 +53,7 @@ pub(crate) struct Program<'s> {
     sink: &'s mut dyn FnMut(&Event),
 }
 
-/// The events are all there.
+/// All requested events were made.
 struct Full;
 
 #[derive(Clone, Copy)]

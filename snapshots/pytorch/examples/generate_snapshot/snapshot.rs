@@ -1,4 +1,4 @@
-//! Snapshot: a program's trace and what it leaves alive, in the shape and order of `torch.cuda.memory._snapshot()`.
+//! Writes a program's trace and final state in the structure and order of `torch.cuda.memory._snapshot()`.
 //!
 //! A file begins with the state at the end, so that the program runs twice: once for that, and once for the events.
 
@@ -9,7 +9,7 @@ use crate::allocator::{Block, Request};
 use crate::pickle::{Memo, Pickler};
 use crate::program::{Action, Event, Plan, Program};
 
-/// What a reader must find of one device.
+/// The figures of one device that a reader must find.
 #[derive(Debug, Default)]
 struct Found {
     events: u64,

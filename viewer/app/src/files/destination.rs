@@ -97,7 +97,7 @@ impl Destination {
             }
             let is_input = !is_stdin(input) && same(path, input);
             if is_input {
-                return Err(usage(format!("IN and OUT are the same file: {}", path.display())));
+                return Err(usage(format!("IN and OUT are the same file: {}; name another OUT", path.display())));
             }
         }
         Ok(Self { path: path.to_owned(), kind, is_gzipped })

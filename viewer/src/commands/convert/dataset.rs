@@ -69,7 +69,7 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
         return Err(Failure::Usage(text));
     }
     if !is_stdin(file) && same(out, file) {
-        return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
+        return Err(Failure::Usage(format!("IN and OUT are the same file: {}; name another OUT", out.display())));
     }
     let (input, (rank, bytes)) =
         read_and(file, arguments, true, |input| Ok((input.clone(), write_one(input, (file, out), arguments)?)))?;

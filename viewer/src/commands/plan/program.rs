@@ -52,7 +52,7 @@ impl<'a> SimulatedProgram<'a> {
         match simulated.outcome() {
             Outcome::Fits => Ok(simulated),
             Outcome::DoesNotFit => Err(Failure::Record("the program ran out of memory by its own limit".to_owned())),
-            Outcome::Unknown(why) => Err(Failure::Record(format!("nothing can be planned: {why}"))),
+            Outcome::Unknown(why) => Err(Failure::Record(format!("cannot plan: {why}"))),
         }
     }
 

@@ -244,7 +244,7 @@ fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("--out {}: exists but is not a regular file", out.display())));
     }
     if !is_stdin(input) && same(out, input) {
-        return Err(Failure::Usage(format!("--out {}: that is the recording itself", out.display())));
+        return Err(Failure::Usage(format!("--out {}: that is the recording; name another file", out.display())));
     }
     Ok(())
 }
@@ -300,7 +300,7 @@ fn check_event(at: u64, count: u64) -> Result<(), Failure> {
 /// The events to draw, of `count`.
 fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Failure> {
     let range = event_range(arguments.from.unwrap_or(0), arguments.to, count)?;
-    range.ok_or_else(|| Failure::Usage("--from, --to: the recording has no events".to_owned()))
+    range.ok_or_else(|| Failure::Usage("--from, --to: the recording has no events; omit them".to_owned()))
 }
 
 /// The colours in `recording`: modules at most to its deepest.

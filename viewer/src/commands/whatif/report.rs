@@ -55,7 +55,7 @@ impl<'a> WhatIfReport<'a> {
         });
         let others = predictions.split_off(1.min(predictions.len()));
         let Some(prediction) = predictions.pop() else {
-            return Err(Failure::Usage("the recording has no device".to_owned()));
+            return Err(Failure::Usage("the recording has no device, so there is nothing to replay".to_owned()));
         };
         let mut written = None;
         if let Some(out) = &arguments.out {

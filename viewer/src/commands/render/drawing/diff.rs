@@ -32,7 +32,7 @@ pub(super) const VIEW: &str = "diff";
 /// Checks the options of a comparison.
 pub(super) fn content_of(arguments: &RenderArguments) -> Result<Content, Failure> {
     if arguments.from.is_some() || arguments.to.is_some() {
-        return Err(Failure::Usage("--from, --to: --view diff shows all of both recordings".to_owned()));
+        return Err(Failure::Usage("--from, --to: --view diff shows all of both recordings; omit them".to_owned()));
     }
     let keys = by_of(arguments).keys.map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
     let at = match arguments.at {

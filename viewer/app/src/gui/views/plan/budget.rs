@@ -130,7 +130,7 @@ impl BudgetForm {
         let read = parse_size(&self.budget).and_then(|bytes| {
             let budget = Budget { bytes, reserve: reserve? };
             if budget.capacity() == 0 {
-                return Err("the reserve leaves nothing of the budget".to_owned());
+                return Err("the reserve leaves nothing of the budget; lower it".to_owned());
             }
             Ok(budget)
         });
