@@ -68,7 +68,7 @@ def begin(path, options, note):
 
 
 def is_active():
-    """Returns whether such a recording is active, or is being begun or ended."""
+    """Returns whether a recording by `attach` is active, or is being started or ended."""
     return _attached is not None
 
 

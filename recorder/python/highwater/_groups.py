@@ -16,7 +16,7 @@ def replace_function(original, replacement):
 
 
 def note_groups(torch, library):
-    """Has PyTorch note each group before it splits a communicator for it."""
+    """Makes PyTorch note each group before it splits a communicator for it."""
     distributed = torch.distributed
     c10d = distributed.distributed_c10d
     note = library.highwater_simulate_split

@@ -1,4 +1,4 @@
-"""Finds what in the program holds tensors that are neither parameters nor anything else of a model or an optimizer."""
+"""Finds what in the program refers to tensors that do not belong to a model or an optimizer."""
 
 import collections
 import contextlib
@@ -111,7 +111,7 @@ class _Search:
         return id(one) in self._names or id(one) in self._modules
 
     def _holder_of(self, tensor):
-        """Returns the text for what holds a tensor, that for its size, and the container nearest to it, or None."""
+        """Returns the holder of a tensor as text, its size as text, and the container nearest to it, or None."""
         queue, came_from = collections.deque([tensor]), {id(tensor): None}
         while queue:
             one = queue.popleft()

@@ -1,8 +1,8 @@
-"""A thread that looks for something to do, and has the program's main thread do it.
+"""A thread that looks for work, which the program's main thread then does.
 
-What a recording changes in a program belongs to that thread, as its tags and the handlers of signals. The main thread
-does what it is asked as soon as it runs Python again; where it waits in C for long, the thread that looks does it. One
-thing is done at a time, whichever thread does it.
+Some changes that a recording makes to a program, such as tags and signal handlers, belong to its main thread. That
+does the work as soon as it runs Python again; if it waits in C for long, the looking thread does it. One piece of work
+is done at a time, whichever thread does it.
 """
 
 import collections
@@ -51,7 +51,7 @@ class Watch:
 
 
 def call(function):
-    """Has the main thread call a function, for another thread, and returns or raises what that does."""
+    """Makes the main thread call a function, for another thread; returns its result, or raises its exception."""
     results = []
 
     def run():
@@ -86,14 +86,14 @@ def _ask_main_thread():
 
 
 class _Work:
-    """A function that is called once, by whoever is first."""
+    """A function that is called once, by the first thread that tries."""
 
     def __init__(self, function):
         self._functions = [function]
         self.is_done = threading.Event()
 
     def run(self):
-        """Calls it, if nobody has; returns False while another one runs."""
+        """Calls the function if no thread has; returns False while another one runs."""
         if not _turn.acquire(blocking=False):
             return False
         try:

@@ -151,7 +151,7 @@ class References:
                             self._add(["input", *place, _position(place[0]), scope])
 
     def leave(self, args):
-        """Records what ended in a module, and those of its arguments to which nothing but the call refers."""
+        """Records the storages that ended in a module, and its arguments to which only the call refers."""
         if not self._is_running:
             return
         self.poll()
@@ -341,7 +341,7 @@ class References:
 
 
 class _Storage:
-    """A storage that the graph saves: in `saved` aliases now."""
+    """A storage that the graph saves, now by `saved` aliases."""
 
     __slots__ = ("place", "saved", "reads", "watches")
 
@@ -439,7 +439,7 @@ def _argument_count():
 
 
 class _Callee:
-    """Called as a module is."""
+    """Called in the same way as a module."""
 
     def __call__(self, /, *args, **kwargs):
         self._read(args)

@@ -1,4 +1,4 @@
-"""The files of a recording that goes on to another file after a time, or when one is full."""
+"""The files of a recording that is continued in another file after a time, or when one is full."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ _FULL = 0.8
 
 
 class Rotation:
-    """Numbers the files, tells when one is full, and removes the oldest beyond `disk_bytes`.
+    """Numbers the files, decides when one is full, and removes the oldest beyond `disk_bytes`.
 
     A file is full after `every_s` seconds, with about `file_bytes`, or before PyTorch's ring drops events.
     """

@@ -138,7 +138,7 @@ class Session:
             self._close()
 
     def leave(self):
-        """Stops recording in a process that was forked off, and leaves the file to its parent."""
+        """Stops recording in a forked child process, and leaves the file to its parent."""
         self._undo_marks()
         self._tracker.leave()
         self._history.leave()
@@ -153,7 +153,7 @@ class Session:
         return _active is self and self._is_recording
 
     def position(self):
-        """Returns how far the recording is."""
+        """Returns the position of the recording."""
         return self._history.position()
 
     def step_number(self):
@@ -179,7 +179,7 @@ class Session:
             self._tracker.step(is_of_part=True)
 
     def end_part(self, part):
-        """Forgets a part."""
+        """Removes a part of the recording that has ended."""
         if part in self.parts:
             self.parts.remove(part)
             self._tracker.count_steps()
@@ -189,7 +189,7 @@ class Session:
         return self._history.events() if self.is_recording() and not self._is_writing else []
 
     def begin_file(self):
-        """Writes what was recorded so far, and records on in another file; returns whether it did.
+        """Writes what was recorded so far, and continues in another file; returns whether it did.
 
         A recording of the program's own goes on to its end first.
         """
@@ -365,7 +365,7 @@ class Session:
             self._termination.deliver()
 
     def note_written(self, path):
-        """Notes a file."""
+        """Notes a file that was written."""
         self._has_written = True
         self._on_path(path)
 

@@ -14,7 +14,7 @@ class Termination:
         self._is_due = self._is_passed_on = False
 
     def start(self):
-        """Takes over the signal, if Python handles it and this is the main thread."""
+        """Installs the handler, if Python handles the signal and this is the main thread."""
         former = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is not threading.main_thread() or former in (None, signal.SIG_IGN):
             return
@@ -22,7 +22,7 @@ class Termination:
         signal.signal(signal.SIGTERM, self._handler)
 
     def stop(self):
-        """Gives the signal back, unless the program has taken it over since."""
+        """Restores the former handler, unless the program has replaced ours since."""
         if self._handler is None or signal.getsignal(signal.SIGTERM) is not self._handler:
             return
         try:

@@ -68,7 +68,7 @@ class Memory(DebugHandler):
         _debug_rank.serve(folder, options)
 
     def routes(self) -> list[Route]:
-        """The page, the same after a request to record, and a recording."""
+        """Returns the routes: the page, a request to record, and a recorded file."""
         return [
             Route("/memory", self._page),
             Route("/memory/record", self._record_page),
@@ -76,11 +76,11 @@ class Memory(DebugHandler):
         ]
 
     def nav_links(self) -> list[NavLink]:
-        """The link at the head of all pages."""
+        """Returns the link at the head of all pages."""
         return [NavLink("/memory", "GPU memory")]
 
     def templates(self) -> dict[str, str]:
-        """The page."""
+        """Returns the template of the page by its name."""
         return {"highwater_memory.html": _TEMPLATE}
 
     def dump_filename(self) -> str:
@@ -88,13 +88,13 @@ class Memory(DebugHandler):
         return "memory"
 
     def dump(self) -> str:
-        """Has all ranks record the next steps, and returns their totals and last recordings as text."""
+        """Makes all ranks record the next steps, and returns their totals and last recordings as text."""
         rows = self._rows(self._record(self._steps))
         last = [f"{file['path']} {file['text']}" for row in rows for file in _files(row)[-1:]]
         return "\n".join([_table(rows, "plain"), *last, ""])
 
     def _record(self, steps):
-        """Has all ranks record; returns what went wrong, a text for each."""
+        """Makes all ranks record; returns a text for each: empty, or why it did not record."""
         asked = urlencode({"steps": steps, "name": time.strftime("memory_%Y%m%d_%H%M%S")})
         _, answers = fetch_all("highwater_record", asked, timeout=self.fetch_timeout)
         return ["" if answer.status_code == 200 else f"not recorded: {answer.text}" for answer in answers]
@@ -121,7 +121,7 @@ class Memory(DebugHandler):
         return base64.b64decode(answer.json()["base64"])
 
     def _rows(self, errors):
-        """Returns what the ranks say of themselves."""
+        """Returns the state of each rank, as it reports it."""
         _, answers = fetch_all("highwater_memory", timeout=self.fetch_timeout)
         rows = []
         for rank, (answer, error) in enumerate(zip(answers, errors or [""] * len(answers))):
@@ -141,7 +141,7 @@ def _table(rows, style):
 
 
 def _now(row):
-    """Returns the text for what a rank does, and by category what it has allocated on all its devices."""
+    """Returns the state of a rank as text, and the bytes by category that it has allocated on all its devices."""
     texts = [row["error"], f"no answer: {row['no_answer']}" if "no_answer" in row else ""]
     texts.append(f"recording, step {row['step']}" if row["is_recording"] else "")
     if row["categories"]:
