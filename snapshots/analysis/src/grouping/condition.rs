@@ -27,8 +27,7 @@ pub fn equals(key: &str, text: &str) -> Option<String> {
     Some(format!("{key}~{}", quoted(longest)?))
 }
 
-/// The start of a condition, such as `scope=`, with several values; `None` if one cannot be written, or if they are too
-/// many.
+/// The condition `start`, such as `scope=`, with several values; `None` if one cannot be written or they are too many.
 pub(crate) fn any_of<'a>(start: &str, texts: impl ExactSizeIterator<Item = &'a str>) -> Option<String> {
     let texts = Some(texts).filter(|texts| texts.len() <= MAX_VALUES)?;
     Some(format!("{start}{}", texts.map(quoted).collect::<Option<Vec<String>>>()?.join(",")))

@@ -25,8 +25,7 @@ pub(crate) struct Word {
     pub(crate) is_whole: bool,
 }
 
-/// The values that occur in one recording. Built once, in time proportional to its blocks and tables; queried at each
-/// keystroke.
+/// The values that occur in a recording. Built once, in time linear in blocks and tables; queried at each keystroke.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     /// By the name of the key.

@@ -1,5 +1,4 @@
-//! The bytes of a total that belong to no block: free in segments, by the segments that they lie in, and outside the
-//! allocator.
+//! The bytes of a total that belong to no block: free in segments, by kind of segment, and outside the allocator.
 
 use std::collections::BTreeMap;
 

@@ -24,8 +24,7 @@ impl Capacity {
         Some(Self { bytes: facts.capacity_bytes, is_inferred: false })
     }
 
-    /// The memory inferred from a failed request: what the allocator had `obtained`, and what the driver reported as
-    /// `free`.
+    /// The memory inferred from a failed request: what the allocator had `obtained`, and what was `free` by the driver.
     pub fn at_failure(obtained: u64, free: u64) -> Self {
         Self { bytes: obtained.saturating_add(free), is_inferred: true }
     }

@@ -24,8 +24,7 @@ pub struct Together {
 pub struct Apart {
     /// The numbers of these pools or streams, in order.
     pub numbers: Vec<u64>,
-    /// Maximum bytes in their blocks, over all moments: the memory that they would need if they shared memory without
-    /// gaps.
+    /// Maximum bytes in their blocks, over all moments: what they would need if they shared memory without gaps.
     pub most: u64,
 }
 

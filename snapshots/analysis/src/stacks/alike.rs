@@ -1,5 +1,4 @@
-//! Finds source lines, call stacks, module paths and operations that read the same although the recording distinguishes
-//! them.
+//! Finds source lines, call stacks, module paths and operations that have the same text, but several rows.
 //!
 //! A compiler may inline a function twice into one line, unroll a loop, or number the closures of a line: addresses and
 //! names in the file differ, the text does not; nor does it where names differ in characters that are not shown. What

@@ -1,5 +1,4 @@
-//! The dimensions by which blocks are grouped and selected: a file for each key of `--by` and `--where` defines all of
-//! it.
+//! The dimensions by which blocks are grouped and selected: each key of `--by` and `--where` is defined in one file.
 //!
 //! [`GroupKey`] lists the keys of `--by`. Groups, trees, conditions and completions read a key's [`Dimension`], and
 //! distinguish only kinds of [`Values`].

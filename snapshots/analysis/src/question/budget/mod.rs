@@ -98,8 +98,7 @@ impl Outcome {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// Whether `doubt` prevents confirming that the budget is met. Growth per step is known from the steps before the
-    /// end.
+    /// Whether `doubt` prevents confirming that the budget is met; growth per step is known before the end.
     pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
         let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
         match doubt {

@@ -1,5 +1,4 @@
-//! Compares two moments, of two recordings or of one; the differences of the groups add up to the difference of the
-//! totals.
+//! Compares two moments, of two recordings or of one; the groups' differences add up to that of the totals.
 
 mod function;
 mod paths;

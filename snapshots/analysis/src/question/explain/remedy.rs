@@ -48,8 +48,7 @@ pub struct Advice {
     pub without: Option<Moment>,
     /// Allocator settings to test with a replay; `None` if the remedy is not a setting.
     pub settings: Option<&'static str>,
-    /// The `--where` condition for the blocks; `None` if it concerns no blocks, or no short condition selects exactly
-    /// these.
+    /// The `--where` condition for the blocks; `None` if there are none, or no short condition selects exactly these.
     pub condition: Option<String>,
     /// The advice as text.
     pub text: String,

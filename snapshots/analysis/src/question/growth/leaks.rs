@@ -100,8 +100,7 @@ struct Caller {
 }
 
 impl Leaks {
-    /// The leaks of requested memory of `device` over all whole steps; `None` without these, or if the recording cannot
-    /// be read.
+    /// The leaks of requested memory of `device` over all whole steps; `None` without any, or if reading fails.
     pub fn of_all_steps(source: &Source<'_>, device: DeviceId) -> Option<Self> {
         let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok()?;
         let of_device = (device, Metric::Requested);

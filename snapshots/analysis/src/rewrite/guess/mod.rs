@@ -1,5 +1,4 @@
-//! Guesses the categories, phases and steps that a recording lacks from call stacks and lifetimes, and marks them as
-//! guessed.
+//! Guesses the categories, phases and steps that a recording lacks from call stacks and lifetimes, marked as guesses.
 //!
 //! PyTorch's snapshots contain neither the categories of blocks nor phases. [`roles`] classifies stacks, [`phases`] has
 //! the rules for the phases of a device, [`merge`](mod@merge) those for the whole program, [`categories`] those for
@@ -36,8 +35,7 @@ use highwater_snapshots::{Category, Phase};
 const PROFILING_RUN: &str = "profiling run";
 const GRAPH_CAPTURE: &str = "graph capture";
 
-/// Assigns categories to blocks of unknown category by `rules`, and adds missing phases and steps as guessed
-/// annotations.
+/// Assigns categories to blocks without one by `rules`, and adds missing phases and steps as guessed annotations.
 ///
 /// Without user-defined rules, only recordings by PyTorch are changed: other recorders record what they know. Guessing
 /// again only changes what new rules decide. O(events + blocks + stacks).

@@ -1,5 +1,4 @@
-//! Joins several recordings into one, on a common time axis: of several allocators of one program, or of several
-//! processes.
+//! Joins recordings of several allocators or processes into one, on a common time axis.
 //!
 //! Events are ordered by absolute time; the events of one recording keep their order. Devices stay separate, so their
 //! totals after every event are unchanged. Recordings do not share blocks.

@@ -1,5 +1,4 @@
-//! Activation checkpointing as a change to a recording: the memory of the same run, if some modules were recomputed in
-//! backward.
+//! Activation checkpointing as a change to a recording: the memory of the run if backward recomputed some modules.
 //!
 //! A recomputed module keeps only its inputs and its result. For each [`Call`] of it:
 //!
