@@ -1,18 +1,19 @@
 //! `highwater attach`: records a PyTorch program that is running.
 
 mod inject;
+mod scripts;
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use highwater_app::files::computed_cache::cache_folder;
 
 use self::inject::inject;
+use self::scripts::{Notes, Scripts};
 use crate::commands::run::{Signals, make_way, report_file_of};
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
-use crate::python_package;
 
 /// Training steps that are recorded by default.
 const STEPS: u32 = 3;
@@ -53,31 +54,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The time after which a line tells the user what the command waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The program's notes: `recording`, `written PATH`, `ended`, or `error TEXT`.
-#[derive(Debug, Default)]
-struct Notes {
-    is_recording: bool,
-    has_ended: bool,
-    written: Vec<PathBuf>,
-    error: Option<String>,
-}
-
-impl Notes {
-    fn read(file: &Path) -> Self {
-        let mut notes = Self::default();
-        for line in std::fs::read_to_string(file).unwrap_or_default().lines() {
-            match line.split_once(' ').unwrap_or((line, "")) {
-                ("recording", _) => notes.is_recording = true,
-                ("ended", _) => notes.has_ended = true,
-                ("written", path) => notes.written.push(PathBuf::from(path)),
-                ("error", text) => notes.error = Some(text.to_owned()),
-                _ => {}
-            }
-        }
-        notes
-    }
-}
-
 /// Records the program until the wanted steps or time are over, or an interrupt, and prints the peak.
 ///
 /// # Errors
@@ -91,42 +67,54 @@ pub fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, F
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("pid{pid}.snap")));
     let out = std::path::absolute(&out).map_err(|why| Failure::Write(format!("{}: {why}", out.display())))?;
     make_way(&out)?;
-    let cannot = |why: std::io::Error| Failure::Record(format!("cannot make a folder for the recording: {why}"));
-    // The program goes on to use the package until the end of the recording, whether or not this process still runs.
-    let package = match cache_folder() {
-        Some(cache) => cache.join(format!("python-{}", env!("CARGO_PKG_VERSION"))),
-        None => tempfile::Builder::new().prefix("highwater-python-").tempdir().map_err(cannot)?.keep(),
-    };
-    python_package::write(&package, "").map_err(cannot)?;
-    let folder = tempfile::Builder::new().prefix("highwater-attach-").tempdir().map_err(cannot)?;
-    let notes = folder.path().join("notes");
+    let cannot = |why: io::Error| Failure::Record(format!("process {pid} cannot be recorded: {why}"));
+    let mut scripts = Scripts::for_process(pid).map_err(cannot)?;
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot handle signals: {why}")))?;
-    inject(
-        pid,
-        &lines(&package, &notes, &format!("attach({}, {}, dict({}))", text(&out), text(&notes), options(arguments))),
-    )?;
-    let mut until = arguments.duration.map(|duration| Instant::now() + duration);
-    let (begun, mut is_stated, mut is_stopping) = (Instant::now(), false, false);
+    inject(pid, &scripts.begin(&out, &options(arguments)).map_err(cannot)?)?;
+    let (asked, mut begun) = (Instant::now(), None);
+    let (mut is_stated, mut is_over, mut is_ending) = (false, false, false);
     let found = loop {
-        let found = Notes::read(&notes);
+        let found = scripts.notes();
         if found.has_ended || found.error.is_some() {
             break found;
         }
         if !is_running(pid) {
+            // Whatever ended the program may have had it write the recording first.
+            let found = scripts.notes();
+            if !found.written.is_empty() {
+                break found;
+            }
             return Err(Failure::Record(format!("process {pid} has ended before its recording was written")));
         }
-        if !is_stated && begun.elapsed() > PATIENCE {
+        if !is_stated && asked.elapsed() > PATIENCE {
             is_stated = true;
-            let mut errors = std::io::stderr().lock();
+            let mut errors = io::stderr().lock();
             Page::for_stderr(&mut errors).line(&format!("highwater: {}", waiting(&found, arguments)))?;
         }
-        let is_over = until.is_some_and(|until| Instant::now() >= until) || signals.is_interrupted();
-        if is_over && !is_stopping {
-            (until, is_stopping) = (None, true);
-            inject(pid, &lines(&package, &notes, "detach()"))?;
+        if found.is_recording {
+            let begun = *begun.get_or_insert_with(Instant::now);
+            is_over |= arguments.duration.is_some_and(|duration| begun.elapsed() >= duration);
+        }
+        if signals.take_interrupt() {
+            if scripts.withdraw("begin") {
+                return Err(Failure::Record(
+                    "nothing was recorded: the main thread ran no Python meanwhile".to_owned(),
+                ));
+            }
+            if is_ending && scripts.withdraw("end") {
+                let text = format!("process {pid} writes its recording when its main thread runs Python again");
+                return Err(Failure::Record(text));
+            }
+            is_over = true;
+        }
+        if is_over && found.is_recording && !is_ending {
+            is_ending = true;
+            inject(pid, &scripts.end().map_err(cannot)?)?;
         }
         std::thread::sleep(PAUSE);
     };
+    // It may not have been run yet where the steps were over at the same time.
+    scripts.withdraw("end");
     if let Some(why) = found.error {
         return Err(Failure::Record(format!("process {pid} cannot be recorded: {why}")));
     }
@@ -139,17 +127,17 @@ pub fn run(arguments: &AttachArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(Status::Fine)
 }
 
+/// Whether the process runs: one that has ended remains until its parent asks for its status.
 fn is_running(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, state)| !state.trim_start().starts_with(['Z', 'X']))
 }
 
-fn waiting(notes: &Notes, arguments: &AttachArguments) -> String {
+fn waiting(notes: &Notes, arguments: &AttachArguments) -> &'static str {
     match (notes.is_recording, arguments.duration) {
-        (false, _) => "waiting for the program's main thread to run Python".to_owned(),
-        (true, None) => {
-            "waiting for the end of the training steps; an interrupt (Ctrl+C) ends the recording".to_owned()
-        }
-        (true, Some(_)) => "recording; an interrupt (Ctrl+C) ends it".to_owned(),
+        (false, _) => "waiting for the program's main thread to run Python",
+        (true, None) => "waiting for the end of the training steps; an interrupt (Ctrl+C) ends the recording",
+        (true, Some(_)) => "recording; an interrupt (Ctrl+C) ends it",
     }
 }
 
@@ -165,21 +153,4 @@ fn options(arguments: &AttachArguments) -> String {
     }
     options.extend(arguments.ring.map(|events| format!("max_entries={events}")));
     options.join(", ")
-}
-
-/// Lines of Python that call a function of the package, and note what fails.
-fn lines(package: &Path, notes: &Path, call: &str) -> String {
-    let binary = std::env::current_exe().unwrap_or_default();
-    let (package, notes, binary) = (text(package), text(notes), text(&binary));
-    format!(
-        "import sys\nsys.path.insert(0, {package})\ntry:\n    from highwater import _attached, _binary\n    \
-         _binary.given = {binary}\n    _attached.{call}\nexcept BaseException as error:\n    with open({notes}, 'a') as file:\n        \
-         print('error', ' '.join(str(error).split()), file=file)\nfinally:\n    sys.path.remove({package})\n"
-    )
-}
-
-/// A path as text of Python.
-fn text(path: &Path) -> String {
-    let escaped = path.to_string_lossy().replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n");
-    format!("'{escaped}'")
 }

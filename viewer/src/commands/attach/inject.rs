@@ -1,28 +1,30 @@
-//! Makes the main thread of a running Python program execute some lines.
+//! Makes the main thread of a running Python program execute a script.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use super::scripts::text;
 use crate::output::outcome::Failure;
 
-/// Memory for the lines in the program.
-const BYTES: usize = 1 << 16;
+/// Memory in the program, for a line that runs the script.
+const BYTES: usize = 1 << 13;
 
-/// Has the program run `lines`, which must not raise an exception. They run when its main thread next runs Python.
+/// Has the program run `script`, which must not raise an exception, when its main thread next runs Python: the file must
+/// remain until then.
 ///
 /// # Errors
 ///
 /// Fails if there is no such process, if it runs no Python, or if this user may not change it.
-pub(super) fn inject(pid: u32, lines: &str) -> Result<(), Failure> {
-    let folder = tempfile::tempdir().map_err(|why| Failure::Record(format!("cannot make a folder: {why}")))?;
-    let file = folder.path().join("lines.py");
-    // The end of a string of C.
-    let text = format!("{lines}\0");
-    assert!(text.len() < BYTES, "a few lines");
-    let written = std::fs::write(&file, if runs_scripts(pid) { lines } else { &text });
-    written.map_err(|why| Failure::Record(format!("cannot write {}: {why}", file.display())))?;
-    if runs_scripts(pid) { by_python(pid, &file) } else { by_gdb(pid, &file) }
+pub(super) fn inject(pid: u32, script: &Path) -> Result<(), Failure> {
+    let why = match runs_scripts(pid).then(|| by_python(pid, script)) {
+        Some(Ok(())) => return Ok(()),
+        // `PYTHON_DISABLE_REMOTE_DEBUG` was set.
+        Some(Err(why)) if why.contains("not enabled") => by_gdb(pid, script).err(),
+        Some(Err(why)) => Some(why),
+        None => by_gdb(pid, script).err(),
+    };
+    why.map_or(Ok(()), |why| Err(Failure::Record(format!("cannot attach to process {pid}: {why}"))))
 }
 
 fn executable(pid: u32) -> PathBuf {
@@ -42,21 +44,30 @@ fn runs_scripts(pid: u32) -> bool {
         && run(executable(pid), &["-I".as_ref(), "-c".as_ref(), asks.as_ref()]).is_ok_and(|done| done.status.success())
 }
 
-fn by_python(pid: u32, file: &Path) -> Result<(), Failure> {
-    let asks = "import sys, time; sys.remote_exec(int(sys.argv[1]), sys.argv[2]); time.sleep(1)";
+fn by_python(pid: u32, script: &Path) -> Result<(), String> {
+    let asks = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])";
     let pid_text = pid.to_string();
-    let words: [&OsStr; 5] = ["-I".as_ref(), "-c".as_ref(), asks.as_ref(), pid_text.as_ref(), file.as_ref()];
-    let done = run(executable(pid), &words);
-    let why = match done {
-        Ok(done) if done.status.success() => return Ok(()),
-        Ok(done) => last_line(&done.stderr),
-        Err(why) => why.to_string(),
-    };
-    Err(Failure::Record(format!("cannot attach to process {pid}: {why}")))
+    let words: [&OsStr; 5] = ["-I".as_ref(), "-c".as_ref(), asks.as_ref(), pid_text.as_ref(), script.as_ref()];
+    match run(executable(pid), &words) {
+        Ok(done) if done.status.success() => Ok(()),
+        Ok(done) if String::from_utf8_lossy(&done.stderr).contains("not permitted") => Err(MAY_NOT.to_owned()),
+        Ok(done) => Err(last_line(&done.stderr)),
+        Err(why) => Err(why.to_string()),
+    }
 }
 
+const MAY_NOT: &str = "this user may not: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`";
+
 /// The debugger stops the program for a moment, and has Python call one of its functions when it is safe.
-fn by_gdb(pid: u32, file: &Path) -> Result<(), Failure> {
+fn by_gdb(pid: u32, script: &Path) -> Result<(), String> {
+    // The end of a string of C. What the script defines is not left in the program's main module.
+    let read = format!("exec(compile(open({}, 'rb').read(), 'highwater attach', 'exec'), {{}})", text(script));
+    let lines = format!("try:\n    {read}\nexcept BaseException:\n    pass\n\0");
+    let file = script.with_extension("lines");
+    if lines.len() > BYTES {
+        return Err(format!("the path of {} is too long", file.display()));
+    }
+    std::fs::write(&file, lines).map_err(|why| format!("cannot write {}: {why}", file.display()))?;
     let pid_text = pid.to_string();
     let map = format!("set $memory = ((long (*)(long, long, long, long, long, long)) mmap)(0, {BYTES}, 3, 34, -1, 0)");
     let copy = format!("restore {} binary $memory", file.display());
@@ -70,22 +81,21 @@ fn by_gdb(pid: u32, file: &Path) -> Result<(), Failure> {
         words.extend([OsStr::new("-ex"), OsStr::new(command)]);
     }
     let done = run("gdb", &words).map_err(|_| {
-        let text = "attaching to Python before 3.14 needs the debugger gdb, which is not installed: apt install gdb, or start \
-                    the program with `highwater run`";
-        Failure::Record(text.to_owned())
+        "this Python cannot be asked without the debugger gdb, which is not installed: apt install gdb, or start the \
+         program with `highwater run`"
+            .to_owned()
     })?;
     if String::from_utf8_lossy(&done.stdout).contains("$1 = 0") {
         return Ok(());
     }
     let errors = String::from_utf8_lossy(&done.stderr);
-    let why = if errors.contains("not permitted") {
-        "this user may not: run it as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`".to_owned()
+    Err(if errors.contains("not permitted") {
+        MAY_NOT.to_owned()
     } else if errors.contains("No symbol") {
         "it runs no Python, or one whose functions are hidden".to_owned()
     } else {
         last_line(&done.stderr)
-    };
-    Err(Failure::Record(format!("cannot attach to process {pid}: {why}")))
+    })
 }
 
 fn last_line(output: &[u8]) -> String {

@@ -58,10 +58,10 @@ impl Signals {
         }
     }
 
-    /// Returns whether an interrupt (Ctrl+C) or another signal to end was received.
-    pub(crate) fn is_interrupted(&self) -> bool {
-        let mut all = self.passed_on.iter().map(|(_, came)| came).chain([&self.interrupt]);
-        all.any(|came| came.load(Ordering::Relaxed))
+    /// Returns whether an interrupt (Ctrl+C) or another signal to end was received since the last call.
+    pub(crate) fn take_interrupt(&self) -> bool {
+        let all = self.passed_on.iter().map(|(_, came)| came).chain([&self.interrupt]);
+        all.fold(false, |any, came| came.swap(false, Ordering::Relaxed) | any)
     }
 
     /// Waits for the program's end, and passes on received signals.
