@@ -92,7 +92,7 @@ class _Launch:
             names.note(path)
 
         recording.name_file, recording.on_path = name_file, note
-        recording.on_begin, recording.on_end = names.begin, names.end
+        recording.on_begin, recording.on_end, recording.on_terminated = names.begin, names.end, names.end
         return recording
 
     def _rotation(self):

@@ -8,6 +8,7 @@ import sys
 import warnings
 
 from ._main_thread import Watch
+from ._replaced import replace
 
 # How often a rotation looks at the file.
 _LOOK_EVERY_S = 0.25
@@ -17,7 +18,8 @@ class ProgramRecording:
     """Records the process from `begin` on, however it ends; `options` are those of `record_memory_history`.
 
     `on_over` is called after the last wanted step, `before_end` with whether a failed request ends the program.
-    `on_begin` is called when it has begun, `on_path` with the path of each file, `on_end` when it has ended.
+    `on_begin` is called when it has begun, `on_path` with the path of each file, `on_end` when it has ended, and
+    `on_terminated` when it is written because a signal ends the program.
     `name_file` returns the path of a file of this process from the asked one, the rank and the number of ranks.
     `gives_hints` tells whether warnings reach the program, `keeps_empty` whether a recording without allocations is
     written, and `is_for_oom` whether only a failed request writes it.
@@ -28,6 +30,7 @@ class ProgramRecording:
         self._recording = None
         self.is_stopped = False
         self.on_over = self.before_end = self.name_file = self.on_path = self.on_begin = self.on_end = None
+        self.on_terminated = None
         self.gives_hints = self.keeps_empty = True
         self.is_for_oom = False
         self._rotation = self._watch = None
@@ -45,6 +48,7 @@ class ProgramRecording:
         self._recording = record_memory_history(self._path, **self._options)
         self._recording._of_program = {
             "on_over": self.on_over,
+            "on_terminated": self.on_terminated,
             "name_file": self.name_file,
             "is_for_oom": self.is_for_oom,
         }
@@ -125,24 +129,31 @@ class ProgramRecording:
             recording.__exit__(kind, None, None)
 
     def _finish_before_exit(self):
-        """Has `os._exit`, which runs nothing else, write the recording too."""
-        process, leave = os.getpid(), os._exit
+        """Has `os._exit` and `os.exec…`, after which nothing of Python runs, write the recording too."""
+        process, undo = os.getpid(), [lambda: atexit.unregister(self.finish)]
 
-        @functools.wraps(leave)
-        def _exit(status):
-            if os.getpid() == process:
+        def finish_before(name, ends_program):
+            former = getattr(os, name)
+
+            @functools.wraps(former)
+            def ours(*args, **kwargs):
                 with contextlib.suppress(Exception):
-                    self.finish()
-            leave(status)
+                    if os.getpid() == process and ends_program(*args, **kwargs):
+                        self.finish()
+                return former(*args, **kwargs)
 
-        os._exit = _exit
+            replace(os, name, former, ours, undo)
 
-        def undo():
-            atexit.unregister(self.finish)
-            if os._exit is _exit:
-                os._exit = leave
+        finish_before("_exit", lambda status: True)
+        # All others of the family end in these, also in those that find no program in a folder of the path.
+        for name in ("execv", "execve"):
+            finish_before(name, lambda path, *args, **kwargs: os.access(path, os.X_OK) and not os.path.isdir(path))
 
-        self._undo = undo
+        def undo_all():
+            while undo:
+                undo.pop()()
+
+        self._undo = undo_all
 
 
 @contextlib.contextmanager

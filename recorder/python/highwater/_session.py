@@ -403,7 +403,10 @@ class Session:
             return False
         if _active is self and self._is_recording:
             with contextlib.suppress(Warning):
-                self._dump_all("SIGTERM")
+                self._dump_all("signal")
+        on_terminated = (self._options["of_program"] or {}).get("on_terminated")
+        if on_terminated is not None:
+            on_terminated()
         return True
 
     def observe_oom(self):

@@ -1,58 +1,64 @@
-"""Writes a recording before SIGTERM ends the program, as schedulers send it."""
+"""Writes a recording before a signal ends the program: SIGTERM, as schedulers send it, or the SIGHUP of a terminal."""
 
+import contextlib
 import os
 import signal
 import threading
 
 
 class Termination:
-    """Calls `write` when SIGTERM arrives, which then does what it did before. `write` returns whether it could."""
+    """Calls `write`, which returns whether it could, before such a signal does what it does otherwise."""
 
     def __init__(self, write):
-        self._write = write
-        self._handler = self._former = None
-        self._is_due = self._is_passed_on = False
+        self._write, self._handler = write, self._handle
+        self._formers = {}
+        self._due, self._is_passed_on = None, False
 
     def start(self):
-        """Installs the handler, if Python handles the signal and this is the main thread."""
-        former = signal.getsignal(signal.SIGTERM)
-        if threading.current_thread() is not threading.main_thread() or former in (None, signal.SIG_IGN):
+        """Installs the handler, if Python handles the signals and this is the main thread."""
+        if threading.current_thread() is not threading.main_thread():
             return
-        self._former, self._handler = former, self._handle
-        signal.signal(signal.SIGTERM, self._handler)
+        former = signal.getsignal(signal.SIGTERM)
+        if former not in (None, signal.SIG_IGN):
+            self._formers[signal.SIGTERM] = former
+        # A program that handles a hang-up goes on.
+        hang_up = getattr(signal, "SIGHUP", None)
+        if hang_up is not None and signal.getsignal(hang_up) == signal.SIG_DFL:
+            self._formers[hang_up] = signal.SIG_DFL
+        for number in self._formers:
+            signal.signal(number, self._handler)
 
     def stop(self):
-        """Restores the former handler, unless the program has replaced ours since."""
-        if self._handler is None or signal.getsignal(signal.SIGTERM) is not self._handler:
-            return
-        try:
-            signal.signal(signal.SIGTERM, self._former)
-        except ValueError:
-            # On another thread; the handler then only calls the former one.
-            return
+        """Restores the former handlers, unless the program has replaced ours since."""
+        for number, former in self._formers.items():
+            if signal.getsignal(number) is self._handler:
+                # On another thread, the handler then only calls the former one.
+                with contextlib.suppress(ValueError):
+                    signal.signal(number, former)
 
     def deliver(self):
         """Handles a signal that arrived while the recording was being written."""
-        if not self._is_due:
+        number, self._due = self._due, None
+        if number is None:
             return
-        self._is_due = False
         if threading.current_thread() is threading.main_thread():
-            self._go_on(signal.SIGTERM, None)
+            self._go_on(number, None)
         else:
             # Handlers belong to the main thread, which gets it again.
             self._is_passed_on = True
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
 
     def _handle(self, number, frame):
         is_passed_on, self._is_passed_on = self._is_passed_on, False
         if is_passed_on or self._write():
             self._go_on(number, frame)
         else:
-            self._is_due = True
+            self._due = number
 
     def _go_on(self, number, frame):
-        if callable(self._former):
-            self._former(number, frame)
+        former = self._formers[number]
+        if callable(former):
+            former(number, frame)
         else:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

@@ -213,22 +213,30 @@ def test_each_suffix_of_a_recording_is_accepted(tmp_path, name):
 TERMINATED = """
 import os, signal, sys, torch, highwater
 how, path = sys.argv[1:]
+number = signal.SIGHUP if how == "hangs up" else signal.SIGTERM
+signal.signal(number, signal.SIG_DFL)
 if how == "handled":
     signal.signal(signal.SIGTERM, lambda number, frame: (print("handled", flush=True), sys.exit(3)))
 if how == "ignored":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with highwater.record_memory_history(path, convert=False):
     torch.ones(1 << 20, device="cuda")
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), number)
     assert how == "ignored"
 assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
 """
 
 
 @pytest.mark.parametrize(
-    "how, status, said", [("default", -signal.SIGTERM, ""), ("handled", 3, "handled\n"), ("ignored", 0, "")]
+    "how, status, said",
+    [
+        ("default", -signal.SIGTERM, ""),
+        ("handled", 3, "handled\n"),
+        ("ignored", 0, ""),
+        ("hangs up", -signal.SIGHUP, ""),
+    ],
 )
-def test_sigterm_writes_the_recording_and_then_does_what_it_did(torch, tmp_path, how, status, said):
+def test_a_signal_to_end_writes_the_recording_and_then_does_what_it_did(torch, tmp_path, how, status, said):
     done = run_program(TERMINATED, how, tmp_path / "step.snap")
     assert (done.returncode, done.stdout) == (status, said), done.stderr
     with open(tmp_path / "step.pickle", "rb") as file:
@@ -238,7 +246,7 @@ def test_sigterm_writes_the_recording_and_then_does_what_it_did(torch, tmp_path,
 
 def test_sigterm_while_the_recording_is_written_waits_for_it(torch, tmp_path):
     text = TERMINATED.replace("    os.kill", "    import pickle\n    dump = pickle.dump\n").replace(
-        '(os.getpid(), signal.SIGTERM)\n    assert how == "ignored"',
+        '(os.getpid(), number)\n    assert how == "ignored"',
         "    def slow(*args, **kwargs):\n        os.kill(os.getpid(), signal.SIGTERM)\n        dump(*args, **kwargs)\n"
         "    pickle.dump = slow",
     )

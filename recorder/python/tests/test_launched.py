@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -300,8 +301,8 @@ def test_a_program_that_is_terminated_leaves_its_recording(launch):
     assert any("waiting" in line for line in process.stdout)
     process.send_signal(signal.SIGTERM)
     assert process.wait(50) == 128 + signal.SIGTERM
-    process.communicate()
-    assert launch.files() == ["train.snap"]
+    _, errors = process.communicate()
+    assert launch.files() == ["train.snap"] and "lost" not in errors, errors
     assert launch.answer("info", "train.snap")["devices"][0]["allocs"] > 4
 
 
@@ -318,6 +319,20 @@ def test_a_program_that_records_itself_makes_both_recordings(launch):
     assert mine["peaks"]["allocated"]["bytes"] == whole["peaks"]["allocated"]["bytes"]
 
 
+def test_a_program_that_replaces_itself_leaves_its_recording_and_may_fail_to_find_the_other_first(launch):
+    again = """
+import os, sys
+if "again" not in sys.argv:
+    os.environ["PATH"] = f"{os.getcwd()}:{os.path.dirname(sys.executable)}"
+    os.execvp(os.path.basename(sys.executable), [sys.executable, "-W", "ignore", "train.py", "again"])
+"""
+    done = launch(FORWARD + again)
+    assert done.returncode == 0 and done.stdout.count("peak") == 2, done.stderr
+    files = launch.files()
+    assert len(files) == 2 and files[0].startswith("train.pid") and files[1] == "train.snap", files
+    assert done.stderr.count("highwater: train.") == 2 and "lost" not in done.stderr, done.stderr
+
+
 def test_of_a_killed_program_the_lost_recording_is_reported(launch):
     done = launch(SHORT + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (done.returncode, launch.files()) == (128 + signal.SIGKILL, [])
@@ -328,14 +343,15 @@ LOOP = """
 import os, sys, time, torch
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)).cuda()
 optimizer = torch.optim.Adam(model.parameters())
-call, leave = torch.nn.Module.__call__, os._exit
+call, leave, names = torch.nn.Module.__call__, os._exit, {*globals(), "call", "leave", "names"}
 while not os.path.exists("stop"):
     model(torch.zeros(32, 64, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
     time.sleep(0.01)
     print("step", flush=True)
-print("as before", torch.nn.Module.__call__ is call, os._exit is leave, "highwater" in "".join(sys.path))
+others = {name for name in globals() if name[:2] != "__"} - names
+print("as before", torch.nn.Module.__call__ is call, os._exit is leave, "highwater" in "".join(sys.path), others)
 """
 
 
@@ -375,7 +391,30 @@ def test_a_running_program_is_recorded_twice_and_is_as_before_afterwards(launch,
     finally:
         (launch.folder / "stop").write_text("")
         output, _ = program.communicate(timeout=60)
-    assert output.splitlines()[-1] == "as before True True False"
+    assert output.splitlines()[-1] == "as before True True False set()"
+
+
+def test_an_interrupt_before_the_main_thread_runs_python_leaves_the_program_alone(launch, attach, monkeypatch):
+    temporary = launch.folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    waits = "import sys, time\nprint('step', flush=True)\ntime.sleep(8)\nprint('highwater' in sys.modules)"
+    pipes = {"cwd": launch.folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    program = subprocess.Popen(launch.script(waits), **pipes)
+    assert "step" in program.stdout.readline()
+    attaching = subprocess.Popen([shutil.which("highwater"), "attach", str(program.pid)], **pipes)
+    while attaching.poll() is None and not list(temporary.glob("highwater-attach-*/begin")):
+        time.sleep(0.05)
+    attaching.send_signal(signal.SIGINT)
+    _, errors = attaching.communicate(timeout=60)
+    if "this user may not" in errors:
+        program.kill()
+        pytest.skip(errors)
+    assert attaching.returncode == 2 and "ran no Python meanwhile" in errors, errors
+    assert list(temporary.glob("highwater-attach-*")), "the program removes it"
+    output, errors = program.communicate(timeout=60)
+    assert (program.returncode, output, errors) == (0, "False\n", "")
+    assert list(temporary.iterdir()) == []
 
 
 def test_what_cannot_be_attached_to_is_explained(launch, attach):
