@@ -68,8 +68,8 @@ def has(tensor):
 
 
 def in_use():
-    """Returns the devices that have memory of the allocator: to ask others for more would begin to use them."""
-    return [device for device in range(module().device_count()) if module().memory_reserved(device)]
+    """Returns the devices on which the program has allocated: to ask others for more would begin to use them."""
+    return [device for device in range(module().device_count()) if allocations(device)]
 
 
 def stats(device):

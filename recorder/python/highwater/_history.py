@@ -160,7 +160,8 @@ def take_snapshot():
 
 def allocations():
     """Returns the number of allocations on all devices since the program began."""
-    return sum(map(_device.allocations, _device.in_use()))
+    # At the end, a device may have no memory left.
+    return sum(map(_device.allocations, range(_device.module().device_count())))
 
 
 def _counts():
