@@ -19,7 +19,18 @@ class Part:
         whole.module_names().give(models)
         # Before the first step that the whole records there is nothing to leave out.
         self.since = whole.position() if whole.is_recording() else None
+        self._first_step = whole.step_number()
         whole.parts.append(self)
+
+    def begin_step(self, number):
+        """Notes that a step of the whole begins: one from outside, by `highwater attach`, has its own steps."""
+        on_over, steps = (self._options["of_program"] or {}).get("on_over"), self._options["steps"]
+        if on_over is None or steps is None:
+            return
+        if number - self._first_step == steps.start and self._whole.is_recording():
+            self.since = self._whole.position()
+        if number - self._first_step == steps.stop:
+            on_over()
 
     def end(self, error, gives_hints):
         """Ends the part, with the type of the exception that ends it, or None."""

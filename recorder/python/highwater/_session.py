@@ -246,6 +246,8 @@ class Session:
             if on_over is not None:
                 # May end this recording.
                 on_over()
+        for part in [*self.parts]:
+            part.begin_step(number)
         self._tracker.references.begin_step(self._is_recording, self._options["references"], self._options["shapes"])
 
     def _list_tensors(self, optimizer):

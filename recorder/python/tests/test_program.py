@@ -357,3 +357,29 @@ def test_a_step_that_the_program_ends_last_is_followed_by_no_other(torch, tmp_pa
     with highwater.record_memory_history(tmp_path / "step.snap") as run:
         train(run)
     assert highwater.Snapshot(run.path).info()["devices"][0]["steps"] == 3
+
+
+def test_steps_that_are_asked_for_from_outside_end_also_where_the_whole_program_is_recorded(torch, tmp_path):
+    from highwater import _attached
+    from highwater._program import ProgramRecording
+
+    model, notes = torch.nn.Linear(8, 8).cuda(), []
+    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+    whole = ProgramRecording(str(tmp_path / "whole.snap"), convert=False)
+    assert whole.begin()
+    try:
+        step(torch, model, optimizer)
+        _attached.begin(str(tmp_path / "part.snap"), {"steps": range(1, 3), "convert": False}, notes.append)
+        for _ in range(4):
+            assert notes == ["recording"]
+            step(torch, model, optimizer)
+            if notes[-1] == "ended":
+                break
+    finally:
+        whole.finish()
+    assert notes == ["recording", f"written {tmp_path / 'part.pickle'}", "ended"]
+    steps = {}
+    for name in ("whole", "part"):
+        with open(tmp_path / f"{name}.pickle", "rb") as file:
+            steps[name] = {tag.get("step") for _, tag in tagged_allocations(pickle.load(file))}
+    assert len(steps["part"]) == 2 and steps["part"] < steps["whole"] and max(steps["part"]) > 1, steps
