@@ -175,7 +175,7 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
     }
     let destination = Destination::new(out, file)?;
     let beside = arguments.with.as_deref().map(|trace| read_kineto(trace, &destination)).transpose()?;
-    let in_windows = destination.kind.is_streamed() && !arguments.no_stacks;
+    let in_windows = destination.kind.is_streamed() && !(arguments.no_stacks && destination.kind.has_stacks());
     let (input, (exported, bytes)) = read_and(file, arguments, in_windows, |input| {
         Ok((input.clone(), write_to(&destination, &input.source, beside.as_ref())?))
     })?;

@@ -54,6 +54,11 @@ impl Kind {
         !matches!(self, Self::Pickle | Self::Json)
     }
 
+    /// Whether it has stacks, and what else of a program `--no-stacks` leaves out.
+    pub fn has_stacks(self) -> bool {
+        !matches!(self, Self::Perfetto | Self::Chrome)
+    }
+
     /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -441,7 +441,7 @@ fn index(memory: Option<&InMemory<'_>>, trace: &Trace, device: DeviceId) -> Arc<
     known.map_or_else(build, |(_, index)| Arc::clone(index.get_or_init(build)))
 }
 
-fn finished(flow: ControlFlow<()>) -> Result<()> {
+pub(super) fn finished(flow: ControlFlow<()>) -> Result<()> {
     if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
 }
 

@@ -6,7 +6,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{Encoder, KinetoTrace, Track, What};
+use super::kineto::KinetoTrace;
+use super::output::{Encoding, What};
+use super::tracks::Track;
 
 /// How a file begins, up to its first event.
 pub(super) const START: &[u8] = br#"{"displayTimeUnit":"ms","traceEvents":[{"ph":"M","pid":2000000000,"tid":0,"name":"process_name","args":{"name":"Memory"}}"#;
@@ -40,24 +42,17 @@ enum Arguments<'a> {
     SortIndex(u64),
 }
 
-/// Encoded events, each after a comma.
-#[derive(Debug)]
+/// The encoding as events, each after a comma.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Chrome {
-    bytes: Vec<u8>,
     /// The time of the recording's origin, in nanoseconds.
-    offset_ns: i64,
+    pub(super) offset_ns: i64,
 }
 
-impl Chrome {
-    pub(super) fn new(offset_ns: i64) -> Self {
-        Self { bytes: Vec::new(), offset_ns }
-    }
-
-    fn push(&mut self, event: &Event<'_>) {
-        self.bytes.extend_from_slice(b",\n");
-        // Memory grows as it is needed.
-        let _ = serde_json::to_writer(&mut self.bytes, event);
-    }
+fn push(bytes: &mut Vec<u8>, event: &Event<'_>) {
+    bytes.extend_from_slice(b",\n");
+    // Memory grows as it is needed.
+    let _ = serde_json::to_writer(bytes, event);
 }
 
 /// The process of a track.
@@ -78,8 +73,8 @@ fn counter_name(track: Track) -> String {
     }
 }
 
-impl Encoder for Chrome {
-    fn describe(&mut self, track: Track, name: &str) {
+impl Encoding for Chrome {
+    fn describe(self, bytes: &mut Vec<u8>, track: Track, name: &str) {
         if track.is_counter() {
             // The events of a counter name it.
             return;
@@ -88,11 +83,11 @@ impl Encoder for Chrome {
             (if track.device().is_some() { "process" } else { "thread" }, process(track), thread(track));
         for (what, args) in [("name", Arguments::Name(name)), ("sort_index", Arguments::SortIndex(track.id()))] {
             let name = format!("{of}_{what}");
-            self.push(&Event { ph: "M", pid, tid, ts: None, name: Some(&name), s: None, args: Some(args) });
+            push(bytes, &Event { ph: "M", pid, tid, ts: None, name: Some(&name), s: None, args: Some(args) });
         }
     }
 
-    fn event(&mut self, time_ns: u64, track: Track, what: What<'_>) {
+    fn event(self, bytes: &mut Vec<u8>, time_ns: u64, track: Track, what: What<'_>) {
         let ts = Some((time_ns as i64).saturating_add(self.offset_ns) as f64 / 1000.0);
         let (pid, tid) = (process(track), thread(track));
         let counter = counter_name(track);
@@ -100,18 +95,14 @@ impl Encoder for Chrome {
             What::Begin(name) => ("B", Some(name), None, None),
             What::End => ("E", None, None, None),
             What::Instant(name) => ("i", Some(name), Some("p"), None),
-            What::Count(bytes) => ("C", Some(&*counter), None, Some(Arguments::Bytes(bytes))),
+            What::Count(value) => ("C", Some(&*counter), None, Some(Arguments::Bytes(value))),
         };
-        self.push(&Event { ph, pid, tid, ts, name, s, args });
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes
+        push(bytes, &Event { ph, pid, tid, ts, name, s, args });
     }
 }
 
 /// Ends a file, with the events and members of `beside`.
-pub(super) fn finish(out: &mut impl Write, beside: Option<&KinetoTrace>) -> io::Result<()> {
+pub(super) fn finish(out: &mut dyn Write, beside: Option<&KinetoTrace>) -> io::Result<()> {
     match beside {
         Some(trace) => trace.write_rest(out),
         None => out.write_all(b"]}"),

@@ -90,7 +90,7 @@ impl KinetoTrace {
     }
 
     /// Ends a file that has begun with events, with those of this trace and its other members.
-    pub(super) fn write_rest(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn write_rest(&self, out: &mut dyn Write) -> io::Result<()> {
         let list = self.events.get().trim();
         let inner = list.strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or_default().trim();
         if !inner.is_empty() {

@@ -34,24 +34,17 @@ pub(super) struct TrackDescriptor {
 /// The properties of a track of values.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Counter {
-    #[prost(enumeration = "Unit", tag = "3")]
+    #[prost(int32, tag = "3")]
     pub(super) unit: i32,
 }
 
-/// The unit of a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
-#[repr(i32)]
-pub(super) enum Unit {
-    /// Not stated.
-    Unspecified = 0,
-    /// Bytes.
-    SizeBytes = 3,
-}
+/// The unit of counters of bytes.
+pub(super) const SIZE_BYTES: i32 = 3;
 
 /// An event on a track.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackEvent {
-    #[prost(enumeration = "EventType", tag = "9")]
+    #[prost(int32, tag = "9")]
     pub(super) r#type: i32,
     #[prost(uint64, tag = "11")]
     pub(super) track_uuid: u64,
@@ -61,21 +54,11 @@ pub(super) struct TrackEvent {
     pub(super) counter_value: Option<i64>,
 }
 
-/// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
-#[repr(i32)]
-pub(super) enum EventType {
-    /// Not stated.
-    Unspecified = 0,
-    /// A slice begins.
-    SliceBegin = 1,
-    /// The slice that began last on the track ends.
-    SliceEnd = 2,
-    /// A moment.
-    Instant = 3,
-    /// A value.
-    Counter = 4,
-}
+/// The types of events: a slice begins, the slice that began last on the track ends, a moment, a value.
+pub(super) const SLICE_BEGIN: i32 = 1;
+pub(super) const SLICE_END: i32 = 2;
+pub(super) const INSTANT: i32 = 3;
+pub(super) const COUNTER: i32 = 4;
 
 /// The field of a trace that has its packets, as it precedes each: number 1, with a length.
 pub(super) const PACKET_FIELD: u8 = 0x0a;

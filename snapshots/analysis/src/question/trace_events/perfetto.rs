@@ -2,47 +2,40 @@
 
 use prost::Message as _;
 
-use super::messages::{Counter, EventType, PACKET_FIELD, Packet, TrackDescriptor, TrackEvent, Unit};
-use super::{Encoder, Track, What};
+use super::messages::{
+    COUNTER, Counter, INSTANT, PACKET_FIELD, Packet, SIZE_BYTES, SLICE_BEGIN, SLICE_END, TrackDescriptor, TrackEvent,
+};
+use super::output::{Encoding, What};
+use super::tracks::Track;
 
-/// Encoded packets.
-#[derive(Debug, Default)]
-pub(super) struct Perfetto(Vec<u8>);
+/// The encoding as packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Perfetto;
 
-impl Perfetto {
-    fn push(&mut self, packet: Packet) {
-        self.0.push(PACKET_FIELD);
-        let packet = Packet { trusted_packet_sequence_id: 1, ..packet };
-        // Memory grows as it is needed.
-        let _ = packet.encode_length_delimited(&mut self.0);
-    }
+fn push(bytes: &mut Vec<u8>, packet: Packet) {
+    bytes.push(PACKET_FIELD);
+    let packet = Packet { trusted_packet_sequence_id: 1, ..packet };
+    // Memory grows as it is needed.
+    let _ = packet.encode_length_delimited(bytes);
 }
 
-impl Encoder for Perfetto {
-    fn describe(&mut self, track: Track, name: &str) {
-        let counter = track.is_counter().then(|| Counter { unit: Unit::SizeBytes.into() });
+impl Encoding for Perfetto {
+    fn describe(self, bytes: &mut Vec<u8>, track: Track, name: &str) {
+        let counter = track.is_counter().then(|| Counter { unit: SIZE_BYTES });
         let parent_uuid = track.device().map(|device| Track::Device(device).id()).filter(|id| *id != track.id());
         let track = TrackDescriptor { uuid: track.id(), name: name.to_owned(), parent_uuid, counter };
-        self.push(Packet { track_descriptor: Some(track), ..Packet::default() });
+        push(bytes, Packet { track_descriptor: Some(track), ..Packet::default() });
     }
 
-    fn event(&mut self, time_ns: u64, track: Track, what: What<'_>) {
-        let (kind, name, bytes) = match what {
-            What::Begin(name) => (EventType::SliceBegin, Some(name), None),
-            What::End => (EventType::SliceEnd, None, None),
-            What::Instant(name) => (EventType::Instant, Some(name), None),
-            What::Count(bytes) => (EventType::Counter, None, Some(i64::try_from(bytes).unwrap_or(i64::MAX))),
+    fn event(self, bytes: &mut Vec<u8>, time_ns: u64, track: Track, what: What<'_>) {
+        let (kind, name, counter_value) = match what {
+            What::Begin(name) => (SLICE_BEGIN, Some(name), None),
+            What::End => (SLICE_END, None, None),
+            What::Instant(name) => (INSTANT, Some(name), None),
+            What::Count(bytes) => (COUNTER, None, Some(i64::try_from(bytes).unwrap_or(i64::MAX))),
         };
-        let event = TrackEvent {
-            r#type: kind.into(),
-            track_uuid: track.id(),
-            name: name.map(str::to_owned),
-            counter_value: bytes,
-        };
-        self.push(Packet { timestamp: Some(time_ns), track_event: Some(event), ..Packet::default() });
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.0
+        let name = name.map(str::to_owned);
+        let event = TrackEvent { r#type: kind, track_uuid: track.id(), name, counter_value };
+        push(bytes, Packet { timestamp: Some(time_ns), track_event: Some(event), ..Packet::default() });
     }
 }

@@ -1,0 +1,89 @@
+//! Encodes events and writes them as they come, so that few are in memory at a time.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use highwater_snapshots::{Error, Result};
+use rayon::prelude::*;
+
+use super::tracks::Track;
+
+/// Values that one thread encodes at a time.
+const RUN: usize = 1 << 13;
+
+/// Encoded bytes that are kept, and a little more.
+const MAX_BYTES: usize = 1 << 18;
+
+/// What happens on a track.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What<'a> {
+    /// A slice begins.
+    Begin(&'a str),
+    /// The slice that began last ends.
+    End,
+    /// Something happens at a moment.
+    Instant(&'a str),
+    /// A counter changes to a number of bytes.
+    Count(u64),
+}
+
+/// An encoding of traces.
+pub(super) trait Encoding: Copy + Sync {
+    /// Adds the description of a track to `bytes`, which precedes its events.
+    fn describe(self, bytes: &mut Vec<u8>, track: Track, name: &str);
+    /// Adds an event. The time is in nanoseconds since the recording's origin.
+    fn event(self, bytes: &mut Vec<u8>, time_ns: u64, track: Track, what: What<'_>);
+}
+
+/// Where a trace is written.
+pub(super) struct Output<'w, E> {
+    out: &'w mut dyn Write,
+    encoding: E,
+    /// What is encoded.
+    bytes: Vec<u8>,
+    /// Values of counters that are not, with their times.
+    values: Vec<(u64, Track, u64)>,
+}
+
+impl<'w, E: Encoding> Output<'w, E> {
+    pub(super) fn new(out: &'w mut dyn Write, encoding: E) -> Self {
+        Self { out, encoding, bytes: Vec::new(), values: Vec::new() }
+    }
+
+    /// Adds the description of a track.
+    pub(super) fn describe(&mut self, track: Track, name: &str) {
+        self.encoding.describe(&mut self.bytes, track, name);
+    }
+
+    /// Adds an event.
+    pub(super) fn event(&mut self, time_ns: u64, track: Track, what: What<'_>) -> Result<()> {
+        self.encoding.event(&mut self.bytes, time_ns, track, what);
+        if self.bytes.len() < MAX_BYTES { Ok(()) } else { self.flush() }
+    }
+
+    /// Adds a value of a counter, which may be written after later events of other tracks.
+    pub(super) fn value(&mut self, time_ns: u64, track: Track, bytes: u64) -> Result<()> {
+        self.values.push((time_ns, track, bytes));
+        if self.values.len() < RUN * rayon::current_num_threads() { Ok(()) } else { self.flush() }
+    }
+
+    /// Writes what was added.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let encoded = |run: &[(u64, Track, u64)]| {
+            let mut bytes = Vec::new();
+            run.iter().for_each(|(time, track, n)| self.encoding.event(&mut bytes, *time, *track, What::Count(*n)));
+            bytes
+        };
+        let runs: Vec<Vec<u8>> = self.values.par_chunks(RUN).map(encoded).collect();
+        self.values.clear();
+        // Descriptions of tracks first.
+        std::iter::once(&self.bytes).chain(&runs).try_for_each(|part| self.out.write_all(part)).map_err(unwritable)?;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// Returns the error that a trace cannot be written.
+pub(super) fn unwritable(source: io::Error) -> Error {
+    Error::Io { doing: "write", source, path: PathBuf::new() }
+}
