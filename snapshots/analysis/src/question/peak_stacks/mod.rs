@@ -18,6 +18,7 @@ use highwater_snapshots::{Category, Error, Result};
 use super::peak::Moment;
 use super::source::Source;
 use crate::metric::Metric;
+use crate::stacks::leading::{LeadingFrame, entries};
 
 /// The function of blocks without a call stack.
 const NO_STACK: &str = "(no stack)";
@@ -115,23 +116,22 @@ struct Lines {
 }
 
 impl Lines {
-    /// The rows of the lines of a stack, innermost first; at least one.
+    /// The rows of the lines of a stack without those of the recorder, innermost first; at least one.
     fn of(&mut self, trace: &Trace, stack: StackId) -> Vec<usize> {
         let tables = &trace.tables;
         let mut rows = Vec::new();
-        for frame in tables.stack_frames(stack) {
-            let lines = tables.frame_lines(frame);
-            for line in lines {
-                let named = || Line {
+        // Where an allocator calls the recorder says nothing of the program.
+        for (_, entry) in entries(tables, stack).skip_while(|(_, entry)| entry.is_recorder(tables)) {
+            rows.push(match entry {
+                LeadingFrame::Line(line) => self.row(LineKey::Source(line.function, line.file, line.line), || Line {
                     function: function_text(tables.string(line.function)).into_owned(),
                     file: tables.string(line.file).to_owned(),
                     line: line.line,
-                };
-                rows.push(self.row(LineKey::Source(line.function, line.file, line.line), named));
-            }
-            if lines.is_empty() {
-                rows.push(self.row(LineKey::Address(frame), || unnamed(tables.address_text(frame))));
-            }
+                }),
+                LeadingFrame::Address(frame) => {
+                    self.row(LineKey::Address(frame), || unnamed(tables.address_text(frame)))
+                }
+            });
         }
         if rows.is_empty() {
             rows.push(self.row(LineKey::NoStack, || unnamed(NO_STACK.to_owned())));
@@ -172,8 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn equal_lines_are_one_and_every_stack_has_a_line() {
-        let trace = trace_from_text("alloc a 1 < f < main\nalloc b 2 < g < main\nalloc c 3").unwrap();
+    fn equal_lines_are_one_the_recorder_has_none_and_every_stack_has_one() {
+        let text = "alloc a 1 < highwater_recorder::context::stack < f < main\nalloc b 2 < g < main\nalloc c 3";
+        let trace = trace_from_text(text).unwrap();
         let mut lines = Lines::default();
         let rows: Vec<Vec<usize>> = trace.blocks.stack.iter().map(|stack| lines.of(&trace, *stack)).collect();
         assert_eq!(rows, [vec![0, 1], vec![2, 1], vec![3]]);
