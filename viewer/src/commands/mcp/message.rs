@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 /// Maximum bytes of a line that is read.
 const MAX_LINE: u64 = 1 << 20;
 
+/// Maximum bytes of the id of a request.
+const MAX_ID: usize = 1 << 10;
+
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
@@ -175,7 +178,8 @@ fn answer_message(
         return None;
     }
     let id = message.get("id");
-    let is_id = |id: &Value| id.is_string() || id.is_number();
+    // An answer repeats it, whose length is limited.
+    let is_id = |id: &Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID);
     let Some(method) = message.get("method").and_then(Value::as_str) else {
         let id = id.filter(|id| is_id(id)).unwrap_or(&Value::Null);
         let refusal = Refusal::new(Code::Request, "not a request: expected an object with a method");
@@ -183,7 +187,8 @@ fn answer_message(
     };
     let id = id?;
     if !is_id(id) {
-        let refusal = Refusal::new(Code::Request, "invalid id: expected a string or a number");
+        let text = format!("invalid id: expected a number, or a string of at most {MAX_ID} bytes");
+        let refusal = Refusal::new(Code::Request, text);
         return Some(refusal.answer(&Value::Null));
     }
     // Without its beginning, a session cannot go on: clients must not cancel that.
@@ -319,7 +324,8 @@ mod tests {
         let next = br#"{"id":2,"method":"echo"}"#;
         let deep = [b"[".repeat(100_000), b"\n".to_vec()].concat();
         let long = [b"x".repeat(3 << 20), b"\n".to_vec()].concat();
-        let malformed: [&[u8]; 7] = [
+        let long_id = format!("{}\n", json!({"id": "i".repeat(20_000), "method": "echo"}));
+        let malformed: [&[u8]; 8] = [
             b"{\n",
             b"\xff\xfe\n",
             b"[]\n",
@@ -328,10 +334,11 @@ mod tests {
 "#,
             &deep,
             &long,
+            long_id.as_bytes(),
         ];
         for line in malformed {
             let answers = answers(&[line, next].concat());
-            assert_eq!(answers.len(), 2, "{answers:?}");
+            assert!(answers.len() == 2 && answers[0]["id"].is_null(), "{answers:?}");
             assert!(answers[0]["error"]["code"].as_i64().is_some_and(|code| code < -32000), "{answers:?}");
             assert_eq!(answers[1]["id"], 2);
         }
