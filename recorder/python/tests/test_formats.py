@@ -1,12 +1,18 @@
 """What `highwater convert` writes for other programs, read by these programs' own readers."""
 
+import base64
 import gzip
 import json
 import os
+import pathlib
+import pickle
+import re
+import shutil
 import subprocess
 import sys
 
 import pytest
+import trace_processor
 
 
 def highwater(*words, cwd):
@@ -22,38 +28,45 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_perfettos_own_messages_have_the_peaks_of_info_and_the_steps(folder):
-    messages = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
-    trace_pb2 = pytest.importorskip(messages, reason="perfetto is not installed")
-    highwater("convert", "step.snap", "step.perfetto-trace", cwd=folder)
-    trace = trace_pb2.Trace()
-    trace.ParseFromString((folder / "step.perfetto-trace").read_bytes())
-    tracks = {packet.track_descriptor.uuid: packet.track_descriptor for packet in trace.packet}
-    names = {uuid: track.name for uuid, track in tracks.items()}
-    counters = {uuid for uuid, track in tracks.items() if track.counter.unit == track.counter.UNIT_SIZE_BYTES}
-    events = [packet for packet in trace.packet if packet.HasField("track_event")]
-    kind = trace_pb2.TrackEvent
-
-    values = {}
-    for packet in events:
-        if packet.track_event.type == kind.TYPE_COUNTER:
-            assert packet.track_event.track_uuid in counters
-            values.setdefault(names[packet.track_event.track_uuid], []).append(packet.track_event.counter_value)
+def peaks_and_ends(folder):
+    """What `info` says of the totals of its device: the bytes at the peak and at the end."""
     device = json.loads(highwater("info", "step.snap", "--json", cwd=folder))["devices"][0]
-    for total in ("requested", "allocated", "active", "reserved"):
-        assert max(values[total]) == device["peaks"][total]["bytes"], total
-        assert values[total][-1] == device["end"][total], total
-    at_peak = json.loads(highwater("peak", "step.snap", "--by", "category", "--json", cwd=folder))["groups"]
-    for group in at_peak:
-        assert group["bytes"] in values[f"live {group['key']}"], group
+    totals = ("requested", "allocated", "active", "reserved")
+    return {total: (device["peaks"][total]["bytes"], device["end"][total]) for total in totals}
 
-    slices = [packet.track_event for packet in events if packet.track_event.type == kind.TYPE_SLICE_BEGIN]
-    ends = [packet.track_event for packet in events if packet.track_event.type == kind.TYPE_SLICE_END]
-    assert [event.name for event in slices if names[event.track_uuid] == "Steps"] == ["step 0", "step 1"]
-    phases = [event.name for event in slices if names[event.track_uuid] == "Phases"]
-    assert {"forward", "backward", "optimizer"} <= set(phases) and len(slices) == len(ends)
-    instants = [packet.track_event.name for packet in events if packet.track_event.type == kind.TYPE_INSTANT]
-    assert len(instants) == 1 and instants[0].startswith("peak: "), instants
+
+def by_category(folder):
+    """The peak by category: all bytes, and those of each."""
+    peak = json.loads(highwater("peak", "step.snap", "--by", "category", "--json", cwd=folder))
+    return peak["bytes"], {group["key"]: group["bytes"] for group in peak["groups"]}
+
+
+COUNTERS = """
+select replace(t.name, ' bytes', '') as name, c.ts, cast(c.value as int) as value
+from counter c join track t on c.track_id = t.id order by c.ts, c.id
+"""
+
+
+@pytest.mark.parametrize("name", ["step.perfetto-trace", "step.trace.json.gz"])
+def test_perfettos_trace_processor_has_the_totals_of_info_and_the_steps(folder, name):
+    highwater("convert", "step.snap", name, cwd=folder)
+    slices, peaks = "select name, dur from slice where dur != 0", "select ts from slice where name like 'peak: %'"
+    problems = "select name, value from stats where value > 0 and severity in ('error', 'data_loss')"
+    counted, slices, peaks, problems = trace_processor.ask(folder / name, COUNTERS, slices, peaks, problems)
+    assert problems == []
+    values = {}
+    for row in counted:
+        values.setdefault(row["name"], []).append((row["ts"], row["value"]))
+    for total, expected in peaks_and_ends(folder).items():
+        assert (max(value for _, value in values[total]), values[total][-1][1]) == expected, total
+
+    (peak,) = peaks
+    _, categories = by_category(folder)
+    at_peak = {of: [value for ts, value in values[f"live {of}"] if ts <= peak["ts"]][-1] for of in categories}
+    assert at_peak == categories
+    assert [row["name"] for row in slices if row["name"].startswith("step ")] == ["step 0", "step 1"]
+    assert {"forward", "backward", "optimizer"} <= {row["name"] for row in slices}
+    assert all(row["dur"] > 0 for row in slices), "everything ends"
 
 
 PROFILE = """
@@ -79,25 +92,57 @@ def test_a_reader_of_pprof_profiles_has_the_peak_by_category(folder):
     program = [sys.executable, "-c", PROFILE, "peak.pb.gz"]
     lines = subprocess.run(program, cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
     samples = [line.split(maxsplit=2) for line in lines.splitlines()]
-    peak = json.loads(highwater("peak", "step.snap", "--by", "category", "--json", cwd=folder))
-    for group in peak["groups"]:
-        assert sum(int(size) for size, category, _ in samples if category == group["key"]) == group["bytes"], group
-    assert sum(int(size) for size, _, _ in samples) == peak["bytes"]
+    peak, categories = by_category(folder)
+    sizes = {of: sum(int(size) for size, category, _ in samples if category == of) for of in categories}
+    assert sizes == categories and sum(int(size) for size, _, _ in samples) == peak
     assert {outermost for _, _, outermost in samples} - {"(no stack)"}, "stacks have names"
 
 
-def test_speedscope_has_the_bytes_of_the_folded_stacks(folder):
-    highwater("convert", "step.snap", "peak.speedscope.json", cwd=folder)
-    highwater("convert", "step.snap", "peak.folded", cwd=folder)
-    profile = json.loads((folder / "peak.speedscope.json").read_text())
-    frames = [frame["name"] for frame in profile["shared"]["frames"]]
-    (sampled,) = profile["profiles"]
-    assert (sampled["type"], sampled["unit"]) == ("sampled", "bytes")
-    folded = [line.rsplit(" ", 1) for line in (folder / "peak.folded").read_text().splitlines()]
-    assert sum(sampled["weights"]) == sampled["endValue"] == sum(int(size) for _, size in folded)
-    depths = {len(stack.split(";")) for stack, _ in folded}
-    assert {len(stack) for stack in sampled["samples"]} == depths
-    assert all(0 <= row < len(frames) for stack in sampled["samples"] for row in stack)
+@pytest.mark.parametrize("name", ["peak.speedscope.json", "peak.pb", "peak.folded"])
+def test_speedscope_shows_the_peak(folder, tmp_path, name):
+    page = pathlib.Path(os.environ.get("HIGHWATER_SPEEDSCOPE", "missing"), "dist", "release", "index.html")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not page.exists() or chromium is None:
+        pytest.skip("Chromium is not installed, or HIGHWATER_SPEEDSCOPE does not name the package's folder")
+    highwater("convert", "step.snap", name, cwd=folder)
+    content = base64.b64encode((folder / name).read_bytes()).decode()
+    (tmp_path / "profile.js").write_text(f"speedscope.loadFileFromBase64({json.dumps(name)}, '{content}')")
+    # As its own command opens a file. The simulated GPU is for Python.
+    address = f"{page.resolve().as_uri()}#localProfilePath={tmp_path / 'profile.js'}&view=sandwich"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+    words = [chromium, "--headless", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    words += ["--allow-file-access-from-files", "--virtual-time-budget=2000"]
+    # The table shows what fits.
+    words += ["--window-size=800,9000", address]
+    shown = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120).stdout
+    # The columns are the bytes of a function with those that it calls, and its own.
+    own = re.findall(r"<td[^>]*>([\d,.]+)(?: ([KMGT]?)B)? \((?:&lt;)?[\d.]+%\)", shown)[1::2]
+    sizes = [(float(number.replace(",", "")), 1024 ** " KMGT".index(unit or " ")) for number, unit in own]
+    peak, _ = by_category(folder)
+    rounded = sum(scale / 200 for number, scale in sizes if scale > 1)
+    assert abs(sum(number * scale for number, scale in sizes) - peak) <= rounded < peak / 1000, own
+
+
+@pytest.mark.parametrize("name", ["step.pickle", "step.json"])
+def test_pytorchs_own_viewer_reads_the_totals_at_the_end_and_every_event(folder, name):
+    viz = pytest.importorskip("torch.cuda._memory_viz", reason="PyTorch is not installed")
+    highwater("convert", "step.snap", name, cwd=folder)
+    data = (folder / name).read_bytes()
+    snapshot = json.loads(data) if name.endswith("json") else pickle.loads(data)
+    ends = {total: end for total, (_, end) in peaks_and_ends(folder).items()}
+
+    def sizes(view):
+        # The text that it passes to its flame graph program.
+        return [line.rsplit(" ", 1) for line in view(snapshot, format_flamegraph=str).splitlines()]
+
+    assert sum(int(size) for _, size in sizes(viz.segments)) == ends["reserved"]
+    assert sum(int(size) for stack, size in sizes(viz.memory) if ";active_" in stack) == ends["active"]
+    events = json.loads(highwater("events", "step.snap", "--json", cwd=folder))["events"]
+    kinds = [event["kind"] for event in events]
+    text = viz.trace(snapshot)
+    assert text.count(" = cudaMalloc(") == kinds.count("segment_alloc") > 0
+    assert len(re.findall(r"(?m)^\w+ = \w+\[", text)) == kinds.count("alloc") > 0
+    assert "viz" in viz.trace_plot(snapshot)
 
 
 def test_a_recording_lies_beside_the_trace_of_the_profiler_on_its_clock(torch, tmp_path):
