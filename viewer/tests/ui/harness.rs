@@ -52,7 +52,8 @@ pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
         record: highwater::commands::record::example,
         rerun: highwater::commands::plan::RERUN,
     };
-    let mut app = App::new(Settings::default()).with_examples(examples).with_dialogs(Dialogs::PathField);
+    let mut app = App::new(Settings::default());
+    (app.examples, app.dialogs) = (examples, Dialogs::PathField);
     if let Some(trace) = trace {
         app.open_trace("steps.snap", trace);
     }

@@ -172,7 +172,8 @@ impl Growing {
 
 /// The app with the file at `path` open, which shows parts of recordings of more than 30 events.
 fn growing(path: &Path) -> Harness<'static, App> {
-    let app = App::new(Settings::default()).with_most_resident(30);
+    let mut app = App::new(Settings::default());
+    app.most_resident = Some(30);
     let builder = Harness::builder().with_size(Vec2::new(1000.0, 640.0)).with_max_steps(16);
     let mut harness = builder.build_ui_state(|ui, app: &mut App| app.app_ui(ui), app);
     open(&mut harness, path);

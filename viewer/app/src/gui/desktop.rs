@@ -37,7 +37,7 @@ pub fn run(files: Vec<PathBuf>, examples: Examples, most_resident: u64) -> Resul
     let create = move |context: &eframe::CreationContext<'_>| {
         let settings = Settings::load(context.storage);
         let mut app = App::new(settings);
-        app = app.with_examples(examples).with_most_resident(most_resident);
+        (app.examples, app.most_resident) = (examples, Some(most_resident));
         app.open_all(&context.egui_ctx, &files);
         has_begun.store(true, Ordering::Relaxed);
         Ok(Box::new(app) as Box<dyn eframe::App>)

@@ -166,10 +166,11 @@ fn draw(
     let mut look = look_of(arguments, recording);
     look.paint.colour_by = colours_in(recording, colours)?;
     look.has_overview = recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some());
-    let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
-    let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
-    let bytes = save(arguments, paper, sheet.grouped_by(keys).planned_as(plan), view)?;
+    let mut sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
+    sheet.views.plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
+    sheet.keys = keys.to_vec();
+    let bytes = save(arguments, paper, sheet, view)?;
     Ok(Written { devices: [device; 2], bytes })
 }
 

@@ -78,7 +78,7 @@ pub struct App {
     settings: Settings,
     palette: Option<Palette>,
     /// The kind of file dialogs in use.
-    dialogs: Dialogs,
+    pub dialogs: Dialogs,
     /// Open file dialogs.
     asking: Vec<Asking>,
     path_field: Option<PathField>,
@@ -87,7 +87,7 @@ pub struct App {
     title: String,
     welcome: Welcome,
     /// The examples that the first screen offers to record.
-    examples: Examples,
+    pub examples: Examples,
     example: Option<Running>,
     ranks: Ranks,
     /// Files that are being written.
@@ -113,7 +113,7 @@ pub struct App {
     /// Messages to the user, shown until they are dismissed or the next command.
     messages: Vec<String>,
     /// Recordings of more events are read in parts, if that is not the default.
-    most_resident: Option<u64>,
+    pub most_resident: Option<u64>,
     is_styled: bool,
 }
 
@@ -121,21 +121,6 @@ impl App {
     /// An app with nothing open.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
-    }
-
-    /// Offers `examples` on the first screen.
-    pub fn with_examples(self, examples: Examples) -> Self {
-        Self { examples, ..self }
-    }
-
-    /// Makes the app use these file dialogs.
-    pub fn with_dialogs(self, dialogs: Dialogs) -> Self {
-        Self { dialogs, ..self }
-    }
-
-    /// Makes the app read recordings of more than `events` events in parts.
-    pub fn with_most_resident(self, events: u64) -> Self {
-        Self { most_resident: Some(events), ..self }
     }
 
     /// Recordings of more events are read in parts.

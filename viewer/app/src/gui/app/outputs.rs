@@ -54,8 +54,8 @@ impl App {
         let name = stem(file);
         let view = SheetView::beside(self.settings.bottom);
         let recording = Arc::clone(&file.recording);
-        let sheet = Sheet::new(recording, file.selection.clone(), look, file.search.text());
-        let mut sheet = sheet.planned_as(file.views.plan.same());
+        let mut sheet = Sheet::new(recording, file.selection.clone(), look, file.search.text());
+        sheet.views.plan = file.views.plan.same();
         let room = ctx.content_rect().size();
         let paper = Paper::fitting(room, ctx.pixels_per_point(), ctx.theme());
         let write = move |path: &Path| {

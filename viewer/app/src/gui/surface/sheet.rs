@@ -15,7 +15,6 @@ use crate::gui::legend;
 use crate::gui::views::group_keys::key_label;
 use crate::gui::views::list::Views;
 use crate::gui::views::moment::Choices;
-use crate::gui::views::plan::PlanView;
 use crate::gui::views::run_chart::RunChart;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineStyle};
 use crate::gui::views::view::Reason;
@@ -35,11 +34,13 @@ pub struct Sheet {
     conditions: String,
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
-    /// The whole that the recording is a moment of, if it is too long to be held in memory.
-    whole: Option<RunChart>,
-    pub(super) views: Views,
+    /// The chart of the whole that this recording ends at a moment of, if it is too long to be held in memory: it is
+    /// drawn as the timeline.
+    pub whole: Option<RunChart>,
+    /// The views that can be drawn.
+    pub views: Views,
     /// The grouping keys for views of one moment; empty for each view's default keys.
-    pub(super) keys: Vec<GroupKey>,
+    pub keys: Vec<GroupKey>,
 }
 
 impl Sheet {
@@ -57,22 +58,6 @@ impl Sheet {
             views: Views::default(),
             keys: Vec::new(),
         }
-    }
-
-    /// Sets the grouping `keys` for views of one moment; the view's default keys if empty.
-    pub fn grouped_by(self, keys: &[GroupKey]) -> Self {
-        Self { keys: keys.to_vec(), ..self }
-    }
-
-    /// Draws the chart of a long recording, of which this recording ends at the moment to show, as the timeline.
-    pub fn within(self, whole: RunChart) -> Self {
-        Self { whole: Some(whole), ..self }
-    }
-
-    /// Sets the budget of a plan, and the changes of it that are made.
-    pub fn planned_as(mut self, plan: PlanView) -> Self {
-        self.views.plan = plan;
-        self
     }
 
     /// The facts about the device.

@@ -86,8 +86,9 @@ pub(super) fn draw(
     })?;
     let chart = RunChart::new(Arc::clone(run), summary, peak, events).map_err(|why| input.unreadable(why))?;
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
-    let sheet = Sheet::new(Arc::clone(&part), selection, look_of(arguments, &part), conditions);
-    let bytes = save(arguments, paper, sheet.grouped_by(keys).within(chart), view)?;
+    let mut sheet = Sheet::new(Arc::clone(&part), selection, look_of(arguments, &part), conditions);
+    (sheet.keys, sheet.whole) = (keys.to_vec(), Some(chart));
+    let bytes = save(arguments, paper, sheet, view)?;
     Ok((part, Written { devices: [device; 2], bytes }))
 }
 
