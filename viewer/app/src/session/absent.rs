@@ -11,7 +11,6 @@ pub struct Absent {
     only_before: Vec<GroupKey>,
 }
 
-/// The reason that blocks have no operations.
 const NO_OPS: &str = "No block has an operation: PyTorch's snapshots do not record them.";
 /// The reason that blocks have no modules.
 const NO_SCOPES: &str = "No block has a module. Group by frame, or record PyTorch with the Python \
@@ -19,7 +18,6 @@ const NO_SCOPES: &str = "No block has a module. Group by frame, or record PyTorc
 /// The reason that blocks have no steps.
 const NO_STEPS: &str = "The recording has no steps. In PyTorch, wrap each step in \
                         torch.profiler.record_function(\"ProfilerStep#0\"), \"ProfilerStep#1\" …";
-/// The reason that blocks have no phases.
 const NO_PHASES: &str = "The recording has no phases such as forward and backward.";
 /// The reason that blocks have no stacks.
 const NO_STACKS: &str = "The recording has no stacks.";

@@ -177,7 +177,6 @@ impl App {
         }
     }
 
-    /// The tabs of the open files.
     pub(super) fn tabs(&self) -> Vec<Tab> {
         let tab = |file: &OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
         self.files.iter().map(tab).collect()

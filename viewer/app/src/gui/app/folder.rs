@@ -29,7 +29,6 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Whether `recording` is one of its ranks.
     pub(super) fn has(&self, recording: &Recording) -> bool {
         let ranks = &self.view.fleet().ranks;
         recording.path.as_ref().is_some_and(|path| ranks.iter().any(|rank| rank.path == *path))

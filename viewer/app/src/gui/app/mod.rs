@@ -234,7 +234,6 @@ impl App {
         }
     }
 
-    /// Closes the file in `row`.
     fn close(&mut self, row: usize) {
         if row >= self.files.len() {
             return;

@@ -70,7 +70,6 @@ impl Texture {
     }
 }
 
-/// All textures.
 #[derive(Debug, Default)]
 pub(super) struct Textures {
     by_id: HashMap<TextureId, Texture>,
@@ -103,7 +102,6 @@ impl Textures {
         self.leaving.extend(news.free.drain());
     }
 
-    /// The texture with this id.
     pub(super) fn get(&self, id: TextureId) -> Option<&Texture> {
         self.by_id.get(&id)
     }

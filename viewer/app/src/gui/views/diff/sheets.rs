@@ -89,7 +89,6 @@ pub(super) fn of_phases(comparison: &Comparison) -> Sheet {
     Sheet::of_rows("Phases", columns, comparison.phases.iter().map(row))
 }
 
-/// The peaks of all totals.
 pub(super) fn of_totals(comparison: &Comparison) -> Sheet {
     const PEAK_A: Heading = number("A's peak", "The peak of this total in A.");
     const PEAK_B: Heading = number("B's peak", "The peak of this total in B.");

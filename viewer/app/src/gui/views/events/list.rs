@@ -62,7 +62,6 @@ impl Listed {
         }
     }
 
-    /// The event of a row.
     pub(super) fn event(&self, row: usize) -> Option<EventId> {
         match self {
             Self::All(count) => (row < *count).then_some(EventId(row as u32)),

@@ -41,7 +41,6 @@ impl Group {
         }
     }
 
-    /// Its tooltip.
     pub(super) const fn tooltip(self) -> &'static str {
         match self {
             Self::Allocs => "Allocations of blocks.",
@@ -64,7 +63,6 @@ pub(super) fn kind_name(kind: EventKind) -> String {
     }
 }
 
-/// The annotations that begin with event `id`.
 pub(super) fn begins_with(trace: &Trace, id: EventId) -> &[Annotation] {
     let first = trace.annotations.partition_point(|annotation| annotation.first < id);
     let count = trace.annotations[first..].partition_point(|annotation| annotation.first == id);

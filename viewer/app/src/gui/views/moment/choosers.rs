@@ -76,13 +76,11 @@ impl Choices {
         Self { first, second: self.second.filter(has), ..self }
     }
 
-    /// Whether one of the keys is the module.
     pub(crate) fn is_of_modules(&self) -> bool {
         let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
         is_module(&self.first) || self.second.as_ref().is_some_and(is_module)
     }
 
-    /// Whether one of the keys is the stack.
     pub(crate) fn is_of_stacks(&self) -> bool {
         let stack = TreeKey::By(GroupKey::Stack);
         self.first == stack || self.second == Some(stack)

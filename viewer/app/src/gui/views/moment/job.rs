@@ -143,7 +143,6 @@ pub(super) struct Clerk {
 }
 
 impl Clerk {
-    /// The answer to `request`.
     pub(super) fn answer(&mut self, request: &Request) -> Arc<Answer> {
         let last = self.last.take().filter(|last| last.request.source == request.source);
         let balance = match &last {

@@ -22,7 +22,6 @@ pub(super) enum What {
     Own(NodeId),
     /// The children of a node that are too small to show, merged.
     Rest {
-        /// The node.
         of: NodeId,
         /// Number of children.
         count: u32,

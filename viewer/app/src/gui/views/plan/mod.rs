@@ -40,7 +40,6 @@ const LARGE: usize = 100_000;
 /// Opacity of a result for another budget.
 const FORMER_OPACITY: f32 = 0.45;
 
-/// The look of the curves.
 const LOOK: CurveLook = CurveLook {
     drawn: [Metric::Requested, Metric::Reserved],
     predicted: "with the plan",

@@ -22,7 +22,6 @@ pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32)
     Heading::new(Unit::Text, name, tooltip, width)
 }
 
-/// The statistics of each step.
 pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let metric = statistics.metric;
     let is_sampled = statistics.steps.iter().any(|row| row.peak.device_used > 0);

@@ -33,7 +33,6 @@ const FORM_SHARE: f32 = 0.43;
 /// Opacity of a result that does not match the form.
 const FORMER_OPACITY: f32 = 0.45;
 
-/// The look of the curves.
 const LOOK: CurveLook = CurveLook {
     drawn: [Metric::Allocated, Metric::Reserved],
     predicted: "what if",

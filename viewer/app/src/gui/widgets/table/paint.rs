@@ -44,7 +44,6 @@ impl Frame<'_> {
         self.column(index, rows).intersect(rows.with_min_x(left))
     }
 
-    /// The column at `x`.
     fn column_at(&self, x: f32, rows: Rect) -> Option<usize> {
         (0..self.columns.len()).find(|index| self.column(*index, rows).x_range().contains(x))
     }
