@@ -67,16 +67,6 @@ impl Known {
             ShownCell::Fleet(fleet) => Self::Fleet(Identity::of(fleet)),
         }
     }
-
-    pub(super) fn is(&self, shown: ShownCell<'_>) -> bool {
-        match (self, shown) {
-            (Self::Files(known), ShownCell::Files(files)) => {
-                known.len() == files.len() && known.iter().zip(files).all(|(known, file)| known.is(file))
-            }
-            (Self::Fleet(known), ShownCell::Fleet(fleet)) => known.is(fleet),
-            _ => false,
-        }
-    }
 }
 
 impl Cell {

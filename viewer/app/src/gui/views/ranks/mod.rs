@@ -114,9 +114,9 @@ impl Ranks {
     }
 
     fn refresh(&mut self, shown: ShownCell<'_>, metric: Metric) {
-        let is_known = self.known.as_ref().is_some_and(|(known, of)| *of == metric && known.is(shown));
-        if !is_known {
-            self.known = Some((Known::of(shown), metric));
+        let known = Some((Known::of(shown), metric));
+        if self.known != known {
+            self.known = known;
             let count = self.cells.len();
             self.cells = cells(shown, metric);
             // Where others have appeared, cells have another place.
