@@ -85,24 +85,11 @@ impl State {
     }
 }
 
-/// The key of an analysis.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct OomKey {
-    known: Identity<Known>,
-    event: EventId,
-}
-
-impl OomKey {
-    pub(super) fn new(known: &Arc<Known>, failed: &FailedRequest) -> Self {
-        Self { known: Identity::of(known), event: failed.event }
-    }
-
-    /// Replays up to the request; `None` if cancelled.
-    pub(super) fn analyse(&self) -> Option<Arc<OomAnalysis>> {
-        let known = self.known.get()?;
-        let trace = &known.recording.trace;
-        let device = known.recording.devices.get(known.device)?;
-        let failed = FailedRequest::of(trace, known.index(), &device.live, &device.series, self.event)?;
-        Some(Arc::new(analyse(trace, failed, &device.live)?))
-    }
+/// Replays up to the request that failed at an event.
+pub(super) fn analyse_request((known, event): &(Identity<Known>, EventId)) -> Option<Arc<OomAnalysis>> {
+    let known = known.get()?;
+    let trace = &known.recording.trace;
+    let device = known.recording.devices.get(known.device)?;
+    let failed = FailedRequest::of(trace, known.index(), &device.live, &device.series, *event)?;
+    Some(Arc::new(analyse(trace, failed, &device.live)?))
 }

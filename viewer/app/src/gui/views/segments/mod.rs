@@ -25,7 +25,7 @@ use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme::{self, Shades};
 use chart::{Chart, Marked};
-use known::{Known, OomKey, Question, State};
+use known::{Known, Question, State, analyse_request};
 use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
@@ -41,7 +41,7 @@ pub struct SegmentsView {
     known: Option<Arc<Known>>,
     state: Query<Question, Arc<State>>,
     /// Replays up to a failed request.
-    tested: Query<OomKey, Arc<OomAnalysis>>,
+    tested: Query<(Identity<Known>, EventId), Arc<OomAnalysis>>,
     lanes: Lanes,
     chart: Chart,
     list: List,
@@ -65,7 +65,7 @@ impl Default for SegmentsView {
         Self {
             known: None,
             state: Query::new("highwater-segments", |question, _| State::of(question)).showing_late(),
-            tested: Query::new("highwater-oom", |key: &OomKey, _| key.analyse()),
+            tested: Query::new("highwater-oom", |key, _| analyse_request(key)),
             lanes: Lanes::default(),
             chart: Chart::default(),
             list: List::default(),
@@ -136,7 +136,7 @@ impl SegmentsView {
         ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, (&paint, context.is_picture), &mut actions));
         // The cause of a failed request is the first thing to look for.
         if let Some(failed) = failed {
-            let key = OomKey::new(&known, failed);
+            let key = (Identity::of(&known), failed.event);
             self.tested.ask(ui.ctx(), &key);
             self.tested.receive();
             let analysis = self.tested.current().map(|analysis| &**analysis);
