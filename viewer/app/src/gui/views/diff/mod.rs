@@ -46,6 +46,9 @@ type Of = [(Identity<Recording>, usize); 2];
 /// The compared moments; otherwise why one does not exist.
 type Moments = Result<[Moment; 2], String>;
 
+/// What an alignment depends on.
+type AlignmentKey = (Of, Option<[Moment; 2]>, Align, Axis);
+
 /// State of the view.
 #[derive(Debug)]
 pub struct DiffView {
@@ -55,7 +58,7 @@ pub struct DiffView {
     below: Below,
     query: Query<Question, Arc<Answer>>,
     moments: Memo<(Of, [DiffAt; 2], Metric), Moments>,
-    alignment: Memo<(Of, Option<[Moment; 2]>, Align, Axis), Arc<Alignment>>,
+    alignment: Memo<AlignmentKey, Arc<Alignment>>,
     /// The blocks of the chosen group on both sides.
     light: Light,
 }
