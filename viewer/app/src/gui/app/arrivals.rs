@@ -266,7 +266,7 @@ impl App {
     /// Handles the answers of file dialogs.
     fn take_answers(&mut self, ctx: &egui::Context) {
         let mut answers = Vec::new();
-        self.asking.retain(|asking| asking.poll().map(|answer| answers.push(answer)).is_none());
+        self.asking.retain(|asking| asking.answer.poll().map(|answer| answers.push(answer)).is_none());
         for answer in answers {
             match answer {
                 Ok((ask, chosen)) => self.take_answer(ctx, ask, chosen),

@@ -4,14 +4,13 @@
 use std::path::PathBuf;
 
 use crate::gui::window::saving::Task;
+use crate::pending::Pending;
 
 #[cfg(not(target_family = "wasm"))]
 mod shown;
 #[cfg(target_family = "wasm")]
 #[path = "dialog/shown_web.rs"]
 mod shown;
-
-pub use shown::Asking;
 
 /// The purpose of a path.
 #[derive(Debug)]
@@ -55,5 +54,21 @@ impl Ask {
             Self::Folder => "Open a folder of recordings",
             Self::Save(task) => task.title,
         }
+    }
+}
+
+/// A dialog shown to the user.
+#[derive(Debug)]
+pub struct Asking {
+    /// The answer, once there is one.
+    pub answer: Pending<(Ask, Chosen)>,
+    /// Whether the file is to be written.
+    pub is_saving: bool,
+}
+
+impl Asking {
+    /// Asks; `wake` is called when there is an answer.
+    pub fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
+        Self { is_saving: matches!(ask, Ask::Save(_)), answer: shown::ask(ask, wake) }
     }
 }

@@ -11,30 +11,14 @@ const ENDINGS: [&str; 10] = ["snap", "pickle", "pkl", "json", "html", "gz", "pro
 /// A dialog that closes faster than this after opening was never shown.
 const NEVER_SHOWN: Duration = Duration::from_millis(1500);
 
-/// A dialog shown to the user.
-#[derive(Debug)]
-pub struct Asking {
-    answer: Pending<(Ask, Chosen)>,
-    /// Whether the file is to be written.
-    pub is_saving: bool,
-}
-
-impl Asking {
-    /// Asks on a background thread, so that the window stays responsive. `wake` is called when there is an answer.
-    pub fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
-        let is_saving = matches!(ask, Ask::Save(_));
-        let work = move || {
-            let began = Instant::now();
-            let path = show(&ask);
-            Ok((ask, chosen(path, began.elapsed(), has_fallback())))
-        };
-        Self { answer: Pending::start("highwater-dialog", "the file dialog failed", work, wake), is_saving }
-    }
-
-    /// The answer, once there is one; `Err` if there will be none.
-    pub fn poll(&self) -> Option<Result<(Ask, Chosen), String>> {
-        self.answer.poll()
-    }
+/// Asks on a background thread, so that the window stays responsive. `wake` is called when there is an answer.
+pub(super) fn ask(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Pending<(Ask, Chosen)> {
+    let work = move || {
+        let began = Instant::now();
+        let path = show(&ask);
+        Ok((ask, chosen(path, began.elapsed(), has_fallback())))
+    };
+    Pending::start("highwater-dialog", "the file dialog failed", work, wake)
 }
 
 fn show(ask: &Ask) -> Option<PathBuf> {
