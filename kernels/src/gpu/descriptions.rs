@@ -10,7 +10,10 @@ use super::handles::Handle;
 use crate::cublaslt::CublasLt;
 
 macro_rules! description {
-    ($(#[$doc:meta])* $name:ident($opaque:ident): $attribute:ident by $set:ident, freed by $free:ident;) => {
+    (
+        $(#[$doc:meta])* $name:ident($opaque:ident): made by $make:ident($($argument:ident: $type:ty),*),
+        $attribute:ident by $set:ident, freed by $free:ident;
+    ) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub(super) struct $name {
@@ -19,6 +22,13 @@ macro_rules! description {
         }
 
         impl $name {
+            pub(super) fn new(library: &'static CublasLt, $($argument: $type),*) -> Result<Self, CublasError> {
+                let mut handle = ptr::null_mut();
+                // SAFETY: the pointer is valid for writing a handle.
+                unsafe { (library.$make)(&raw mut handle, $($argument),*) }.result()?;
+                Ok(Self { handle: Handle(handle), library })
+            }
+
             /// Returns the library's pointer, which is valid as long as `self`.
             pub(super) const fn handle(&self) -> *mut sys::$opaque {
                 self.handle.0
@@ -41,58 +51,23 @@ macro_rules! description {
 }
 
 description! {
-    /// The descriptor of a matrix product.
+    /// The descriptor of a matrix product, with these types for the computation and for the scale factors.
     Description(cublasLtMatmulDescOpaque_t):
+        made by cublasLtMatmulDescCreate(compute: sys::cublasComputeType_t, scale: sys::cudaDataType),
         cublasLtMatmulDescAttributes_t by cublasLtMatmulDescSetAttribute, freed by cublasLtMatmulDescDestroy;
 }
 
 description! {
-    /// The descriptor of a matrix layout.
+    /// The descriptor of a column-major matrix whose columns are `leading` elements apart.
     Described(cublasLtMatrixLayoutOpaque_t):
+        made by cublasLtMatrixLayoutCreate(number: sys::cudaDataType, rows: u64, columns: u64, leading: i64),
         cublasLtMatrixLayoutAttribute_t by cublasLtMatrixLayoutSetAttribute, freed by cublasLtMatrixLayoutDestroy;
 }
 
 description! {
-    /// The preferences of an algorithm search.
+    /// The preferences of an algorithm search, which at first allow any algorithm.
     Search(cublasLtMatmulPreferenceOpaque_t):
-        cublasLtMatmulPreferenceAttributes_t by cublasLtMatmulPreferenceSetAttribute, freed by cublasLtMatmulPreferenceDestroy;
-}
-
-impl Description {
-    /// Creates a descriptor with these types for the computation and for the scale factors.
-    pub(super) fn new(
-        library: &'static CublasLt,
-        compute: sys::cublasComputeType_t,
-        scale: sys::cudaDataType,
-    ) -> Result<Self, CublasError> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the pointer is valid for writing a handle.
-        unsafe { (library.cublasLtMatmulDescCreate)(&raw mut handle, compute, scale) }.result()?;
-        Ok(Self { handle: Handle(handle), library })
-    }
-}
-
-impl Described {
-    /// Creates a column-major layout whose columns are `leading` elements apart.
-    pub(super) fn new(
-        library: &'static CublasLt,
-        number: sys::cudaDataType,
-        size: [u64; 2],
-        leading: i64,
-    ) -> Result<Self, CublasError> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the pointer is valid for writing a handle.
-        unsafe { (library.cublasLtMatrixLayoutCreate)(&raw mut handle, number, size[0], size[1], leading) }.result()?;
-        Ok(Self { handle: Handle(handle), library })
-    }
-}
-
-impl Search {
-    /// Creates preferences that allow any algorithm.
-    pub(super) fn new(library: &'static CublasLt) -> Result<Self, CublasError> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the pointer is valid for writing a handle.
-        unsafe { (library.cublasLtMatmulPreferenceCreate)(&raw mut handle) }.result()?;
-        Ok(Self { handle: Handle(handle), library })
-    }
+        made by cublasLtMatmulPreferenceCreate(),
+        cublasLtMatmulPreferenceAttributes_t by cublasLtMatmulPreferenceSetAttribute,
+        freed by cublasLtMatmulPreferenceDestroy;
 }

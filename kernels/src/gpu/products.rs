@@ -229,7 +229,7 @@ impl Plan {
             // Row-major matrices are described with rows and columns exchanged, and transposed when they are
             // multiplied.
             let [rows, columns] = if lie.order == Order::Rows { [columns, rows] } else { [rows, columns] };
-            let matrix = Described::new(library, number, [rows, columns], lie.leading as i64)?;
+            let matrix = Described::new(library, number, rows, columns, lie.leading as i64)?;
             if batches > 1 {
                 matrix.set(OfMatrix::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batches as i32)?;
                 matrix.set(OfMatrix::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, lie.batch_stride as i64)?;
