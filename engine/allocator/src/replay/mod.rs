@@ -44,8 +44,9 @@ use highwater_recorder::snapshots::{BlockId, DeviceId, EventId, Trace};
 pub use crate::tie_break::TieBreak;
 pub use change::{BlockOverride, Share};
 pub use divergence::{Difference, Divergence};
+pub use run::Streamed;
 pub use settings::recorded_config;
-pub use stream::{Stream, StreamStart, Streamed};
+pub use stream::{Stream, StreamStart};
 pub use target::{Before, Target};
 pub use walk::addresses_end;
 

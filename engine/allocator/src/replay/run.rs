@@ -50,19 +50,34 @@ pub(super) struct Run<'a> {
     /// Whether requests came from more than one stream.
     pub(super) has_streams: bool,
     pub(super) recorded_reserved: u64,
-    pub(super) replay: Outcome,
+    pub(super) replay: Streamed,
+    pub(super) guesses: Guesses,
 }
 
-/// The results of a replay other than its trace.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) divergence: Option<Divergence<u64>>,
-    pub(super) largest_difference: u64,
-    pub(super) placed_elsewhere: u64,
-    pub(super) death: Option<FailedReplayRequest<u64>>,
-    pub(super) rescued: Vec<u64>,
-    pub(super) assumptions: Vec<String>,
-    pub(super) cache_flushes: Vec<u64>,
+/// The result of a replay other than its trace. Events are named by their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Streamed {
+    /// As [`Replay::divergence`](super::Replay::divergence).
+    pub divergence: Option<Divergence<u64>>,
+    /// As [`Replay::largest_difference`](super::Replay::largest_difference).
+    pub largest_difference: u64,
+    /// As [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
+    pub placed_elsewhere: u64,
+    /// As [`Replay::death`](super::Replay::death).
+    pub death: Option<FailedReplayRequest<u64>>,
+    /// As [`Replay::rescued`](super::Replay::rescued).
+    pub rescued: Vec<u64>,
+    /// As [`Replay::retries`](super::Replay::retries).
+    pub retries: u64,
+    /// As [`Replay::cache_flushes`](super::Replay::cache_flushes).
+    pub cache_flushes: Vec<u64>,
+    /// As [`Replay::assumptions`](super::Replay::assumptions).
+    pub assumptions: Vec<String>,
+}
+
+/// What the assumptions depend on that a replay only knows at its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guesses {
     /// Runs of releases assumed to be the allocator's own.
     pub(super) own_releases: u64,
     /// Runs of releases assumed to be the program's, without proof.
@@ -117,7 +132,8 @@ impl<'a> Run<'a> {
             last_stream: None,
             has_streams: false,
             recorded_reserved: 0,
-            replay: Outcome::default(),
+            replay: Streamed::default(),
+            guesses: Guesses::default(),
         };
         (run, restored)
     }

@@ -40,9 +40,9 @@ impl Run<'_> {
             None => false,
         };
         if is_own {
-            self.replay.own_releases += 1;
+            self.guesses.own_releases += 1;
         } else {
-            self.replay.unknown_releases += 1;
+            self.guesses.unknown_releases += 1;
             self.resolve_releases(event);
         }
     }
@@ -76,7 +76,7 @@ impl Run<'_> {
         let obtained = self.pending.split_off(count);
         let released = std::mem::take(&mut self.pending);
         self.pending_releases -= released.len();
-        self.replay.collections += 1;
+        self.guesses.collections += 1;
         self.driver.expect(released.iter().map(|pending| pending.call), false);
         for pending in &released {
             if let Call::Release { address, .. } = pending.call {

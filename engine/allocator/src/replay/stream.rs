@@ -12,9 +12,9 @@ use highwater_recorder::snapshots::{DeviceId, StartingState, Trace, TraceBuilder
 use super::output::Output;
 use super::pools::Planted;
 use super::recorded::{At, Recorded, UNKNOWN};
-use super::run::{Outcome, Run};
+use super::run::{Run, Streamed};
 use super::start::Start;
-use super::{BlockOverride, Divergence, FailedReplayRequest, Plan};
+use super::{BlockOverride, Plan};
 
 /// The facts that the replay of a stream needs before its first event.
 #[derive(Clone, Debug)]
@@ -52,27 +52,6 @@ pub struct Stream<'a> {
     /// The live state of the device in the recording.
     live: LiveState,
     last: Option<At>,
-}
-
-/// The result of the replay of a stream. Events are named by their numbers.
-#[derive(Clone, Debug)]
-pub struct Streamed {
-    /// As [`Replay::divergence`](super::Replay::divergence).
-    pub divergence: Option<Divergence<u64>>,
-    /// As [`Replay::largest_difference`](super::Replay::largest_difference).
-    pub largest_difference: u64,
-    /// As [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
-    pub placed_elsewhere: u64,
-    /// As [`Replay::death`](super::Replay::death).
-    pub death: Option<FailedReplayRequest<u64>>,
-    /// As [`Replay::rescued`](super::Replay::rescued).
-    pub rescued: Vec<u64>,
-    /// As [`Replay::retries`](super::Replay::retries).
-    pub retries: u64,
-    /// As [`Replay::cache_flushes`](super::Replay::cache_flushes).
-    pub cache_flushes: Vec<u64>,
-    /// As [`Replay::assumptions`](super::Replay::assumptions).
-    pub assumptions: Vec<String>,
 }
 
 impl<'a> Stream<'a> {
@@ -139,27 +118,7 @@ impl<'a> Stream<'a> {
 
     /// The result of an ended replay.
     pub fn finish(self) -> Streamed {
-        let retries = self.run.retries();
-        let Outcome {
-            divergence,
-            largest_difference,
-            placed_elsewhere,
-            death,
-            rescued,
-            assumptions,
-            cache_flushes,
-            ..
-        } = self.run.replay;
-        Streamed {
-            divergence,
-            largest_difference,
-            placed_elsewhere,
-            death,
-            rescued,
-            retries,
-            cache_flushes,
-            assumptions,
-        }
+        self.run.replay
     }
 }
 

@@ -10,7 +10,7 @@ use super::driver::{Call, Misfit};
 use super::output::{Output, PoolAndStream};
 use super::pools::Planted;
 use super::recorded::{At, Freed, Pending, Recorded, Request, UNKNOWN};
-use super::run::{Outcome, Run, endings};
+use super::run::{Guesses, Run, endings};
 use super::start::Start;
 use super::{Before, BlockOverride, Divergence, FailedReplayRequest, Plan, Replay};
 use crate::AllocError;
@@ -35,29 +35,26 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
         }
     }
     run.end(trace.events.ids().next_back().map(|last| at(trace, last)));
-    let retries = run.retries();
     let (trace, source) = run.output.finish();
-    let Outcome {
-        divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, cache_flushes, ..
-    } = run.replay;
+    let done = run.replay;
     let event = |number: u64| EventId::from_index(number as usize);
     Replay {
         trace,
         source,
-        divergence: divergence.map(Divergence::in_trace),
-        largest_difference,
-        placed_elsewhere,
-        death: death.map(|death| FailedReplayRequest {
+        divergence: done.divergence.map(Divergence::in_trace),
+        largest_difference: done.largest_difference,
+        placed_elsewhere: done.placed_elsewhere,
+        death: done.death.map(|death| FailedReplayRequest {
             event: event(death.event),
             requested: death.requested,
             reserved: death.reserved,
             allocated: death.allocated,
             report: death.report,
         }),
-        rescued: rescued.into_iter().map(event).collect(),
-        retries,
-        assumptions,
-        cache_flushes,
+        rescued: done.rescued.into_iter().map(event).collect(),
+        retries: done.retries,
+        assumptions: done.assumptions,
+        cache_flushes: done.cache_flushes,
     }
 }
 
@@ -151,13 +148,9 @@ impl Run<'_> {
         self.conclude();
     }
 
-    /// Returns how often the allocators released their whole caches.
-    pub(super) fn retries(&self) -> u64 {
-        self.pools.all().map(|pool| pool.stats().num_alloc_retries).sum()
-    }
-
     fn conclude(&mut self) {
-        let Outcome { own_releases, unknown_releases, collections, impossible, stream_is_guessed, .. } = self.replay;
+        self.replay.retries = self.pools.all().map(|pool| pool.stats().num_alloc_retries).sum();
+        let Guesses { own_releases, unknown_releases, collections, impossible, stream_is_guessed } = self.guesses;
         let mut assume = |text: String| self.replay.assumptions.push(text);
         let last_stream = self.last_stream.unwrap_or_default().0;
         if stream_is_guessed {
@@ -283,7 +276,7 @@ impl Run<'_> {
                 self.report_failed(request);
                 self.die_of(request, *report);
             }
-            Err(AllocError::TooLarge { .. }) => self.replay.impossible += 1,
+            Err(AllocError::TooLarge { .. }) => self.guesses.impossible += 1,
             Err(other) => self.die(request, &other.to_string()),
         }
     }
@@ -303,7 +296,7 @@ impl Run<'_> {
             self.prepare(&request, target.before);
         }
         let is_target = target.is_some_and(|target| u64::from(target.event.0) == event.number);
-        self.replay.stream_is_guessed |= oom.stream.is_none() && self.has_streams && !is_target;
+        self.guesses.stream_is_guessed |= oom.stream.is_none() && self.has_streams && !is_target;
         let served = self.serve_failed(&request);
         match served {
             Ok(block) => {
@@ -321,7 +314,7 @@ impl Run<'_> {
                     self.die_of(&request, *report);
                 }
             }
-            Err(_) => self.replay.impossible += 1,
+            Err(_) => self.guesses.impossible += 1,
         }
         self.clear_pending();
     }
