@@ -1,7 +1,6 @@
 //! AdamW with 8-bit running averages.
 
-use super::adam::AdamW;
-use super::moments::{Averaging, Moments};
+use super::adam::{AdamW, Moments};
 use super::pending::{Going, Pending, Step};
 use super::rule::{Form, Rule, Update, begin_fused, count, remember};
 use crate::autograd::Operation;
@@ -65,7 +64,7 @@ impl Rule for AdamW8bit {
     type State = Moments8bit;
 
     fn check(&self) -> Result<()> {
-        self.averaging().check()
+        self.rule().check_as("adamw_8bit")
     }
 
     fn learning_rate(&self) -> f64 {
@@ -85,7 +84,7 @@ impl Rule for AdamW8bit {
             let _operation = Operation::begin("adamw_8bit.state", &[]);
             updates.iter_mut().try_for_each(|update| self.begin(update))?;
         }
-        let averaging = self.averaging();
+        let rule = self.rule();
         let mut full = Vec::new();
         let op = "adamw_8bit.fused";
         let operation = Operation::begin(op, &[]);
@@ -98,7 +97,7 @@ impl Rule for AdamW8bit {
                 Some(Moments8bit::Coded(Coded { steps, codes, scales })) => {
                     begin_fused(op, parameter)?;
                     count(steps);
-                    let step = averaging.fused_step(*steps, grad_scale);
+                    let step = rule.fused_step(*steps, grad_scale);
                     let going = Going::Adam8bit([&codes[0], &codes[1], &scales[0], &scales[1]], step);
                     pending.add(Step { parameter, rounded, grad, going });
                 }
@@ -106,15 +105,15 @@ impl Rule for AdamW8bit {
             }
         }
         drop(operation);
-        averaging.prepare(full, pending)
+        rule.prepare(full, pending)
     }
 }
 
 impl AdamW8bit {
-    fn averaging(&self) -> Averaging {
+    /// The same without codes.
+    fn rule(&self) -> AdamW {
         let Self { learning_rate, betas, epsilon, weight_decay, .. } = *self;
-        let (op, form) = ("adamw_8bit", Form::Fused);
-        Averaging { op, learning_rate, betas, epsilon, weight_decay, is_decoupled: true, form }
+        AdamW { learning_rate, betas, epsilon, weight_decay, form: Form::Fused }
     }
 
     /// Allocates a parameter's averages before its first step.

@@ -20,7 +20,6 @@ pub mod rule;
 pub mod optimizer;
 pub mod in_backward;
 pub mod sgd;
-pub mod moments;
 pub mod adam;
 pub mod adamw_8bit;
 pub mod master_weights;
@@ -29,7 +28,7 @@ pub mod loss_scaler;
 pub mod accumulation;
 
 pub use accumulation::Accumulation;
-pub use adam::{Adam, AdamW};
+pub use adam::{Adam, AdamRule, AdamW};
 pub use adamw_8bit::AdamW8bit;
 pub use clip::{clip_grad_norm, clip_grad_norm_of, clip_grad_value, grad_norm};
 pub use in_backward::{InBackward, run_in_backward};

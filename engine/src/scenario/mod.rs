@@ -8,7 +8,6 @@ pub mod error;
 pub mod options;
 pub mod report;
 pub mod task;
-pub mod training;
 pub mod definition;
 pub mod vit;
 pub mod small;

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use highwater_recorder::snapshots::Trace;
-use highwater_recorder::{HistoryOptions, Level, WhenBehind, record_memory_history, scope};
+use highwater_recorder::{HistoryOptions, Level, WhenBehind, record_memory_history};
 
-use super::catalog;
 use super::definition::Scenario;
 use super::error::ScenarioError;
 use super::op_costs::OpCosts;
 use super::options::Options;
 use super::report::{OutOfMemory, Report};
-use super::session::{Session, open_device};
+use super::session::{Session, found};
 use crate::backend::cost::{self, Cost};
 use crate::device::Device;
 use highwater_allocator::AllocError;
@@ -23,10 +22,7 @@ use highwater_allocator::AllocError;
 /// If a name or option is unknown (the error lists the supported ones), if the device is not available, or if the
 /// recording cannot be written or one is already running.
 pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, ScenarioError> {
-    let scenario = catalog::find(name, options)?;
-    let device = open_device(options)?;
-    // Setup belongs to no step, even if another run in the same process came before.
-    scope::leave_steps();
+    let (scenario, device) = found(name, options)?;
     // The caller chooses the path, so no rank is appended to it.
     let history = HistoryOptions {
         when_behind: WhenBehind::Wait,
@@ -67,9 +63,7 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
 /// # Errors
 /// As for [`record`].
 pub fn trace(name: &str, options: &Options) -> Result<Trace, ScenarioError> {
-    let scenario = catalog::find(name, options)?;
-    let device = open_device(options)?;
-    scope::leave_steps();
+    let (scenario, device) = found(name, options)?;
     let history = HistoryOptions {
         level: Level::Events,
         when_behind: WhenBehind::Wait,
