@@ -132,7 +132,7 @@ impl Module for Block {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(input)?;
         let attended = self.self_attention.forward(&normed)?;
-        let sum = self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)?;
+        let sum = self.mlp.forward_into(normed)?.into_add(&attended)?;
         drop(attended);
         sum.into_add(input)
     }
@@ -176,20 +176,15 @@ impl Mlp {
             dense_4h_to_h: Projection::named("dense_4h_to_h", init, [hidden, width], filling, lora)?,
         })
     }
+}
 
-    /// Consumes the input, so that it is freed early if it is not shared.
-    fn run(&self, input: Tensor) -> Result<Tensor> {
+impl Module for Mlp {
+    fn forward_into(&self, input: Tensor) -> Result<Tensor> {
         let spread = self.dense_h_to_4h.forward(&input)?;
         drop(input);
         let bent = spread.gelu()?;
         drop(spread);
         self.dense_4h_to_h.forward(&bent)
-    }
-}
-
-impl Module for Mlp {
-    fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.run(input.clone())
     }
 
     crate::visit_fields!(dense_h_to_4h, dense_4h_to_h);

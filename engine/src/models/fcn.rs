@@ -127,7 +127,7 @@ impl Fcn {
         for (number, layer) in [&self.fc6, &self.fc7].into_iter().enumerate() {
             hidden = layer.forward(&hidden)?;
             if let Some(drops) = &self.drops {
-                hidden = drops[number].run([hidden], |drop, [hidden]| drop.forward_into(hidden))?;
+                hidden = drops[number].forward_into(hidden)?;
             }
             hidden = hidden.into_relu()?;
         }

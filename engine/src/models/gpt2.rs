@@ -4,7 +4,6 @@ use super::language::{LanguageModel, adapted, check_heads, check_tokens, through
 use crate::error::{Error, Result};
 use crate::nn::{
     Child, Dropout, Embedding, Filling, Init, LayerNorm, LinearFilling, LoraOptions, Module, Projection, Sequence,
-    Visitor,
 };
 use crate::ops::AttentionOptions;
 use crate::tensor::Tensor;
@@ -141,13 +140,7 @@ impl Module for Gpt2 {
         self.hidden(tokens)?.linear(self.head_weight(), None)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.wte);
-        visitor.child(&self.wpe);
-        self.drop.visit(visitor);
-        visitor.child(&self.h);
-        visitor.child(&self.ln_f);
-    }
+    crate::visit_fields!(wte, wpe, drop, h, ln_f);
 }
 
 /// Returns a linear layer's initial values; `layers` is the number of blocks for a layer whose output is added to the
@@ -173,9 +166,9 @@ impl Block {
 impl Module for Block {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let normed = self.ln_1.forward(input)?;
-        let attended = self.attn.run([normed], |attn, [normed]| attn.run(normed))?.into_add(input)?;
+        let attended = self.attn.forward_into(normed)?.into_add(input)?;
         let normed = self.ln_2.forward(&attended)?;
-        self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)
+        self.mlp.forward_into(normed)?.into_add(&attended)
     }
 
     crate::visit_fields!(ln_1, attn, ln_2, mlp);
@@ -191,27 +184,18 @@ impl Attention {
             heads,
         })
     }
+}
 
-    /// Consumes the input, so that it is freed early if it is not shared.
-    fn run(&self, input: Tensor) -> Result<Tensor> {
+impl Module for Attention {
+    fn forward_into(&self, input: Tensor) -> Result<Tensor> {
         let packed = self.c_attn.forward(&input)?;
         drop(input);
         let mixed = packed.attention_packed(self.heads, self.heads, AttentionOptions::causal())?;
         drop(packed);
         self.drop.forward(&self.c_proj.forward(&mixed)?)
     }
-}
 
-impl Module for Attention {
-    fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.run(input.clone())
-    }
-
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.c_attn);
-        visitor.child(&self.c_proj);
-        self.drop.visit(visitor);
-    }
+    crate::visit_fields!(c_attn, c_proj, drop);
 }
 
 impl Mlp {
@@ -223,25 +207,16 @@ impl Mlp {
             drop: Dropout::new(init, dropout),
         })
     }
+}
 
-    /// Consumes the input, like [`Attention::run`].
-    fn run(&self, input: Tensor) -> Result<Tensor> {
+impl Module for Mlp {
+    fn forward_into(&self, input: Tensor) -> Result<Tensor> {
         let spread = self.c_fc.forward(&input)?;
         drop(input);
         let bent = spread.gelu()?;
         drop(spread);
         self.drop.forward(&self.c_proj.forward(&bent)?)
     }
-}
 
-impl Module for Mlp {
-    fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.run(input.clone())
-    }
-
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.c_fc);
-        visitor.child(&self.c_proj);
-        self.drop.visit(visitor);
-    }
+    crate::visit_fields!(c_fc, c_proj, drop);
 }

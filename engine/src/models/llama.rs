@@ -149,9 +149,9 @@ impl Block {
 impl Module for Block {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(input)?;
-        let attended = self.self_attn.run([normed], |attention, [normed]| attention.run(normed))?.into_add(input)?;
+        let attended = self.self_attn.forward_into(normed)?.into_add(input)?;
         let normed = self.post_attention_layernorm.forward(&attended)?;
-        self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)
+        self.mlp.forward_into(normed)?.into_add(&attended)
     }
 
     crate::visit_fields!(input_layernorm, self_attn, post_attention_layernorm, mlp);
@@ -179,9 +179,10 @@ impl Attention {
         let [batch, length, all] = [0, 1, 2].map(|axis| projected.shape()[axis]);
         projected.reshape([batch, length, all / self.head_width, self.head_width])
     }
+}
 
-    /// Consumes the input, so that it is freed early if it is not shared.
-    fn run(&self, input: Tensor) -> Result<Tensor> {
+impl Module for Attention {
+    fn forward_into(&self, input: Tensor) -> Result<Tensor> {
         let query = self.by_head(&self.q_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;
         let key = self.by_head(&self.k_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;
         let value = self.by_head(&self.v_proj, &input)?.transpose(1, 2)?;
@@ -190,12 +191,6 @@ impl Attention {
         let mixed = Tensor::attention(&query, &key, &value, AttentionOptions::causal())?.transpose(1, 2)?;
         drop((query, key, value));
         self.o_proj.forward(&mixed.reshape(shape)?)
-    }
-}
-
-impl Module for Attention {
-    fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.run(input.clone())
     }
 
     crate::visit_fields!(q_proj, k_proj, v_proj, o_proj);
@@ -211,20 +206,15 @@ impl Mlp {
             down_proj: Projection::named("down_proj", init, [hidden, width], filling, lora)?,
         })
     }
+}
 
-    /// Consumes the input, like [`Attention::run`].
-    fn run(&self, input: Tensor) -> Result<Tensor> {
+impl Module for Mlp {
+    fn forward_into(&self, input: Tensor) -> Result<Tensor> {
         let (gate, up) = (self.gate_proj.forward(&input)?, self.up_proj.forward(&input)?);
         drop(input);
         let gated = Tensor::swiglu(&gate, &up)?;
         drop((gate, up));
         self.down_proj.forward(&gated)
-    }
-}
-
-impl Module for Mlp {
-    fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.run(input.clone())
     }
 
     crate::visit_fields!(gate_proj, up_proj, down_proj);

@@ -103,7 +103,7 @@ impl VisionTransformer {
 impl Module for VisionTransformer {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let tokens = self.tokens(images)?;
-        let class_token = self.encoder.run([tokens], |encoder, [tokens]| encoder.encode(tokens))?;
+        let class_token = self.encoder.forward_into(tokens)?;
         self.heads.forward(&class_token)
     }
 
@@ -121,19 +121,15 @@ impl Encoder {
             ln: Child::new("ln", init, |init| LayerNorm::new(init, block.width, block.epsilon))?,
         })
     }
-
-    /// Returns the class token of each image, `[batch, width]`. The tokens are consumed, so that the position embedding
-    /// is added in place. Only the class token is normalized, because the others are not used.
-    fn encode(&self, tokens: Tensor) -> Result<Tensor> {
-        let positioned = tokens.into_add(&self.pos_embedding)?;
-        let class_token = self.layers.forward(&positioned)?.select(1, 0)?.compact()?;
-        self.ln.forward(&class_token)
-    }
 }
 
 impl Module for Encoder {
-    fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
-        self.encode(tokens.clone())
+    /// Returns the class token of each image, `[batch, width]`. The position embedding is added in place. Only the class
+    /// token is normalized, because the others are not used.
+    fn forward_into(&self, tokens: Tensor) -> Result<Tensor> {
+        let positioned = tokens.into_add(&self.pos_embedding)?;
+        let class_token = self.layers.forward(&positioned)?.select(1, 0)?.compact()?;
+        self.ln.forward(&class_token)
     }
 
     crate::visit_fields!(pos_embedding, layers, ln);

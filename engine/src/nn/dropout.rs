@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::init::Init;
-use super::module::{Mode, Module, Visitor};
+use super::module::{Field, Mode, Module, Visitor};
 use crate::error::Result;
 use crate::rng::Rng;
 use crate::tensor::Tensor;
@@ -53,6 +53,13 @@ impl Module for Dropout {
     }
 }
 
+/// Without a name of its own in the model.
+impl Field for Dropout {
+    fn accept(&self, _name: &str, visitor: &mut Visitor) {
+        self.visit(visitor);
+    }
+}
+
 /// Channel dropout: in training, zeroes each channel of `[batch, channels, height, width]` with a given probability and
 /// scales the others so that the mean is preserved.
 #[derive(Debug)]
@@ -63,19 +70,15 @@ impl Dropout2d {
     pub fn new(init: &mut Init, share: f64) -> Self {
         Self(Chance::new(init, share))
     }
-
-    /// Like [`Module::forward`], in place if the images' memory is not shared.
-    ///
-    /// # Errors
-    /// If the input does not have the expected shape or dtype, or if memory cannot be allocated.
-    pub fn forward_into(&self, images: Tensor) -> Result<Tensor> {
-        self.0.apply(images, |images, share, rng| images.into_dropout2d(share, rng))
-    }
 }
 
 impl Module for Dropout2d {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
         self.0.apply(images.clone(), |images, share, rng| images.dropout2d(share, rng))
+    }
+
+    fn forward_into(&self, images: Tensor) -> Result<Tensor> {
+        self.0.apply(images, |images, share, rng| images.into_dropout2d(share, rng))
     }
 
     fn visit(&self, visitor: &mut Visitor) {

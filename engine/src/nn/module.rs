@@ -13,13 +13,25 @@ use crate::autograd;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// A function with parameters: a layer or a model.
+/// A function with parameters: a layer or a model. It implements [`forward`](Self::forward), or
+/// [`forward_into`](Self::forward_into) if it frees or overwrites its input early.
 pub trait Module: Send + Sync + 'static {
     /// Computes the output for `input`.
     ///
     /// # Errors
     /// If the input does not have the expected shape or dtype, or if memory cannot be allocated.
-    fn forward(&self, input: &Tensor) -> Result<Tensor>;
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.forward_into(input.clone())
+    }
+
+    /// Like [`Self::forward`]. If the input's memory is not shared, it may be freed before the output is computed, or
+    /// overwritten with it.
+    ///
+    /// # Errors
+    /// As for [`Self::forward`].
+    fn forward_into(&self, input: Tensor) -> Result<Tensor> {
+        self.forward(&input)
+    }
 
     /// Passes the module's own parameters and its children to `visitor`, in order of creation.
     fn visit(&self, visitor: &mut Visitor);
@@ -288,6 +300,14 @@ impl<M: Module> Child<M> {
     /// If the module's forward fails.
     pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
         self.run([input.clone()], |module, [input]| module.forward(&input))
+    }
+
+    /// Calls the module's `forward_into` within its scope.
+    ///
+    /// # Errors
+    /// If the module's `forward_into` fails.
+    pub fn forward_into(&self, input: Tensor) -> Result<Tensor> {
+        self.run([input], |module, [input]| module.forward_into(input))
     }
 }
 
