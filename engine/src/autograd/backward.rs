@@ -16,7 +16,6 @@ impl Tensor {
     /// Saved tensors are freed on the way; a second backward through the same operations fails.
     ///
     /// # Errors
-    ///
     /// Fails if the tensor has more than one element or no history, if a saved tensor was changed in place, or if
     /// memory runs out.
     pub fn backward(&self) -> Result<()> {
@@ -37,7 +36,6 @@ impl Tensor {
     /// Like [`Self::backward`], from a result of any shape whose own gradient is `grad`.
     ///
     /// # Errors
-    ///
     /// Fails if shape, type or device of `grad` are not the result's, and as [`Self::backward`] does.
     pub fn backward_from(&self, grad: Self) -> Result<()> {
         let op = "backward_from";

@@ -14,7 +14,6 @@ use crate::tensor::Tensor;
 /// runs, and must receive every tensor that requires a gradient and is not a parameter as an input.
 ///
 /// # Errors
-///
 /// Fails as `part` does.
 pub fn checkpoint(
     inputs: &[&Tensor],

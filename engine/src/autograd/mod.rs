@@ -16,7 +16,7 @@ pub use crate::tensor::autocast::{AutocastGuard, autocast};
 pub use crate::tensor::grad_mode::{
     GradModeGuard, RecomputeGuard, enable_grad, is_grad_enabled, no_grad, no_recompute,
 };
-pub use crate::tensor::node::{Gradient, InputGradients};
+pub use crate::tensor::node::{Gradient, InputGradients, gradient};
 pub(crate) use crate::tensor::recipe::Offer;
 pub use crate::tensor::recipe::Recipe;
 pub(crate) use crate::tensor::source::{Ingredient, Source};

@@ -46,7 +46,6 @@ impl Saved {
     /// Returns the tensor for operation `op`.
     ///
     /// # Errors
-    ///
     /// Fails if it was changed in place since, or if memory runs out.
     pub fn get(&self, op: &'static str) -> Result<Tensor> {
         match &self.0 {
@@ -60,7 +59,6 @@ impl Saved {
     /// Like [`Self::get`], but releases it: if it is not shared, its memory may be overwritten.
     ///
     /// # Errors
-    ///
     /// See [`Self::get`].
     pub fn take(self, op: &'static str) -> Result<Tensor> {
         self.get(op)

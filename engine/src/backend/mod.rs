@@ -279,16 +279,12 @@ primitives! {
     /// the variance. The running mean and variance, in the statistics dtype, move towards the batch's by `momentum`.
     /// Contiguous.
     batch_norm::batch_norm_measure(mean: View<'_>, rstd: View<'_>, input: View<'_>, running: Option<[View<'_>; 2]>, momentum: f64, epsilon: f64);
-    /// Normalizes each channel with its statistics to mean 0 and variance 1, then applies weight and bias. Contiguous.
+    /// Normalizes each channel with its statistics to mean 0 and variance 1, then applies weight and bias of each
+    /// channel. Statistics of shape `[batch, groups]` are those of groups of channels of each example. Contiguous.
     batch_norm::batch_norm(out: View<'_>, input: View<'_>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
-    /// Normalizes groups of channels of each example with their statistics, `[batch, groups]`, the second 1 / standard
-    /// deviation, then applies weight and bias of each channel. Contiguous.
-    batch_norm::group_norm(out: View<'_>, input: View<'_>, statistics: [View<'_>; 2], affine: [Option<View<'_>>; 2]);
     /// Accumulates the gradients of weight and bias in `affine`, in that order; the weight's needs the input.
     /// Contiguous.
     batch_norm::batch_norm_backward_affine(grad: View<'_>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
-    /// Accumulates the gradients of weight and bias of `group_norm` in `affine`, in that order. Contiguous.
-    batch_norm::group_norm_backward_affine(grad: View<'_>, input: View<'_>, statistics: [View<'_>; 2], affine: [Option<View<'_>>; 2]);
     /// Computes the input's gradient of `batch_norm`. Without `grad`, it is read from `out`. With the input, the
     /// statistics depend on it; without, they are constants. Contiguous.
     batch_norm::batch_norm_backward(out: View<'_>, grad: Option<View<'_>>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, weight: Option<View<'_>>);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Saved, Source};
+use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Saved, Source, gradient};
 use crate::backend::{self, Binary, Unary};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -12,7 +12,6 @@ impl Tensor {
     /// Returns the elementwise sum; shapes broadcast.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes do not broadcast, if the data types differ, or if memory runs out.
     pub fn add(&self, other: &Self) -> Result<Self> {
         self.add_scaled("add", other, 1.0)
@@ -21,7 +20,6 @@ impl Tensor {
     /// Returns the elementwise difference; shapes broadcast.
     ///
     /// # Errors
-    ///
     /// See [`Self::add`].
     pub fn sub(&self, other: &Self) -> Result<Self> {
         self.add_scaled("sub", other, -1.0)
@@ -42,7 +40,6 @@ impl Tensor {
     /// Returns the sum, computed in this tensor's memory if that is not shared and `other` broadcasts to its shape.
     ///
     /// # Errors
-    ///
     /// See [`Self::add`].
     pub fn into_add(self, other: &Self) -> Result<Self> {
         let op = "add";
@@ -67,7 +64,6 @@ impl Tensor {
     /// Returns the elementwise product; shapes broadcast. Saves each factor whose partner requires a gradient.
     ///
     /// # Errors
-    ///
     /// See [`Self::add`].
     pub fn mul(&self, other: &Self) -> Result<Self> {
         let op = "mul";
@@ -80,17 +76,40 @@ impl Tensor {
         let shapes = [*self.shape(), *other.shape()];
         if !(self.requires_grad() && other.requires_grad()) {
             let factor = if self.requires_grad() { other } else { self };
-            return Ok(operation.record(out, &[self, other], |_| Scaling { factor: Saved::new(factor), shapes }));
+            // The gradient if only one factor requires one: the other factor is saved.
+            return Ok(operation.record(out, &[self, other], |_| {
+                let factor = Saved::new(factor);
+                gradient(move |grad, inputs| {
+                    let wanted = if inputs.needs(0) { 0 } else { 1 };
+                    let grad = grad.into_zip(Binary::Mul, &factor.take(op)?, op)?;
+                    inputs.give(wanted, grad.into_sum_to(&shapes[wanted])?)
+                })
+            }));
         }
         // Both factors are saved, so the product can be recomputed.
         let factors = || Factors { left: Saved::new(self), right: Saved::new(other) };
-        Ok(operation.record_known(out, &[self, other], factors, |factors| Product { factors, shapes }))
+        Ok(operation.record_known(out, &[self, other], factors, |factors| {
+            // d(l·r) = r·dl + l·dr.
+            gradient(move |grad, inputs| {
+                let (left, right) = (factors.left.get(op)?, factors.right.get(op)?);
+                drop(factors);
+                // Each gradient overwrites memory that is no longer needed: the right factor's, and the result's
+                // gradient's.
+                let of_left = if right.is_free_to_write() && right.shape() == grad.shape() {
+                    right.storage().changed();
+                    right.into_zip(Binary::Mul, &grad, op)?
+                } else {
+                    grad.zip(Binary::Mul, &right, op)?
+                };
+                inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
+                inputs.give(1, grad.into_zip(Binary::Mul, &left, op)?.into_sum_to(&shapes[1])?)
+            })
+        }))
     }
 
     /// Returns the elementwise quotient; shapes broadcast.
     ///
     /// # Errors
-    ///
     /// See [`Self::add`].
     pub fn div(&self, other: &Self) -> Result<Self> {
         let op = "div";
@@ -99,17 +118,31 @@ impl Tensor {
         let out = self.zip(Binary::Div, other, op)?;
         let shapes = [*self.shape(), *other.shape()];
         let result = out.detach();
-        Ok(operation.record(out, &[self, other], |needs| Quotient {
-            right: Saved::new(other),
-            result: needs[1].then(|| Saved::memory(&result)),
-            shapes,
+        Ok(operation.record(out, &[self, other], |needs| {
+            let (right, result) = (Saved::new(other), needs[1].then(|| Saved::memory(&result)));
+            // d(l/r) = dl/r − (l/r)·dr/r.
+            gradient(move |grad, inputs| {
+                let of_left = grad.into_zip(Binary::Div, &right.take(op)?, op)?;
+                let of_right = match result {
+                    Some(result) if inputs.needs(0) => Some(of_left.zip(Binary::NegMul, &result.take(op)?, op)?),
+                    Some(result) => {
+                        let grad = of_left.into_zip(Binary::NegMul, &result.take(op)?, op)?;
+                        return inputs.give(1, grad.into_sum_to(&shapes[1])?);
+                    }
+                    None => None,
+                };
+                inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
+                match of_right {
+                    Some(grad) => inputs.give(1, grad.into_sum_to(&shapes[1])?),
+                    None => Ok(()),
+                }
+            })
         }))
     }
 
     /// Returns `−self`.
     ///
     /// # Errors
-    ///
     /// See [`Self::affine`].
     pub fn neg(&self) -> Result<Self> {
         self.affine_as("neg", -1.0, 0.0)
@@ -118,7 +151,6 @@ impl Tensor {
     /// Returns `self + value`.
     ///
     /// # Errors
-    ///
     /// See [`Self::affine`].
     pub fn add_scalar(&self, value: f64) -> Result<Self> {
         self.affine_as("add_scalar", 1.0, value)
@@ -127,7 +159,6 @@ impl Tensor {
     /// Returns `value · self`.
     ///
     /// # Errors
-    ///
     /// See [`Self::affine`].
     pub fn mul_scalar(&self, value: f64) -> Result<Self> {
         self.affine_as("mul_scalar", value, 0.0)
@@ -137,7 +168,6 @@ impl Tensor {
     /// it instead if this tensor is saved anyway.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn affine(&self, scale: f64, shift: f64) -> Result<Self> {
         self.affine_as("affine", scale, shift)
@@ -149,7 +179,13 @@ impl Tensor {
         let out = self.map(Unary::Affine { scale, shift })?;
         let bytes = out.bytes();
         let line = || Line { source: Source::of(self), scale, shift, bytes };
-        Ok(operation.record_known(out, &[self], line, |line| Affine { line }))
+        Ok(operation.record_known(out, &[self], line, |line| {
+            // d(s·x + t) = s·dx. The line keeps the result's recipe live.
+            gradient(move |grad, inputs| {
+                let scale = line.scale;
+                inputs.give(0, if scale == 1.0 { grad } else { grad.into_map(Unary::Affine { scale, shift: 0.0 })? })
+            })
+        }))
     }
 
     /// Fails unless the elements are floating-point numbers.
@@ -182,12 +218,6 @@ impl Gradient for Sum {
     }
 }
 
-/// d(l·r) = r·dl + l·dr.
-struct Product {
-    factors: Arc<Factors>,
-    shapes: [Shape; 2],
-}
-
 struct Factors {
     left: Saved,
     right: Saved,
@@ -197,69 +227,6 @@ impl Recipe for Factors {
     fn compute(&self) -> Result<Tensor> {
         self.left.get("mul")?.zip(Binary::Mul, &self.right.get("mul")?, "mul")
     }
-}
-
-impl Gradient for Product {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let Self { factors, shapes } = *self;
-        let (left, right) = (factors.left.get("mul")?, factors.right.get("mul")?);
-        drop(factors);
-        // Each gradient overwrites memory that is no longer needed: the right factor's, and the result's gradient's.
-        let of_left = if right.is_free_to_write() && right.shape() == grad.shape() {
-            right.storage().changed();
-            right.into_zip(Binary::Mul, &grad, "mul")?
-        } else {
-            grad.zip(Binary::Mul, &right, "mul")?
-        };
-        inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
-        inputs.give(1, grad.into_zip(Binary::Mul, &left, "mul")?.into_sum_to(&shapes[1])?)
-    }
-}
-
-/// The gradient if only one factor requires one: the other factor is saved.
-struct Scaling {
-    factor: Saved,
-    shapes: [Shape; 2],
-}
-
-impl Gradient for Scaling {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let wanted = if inputs.needs(0) { 0 } else { 1 };
-        let grad = grad.into_zip(Binary::Mul, &self.factor.take("mul")?, "mul")?;
-        inputs.give(wanted, grad.into_sum_to(&self.shapes[wanted])?)
-    }
-}
-
-/// d(l/r) = dl/r − (l/r)·dr/r.
-struct Quotient {
-    right: Saved,
-    result: Option<Saved>,
-    shapes: [Shape; 2],
-}
-
-impl Gradient for Quotient {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let Self { right, result, shapes } = *self;
-        let of_left = grad.into_zip(Binary::Div, &right.take("div")?, "div")?;
-        let of_right = match result {
-            Some(result) if inputs.needs(0) => Some(of_left.zip(Binary::NegMul, &result.take("div")?, "div")?),
-            Some(result) => {
-                let grad = of_left.into_zip(Binary::NegMul, &result.take("div")?, "div")?;
-                return inputs.give(1, grad.into_sum_to(&shapes[1])?);
-            }
-            None => None,
-        };
-        inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
-        match of_right {
-            Some(grad) => inputs.give(1, grad.into_sum_to(&shapes[1])?),
-            None => Ok(()),
-        }
-    }
-}
-
-/// d(s·x + t) = s·dx.
-struct Affine {
-    line: Arc<Line>,
 }
 
 /// Recomputes s·x + t from x, which it does not keep live.
@@ -292,15 +259,5 @@ impl Recipe for LineAgain {
         } else {
             input.map(self.function)
         }
-    }
-}
-
-impl Gradient for Affine {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let scale = self.line.scale;
-        if scale == 1.0 {
-            return inputs.give(0, grad);
-        }
-        inputs.give(0, grad.into_map(Unary::Affine { scale, shift: 0.0 })?)
     }
 }

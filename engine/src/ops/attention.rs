@@ -36,7 +36,6 @@ impl Tensor {
     /// and never stored (Dao et al.: "FlashAttention", 2022); saves the inputs, the result, and one number per row.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, if the backend does not support the width, or if memory runs
     /// out.
     pub fn attention(query: &Self, key: &Self, value: &Self, options: AttentionOptions) -> Result<Self> {
@@ -59,7 +58,6 @@ impl Tensor {
     /// width]`. The three gradients are written into one buffer, where separate views would need one each.
     ///
     /// # Errors
-    ///
     /// See [`Self::attention`].
     pub fn attention_packed(&self, heads: usize, key_heads: usize, options: AttentionOptions) -> Result<Self> {
         let op = "attention";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Source};
+use crate::autograd::{Ingredient, Offer, Operation, Recipe, Source, gradient};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -13,7 +13,6 @@ impl Tensor {
     /// a parameter.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
         if self.dtype() == dtype {
@@ -29,7 +28,12 @@ impl Tensor {
             return Ok(out.with_own_recipe(known));
         }
         let (offer, from) = (known.clone(), self.dtype());
-        Ok(operation.record(out, &[self], |_| Cast { from, _known: known }).with_recipe(&offer))
+        let back = gradient(move |grad, inputs| {
+            // Backward needs nothing from it; it keeps the result's recipe live.
+            let _recipe = known;
+            inputs.give(0, grad.converted(from)?)
+        });
+        Ok(operation.record(out, &[self], |_| back).with_recipe(&offer))
     }
 }
 
@@ -55,18 +59,5 @@ struct Again {
 impl Recipe for Again {
     fn compute(&self) -> Result<Tensor> {
         self.input.get("to_dtype")?.into_order()?.converted(self.dtype)
-    }
-}
-
-/// Returns the gradient in the input's type.
-struct Cast {
-    from: DType,
-    // Backward needs nothing from it; it keeps the result's recipe live.
-    _known: Arc<Known>,
-}
-
-impl Gradient for Cast {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        inputs.give(0, grad.converted(self.from)?)
     }
 }

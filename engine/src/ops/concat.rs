@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Source};
+use crate::autograd::{Ingredient, Offer, Operation, Recipe, Source, gradient};
 use crate::backend::{self, View};
 use crate::device::Device;
 use crate::dtype::DType;
@@ -15,7 +15,6 @@ impl Tensor {
     /// would save the result concatenates the parts again in backward if all of them are saved by others.
     ///
     /// # Errors
-    ///
     /// Fails if there are no tensors, if shapes or data types do not match, or if memory runs out.
     pub fn concat(tensors: &[&Self], axis: isize) -> Result<Self> {
         let op = "concat";
@@ -48,13 +47,25 @@ impl Tensor {
             lengths: tensors.iter().map(|tensor| tensor.shape()[axis]).collect(),
             joined,
         };
-        Ok(operation.record_known(out, tensors, parts, |parts| Concat { parts }))
+        // Each input's gradient is a view of its part of the result's gradient.
+        Ok(operation.record_known(out, tensors, parts, |parts| {
+            gradient(move |grad, inputs| {
+                let mut start = 0;
+                for (input, &length) in parts.lengths.iter().enumerate() {
+                    if inputs.needs(input) {
+                        let layout = grad.layout().narrow("concat", parts.joined.axis, start, length)?;
+                        inputs.give(input, grad.with_layout(layout))?;
+                    }
+                    start += length;
+                }
+                Ok(())
+            })
+        }))
     }
 
     /// Stacks tensors of one shape along a new axis before axis `axis`; −1 puts it last.
     ///
     /// # Errors
-    ///
     /// See [`Self::concat`].
     pub fn stack(tensors: &[&Self], axis: isize) -> Result<Self> {
         if let Some(first) = tensors.first()
@@ -114,24 +125,5 @@ impl Recipe for Again {
             put(&out, *axis, &mut start, &part.get("concat")?)?;
         }
         Ok(out)
-    }
-}
-
-/// Each input's gradient is a view of its part of the result's gradient.
-struct Concat {
-    parts: Arc<Parts>,
-}
-
-impl Gradient for Concat {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let mut start = 0;
-        for (input, &length) in self.parts.lengths.iter().enumerate() {
-            if inputs.needs(input) {
-                let layout = grad.layout().narrow("concat", self.parts.joined.axis, start, length)?;
-                inputs.give(input, grad.with_layout(layout))?;
-            }
-            start += length;
-        }
-        Ok(())
     }
 }

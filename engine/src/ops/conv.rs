@@ -36,7 +36,6 @@ impl Tensor {
     /// the input does.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn conv2d(&self, weight: &Self, bias: Option<&Self>, options: ConvOptions) -> Result<Self> {
         let op = "conv2d";

@@ -40,7 +40,6 @@ impl Tensor {
     /// is not shared.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn conv_transpose2d(&self, weight: &Self, bias: Option<&Self>, options: ConvTransposeOptions) -> Result<Self> {
         let operation = Operation::begin(OP, &[self, weight]);
@@ -52,7 +51,6 @@ impl Tensor {
     /// [`Self::conv_transpose2d`] followed by [`Self::narrow`] along both axes, without computing the rest.
     ///
     /// # Errors
-    ///
     /// Fails if the part exceeds the result, and as [`Self::conv_transpose2d`] does.
     pub fn conv_transpose2d_part(
         &self,

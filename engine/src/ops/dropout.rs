@@ -11,7 +11,6 @@ impl Tensor {
     /// "Dropout", 2014). Saves nothing: backward draws the same random numbers again.
     ///
     /// # Errors
-    ///
     /// Fails if `share` is not at least 0 and below 1, if the elements are not floating-point numbers, or if memory
     /// runs out.
     pub fn dropout(&self, share: f64, rng: &mut Rng) -> Result<Self> {
@@ -26,7 +25,6 @@ impl Tensor {
     /// − share` (Tompson et al., 2015). Saves nothing: backward draws the same random numbers again.
     ///
     /// # Errors
-    ///
     /// See [`Self::dropout`].
     pub fn dropout2d(&self, share: f64, rng: &mut Rng) -> Result<Self> {
         let operation = Operation::begin("dropout2d", &[self]);
@@ -39,7 +37,6 @@ impl Tensor {
     /// [`Self::dropout2d`] in this tensor's memory, if that is not shared.
     ///
     /// # Errors
-    ///
     /// See [`Self::dropout`].
     pub fn into_dropout2d(self, share: f64, rng: &mut Rng) -> Result<Self> {
         if !self.is_free_in_order() {

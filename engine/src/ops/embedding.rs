@@ -1,6 +1,6 @@
 //! Embedding lookup: selects rows of a table.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -12,7 +12,6 @@ impl Tensor {
     /// the gradient is added to an existing one in place if possible.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if an index is
     /// out of range.
     pub fn embedding(&self, indices: &Self) -> Result<Self> {
@@ -31,24 +30,18 @@ impl Tensor {
         let (table, places) = (self.in_order()?, indices.in_order()?);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         backend::gather_rows(out.view(), table.view(), places.view())?;
-        Ok(operation.record(out, &[self], |_| Embedding { indices: Saved::new(&places), width }))
-    }
-}
-
-/// Each row's gradient is added to the row of the table that it came from.
-struct Embedding {
-    indices: Saved,
-    width: usize,
-}
-
-impl Gradient for Embedding {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let indices = self.indices.take("embedding")?;
-        let grad = grad.into_order()?;
-        let rows = grad.reshaped(&Shape::from([indices.elements(), self.width]))?;
-        let table = inputs.take_sum_or_zeros(0, &grad)?;
-        drop(grad);
-        backend::add_rows(table.view(), rows.view(), indices.view())?;
-        inputs.give(0, table)
+        // Each row's gradient is added to the row of the table that it came from.
+        Ok(operation.record(out, &[self], |_| {
+            let indices = Saved::new(&places);
+            gradient(move |grad, inputs| {
+                let indices = indices.take(op)?;
+                let grad = grad.into_order()?;
+                let rows = grad.reshaped(&Shape::from([indices.elements(), width]))?;
+                let table = inputs.take_sum_or_zeros(0, &grad)?;
+                drop(grad);
+                backend::add_rows(table.view(), rows.view(), indices.view())?;
+                inputs.give(0, table)
+            })
+        }))
     }
 }

@@ -12,7 +12,6 @@ impl Tensor {
     /// equal elements, the first counts.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range or empty, if the elements are not floating-point numbers, or if memory runs
     /// out.
     pub fn max_axis(&self, axis: isize) -> Result<Self> {
@@ -22,7 +21,6 @@ impl Tensor {
     /// Returns the minima along `axis`, which the result does not have; see [`Self::max_axis`].
     ///
     /// # Errors
-    ///
     /// See [`Self::max_axis`].
     pub fn min_axis(&self, axis: isize) -> Result<Self> {
         self.extreme("min_axis", axis, Extremum::Smallest)
@@ -32,7 +30,6 @@ impl Tensor {
     /// first; NaN counts as the largest. Has no gradient.
     ///
     /// # Errors
-    ///
     /// See [`Self::max_axis`].
     pub fn argmax(&self, axis: isize) -> Result<Self> {
         self.index_of("argmax", axis, Extremum::Largest)
@@ -42,7 +39,6 @@ impl Tensor {
     /// first; NaN counts as the smallest. Has no gradient.
     ///
     /// # Errors
-    ///
     /// See [`Self::max_axis`].
     pub fn argmin(&self, axis: isize) -> Result<Self> {
         self.index_of("argmin", axis, Extremum::Smallest)
@@ -53,7 +49,6 @@ impl Tensor {
     /// tensor.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range or has fewer elements than `count`, if the elements are not floating-point
     /// numbers, or if memory runs out.
     pub fn topk(&self, count: usize, axis: isize) -> Result<(Self, Self)> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::autograd::{Operation, Recipe, Saved, gradient};
 use crate::backend;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -13,7 +13,6 @@ impl Tensor {
     /// operation that would save the result recomputes it, also if it requires no gradient.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn frequencies(&self, octaves: usize) -> Result<Self> {
         let op = "frequencies";
@@ -33,7 +32,17 @@ impl Tensor {
             return Ok(out.with_own_recipe(known));
         }
         let recipe = known.clone();
-        Ok(operation.record(out, &[self], |_| Frequencies { known }).with_recipe(&recipe))
+        // d sin(s·x) = s · cos(s·x) · dx, and so on, summed over the octaves.
+        let back = gradient(move |grad, inputs| {
+            let input = known.input.get(op)?;
+            drop(known);
+            let grad = grad.into_order()?;
+            let out = inputs.allocate(0, &grad)?;
+            backend::frequencies_backward(out.view(), grad.view(), input.view())?;
+            drop((grad, input));
+            inputs.give(0, out)
+        });
+        Ok(operation.record(out, &[self], |_| back).with_recipe(&recipe))
     }
 }
 
@@ -53,22 +62,5 @@ fn waves(input: &Tensor, octaves: usize) -> Result<Tensor> {
 impl Recipe for Waves {
     fn compute(&self) -> Result<Tensor> {
         waves(&self.input.get("frequencies")?, self.octaves)
-    }
-}
-
-/// d sin(s·x) = s · cos(s·x) · dx, and so on, summed over the octaves.
-struct Frequencies {
-    known: Arc<Waves>,
-}
-
-impl Gradient for Frequencies {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let input = self.known.input.get("frequencies")?;
-        drop(self);
-        let grad = grad.into_order()?;
-        let out = inputs.allocate(0, &grad)?;
-        backend::frequencies_backward(out.view(), grad.view(), input.view())?;
-        drop((grad, input));
-        inputs.give(0, out)
     }
 }

@@ -1,6 +1,6 @@
 //! Gathers elements along an axis by index; backward scatters gradients.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Gradient, InputGradients, Operation, Saved, gradient};
 use crate::backend;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -12,7 +12,6 @@ impl Tensor {
     /// this. Saves the indices.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if an index is
     /// out of range.
     pub fn gather(&self, axis: isize, places: &Self) -> Result<Self> {
@@ -30,7 +29,6 @@ impl Tensor {
     /// axes is no longer than this. Saves the indices if `added` requires a gradient.
     ///
     /// # Errors
-    ///
     /// See [`Self::gather`].
     pub fn scatter_add(&self, axis: isize, places: &Self, added: &Self) -> Result<Self> {
         let op = "scatter_add";
@@ -45,8 +43,20 @@ impl Tensor {
         }
         let out = self.copied()?;
         backend::scatter_add(out.view(), added.view(), places.view(), axis)?;
-        Ok(operation
-            .record(out, &[self, added], |needs| ScatterAdd { places: needs[1].then(|| Saved::new(places)), axis }))
+        // The gradient of `added` is the gradient of the elements that it was added to.
+        Ok(operation.record(out, &[self, added], |needs| {
+            let places = needs[1].then(|| Saved::new(places));
+            gradient(move |grad, inputs| {
+                if let Some(places) = places {
+                    let places = places.take(op)?;
+                    let of_added = Self::empty(places.shape(), grad.dtype(), grad.device())?;
+                    backend::gather(of_added.view(), grad.view(), places.view(), axis)?;
+                    drop(places);
+                    inputs.give(1, of_added)?;
+                }
+                inputs.give(0, grad)
+            })
+        }))
     }
 
     fn check_places(&self, op: &'static str, axis: usize, places: &Self) -> Result<()> {
@@ -77,24 +87,5 @@ impl Gradient for Gather {
         backend::scatter_add(sum.view(), grad.view(), places.view(), self.axis)?;
         drop((grad, places));
         inputs.give(0, sum)
-    }
-}
-
-/// The gradient of `added` is the gradient of the elements that it was added to.
-struct ScatterAdd {
-    places: Option<Saved>,
-    axis: usize,
-}
-
-impl Gradient for ScatterAdd {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        if let Some(places) = self.places {
-            let places = places.take("scatter_add")?;
-            let of_added = Tensor::empty(places.shape(), grad.dtype(), grad.device())?;
-            backend::gather(of_added.view(), grad.view(), places.view(), self.axis)?;
-            drop(places);
-            inputs.give(1, of_added)?;
-        }
-        inputs.give(0, grad)
     }
 }

@@ -1,7 +1,7 @@
 //! A linear layer: matrix product and bias in one operation.
 
 use super::product::{ProductGradient, RightIs, check, multiply, multiply_onto_bias};
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend;
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, autocast};
@@ -12,7 +12,6 @@ impl Tensor {
     /// the weight requires a gradient, and the weight if the input does.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
         if let Some(dtype) = autocast::for_product(&[self, weight]) {
@@ -43,32 +42,27 @@ impl Tensor {
         }
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
+        // d(x·wᵀ + b) = dx·wᵀ + x·dwᵀ + db.
         Ok(operation.record(out, &inputs, |needs| {
             let left = needs[1].then(|| Saved::new(self));
             let right = needs[0].then(|| Saved::new(weight));
-            Linear(ProductGradient { op, left, right, right_is_turned: RightIs::Transposed })
-        }))
-    }
-}
-
-/// d(x·wᵀ + b) = dx·wᵀ + x·dwᵀ + db.
-struct Linear(ProductGradient);
-
-impl Gradient for Linear {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        if let Some(shape) = inputs.shape(2).copied() {
-            let existing = inputs.take_sum(2);
-            let sum = match existing {
-                Some(sum) => {
-                    let repeated = sum.broadcast_to("linear", grad.shape())?;
-                    backend::sum(repeated.view(), grad.view(), 1.0, 1.0)?;
-                    drop(repeated);
-                    sum
+            let product = ProductGradient { op, left, right, right_is_turned: RightIs::Transposed };
+            gradient(move |grad, inputs| {
+                if let Some(shape) = inputs.shape(2).copied() {
+                    let existing = inputs.take_sum(2);
+                    let sum = match existing {
+                        Some(sum) => {
+                            let repeated = sum.broadcast_to(op, grad.shape())?;
+                            backend::sum(repeated.view(), grad.view(), 1.0, 1.0)?;
+                            drop(repeated);
+                            sum
+                        }
+                        None => grad.clone().into_sum_to(&shape)?,
+                    };
+                    inputs.give(2, sum)?;
                 }
-                None => grad.clone().into_sum_to(&shape)?,
-            };
-            inputs.give(2, sum)?;
-        }
-        self.0.backward(grad, inputs)
+                product.backward(grad, inputs)
+            })
+        }))
     }
 }

@@ -31,7 +31,6 @@ impl Tensor {
     /// than the logits, these are saved instead.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
     /// no class.
     pub fn linear_cross_entropy(&self, weight: &Self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {

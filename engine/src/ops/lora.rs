@@ -17,7 +17,6 @@ impl Tensor {
     /// and `input · aᵀ` if `b` does; nothing of this tensor's size.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn into_lora(self, input: &Self, a: &Self, b: &Self, scale: f64) -> Result<Self> {
         let operation = Operation::begin(OP, &[&self, input, a, b]);

@@ -1,6 +1,6 @@
 //! Cross-entropy from logits.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -16,7 +16,6 @@ impl Tensor {
     /// shared. So there is never a second buffer of their size.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
     /// no class.
     pub fn cross_entropy(&self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
@@ -38,36 +37,19 @@ impl Tensor {
         let statistics = Self::empty(targets.shape(), self.dtype().statistics(), self.device())?;
         let count = Self::empty((), self.dtype().statistics(), self.device())?;
         backend::cross_entropy(loss.view(), statistics.view(), count.view(), logits.view(), targets.view(), ignored)?;
-        Ok(operation.record(loss, &[self], |_| CrossEntropy {
-            logits: Saved::new(&logits),
-            targets: Saved::new(&targets),
-            statistics: Saved::new(&statistics),
-            count: Saved::new(&count),
-            ignored,
+        // dlogits = (softmax − 1 at the target) · g / n.
+        Ok(operation.record(loss, &[self], |_| {
+            let saved = [&logits, &targets, &statistics, &count].map(Saved::new);
+            gradient(move |grad, inputs| {
+                let [logits, targets, statistics, count] = saved.map(|saved| saved.take(op));
+                let (logits, targets, statistics, count) = (logits?, targets?, statistics?, count?);
+                let grad = grad.reshaped(&Shape::SCALAR)?;
+                let known = [grad.view(), statistics.view(), count.view()];
+                let out = logits.rewritten(Tensor::is_free_to_write, |out, logits| {
+                    backend::cross_entropy_backward(out, logits, known, targets.view(), ignored)
+                })?;
+                inputs.give(0, out)
+            })
         }))
-    }
-}
-
-/// dlogits = (softmax − 1 at the target) · g / n.
-struct CrossEntropy {
-    logits: Saved,
-    targets: Saved,
-    statistics: Saved,
-    count: Saved,
-    ignored: i64,
-}
-
-impl Gradient for CrossEntropy {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let op = "cross_entropy";
-        let (logits, targets) = (self.logits.take(op)?, self.targets.take(op)?);
-        let (statistics, count) = (self.statistics.take(op)?, self.count.take(op)?);
-        let grad = grad.reshaped(&Shape::SCALAR)?;
-        let known = [grad.view(), statistics.view(), count.view()];
-        let ignored = self.ignored;
-        let out = logits.rewritten(Tensor::is_free_to_write, |out, logits| {
-            backend::cross_entropy_backward(out, logits, known, targets.view(), ignored)
-        })?;
-        inputs.give(0, out)
     }
 }

@@ -1,8 +1,6 @@
 //! Elementwise functions of one tensor.
 
-use std::sync::Arc;
-
-use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::autograd::{Gradient, Operation, Recipe, Saved, gradient};
 use crate::backend::{self, Binary, Unary};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -54,18 +52,24 @@ functions! {
 }
 
 impl Tensor {
-    fn function(&self, op: &'static str, function: Unary, keep: Keep, gradient: Binary) -> Result<Self> {
+    fn function(&self, op: &'static str, function: Unary, keep: Keep, slope: Binary) -> Result<Self> {
         let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let out = self.map(function)?;
         Ok(match keep {
             Keep::Input => {
                 let known = || Known { op, function, input: Saved::new(self) };
-                operation.record_known(out, &[self], known, |known| OfInput { known, gradient })
+                operation.record_known(out, &[self], known, |known| {
+                    gradient(move |grad, inputs| {
+                        let input = known.input.get(op)?;
+                        drop(known);
+                        inputs.give(0, grad.into_zip(slope, &input, op)?)
+                    })
+                })
             }
             Keep::Result => {
                 let result = out.detach();
-                operation.record(out, &[self], |_| OfResult { op, result: Saved::memory(&result), gradient })
+                operation.record(out, &[self], |_| of_result(op, Saved::memory(&result), slope))
             }
         })
     }
@@ -73,7 +77,6 @@ impl Tensor {
     /// Returns max(x, 0), in this tensor's memory if that is not shared.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn into_relu(self) -> Result<Self> {
         if !self.is_free_to_write() {
@@ -83,31 +86,20 @@ impl Tensor {
         self.check_float("relu")?;
         backend::unary(self.view(), Unary::Relu, None)?;
         self.storage().changed();
-        let gradient = |_: &[bool]| OfResult { op: "relu", result: Saved::memory(&self), gradient: Binary::ReluGrad };
-        Ok(operation.record(self.detach(), &[&self], gradient))
+        let result = |_: &[bool]| of_result("relu", Saved::memory(&self), Binary::ReluGrad);
+        Ok(operation.record(self.detach(), &[&self], result))
     }
 }
 
 /// df(x) = f′ · dx, with f′ from the result.
-struct OfResult {
-    op: &'static str,
-    result: Saved,
-    gradient: Binary,
+fn of_result(op: &'static str, result: Saved, slope: Binary) -> impl Gradient {
+    gradient(move |grad, inputs| {
+        let result = result.take(op)?;
+        inputs.give(0, grad.into_zip(slope, &result, op)?)
+    })
 }
 
-impl Gradient for OfResult {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let result = self.result.take(self.op)?;
-        inputs.give(0, grad.into_zip(self.gradient, &result, self.op)?)
-    }
-}
-
-/// df(x) = f′ · dx, with f′ from the input, from which the result can be recomputed as well.
-struct OfInput {
-    known: Arc<Known>,
-    gradient: Binary,
-}
-
+/// The input, from which the result can be recomputed.
 struct Known {
     op: &'static str,
     function: Unary,
@@ -117,14 +109,5 @@ struct Known {
 impl Recipe for Known {
     fn compute(&self) -> Result<Tensor> {
         self.input.get(self.op)?.map(self.function)
-    }
-}
-
-impl Gradient for OfInput {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let (op, gradient) = (self.known.op, self.gradient);
-        let input = self.known.input.get(op)?;
-        drop(self);
-        inputs.give(0, grad.into_zip(gradient, &input, op)?)
     }
 }

@@ -1,7 +1,7 @@
 //! Matrix products, single or batched.
 
 use super::product::{ProductGradient, RightIs, batch_of, check, multiply, with_matrix};
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::{Tensor, autocast};
@@ -11,7 +11,6 @@ impl Tensor {
     /// broadcast. Transposed views are not copied. Saves each input whose partner requires a gradient.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let op = "matmul";
@@ -30,16 +29,9 @@ impl Tensor {
         Ok(operation.record(out, &[self, other], |needs| {
             let left = needs[1].then(|| Saved::new(self));
             let right = needs[0].then(|| Saved::new(other));
-            Matmul(ProductGradient { op, left, right, right_is_turned: RightIs::Plain })
+            // d(l·r) = dl·r + l·dr, so the gradients are grad·rᵀ and lᵀ·grad.
+            let product = ProductGradient { op, left, right, right_is_turned: RightIs::Plain };
+            gradient(move |grad, inputs| product.backward(grad, inputs))
         }))
-    }
-}
-
-/// d(l·r) = dl·r + l·dr, so the gradients are grad·rᵀ and lᵀ·grad.
-struct Matmul(ProductGradient);
-
-impl Gradient for Matmul {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        self.0.backward(grad, inputs)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
-use crate::backend;
+use crate::backend::{self, Spread, View};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, autocast};
 
@@ -16,7 +16,6 @@ impl Tensor {
     /// Hinton: "Layer Normalization", 2016). Saves the input, and mean and 1 / deviation of each row.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn layer_norm(&self, weight: Option<&Self>, bias: Option<&Self>, epsilon: f64) -> Result<Self> {
         self.normalized("layer_norm", [weight, bias], epsilon)
@@ -28,7 +27,6 @@ impl Tensor {
     /// The input's gradient overwrites the result's gradient.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn rms_norm(&self, weight: Option<&Self>, epsilon: f64) -> Result<Self> {
         self.normalized(RMS_NORM, [weight, None], epsilon)
@@ -47,17 +45,8 @@ impl Tensor {
         let Some((&width, rows)) = self.shape().split_last() else {
             return Err(Error::shape(op, self.shape(), "expected at least one axis to normalize over"));
         };
-        for parameter in [weight, bias].into_iter().flatten() {
-            self.check_operand(op, parameter)?;
-            if **parameter.shape() != [width] || !parameter.is_contiguous() {
-                return Err(Error::shapes(
-                    op,
-                    self.shape(),
-                    parameter.shape(),
-                    "expected a weight and a bias with the length of the last axis",
-                ));
-            }
-        }
+        let need = "expected a weight and a bias with the length of the last axis";
+        check_affine(op, self, [weight, bias], width, need)?;
         let statistics = crate::Shape::filled(rows);
         let input = self.in_order()?;
         let out = self.same_shape()?;
@@ -69,40 +58,127 @@ impl Tensor {
         backend::layer_norm(out.view(), views.0, views.1, input.view(), affine, epsilon)?;
         let known = || Known {
             op,
-            input: Saved::new(&input),
+            input: Some(Saved::new(&input)),
             mean: mean.as_ref().map(Saved::new),
-            rstd: Saved::new(&rstd),
-            weight: weight.map(Saved::new),
-            bias: bias.map(Saved::new),
+            spread: Saved::new(&rstd),
+            of_channels: None,
+            affine: [weight, bias].map(|parameter| parameter.map(Saved::new)),
         };
         Ok(operation.record_known(out, &inputs, known, LayerNorm))
     }
 }
 
-/// The tensors saved for backward, from which the result can be recomputed.
-struct Known {
+/// Fails unless weight and bias can be applied to `input`, and have one contiguous element for each of `length`.
+pub(super) fn check_affine(
     op: &'static str,
-    input: Saved,
-    mean: Option<Saved>,
-    rstd: Saved,
-    weight: Option<Saved>,
-    bias: Option<Saved>,
+    input: &Tensor,
+    affine: [Option<&Tensor>; 2],
+    length: usize,
+    need: &'static str,
+) -> Result<()> {
+    for parameter in affine.into_iter().flatten() {
+        input.check_operand(op, parameter)?;
+        if **parameter.shape() != [length] || !parameter.is_contiguous() {
+            return Err(Error::shapes(op, input.shape(), parameter.shape(), need));
+        }
+    }
+    Ok(())
+}
+
+/// The tensors that a norm saves for backward, from which the result can be recomputed if the input is among them.
+pub(super) struct Known {
+    pub(super) op: &'static str,
+    pub(super) input: Option<Saved>,
+    /// What is subtracted, if anything is.
+    pub(super) mean: Option<Saved>,
+    pub(super) spread: Saved,
+    /// Of channels and their groups, what the spread is; none for rows.
+    pub(super) of_channels: Option<Spread>,
+    /// Weight and bias.
+    pub(super) affine: [Option<Saved>; 2],
+}
+
+/// The tensors again that a norm has saved, but for the bias.
+pub(super) struct Values {
+    pub(super) input: Option<Tensor>,
+    pub(super) mean: Option<Tensor>,
+    pub(super) spread: Tensor,
+    pub(super) weight: Option<Tensor>,
+    has_bias: bool,
 }
 
 impl Known {
     fn get(&self, saved: Option<&Saved>) -> Result<Option<Tensor>> {
         saved.map(|saved| saved.get(self.op)).transpose()
     }
+
+    pub(super) fn values(&self) -> Result<Values> {
+        let [weight, bias] = &self.affine;
+        Ok(Values {
+            input: self.get(self.input.as_ref())?,
+            mean: self.get(self.mean.as_ref())?,
+            spread: self.spread.get(self.op)?,
+            weight: self.get(weight.as_ref())?,
+            has_bias: bias.is_some(),
+        })
+    }
 }
 
 impl Recipe for Known {
     fn compute(&self) -> Result<Tensor> {
-        let (input, mean, rstd) = (self.input.get(self.op)?, self.get(self.mean.as_ref())?, self.rstd.get(self.op)?);
-        let (weight, bias) = (self.get(self.weight.as_ref())?, self.get(self.bias.as_ref())?);
-        let out = input.same_shape()?;
-        let affine = [weight.as_ref().map(Tensor::view), bias.as_ref().map(Tensor::view)];
-        backend::layer_norm_again(out.view(), mean.as_ref().map(Tensor::view), rstd.view(), input.view(), affine)?;
+        let known = self.values()?;
+        let bias = self.get(self.affine[1].as_ref())?;
+        let (input, out) = (known.input().view(), known.input().same_shape()?);
+        let affine = [known.weight.as_ref().map(Tensor::view), bias.as_ref().map(Tensor::view)];
+        match self.of_channels {
+            Some(spread) => backend::batch_norm(out.view(), input, known.statistics(), spread, affine)?,
+            None => {
+                let mean = known.mean.as_ref().map(Tensor::view);
+                backend::layer_norm_again(out.view(), mean, known.spread.view(), input, affine)?;
+            }
+        }
         Ok(out)
+    }
+}
+
+impl Values {
+    pub(super) fn input(&self) -> &Tensor {
+        self.input.as_ref().expect("a norm keeps its input for what needs it")
+    }
+
+    /// Mean and spread of channels.
+    pub(super) fn statistics(&self) -> [View<'_>; 2] {
+        [self.mean.as_ref().expect("channels have a mean").view(), self.spread.view()]
+    }
+
+    /// Gives the gradients of weight and bias, those that are needed. `take` returns a tensor to add one to, and the
+    /// share of it that stays; `add` adds both.
+    pub(super) fn give_affine(
+        &self,
+        inputs: &mut InputGradients<'_>,
+        take: impl Fn(&mut InputGradients<'_>, usize) -> Result<(Tensor, f64)>,
+        add: impl FnOnce([Option<View<'_>>; 2], [f64; 2]) -> Result<()>,
+    ) -> Result<()> {
+        let has_weight = self.weight.is_some();
+        let places = [(has_weight, 1), (self.has_bias, 1 + usize::from(has_weight))];
+        let places = places.map(|(is, place)| (is && inputs.needs(place)).then_some(place));
+        if places == [None; 2] {
+            return Ok(());
+        }
+        let (mut sums, mut keep) = ([None, None], [0.0; 2]);
+        for (kind, place) in places.into_iter().enumerate() {
+            if let Some(place) = place {
+                let (sum, kept) = take(inputs, place)?;
+                (sums[kind], keep[kind]) = (Some(sum), kept);
+            }
+        }
+        add(sums.each_ref().map(|sum| sum.as_ref().map(Tensor::view)), keep)?;
+        for (sum, place) in sums.into_iter().zip(places) {
+            if let (Some(sum), Some(place)) = (sum, place) {
+                inputs.give(place, sum)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -112,38 +188,20 @@ struct LayerNorm(Arc<Known>);
 
 impl Gradient for LayerNorm {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let known = &self.0;
-        let (input, mean) = (known.input.get(known.op)?, known.get(known.mean.as_ref())?);
-        let (rstd, weight) = (known.rstd.get(known.op)?, known.get(known.weight.as_ref())?);
-        let has_bias = known.bias.is_some();
+        let known = self.0.values()?;
         drop(self);
-        let mean = mean.as_ref().map(Tensor::view);
         let grad = grad.into_order()?;
-        let of_weight = 1;
-        let of_bias = if weight.is_some() { 2 } else { 1 };
-        let wants = [weight.is_some() && inputs.needs(of_weight), has_bias && inputs.needs(of_bias)];
-        if wants.contains(&true) {
-            let (mut sums, mut keep) = ([None, None], [0.0; 2]);
-            for (kind, (wanted, place)) in wants.into_iter().zip([of_weight, of_bias]).enumerate() {
-                if wanted {
-                    let (sum, kept) = inputs.take_sum_or_new(place, &grad)?;
-                    (sums[kind], keep[kind]) = (Some(sum), kept);
-                }
-            }
-            let views = [sums[0].as_ref().map(Tensor::view), sums[1].as_ref().map(Tensor::view)];
-            backend::layer_norm_backward_affine(grad.view(), mean, rstd.view(), input.view(), views, keep)?;
-            for (sum, place) in sums.into_iter().zip([of_weight, of_bias]) {
-                if let Some(sum) = sum {
-                    inputs.give(place, sum)?;
-                }
-            }
-        }
+        let (mean, rstd, input) = (known.mean.as_ref().map(Tensor::view), known.spread.view(), known.input().view());
+        let take = |inputs: &mut InputGradients<'_>, place| inputs.take_sum_or_new(place, &grad);
+        known.give_affine(inputs, take, |sums, keep| {
+            backend::layer_norm_backward_affine(grad.view(), mean, rstd, input, sums, keep)
+        })?;
         if !inputs.needs(0) {
             return Ok(());
         }
-        let weight = weight.as_ref().map(Tensor::view);
+        let weight = known.weight.as_ref().map(Tensor::view);
         let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
-            backend::layer_norm_backward(out, grad, mean, rstd.view(), input.view(), weight)
+            backend::layer_norm_backward(out, grad, mean, rstd, input, weight)
         })?;
         inputs.give(0, out)
     }

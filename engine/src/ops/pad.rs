@@ -1,6 +1,6 @@
 //! Pads a tensor with a constant.
 
-use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::autograd::{Operation, gradient};
 use crate::backend::{self, View};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -13,7 +13,6 @@ impl Tensor {
     /// on the left of images. Saves nothing.
     ///
     /// # Errors
-    ///
     /// Fails if there are more pairs than axes, if the elements are not floating-point numbers, or if memory runs out.
     pub fn pad(&self, padding: &[[usize; 2]], value: f64) -> Result<Self> {
         let op = "pad";
@@ -35,7 +34,14 @@ impl Tensor {
         let out = Self::empty(shape, self.dtype(), self.device())?;
         backend::fill(out.view(), value)?;
         backend::copy(View { layout: &inner.of(out.layout())?, ..out.view() }, self.view())?;
-        Ok(operation.record(out, &[self], |_| Pad(inner)))
+        // The input's gradient is a view of its part of the result's gradient.
+        Ok(operation.record(out, &[self], |_| {
+            gradient(move |grad, inputs| {
+                let inner = grad.with_layout(inner.of(grad.layout())?);
+                drop(grad);
+                inputs.give(0, inner)
+            })
+        }))
     }
 }
 
@@ -50,17 +56,5 @@ impl Inner {
     fn of(&self, whole: &Layout) -> Result<Layout> {
         let axes = (self.first..).zip(&self.starts);
         axes.into_iter().try_fold(*whole, |layout, (axis, &start)| layout.narrow("pad", axis, start, self.shape[axis]))
-    }
-}
-
-/// The input's gradient is a view of its part of the result's gradient.
-struct Pad(Inner);
-
-impl Gradient for Pad {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let layout = self.0.of(grad.layout())?;
-        let inner = grad.with_layout(layout);
-        drop(grad);
-        inputs.give(0, inner)
     }
 }

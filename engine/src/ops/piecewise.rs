@@ -1,6 +1,6 @@
 //! Piecewise linear functions, which save two bits per element: the slopes of both operands.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, Piecewise, Side};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -11,7 +11,6 @@ impl Tensor {
     /// Returns the absolute value, whose slope at 0 is 0. Saves two bits per element.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn abs(&self) -> Result<Self> {
         self.piecewise("abs", Piecewise::Abs, None)
@@ -21,7 +20,6 @@ impl Tensor {
     /// themselves is 0. Saves two bits per element. Infinite bounds are allowed.
     ///
     /// # Errors
-    ///
     /// Fails if a bound is NaN, and as [`Self::abs`] does.
     pub fn clamp(&self, low: f64, high: f64) -> Result<Self> {
         if low.is_nan() || high.is_nan() {
@@ -35,7 +33,6 @@ impl Tensor {
     /// Saves two bits per element.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes do not broadcast, if the data types differ, or if memory runs out.
     pub fn maximum(&self, other: &Self) -> Result<Self> {
         self.piecewise("maximum", Piecewise::Maximum, Some(other))
@@ -45,7 +42,6 @@ impl Tensor {
     /// Saves two bits per element.
     ///
     /// # Errors
-    ///
     /// See [`Self::maximum`].
     pub fn minimum(&self, other: &Self) -> Result<Self> {
         self.piecewise("minimum", Piecewise::Minimum, Some(other))
@@ -69,36 +65,28 @@ impl Tensor {
         let [bits, right] = [slopes.as_ref().map(Self::view), right.as_ref().map(Self::view)];
         backend::piecewise(out.view(), bits, function, left.view(), right)?;
         let Some(slopes) = slopes else { return Ok(out) };
-        let shapes = inputs.iter().map(|input| *input.shape()).collect();
-        Ok(operation.record(out, &inputs, |_| Pieces { op, slopes: Saved::memory(&slopes), shapes }))
-    }
-}
-
-/// The gradient times each operand's slope.
-struct Pieces {
-    op: &'static str,
-    slopes: Saved,
-    shapes: Vec<Shape>,
-}
-
-impl Gradient for Pieces {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let Self { op, slopes, shapes } = *self;
-        let slopes = slopes.take(op)?;
-        if inputs.needs(0) && inputs.needs(1) {
-            let out = grad.same_shape()?;
-            backend::piecewise_backward(out.view(), Some(grad.view()), slopes.view(), Side::Left)?;
-            inputs.give(0, out.into_sum_to(&shapes[0])?)?;
-        }
-        let (last, side) = match &shapes[..] {
-            [_] => (0, Side::Only),
-            _ if inputs.needs(1) => (1, Side::Right),
-            _ => (0, Side::Left),
-        };
-        let out = grad.rewritten(Tensor::is_free_in_order, |out, grad| {
-            backend::piecewise_backward(out, grad, slopes.view(), side)
-        })?;
-        drop(slopes);
-        inputs.give(last, out.into_sum_to(&shapes[last])?)
+        let shapes: Vec<Shape> = inputs.iter().map(|input| *input.shape()).collect();
+        // The gradient times each operand's slope.
+        Ok(operation.record(out, &inputs, |_| {
+            let slopes = Saved::memory(&slopes);
+            gradient(move |grad, inputs| {
+                let slopes = slopes.take(op)?;
+                if inputs.needs(0) && inputs.needs(1) {
+                    let out = grad.same_shape()?;
+                    backend::piecewise_backward(out.view(), Some(grad.view()), slopes.view(), Side::Left)?;
+                    inputs.give(0, out.into_sum_to(&shapes[0])?)?;
+                }
+                let (last, side) = match &shapes[..] {
+                    [_] => (0, Side::Only),
+                    _ if inputs.needs(1) => (1, Side::Right),
+                    _ => (0, Side::Left),
+                };
+                let out = grad.rewritten(Tensor::is_free_in_order, |out, grad| {
+                    backend::piecewise_backward(out, grad, slopes.view(), side)
+                })?;
+                drop(slopes);
+                inputs.give(last, out.into_sum_to(&shapes[last])?)
+            })
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! Max and average pooling.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, Window};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -64,7 +64,6 @@ impl Tensor {
     /// result, but the position of each maximum in its window: one byte per element for windows of up to 256 elements.
     ///
     /// # Errors
-    ///
     /// Fails if the shape has not four axes or no window fits, or if memory runs out.
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
         let op = "max_pool2d";
@@ -79,14 +78,23 @@ impl Tensor {
         let dtype = if window.kernel[0] * window.kernel[1] <= 256 { DType::U8 } else { DType::I64 };
         let places = Self::empty(shape, dtype, self.device())?;
         backend::max_pool(out.view(), Some(places.view()), self.view(), window)?;
-        Ok(operation.record(out, &[self], |_| MaxPool { places: Saved::memory(&places), window }))
+        // The gradient goes to the position of the maximum.
+        Ok(operation.record(out, &[self], |_| {
+            let places = Saved::memory(&places);
+            gradient(move |grad, inputs| {
+                let sum = inputs.take_sum_or_zeros(0, &grad)?;
+                let places = places.take(op)?;
+                backend::max_pool_backward(sum.view(), grad.view(), places.view(), window)?;
+                drop((grad, places));
+                inputs.give(0, sum)
+            })
+        }))
     }
 
     /// Returns the mean of each window of this `[batch, channels, height, width]`; zeros in the padding count if
     /// `counts_padding`. Saves nothing.
     ///
     /// # Errors
-    ///
     /// See [`Self::max_pool2d`].
     pub fn avg_pool2d(&self, options: PoolOptions, counts_padding: bool) -> Result<Self> {
         let op = "avg_pool2d";
@@ -94,37 +102,14 @@ impl Tensor {
         let window = options.window(op, self)?;
         let out = Self::empty(result_shape(self, &window), self.dtype(), self.device())?;
         backend::avg_pool(out.view(), self.view(), window, counts_padding)?;
-        Ok(operation.record(out, &[self], |_| AvgPool { window, counts_padding }))
-    }
-}
-
-/// The gradient goes to the position of the maximum.
-struct MaxPool {
-    places: Saved,
-    window: Window,
-}
-
-impl Gradient for MaxPool {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let sum = inputs.take_sum_or_zeros(0, &grad)?;
-        let places = self.places.take("max_pool2d")?;
-        backend::max_pool_backward(sum.view(), grad.view(), places.view(), self.window)?;
-        drop((grad, places));
-        inputs.give(0, sum)
-    }
-}
-
-/// The gradient is distributed equally over the pixels of the window.
-struct AvgPool {
-    window: Window,
-    counts_padding: bool,
-}
-
-impl Gradient for AvgPool {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let sum = inputs.take_sum_or_zeros(0, &grad)?;
-        backend::avg_pool_backward(sum.view(), grad.view(), self.window, self.counts_padding)?;
-        drop(grad);
-        inputs.give(0, sum)
+        // The gradient is distributed equally over the pixels of the window.
+        Ok(operation.record(out, &[self], |_| {
+            gradient(move |grad, inputs| {
+                let sum = inputs.take_sum_or_zeros(0, &grad)?;
+                backend::avg_pool_backward(sum.view(), grad.view(), window, counts_padding)?;
+                drop(grad);
+                inputs.give(0, sum)
+            })
+        }))
     }
 }

@@ -1,8 +1,6 @@
 //! Powers with a constant exponent.
 
-use std::sync::Arc;
-
-use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::autograd::{Operation, Recipe, Saved, gradient};
 use crate::backend;
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -12,20 +10,28 @@ impl Tensor {
     /// input.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn powf(&self, exponent: f64) -> Result<Self> {
         let operation = Operation::begin("powf", &[self]);
         self.check_float("powf")?;
         let out = raise(self, exponent)?;
         let base = || Base { input: Saved::new(self), exponent };
-        Ok(operation.record_known(out, &[self], base, |known| Power { known }))
+        // d(xⁿ) = n · xⁿ⁻¹ · dx.
+        Ok(operation.record_known(out, &[self], base, |known| {
+            gradient(move |grad, inputs| {
+                let input = known.input.get("powf")?;
+                drop(known);
+                let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
+                    backend::power_backward(out, grad, input.view(), exponent)
+                })?;
+                inputs.give(0, out)
+            })
+        }))
     }
 
     /// Returns `self` raised to an integer, which may be negative. Saves its input.
     ///
     /// # Errors
-    ///
     /// See [`Self::powf`].
     pub fn powi(&self, exponent: i32) -> Result<Self> {
         self.powf(f64::from(exponent))
@@ -46,22 +52,5 @@ struct Base {
 impl Recipe for Base {
     fn compute(&self) -> Result<Tensor> {
         raise(&self.input.get("powf")?, self.exponent)
-    }
-}
-
-/// d(xⁿ) = n · xⁿ⁻¹ · dx.
-struct Power {
-    known: Arc<Base>,
-}
-
-impl Gradient for Power {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let exponent = self.known.exponent;
-        let input = self.known.input.get("powf")?;
-        drop(self);
-        let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
-            backend::power_backward(out, grad, input.view(), exponent)
-        })?;
-        inputs.give(0, out)
     }
 }

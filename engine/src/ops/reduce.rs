@@ -1,6 +1,6 @@
 //! Sums and means.
 
-use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::autograd::{Operation, gradient};
 use crate::backend::{self, Unary};
 use crate::error::Result;
 use crate::shape::Shape;
@@ -10,7 +10,6 @@ impl Tensor {
     /// Returns the sum of all elements.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn sum(&self) -> Result<Self> {
         self.reduce("sum", &self.all_axes(), Shape::SCALAR, 1.0)
@@ -19,7 +18,6 @@ impl Tensor {
     /// Returns the mean of all elements; NaN if there are none.
     ///
     /// # Errors
-    ///
     /// See [`Self::sum`].
     pub fn mean(&self) -> Result<Self> {
         self.reduce("mean", &self.all_axes(), Shape::SCALAR, 1.0 / self.elements() as f64)
@@ -28,7 +26,6 @@ impl Tensor {
     /// Returns the sum over some axes, which the result does not have.
     ///
     /// # Errors
-    ///
     /// Fails if an axis is out of range or given twice, and as [`Self::sum`] does.
     pub fn sum_axes(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("sum", axes)?;
@@ -38,7 +35,6 @@ impl Tensor {
     /// Returns the sum over some axes, which keep length 1.
     ///
     /// # Errors
-    ///
     /// See [`Self::sum_axes`].
     pub fn sum_axes_keep(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("sum", axes)?;
@@ -48,7 +44,6 @@ impl Tensor {
     /// Returns the mean over some axes, which the result does not have; NaN if they are empty.
     ///
     /// # Errors
-    ///
     /// See [`Self::sum_axes`].
     pub fn mean_axes(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("mean", axes)?;
@@ -58,7 +53,6 @@ impl Tensor {
     /// Returns the mean over some axes, which keep length 1; NaN if they are empty.
     ///
     /// # Errors
-    ///
     /// See [`Self::sum_axes`].
     pub fn mean_axes_keep(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("mean", axes)?;
@@ -100,23 +94,14 @@ impl Tensor {
         let out = sum.reshaped(&shape)?;
         drop(sum);
         let from = *self.shape();
-        Ok(operation.record(out, &[self], |_| Sum { with_ones, from, scale }))
-    }
-}
-
-/// d(s·Σx) = s·Σdx: the gradient broadcast, without a copy.
-struct Sum {
-    with_ones: Shape,
-    from: Shape,
-    scale: f64,
-}
-
-impl Gradient for Sum {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let grad =
-            if self.scale == 1.0 { grad } else { grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })? };
-        let repeated = grad.reshaped(&self.with_ones)?.broadcast_to("sum", &self.from)?;
-        drop(grad);
-        inputs.give(0, repeated)
+        // d(s·Σx) = s·Σdx: the gradient broadcast, without a copy.
+        Ok(operation.record(out, &[self], |_| {
+            gradient(move |grad, inputs| {
+                let grad = if scale == 1.0 { grad } else { grad.into_map(Unary::Affine { scale, shift: 0.0 })? };
+                let repeated = grad.reshaped(&with_ones)?.broadcast_to("sum", &from)?;
+                drop(grad);
+                inputs.give(0, repeated)
+            })
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! Rotary position embeddings.
 
-use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::autograd::{Operation, gradient};
 use crate::backend::{self, Rotation, View};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -30,7 +30,6 @@ impl Tensor {
     /// positions: there is no table on the device. Saves nothing.
     ///
     /// # Errors
-    ///
     /// Fails if the tensor has not four axes or an odd width, or if memory runs out.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
         // A second handle, so that this tensor's memory counts as shared.
@@ -41,7 +40,6 @@ impl Tensor {
     /// same way.
     ///
     /// # Errors
-    ///
     /// See [`Self::rotary`].
     pub fn into_rotary(self, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_heads(&self)?;
@@ -53,7 +51,6 @@ impl Tensor {
     /// value for [`Self::attention_packed`].
     ///
     /// # Errors
-    ///
     /// See [`Self::rotary`].
     pub fn into_rotary_packed(self, rotated: usize, slots: usize, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_slots(&self, rotated, slots)?;
@@ -107,7 +104,14 @@ fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<T
         tensor.copied()?
     };
     turn(&out, packing, rotation)?;
-    Ok(operation.record(out, &[tensor], |_| Rotary { packing, rotation: Rotation { back: true, ..rotation } }))
+    // The gradient is the rotation by the opposite angle.
+    Ok(operation.record(out, &[tensor], |_| {
+        gradient(move |grad, inputs| {
+            let grad = if grad.is_free_in_order() { grad } else { grad.copied()? };
+            turn(&grad, packing, Rotation { back: true, ..rotation })?;
+            inputs.give(0, grad)
+        })
+    }))
 }
 
 /// Rotates the part of a contiguous tensor that `packing` describes.
@@ -115,18 +119,4 @@ fn turn(tensor: &Tensor, packing: Packing, rotation: Rotation) -> Result<()> {
     let heads = tensor.layout().reshape(&packing.heads).expect("a contiguous tensor takes any shape without a copy");
     let layout = heads.narrow(OP, 2, 0, packing.rotated)?;
     backend::rotary(View { layout: &layout, ..tensor.view() }, rotation)
-}
-
-/// The gradient is the rotation by the opposite angle.
-struct Rotary {
-    packing: Packing,
-    rotation: Rotation,
-}
-
-impl Gradient for Rotary {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let grad = if grad.is_free_in_order() { grad } else { grad.copied()? };
-        turn(&grad, self.packing, self.rotation)?;
-        inputs.give(0, grad)
-    }
 }

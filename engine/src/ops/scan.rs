@@ -1,8 +1,6 @@
 //! Cumulative sums and products along an axis.
 
-use std::sync::Arc;
-
-use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::autograd::{Operation, Recipe, Saved, gradient};
 use crate::backend::{self, Fold, Scan};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -11,7 +9,6 @@ impl Tensor {
     /// Returns the cumulative sums along `axis`. Saves nothing.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range, if the elements are not floating-point numbers, or if memory runs out.
     pub fn cumsum(&self, axis: isize) -> Result<Self> {
         self.running_sum(axis, false)
@@ -20,7 +17,6 @@ impl Tensor {
     /// Returns the exclusive cumulative sums along `axis`: the first is 0. Saves nothing.
     ///
     /// # Errors
-    ///
     /// See [`Self::cumsum`].
     pub fn cumsum_exclusive(&self, axis: isize) -> Result<Self> {
         self.running_sum(axis, true)
@@ -30,7 +26,6 @@ impl Tensor {
     /// gradient is also correct for elements that are 0.
     ///
     /// # Errors
-    ///
     /// See [`Self::cumsum`].
     pub fn cumprod(&self, axis: isize) -> Result<Self> {
         self.running_product(axis, false)
@@ -40,7 +35,6 @@ impl Tensor {
     /// does.
     ///
     /// # Errors
-    ///
     /// See [`Self::cumsum`].
     pub fn cumprod_exclusive(&self, axis: isize) -> Result<Self> {
         self.running_product(axis, true)
@@ -52,7 +46,14 @@ impl Tensor {
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         let out = self.scanned(axis, Scan { fold: Fold::Sum, exclusive, backwards: false })?;
-        Ok(operation.record(out, &[self], |_| RunningSum { axis, exclusive }))
+        // An element's gradient is the sum of the gradients of all results that it is part of.
+        Ok(operation.record(out, &[self], |_| {
+            gradient(move |grad, inputs| {
+                let scan = Scan { fold: Fold::Sum, exclusive, backwards: true };
+                let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| backend::scan(out, grad, axis, scan))?;
+                inputs.give(0, out)
+            })
+        }))
     }
 
     fn running_product(&self, axis: isize, exclusive: bool) -> Result<Self> {
@@ -62,27 +63,22 @@ impl Tensor {
         let axis = self.shape().axis(op, axis)?;
         let out = self.scanned(axis, Scan { fold: Fold::Product, exclusive, backwards: false })?;
         let factors = || Factors { input: Saved::new(self), axis, exclusive };
-        Ok(operation.record_known(out, &[self], factors, |factors| RunningProduct { factors }))
+        Ok(operation.record_known(out, &[self], factors, |factors| {
+            gradient(move |grad, inputs| {
+                let input = factors.input.get(op)?;
+                drop(factors);
+                let out = grad.same_shape()?;
+                backend::product_backward(out.view(), grad.view(), input.view(), axis, exclusive)?;
+                drop((grad, input));
+                inputs.give(0, out)
+            })
+        }))
     }
 
     fn scanned(&self, axis: usize, scan: Scan) -> Result<Self> {
         let out = self.same_shape()?;
         backend::scan(out.view(), Some(self.view()), axis, scan)?;
         Ok(out)
-    }
-}
-
-/// An element's gradient is the sum of the gradients of all results that it is part of.
-struct RunningSum {
-    axis: usize,
-    exclusive: bool,
-}
-
-impl Gradient for RunningSum {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let scan = Scan { fold: Fold::Sum, exclusive: self.exclusive, backwards: true };
-        let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| backend::scan(out, grad, self.axis, scan))?;
-        inputs.give(0, out)
     }
 }
 
@@ -96,21 +92,5 @@ impl Recipe for Factors {
     fn compute(&self) -> Result<Tensor> {
         let Self { input, axis, exclusive } = self;
         input.get("cumprod")?.scanned(*axis, Scan { fold: Fold::Product, exclusive: *exclusive, backwards: false })
-    }
-}
-
-struct RunningProduct {
-    factors: Arc<Factors>,
-}
-
-impl Gradient for RunningProduct {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let (axis, exclusive) = (self.factors.axis, self.factors.exclusive);
-        let input = self.factors.input.get("cumprod")?;
-        drop(self);
-        let out = grad.same_shape()?;
-        backend::product_backward(out.view(), grad.view(), input.view(), axis, exclusive)?;
-        drop((grad, input));
-        inputs.give(0, out)
     }
 }

@@ -1,6 +1,6 @@
 //! Softmax and log-softmax along an axis.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend::{self, View};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -14,7 +14,6 @@ impl Tensor {
     /// Returns eˣ divided by its sum along `axis`. Saves its result.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range, if the elements are not floating-point numbers, or if memory runs out.
     pub fn softmax(&self, axis: isize) -> Result<Self> {
         self.by_rows("softmax", axis, backend::softmax, backend::softmax_backward)
@@ -23,7 +22,6 @@ impl Tensor {
     /// Returns the logarithm of the softmax along `axis`. Saves its result.
     ///
     /// # Errors
-    ///
     /// See [`Self::softmax`].
     pub fn log_softmax(&self, axis: isize) -> Result<Self> {
         self.by_rows("log_softmax", axis, backend::log_softmax, backend::log_softmax_backward)
@@ -39,27 +37,18 @@ impl Tensor {
         let rows = input.same_shape()?;
         forward(rows.view(), Some(input.view()))?;
         let out = rows.with_layout(rows.layout().transpose(axis, last));
-        Ok(operation.record(out, &[self], |_| Rowwise { op, axis, result: Saved::memory(&rows), back }))
-    }
-}
-
-struct Rowwise {
-    op: &'static str,
-    axis: usize,
-    result: Saved,
-    back: RowsBack,
-}
-
-impl Gradient for Rowwise {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let result = self.result.take(self.op)?;
-        let last = result.rank() - 1;
-        let rows = grad.with_layout(grad.layout().transpose(self.axis, last));
-        drop(grad);
-        let out = rows.rewritten(Tensor::is_free_in_order, |out, grad| (self.back)(out, grad, result.view()))?;
-        drop(result);
-        let turned = out.with_layout(out.layout().transpose(self.axis, last));
-        drop(out);
-        inputs.give(0, turned)
+        Ok(operation.record(out, &[self], |_| {
+            let result = Saved::memory(&rows);
+            gradient(move |grad, inputs| {
+                let result = result.take(op)?;
+                let rows = grad.with_layout(grad.layout().transpose(axis, last));
+                drop(grad);
+                let out = rows.rewritten(Tensor::is_free_in_order, |out, grad| back(out, grad, result.view()))?;
+                drop(result);
+                let turned = out.with_layout(out.layout().transpose(axis, last));
+                drop(out);
+                inputs.give(0, turned)
+            })
+        }))
     }
 }

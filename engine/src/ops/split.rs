@@ -8,7 +8,6 @@ impl Tensor {
     /// multiple. An empty axis gives one empty part.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range, or if `length` is 0.
     pub fn split(&self, length: usize, axis: isize) -> Result<Vec<Self>> {
         let op = "split";
@@ -23,7 +22,6 @@ impl Tensor {
     /// Returns views of `lengths[0]`, `lengths[1]`, … elements along `axis`, which add up to its length.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range, or if the lengths do not add up to its length.
     pub fn split_by(&self, lengths: &[usize], axis: isize) -> Result<Vec<Self>> {
         let op = "split";
@@ -44,7 +42,6 @@ impl Tensor {
     /// Returns at most `count` views along `axis`, all but the last of equal length.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range, or if `count` is 0.
     pub fn chunk(&self, count: usize, axis: isize) -> Result<Vec<Self>> {
         let op = "chunk";

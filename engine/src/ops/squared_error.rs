@@ -1,6 +1,6 @@
 //! The squared error loss as one operation.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend;
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -11,7 +11,6 @@ impl Tensor {
     /// difference: backward overwrites one of them with it, if that is not shared.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types differ, or if memory runs out.
     pub fn mse_loss(&self, target: &Self) -> Result<Self> {
         let op = "mse_loss";
@@ -24,34 +23,26 @@ impl Tensor {
         let scale = 1.0 / self.elements() as f64;
         let loss = Self::empty((), self.dtype(), self.device())?;
         backend::squared_error(loss.view(), self.view(), target.view(), scale)?;
-        Ok(operation
-            .record(loss, &[self, target], |_| SquaredError { inputs: [Saved::new(self), Saved::new(target)], scale }))
-    }
-}
-
-/// d((l − r)²) = 2 (l − r) (dl − dr).
-struct SquaredError {
-    inputs: [Saved; 2],
-    scale: f64,
-}
-
-impl Gradient for SquaredError {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let op = "mse_loss";
-        let Self { inputs: [left, right], scale } = *self;
-        let (left, right) = (left.take(op)?, right.take(op)?);
-        let grad = grad.reshaped(&Shape::SCALAR)?;
-        if inputs.needs(0) && inputs.needs(1) {
-            let of_right = right.same_shape()?;
-            let known = (grad.view(), Some(right.view()));
-            backend::squared_error_backward(of_right.view(), known.0, known.1, left.view(), 2.0 * scale)?;
-            inputs.give(1, of_right)?;
-        }
-        let (wanted, own, other) = if inputs.needs(0) { (0, left, right) } else { (1, right, left) };
-        let out = own.rewritten(Tensor::is_free_to_write, |out, own| {
-            backend::squared_error_backward(out, grad.view(), own, other.view(), 2.0 * scale)
-        })?;
-        drop(other);
-        inputs.give(wanted, out)
+        // d((l − r)²) = 2 (l − r) (dl − dr).
+        Ok(operation.record(loss, &[self, target], |_| {
+            let saved = [self, target].map(Saved::new);
+            gradient(move |grad, inputs| {
+                let [left, right] = saved;
+                let (left, right) = (left.take(op)?, right.take(op)?);
+                let grad = grad.reshaped(&Shape::SCALAR)?;
+                if inputs.needs(0) && inputs.needs(1) {
+                    let of_right = right.same_shape()?;
+                    let known = (grad.view(), Some(right.view()));
+                    backend::squared_error_backward(of_right.view(), known.0, known.1, left.view(), 2.0 * scale)?;
+                    inputs.give(1, of_right)?;
+                }
+                let (wanted, own, other) = if inputs.needs(0) { (0, left, right) } else { (1, right, left) };
+                let out = own.rewritten(Tensor::is_free_to_write, |out, own| {
+                    backend::squared_error_backward(out, grad.view(), own, other.view(), 2.0 * scale)
+                })?;
+                drop(other);
+                inputs.give(wanted, out)
+            })
+        }))
     }
 }

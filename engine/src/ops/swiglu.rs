@@ -15,7 +15,6 @@ impl Tensor {
     /// saved tensors, or the result's gradient, with both gradients, if they are not shared.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes or data types differ, or if memory runs out.
     pub fn swiglu(gate: &Self, up: &Self) -> Result<Self> {
         let operation = Operation::begin(OP, &[gate, up]);

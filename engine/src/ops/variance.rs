@@ -1,9 +1,8 @@
 //! Variance.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend;
 use crate::error::{Error, Result};
-use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -11,7 +10,6 @@ impl Tensor {
     /// `correction` (1 for the unbiased estimate). NaN if that divisor is not positive. Saves its input.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn var(&self, correction: usize) -> Result<Self> {
         self.variance(&(0..self.rank()).collect::<Vec<_>>(), correction, false)
@@ -20,7 +18,6 @@ impl Tensor {
     /// Returns the variance over some axes, which the result does not have; see [`Self::var`].
     ///
     /// # Errors
-    ///
     /// Fails if an axis is out of range or given twice, and as [`Self::var`] does.
     pub fn var_axes(&self, axes: &[isize], correction: usize) -> Result<Self> {
         self.variance(&self.named(axes)?, correction, false)
@@ -29,7 +26,6 @@ impl Tensor {
     /// Returns the variance over some axes, which keep length 1; see [`Self::var`].
     ///
     /// # Errors
-    ///
     /// See [`Self::var_axes`].
     pub fn var_axes_keep(&self, axes: &[isize], correction: usize) -> Result<Self> {
         self.variance(&self.named(axes)?, correction, true)
@@ -73,29 +69,19 @@ impl Tensor {
         let named = out.reshaped(&shape)?;
         drop(out);
         let axes = axes.to_vec();
-        Ok(operation.record(named, &[self], |_| Spread { input: Saved::new(self), axes, with_ones, scale }))
-    }
-}
-
-/// d(var) = 2 / (n − c) · (x − mean) · dx; the mean is recomputed.
-struct Spread {
-    input: Saved,
-    axes: Vec<usize>,
-    with_ones: Shape,
-    scale: f64,
-}
-
-impl Gradient for Spread {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let op = "var";
-        let Self { input, axes, with_ones, scale } = *self;
-        let input = input.take(op)?;
-        let shape = *input.shape();
-        let mean = input.exact_mean(&axes)?.broadcast_to(op, &shape)?;
-        let grad = grad.reshaped(&with_ones)?.broadcast_to(op, &shape)?;
-        let out = input.rewritten(Tensor::is_free_to_write, |out, input| {
-            backend::variance_backward(out, grad.view(), input, mean.view(), 2.0 * scale)
-        })?;
-        inputs.give(0, out)
+        // d(var) = 2 / (n − c) · (x − mean) · dx; the mean is recomputed.
+        Ok(operation.record(named, &[self], |_| {
+            let input = Saved::new(self);
+            gradient(move |grad, inputs| {
+                let input = input.take(op)?;
+                let shape = *input.shape();
+                let mean = input.exact_mean(&axes)?.broadcast_to(op, &shape)?;
+                let grad = grad.reshaped(&with_ones)?.broadcast_to(op, &shape)?;
+                let out = input.rewritten(Tensor::is_free_to_write, |out, input| {
+                    backend::variance_backward(out, grad.view(), input, mean.view(), 2.0 * scale)
+                })?;
+                inputs.give(0, out)
+            })
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! Views: the same memory with another shape or order of axes. Elements are not copied and nothing is saved.
 
-use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::autograd::{Operation, gradient};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::shape::{MAX_RANK, Shape};
@@ -10,7 +10,6 @@ impl Tensor {
     /// Returns the same elements in another shape: a view if the strides allow it, else a copy.
     ///
     /// # Errors
-    ///
     /// Fails if the number of elements differs, or if memory runs out.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let (op, shape) = ("reshape", shape.into());
@@ -20,7 +19,14 @@ impl Tensor {
         }
         let out = self.reshaped(&shape)?;
         let from = *self.shape();
-        Ok(operation.record(out, &[self], |_| Reshape { from }))
+        // The gradient in the input's shape.
+        Ok(operation.record(out, &[self], |_| {
+            gradient(move |grad, inputs| {
+                let reshaped = grad.reshaped(&from)?;
+                drop(grad);
+                inputs.give(0, reshaped)
+            })
+        }))
     }
 
     /// Returns the elements in another shape, without history; copied only if necessary.
@@ -38,7 +44,6 @@ impl Tensor {
     /// Joins axis `axis` and all that follow into one.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range, or if memory runs out.
     pub fn flatten_from(&self, axis: isize) -> Result<Self> {
         let axis = self.shape().axis("flatten_from", axis)?;
@@ -51,7 +56,6 @@ impl Tensor {
     /// Inserts an axis of length 1 before axis `axis`; −1 puts it last.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range.
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
         let op = "unsqueeze";
@@ -71,7 +75,6 @@ impl Tensor {
     /// Removes axis `axis`, whose length is 1.
     ///
     /// # Errors
-    ///
     /// Fails if the axis is out of range or has another length.
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         let at = self.shape().axis("squeeze", axis)?;
@@ -84,19 +87,23 @@ impl Tensor {
     /// Exchanges two axes.
     ///
     /// # Errors
-    ///
     /// Fails if an axis is out of range.
     pub fn transpose(&self, first: isize, second: isize) -> Result<Self> {
         let operation = Operation::begin("transpose", &[]);
         let axes = [self.shape().axis("transpose", first)?, self.shape().axis("transpose", second)?];
         let out = self.with_layout(self.layout().transpose(axes[0], axes[1]));
-        Ok(operation.record(out, &[self], |_| Transpose { axes }))
+        Ok(operation.record(out, &[self], |_| {
+            gradient(move |grad, inputs| {
+                let back = grad.with_layout(grad.layout().transpose(axes[0], axes[1]));
+                drop(grad);
+                inputs.give(0, back)
+            })
+        }))
     }
 
     /// Reorders the axes: axis `i` of the result is axis `order[i]` of this.
     ///
     /// # Errors
-    ///
     /// Fails unless `order` contains each axis once.
     pub fn permute(&self, order: &[isize]) -> Result<Self> {
         let op = "permute";
@@ -110,26 +117,31 @@ impl Tensor {
             return Err(Error::shape(op, self.shape(), "name each axis exactly once"));
         }
         let out = self.with_layout(self.layout().permute(&order));
-        Ok(operation.record(out, &[self], |_| Permute { back }))
+        Ok(operation.record(out, &[self], |_| {
+            gradient(move |grad, inputs| {
+                let back = grad.with_layout(grad.layout().permute(&back));
+                drop(grad);
+                inputs.give(0, back)
+            })
+        }))
     }
 
     /// Returns `length` elements of one axis, from `start`.
     ///
     /// # Errors
-    ///
     /// Fails if the axis or the range is out of bounds.
     pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Self> {
         let op = "narrow";
         let operation = Operation::begin(op, &[]);
         let axis = self.shape().axis(op, axis)?;
         let out = self.with_layout(self.layout().narrow(op, axis, start, length)?);
-        Ok(operation.record(out, &[self], |_| Narrow { axis, start }))
+        // The gradient of a part; autograd writes the gradients of several parts into one buffer.
+        Ok(operation.record(out, &[self], |_| gradient(move |grad, inputs| inputs.give_part(0, axis, start, &grad))))
     }
 
     /// Returns element `index` of one axis, without that axis.
     ///
     /// # Errors
-    ///
     /// Fails if the axis or the index is out of range.
     pub fn select(&self, axis: isize, index: usize) -> Result<Self> {
         let at = self.shape().axis("select", axis)? as isize;
@@ -139,19 +151,18 @@ impl Tensor {
     /// Repeats axes of length 1 to fill `shape`, without a copy.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes do not broadcast.
     pub fn expand(&self, shape: impl Into<Shape>) -> Result<Self> {
         let operation = Operation::begin("expand", &[]);
         let out = self.broadcast_to("expand", &shape.into())?;
         let from = *self.shape();
-        Ok(operation.record(out, &[self], |_| Expand { from }))
+        // The gradient is summed over the repeated axes.
+        Ok(operation.record(out, &[self], |_| gradient(move |grad, inputs| inputs.give(0, grad.into_sum_to(&from)?))))
     }
 
     /// Returns this tensor if its elements are contiguous, else a contiguous copy.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn contiguous(&self) -> Result<Self> {
         if self.is_contiguous() {
@@ -164,7 +175,6 @@ impl Tensor {
     /// block live.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn compact(&self) -> Result<Self> {
         if self.fills_storage() {
@@ -176,77 +186,6 @@ impl Tensor {
     fn copy(&self, op: &'static str) -> Result<Self> {
         let operation = Operation::begin(op, &[self]);
         let out = self.copied()?;
-        Ok(operation.record(out, &[self], |_| Copy))
-    }
-}
-
-/// The gradient in the input's shape.
-struct Reshape {
-    from: Shape,
-}
-
-impl Gradient for Reshape {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let grad = {
-            let reshaped = grad.reshaped(&self.from)?;
-            drop(grad);
-            reshaped
-        };
-        inputs.give(0, grad)
-    }
-}
-
-struct Transpose {
-    axes: [usize; 2],
-}
-
-impl Gradient for Transpose {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let back = grad.with_layout(grad.layout().transpose(self.axes[0], self.axes[1]));
-        drop(grad);
-        inputs.give(0, back)
-    }
-}
-
-struct Permute {
-    back: Vec<usize>,
-}
-
-impl Gradient for Permute {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let back = grad.with_layout(grad.layout().permute(&self.back));
-        drop(grad);
-        inputs.give(0, back)
-    }
-}
-
-/// The gradient of a part; autograd writes the gradients of several parts into one buffer.
-struct Narrow {
-    axis: usize,
-    start: usize,
-}
-
-impl Gradient for Narrow {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        inputs.give_part(0, self.axis, self.start, &grad)
-    }
-}
-
-/// The gradient is summed over the repeated axes.
-struct Expand {
-    from: Shape,
-}
-
-impl Gradient for Expand {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        inputs.give(0, grad.into_sum_to(&self.from)?)
-    }
-}
-
-struct Copy;
-
-impl Gradient for Copy {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        inputs.give(0, grad)
+        Ok(operation.record(out, &[self], |_| gradient(|grad, inputs| inputs.give(0, grad))))
     }
 }

@@ -1,6 +1,6 @@
 //! Selects elements of one tensor where a condition holds, and of another elsewhere.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Operation, Saved, gradient};
 use crate::backend;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -12,7 +12,6 @@ impl Tensor {
     /// `where`). All three broadcast to one shape. Saves the condition.
     ///
     /// # Errors
-    ///
     /// Fails if the shapes do not broadcast, if the data types do not match, or if memory runs out.
     pub fn where_cond(&self, yes: &Self, no: &Self) -> Result<Self> {
         let op = "where";
@@ -28,29 +27,22 @@ impl Tensor {
         let sides = [yes.broadcast_to(op, &shape)?, no.broadcast_to(op, &shape)?];
         backend::where_cond(out.view(), condition.view(), Some(sides[0].view()), Some(sides[1].view()))?;
         let shapes = [*yes.shape(), *no.shape()];
-        Ok(operation.record(out, &[yes, no], |_| Choose { condition: Saved::new(&condition), shapes }))
-    }
-}
-
-/// The gradient goes to the chosen side; the other's is 0.
-struct Choose {
-    condition: Saved,
-    shapes: [Shape; 2],
-}
-
-impl Gradient for Choose {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let Self { condition, shapes } = *self;
-        let condition = condition.take("where")?;
-        if inputs.needs(0) && inputs.needs(1) {
-            let of_yes = grad.same_shape()?;
-            backend::where_cond(of_yes.view(), condition.view(), Some(grad.view()), None)?;
-            inputs.give(0, of_yes.into_sum_to(&shapes[0])?)?;
-        }
-        let last = if inputs.needs(1) { 1 } else { 0 };
-        let rest = grad.into_cleared(&condition, last == 0)?;
-        drop(condition);
-        inputs.give(last, rest.into_sum_to(&shapes[last])?)
+        // The gradient goes to the chosen side; the other's is 0.
+        Ok(operation.record(out, &[yes, no], |_| {
+            let condition = Saved::new(&condition);
+            gradient(move |grad, inputs| {
+                let condition = condition.take(op)?;
+                if inputs.needs(0) && inputs.needs(1) {
+                    let of_yes = grad.same_shape()?;
+                    backend::where_cond(of_yes.view(), condition.view(), Some(grad.view()), None)?;
+                    inputs.give(0, of_yes.into_sum_to(&shapes[0])?)?;
+                }
+                let last = if inputs.needs(1) { 1 } else { 0 };
+                let rest = grad.into_cleared(&condition, last == 0)?;
+                drop(condition);
+                inputs.give(last, rest.into_sum_to(&shapes[last])?)
+            })
+        }))
     }
 }
 

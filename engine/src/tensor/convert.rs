@@ -11,7 +11,6 @@ impl Tensor {
     /// does not change a recording's totals. If uses are recorded, this one is, on a device without values too.
     ///
     /// # Errors
-    ///
     /// Fails if the elements are not of type `T`, or on a device without values.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let op = "to_vec";
@@ -28,7 +27,6 @@ impl Tensor {
     /// Returns the elements as f64, whatever their type; see [`Self::to_vec`].
     ///
     /// # Errors
-    ///
     /// Fails on a device without values.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
         fn widened<T: Element>(tensor: &Tensor, widen: impl Fn(T) -> f64) -> Result<Vec<f64>> {
@@ -48,7 +46,6 @@ impl Tensor {
     /// Returns the element of a tensor of one element.
     ///
     /// # Errors
-    ///
     /// Fails if there are more elements or none, or on a device without values.
     pub fn item(&self) -> Result<f64> {
         match self.to_f64_vec()?[..] {
@@ -71,7 +68,6 @@ impl Tensor {
     /// is complete; it runs on the thread's current stream. Other copies wait.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out, or if the driver reports an error.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         if self.device() == device {
@@ -140,7 +136,6 @@ impl Tensor {
     /// is necessary.
     ///
     /// # Errors
-    ///
     /// Fails unless the stream belongs to the tensor's device or, for a tensor in pinned memory, to the device that it
     /// is pinned for.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {

@@ -14,7 +14,6 @@ impl Tensor {
     /// Allocates a tensor with uninitialized elements.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn empty(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let layout = Layout::contiguous(shape.into());
@@ -25,7 +24,6 @@ impl Tensor {
     /// Returns a tensor of zeros.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         Self::full(shape, 0.0, dtype, device)
@@ -34,7 +32,6 @@ impl Tensor {
     /// Returns a tensor of ones.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn ones(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         Self::full(shape, 1.0, dtype, device)
@@ -43,7 +40,6 @@ impl Tensor {
     /// Returns a tensor filled with `value`.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(shape, dtype, device)?;
@@ -54,7 +50,6 @@ impl Tensor {
     /// Returns zeros with the shape and type of this tensor, contiguous.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn zeros_like(&self) -> Result<Self> {
         Self::zeros(self.shape(), self.dtype(), self.device())
@@ -63,7 +58,6 @@ impl Tensor {
     /// Returns ones with the shape and type of this tensor, contiguous.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn ones_like(&self) -> Result<Self> {
         Self::ones(self.shape(), self.dtype(), self.device())
@@ -73,7 +67,6 @@ impl Tensor {
     /// allocated.
     ///
     /// # Errors
-    ///
     /// Fails if the number of elements does not match the shape, or if memory runs out.
     pub fn from_slice<T: Element>(numbers: &[T], shape: impl Into<Shape>, device: &Device) -> Result<Self> {
         let out = Self::from_host("from_slice", numbers, shape, device)?;
@@ -113,7 +106,6 @@ impl Tensor {
     /// Returns `count` elements `start`, `start + step`, ….
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn arange(count: usize, start: f64, step: f64, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(count, dtype, device)?;
@@ -124,7 +116,6 @@ impl Tensor {
     /// Returns normally distributed elements of mean 0 and variance 1.
     ///
     /// # Errors
-    ///
     /// Fails if the type is not a floating-point type, or if memory runs out.
     pub fn randn(shape: impl Into<Shape>, dtype: DType, device: &Device, rng: &mut Rng) -> Result<Self> {
         Self::random(shape, Distribution::Normal { mean: 0.0, deviation: 1.0 }, dtype, device, rng)
@@ -133,7 +124,6 @@ impl Tensor {
     /// Returns elements distributed uniformly from `low` up to but not including `high`.
     ///
     /// # Errors
-    ///
     /// See [`Self::randn`].
     pub fn uniform(
         shape: impl Into<Shape>,
@@ -149,7 +139,6 @@ impl Tensor {
     /// equal.
     ///
     /// # Errors
-    ///
     /// See [`Self::randn`].
     pub fn random(
         shape: impl Into<Shape>,

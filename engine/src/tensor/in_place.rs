@@ -12,7 +12,6 @@ impl Tensor {
     /// Sets each element to `value`.
     ///
     /// # Errors
-    ///
     /// Fails if the tensor requires a gradient and gradients are enabled.
     pub fn fill_(&self, value: f64) -> Result<()> {
         self.begin_change("fill_")?;
@@ -22,7 +21,6 @@ impl Tensor {
     /// Copies the elements of `from`, which broadcasts to this shape.
     ///
     /// # Errors
-    ///
     /// Fails if shape, type or device do not match, and as [`Self::fill_`] does.
     pub fn copy_(&self, from: &Self) -> Result<()> {
         let op = "copy_";
@@ -34,7 +32,6 @@ impl Tensor {
     /// Adds `other`, which broadcasts to this shape.
     ///
     /// # Errors
-    ///
     /// See [`Self::copy_`].
     pub fn add_(&self, other: &Self) -> Result<()> {
         self.zip_("add_", Binary::Add, other)
@@ -43,7 +40,6 @@ impl Tensor {
     /// Adds `scale · other`.
     ///
     /// # Errors
-    ///
     /// See [`Self::copy_`].
     pub fn add_scaled_(&self, other: &Self, scale: f64) -> Result<()> {
         self.zip_("add_scaled_", Binary::AddScaled(scale), other)
@@ -52,7 +48,6 @@ impl Tensor {
     /// Multiplies by `other`.
     ///
     /// # Errors
-    ///
     /// See [`Self::copy_`].
     pub fn mul_(&self, other: &Self) -> Result<()> {
         self.zip_("mul_", Binary::Mul, other)
@@ -61,7 +56,6 @@ impl Tensor {
     /// Divides by `other`.
     ///
     /// # Errors
-    ///
     /// See [`Self::copy_`].
     pub fn div_(&self, other: &Self) -> Result<()> {
         self.zip_("div_", Binary::Div, other)
@@ -70,7 +64,6 @@ impl Tensor {
     /// Sets this to `scale · self + shift`.
     ///
     /// # Errors
-    ///
     /// See [`Self::fill_`].
     pub fn affine_(&self, scale: f64, shift: f64) -> Result<()> {
         self.map_("affine_", Unary::Affine { scale, shift })
@@ -79,7 +72,6 @@ impl Tensor {
     /// Sets this to its square root.
     ///
     /// # Errors
-    ///
     /// See [`Self::fill_`].
     pub fn sqrt_(&self) -> Result<()> {
         self.map_("sqrt_", Unary::Sqrt)
@@ -88,7 +80,6 @@ impl Tensor {
     /// Interpolates linearly: sets this to `self + weight · (target − self)`.
     ///
     /// # Errors
-    ///
     /// See [`Self::copy_`].
     pub fn lerp_(&self, target: &Self, weight: f64) -> Result<()> {
         self.zip_("lerp_", Binary::Lerp(weight), target)
@@ -97,7 +88,6 @@ impl Tensor {
     /// Adds `scale · left · right`, both of this shape.
     ///
     /// # Errors
-    ///
     /// See [`Self::copy_`].
     pub fn addcmul_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
         self.combine_("addcmul_", Ternary::AddMul { keep: 1.0, scale }, left, right)
@@ -106,7 +96,6 @@ impl Tensor {
     /// Adds `scale · left / right`, both of this shape.
     ///
     /// # Errors
-    ///
     /// See [`Self::copy_`].
     pub fn addcdiv_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
         self.combine_("addcdiv_", Ternary::AddDiv(scale), left, right)

@@ -184,7 +184,6 @@ impl Tensor {
     /// Sets whether gradients are computed for this leaf.
     ///
     /// # Errors
-    ///
     /// Fails for computed tensors and for integers.
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let op = "set_requires_grad";
@@ -216,7 +215,6 @@ impl Tensor {
     /// Replaces the gradient of this leaf.
     ///
     /// # Errors
-    ///
     /// Fails if its shape, type or device is not the leaf's.
     pub fn set_grad(&self, grad: Self) -> Result<()> {
         if grad.shape() != self.shape() {
@@ -246,7 +244,6 @@ impl Tensor {
     /// once. The hook receives the tensor; one that captures it as well keeps it live forever.
     ///
     /// # Errors
-    ///
     /// Fails if this is not a leaf.
     pub fn on_grad_ready(&self, hook: impl FnMut(&Self) -> Result<()> + Send + 'static) -> Result<()> {
         let Some(leaf) = self.leaf() else {

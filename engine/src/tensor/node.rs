@@ -19,9 +19,19 @@ pub trait Gradient: Send {
     /// gradient, as soon as they are no longer needed.
     ///
     /// # Errors
-    ///
     /// Fails if a saved tensor was changed in place, or if memory runs out.
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()>;
+}
+
+impl<F: FnOnce(Tensor, &mut InputGradients<'_>) -> Result<()> + Send> Gradient for F {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        (*self)(grad, inputs)
+    }
+}
+
+/// Returns `back`, a function that is a [`Gradient`]: what it captures is what forward saved.
+pub fn gradient<F: FnOnce(Tensor, &mut InputGradients<'_>) -> Result<()> + Send>(back: F) -> F {
+    back
 }
 
 /// An operation that ran forward.
@@ -206,7 +216,6 @@ impl<'a> InputGradients<'a> {
     /// memory of either is not shared; it is dropped if not required.
     ///
     /// # Errors
-    ///
     /// Fails if the shape is not the input's, or if memory runs out.
     pub fn give(&mut self, input: usize, grad: Tensor) -> Result<()> {
         let Some(Some(edge)) = self.edges.get(input) else {
@@ -260,7 +269,6 @@ impl<'a> InputGradients<'a> {
     /// Recorded as a gradient if the input is a leaf.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn take_sum_or_zeros(&mut self, input: usize, like: &Tensor) -> Result<Tensor> {
         match self.take_sum(input) {
@@ -278,7 +286,6 @@ impl<'a> InputGradients<'a> {
     /// input is a leaf.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn take_sum_or_new(&mut self, input: usize, like: &Tensor) -> Result<(Tensor, f64)> {
         match self.take_sum(input) {
@@ -290,7 +297,6 @@ impl<'a> InputGradients<'a> {
     /// Allocates contiguous, uninitialized memory for the gradient of input `input`, of `like`'s type and device.
     ///
     /// # Errors
-    ///
     /// Fails if memory runs out.
     pub fn allocate(&self, input: usize, like: &Tensor) -> Result<Tensor> {
         let edge = self.edges.get(input).and_then(Option::as_ref);

@@ -18,7 +18,6 @@ pub trait Recipe: Send + Sync {
     /// Recomputes the tensor.
     ///
     /// # Errors
-    ///
     /// Fails if an input was changed in place, or if memory runs out.
     fn compute(&self) -> Result<Tensor>;
 }

@@ -75,7 +75,6 @@ impl Ingredient {
     /// Returns the tensor for operation `op`.
     ///
     /// # Errors
-    ///
     /// Fails if it was changed in place since.
     pub(crate) fn get(&self, op: &'static str) -> Result<Tensor> {
         match self {

@@ -180,15 +180,17 @@ fn groups_of_channels_become_normal_by_their_statistics() {
                         let out = both.full(shape, 9.0, dtype);
                         run(|of| {
                             let affine = [has[0].then(|| of(&weight)), has[1].then(|| of(&bias))];
-                            backend::group_norm(of(&out), of(&input), [of(&mean), of(&rstd)], affine)
+                            let known = [of(&mean), of(&rstd)];
+                            backend::batch_norm(of(&out), of(&input), known, Spread::Rstd, affine)
                         });
                         out.assert_near(&format!("{groups} groups of {shape:?}, weight and bias {has:?}"), 8.0);
                     }
                     let grad = both.normal(shape, dtype, 6);
                     both.with_and_without_workspace(|| {
                         run(|of| {
-                            let sums = [Some(of(&weight)), Some(of(&bias))];
-                            backend::group_norm_backward_affine(of(&grad), of(&input), [of(&mean), of(&rstd)], sums)
+                            let (known, sums) = ([of(&mean), of(&rstd)], [Some(of(&weight)), Some(of(&bias))]);
+                            let input = Some(of(&input));
+                            backend::batch_norm_backward_affine(of(&grad), input, known, Spread::Rstd, sums)
                         });
                         weight.assert_near(&format!("weight for {groups} groups of {shape:?}"), 32.0);
                         bias.assert_near(&format!("bias for {groups} groups of {shape:?}"), 32.0);

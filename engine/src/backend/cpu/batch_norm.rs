@@ -90,38 +90,22 @@ fn approach<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>, mom
 struct Statistics<'a, R: Real> {
     memory: [Elements<Reading<'a, R>>; 2],
     spread: Spread,
-}
-
-/// The lines of places that share statistics.
-#[derive(Clone, Copy)]
-enum Shared {
-    /// Those of one channel over all examples; the number of channels.
-    ByChannel(usize),
-    /// Those of one group of one example; the number of channels in a group.
-    ByGroup(usize),
-}
-
-impl Shared {
-    /// Returns the lines that share each of these statistics of groups.
-    fn by_group(size: Size, [mean, _]: [View<'_>; 2]) -> Self {
-        Self::ByGroup((size.batch * size.channels).checked_div(mean.layout.elements()).unwrap_or(1))
-    }
-
-    fn place(self, line: usize) -> usize {
-        match self {
-            Self::ByChannel(channels) => line % channels,
-            Self::ByGroup(channels) => line / channels,
-        }
-    }
+    channels: usize,
+    /// Channels of an example that share a statistic; none where all examples share those of a channel.
+    shared: Option<usize>,
 }
 
 impl<'a, R: Real> Statistics<'a, R> {
-    fn read(views: [View<'a>; 2], spread: Spread) -> Result<Self> {
-        Ok(Self { memory: [read::<R>(views[0], OP)?, read::<R>(views[1], OP)?], spread })
+    fn read(views: [View<'a>; 2], spread: Spread, size: Size) -> Result<Self> {
+        let memory = [read::<R>(views[0], OP)?, read::<R>(views[1], OP)?];
+        let of_groups = || (size.batch * size.channels).checked_div(memory[0].len()).unwrap_or(1);
+        let shared = (views[0].layout.shape().rank() > 1).then(of_groups);
+        Ok(Self { memory, spread, channels: size.channels, shared })
     }
 
-    /// Returns a mean and 1 / standard deviation.
-    fn of(&self, place: usize) -> [R; 2] {
+    /// Returns a mean and 1 / standard deviation of the places of a channel of an example.
+    fn of(&self, line: usize) -> [R; 2] {
+        let place = self.shared.map_or(line % self.channels, |channels| line / channels);
         let [mean, spread] = [0, 1].map(|n| self.memory[n][place]);
         match self.spread {
             Spread::Rstd => [mean, spread],
@@ -142,48 +126,22 @@ pub(crate) fn batch_norm(
         return Ok(());
     }
     with_float!(OP, input.dtype, T => {
-        let statistics = Statistics::<<T as Float>::Real>::read(statistics, spread)?;
-        normalise::<T>(out, input, (&statistics, Shared::ByChannel(size.channels)), affine)
+        type R = <T as Float>::Real;
+        let statistics = Statistics::<R>::read(statistics, spread, size)?;
+        let (values, mut memory) = (read::<T>(input, OP)?, write::<T>(out, OP)?);
+        let (weights, biases) = (read_if::<T>(affine[0], OP)?, read_if::<T>(affine[1], OP)?);
+        let lines = memory.par_chunks_mut(size.places).zip(values.par_chunks(size.places)).enumerate();
+        lines.for_each(|(line, (out, input))| {
+            let channel = line % size.channels;
+            let [mean, rstd] = statistics.of(line);
+            let weight = weights.as_ref().map_or(R::ONE, |weights| weights[channel].load());
+            let bias = biases.as_ref().map_or(R::ZERO, |biases| biases[channel].load());
+            for (y, x) in out.iter_mut().zip(input) {
+                *y = T::store((x.load() - mean) * rstd * weight + bias);
+            }
+        });
+        Ok(())
     })
-}
-
-pub(crate) fn group_norm(
-    out: View<'_>,
-    input: View<'_>,
-    statistics: [View<'_>; 2],
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
-    let size = Size::of(input);
-    let shared = Shared::by_group(size, statistics);
-    if size.is_empty() {
-        return Ok(());
-    }
-    with_float!(OP, input.dtype, T => {
-        let statistics = Statistics::<<T as Float>::Real>::read(statistics, Spread::Rstd)?;
-        normalise::<T>(out, input, (&statistics, shared), affine)
-    })
-}
-
-fn normalise<T: Float>(
-    out: View<'_>,
-    input: View<'_>,
-    (statistics, shared): (&Statistics<'_, T::Real>, Shared),
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
-    let size = Size::of(input);
-    let (values, mut memory) = (read::<T>(input, OP)?, write::<T>(out, OP)?);
-    let (weights, biases) = (read_if::<T>(affine[0], OP)?, read_if::<T>(affine[1], OP)?);
-    let lines = memory.par_chunks_mut(size.places).zip(values.par_chunks(size.places)).enumerate();
-    lines.for_each(|(line, (out, input))| {
-        let channel = line % size.channels;
-        let [mean, rstd] = statistics.of(shared.place(line));
-        let weight = weights.as_ref().map_or(Real::ONE, |weights| weights[channel].load());
-        let bias = biases.as_ref().map_or(Real::ZERO, |biases| biases[channel].load());
-        for (y, x) in out.iter_mut().zip(input) {
-            *y = T::store((x.load() - mean) * rstd * weight + bias);
-        }
-    });
-    Ok(())
 }
 
 /// Returns the sum of a channel's gradients, and the sum of their products with the normalized elements.
@@ -191,7 +149,7 @@ fn sums<T: Float>(
     size: Size,
     grads: &[T],
     values: Option<&[T]>,
-    (statistics, shared): (&Statistics<'_, T::Real>, Shared),
+    statistics: &Statistics<'_, T::Real>,
     channel: usize,
 ) -> [T::Real; 2] {
     let (mut all, mut all_with_input) = (T::Real::ZERO, T::Real::ZERO);
@@ -199,7 +157,7 @@ fn sums<T: Float>(
         all += rows::sum(grads);
         let Some(values) = values else { continue };
         let line = example * size.channels + channel;
-        let [mean, rstd] = statistics.of(shared.place(line));
+        let [mean, rstd] = statistics.of(line);
         let values = &values[line * size.places..][..size.places];
         let mut sum = T::Real::ZERO;
         grads.iter().zip(values).for_each(|(g, x)| sum += g.load() * (x.load() - mean));
@@ -216,42 +174,21 @@ pub(crate) fn batch_norm_backward_affine(
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
     with_float!(OP, grad.dtype, T => {
-        let statistics = Statistics::<<T as Float>::Real>::read(statistics, spread)?;
-        add_sums::<T>(grad, input, (&statistics, Shared::ByChannel(Size::of(grad).channels)), affine)
-    })
-}
-
-pub(crate) fn group_norm_backward_affine(
-    grad: View<'_>,
-    input: View<'_>,
-    statistics: [View<'_>; 2],
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
-    let shared = Shared::by_group(Size::of(grad), statistics);
-    with_float!(OP, grad.dtype, T => {
-        let statistics = Statistics::<<T as Float>::Real>::read(statistics, Spread::Rstd)?;
-        add_sums::<T>(grad, Some(input), (&statistics, shared), affine)
-    })
-}
-
-fn add_sums<T: Float>(
-    grad: View<'_>,
-    input: Option<View<'_>>,
-    statistics: (&Statistics<'_, T::Real>, Shared),
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
-    let size = Size::of(grad);
-    let (grads, values) = (read::<T>(grad, OP)?, read_if::<T>(input, OP)?);
-    let (grads, values) = (&*grads, values.as_deref());
-    let channels = (0..size.channels).into_par_iter();
-    let sums: Vec<[T::Real; 2]> = channels.map(|c| sums(size, grads, values, statistics, c)).collect();
-    for (out, which) in affine.into_iter().zip([1, 0]) {
-        let Some(out) = out else { continue };
-        for (place, sums) in write::<T>(out, OP)?.iter_mut().zip(&sums) {
-            *place = T::store(place.load() + sums[which]);
+        type R = <T as Float>::Real;
+        let size = Size::of(grad);
+        let statistics = Statistics::<R>::read(statistics, spread, size)?;
+        let (grads, values) = (read::<T>(grad, OP)?, read_if::<T>(input, OP)?);
+        let (grads, values) = (&*grads, values.as_deref());
+        let channels = (0..size.channels).into_par_iter();
+        let sums: Vec<[R; 2]> = channels.map(|c| sums(size, grads, values, &statistics, c)).collect();
+        for (out, which) in affine.into_iter().zip([1, 0]) {
+            let Some(out) = out else { continue };
+            for (place, sums) in write::<T>(out, OP)?.iter_mut().zip(&sums) {
+                *place = T::store(place.load() + sums[which]);
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 pub(crate) fn batch_norm_backward(
@@ -269,19 +206,19 @@ pub(crate) fn batch_norm_backward(
     }
     with_float!(OP, out.dtype, T => {
         type R = <T as Float>::Real;
-        let statistics = Statistics::<R>::read(statistics, spread)?;
+        let statistics = Statistics::<R>::read(statistics, spread, size)?;
         let (weights, values) = (read_if::<T>(weight, OP)?, read_if::<T>(input, OP)?);
         let (values, mut memory) = (values.as_deref(), write::<T>(out, OP)?);
         let grads = &mut *memory;
-        let (count, shared) = (R::of((size.batch * size.places) as f64), Shared::ByChannel(size.channels));
+        let count = R::of((size.batch * size.places) as f64);
         // If the statistics depend on the input, their gradient: two means over each channel.
         let means: Option<Vec<[R; 2]>> = values.is_some().then(|| {
             let channels = (0..size.channels).into_par_iter();
-            channels.map(|c| sums(size, grads, values, (&statistics, shared), c).map(|sum| sum / count)).collect()
+            channels.map(|c| sums(size, grads, values, &statistics, c).map(|sum| sum / count)).collect()
         });
         grads.par_chunks_mut(size.places).enumerate().for_each(|(line, grads)| {
             let channel = line % size.channels;
-            let [mean, rstd] = statistics.of(channel);
+            let [mean, rstd] = statistics.of(line);
             let scale = rstd * weights.as_ref().map_or(R::ONE, |weights| weights[channel].load());
             let (Some(values), Some(means)) = (values, &means) else {
                 grads.iter_mut().for_each(|g| *g = T::store(g.load() * scale));

@@ -20,10 +20,8 @@ pub(crate) fn layer_norm(
     affine: [Option<View<'_>>; 2],
     epsilon: f64,
 ) -> Result<()> {
-    with_float!(OP, input.dtype, T => {
-        measure::<T>(mean, rstd, input, epsilon)?;
-        normalise::<T>(out, mean, rstd, input, affine)
-    })
+    with_float!(OP, input.dtype, T => measure::<T>(mean, rstd, input, epsilon))?;
+    layer_norm_again(out, mean, rstd, input, affine)
 }
 
 fn measure<T: Float>(mean: Option<View<'_>>, rstd: View<'_>, input: View<'_>, epsilon: f64) -> Result<()> {
@@ -69,22 +67,14 @@ pub(crate) fn layer_norm_again(
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    with_float!(OP, input.dtype, T => normalise::<T>(out, mean, rstd, input, affine))
-}
-
-fn normalise<T: Float>(
-    out: View<'_>,
-    mean: Option<View<'_>>,
-    rstd: View<'_>,
-    input: View<'_>,
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
-    let (width, _) = row_sizes(input);
-    let (weights, biases) = (row_or::<T>(OP, affine[0], 1.0, width)?, row_or::<T>(OP, affine[1], 0.0, width)?);
-    by_rows::<T>(out, mean, rstd, input, |out, input, [mean, rstd]| {
-        for (((y, x), &weight), &bias) in out.iter_mut().zip(input).zip(&weights).zip(&biases) {
-            *y = T::store((x.load() - mean) * rstd * weight + bias);
-        }
+    with_float!(OP, input.dtype, T => {
+        let (width, _) = row_sizes(input);
+        let (weights, biases) = (row_or::<T>(OP, affine[0], 1.0, width)?, row_or::<T>(OP, affine[1], 0.0, width)?);
+        by_rows::<T>(out, mean, rstd, input, |out, input, [mean, rstd]| {
+            for (((y, x), &weight), &bias) in out.iter_mut().zip(input).zip(&weights).zip(&biases) {
+                *y = T::store((x.load() - mean) * rstd * weight + bias);
+            }
+        })
     })
 }
 
@@ -97,27 +87,20 @@ pub(crate) fn layer_norm_backward(
     weight: Option<View<'_>>,
 ) -> Result<()> {
     copy_if(out, grad)?;
-    with_float!(OP, input.dtype, T => backward::<T>(out, mean, rstd, input, weight))
-}
-
-fn backward<T: Float>(
-    out: View<'_>,
-    mean: Option<View<'_>>,
-    rstd: View<'_>,
-    input: View<'_>,
-    weight: Option<View<'_>>,
-) -> Result<()> {
-    let (width, _) = row_sizes(input);
-    let (weights, count) = (row_or::<T>(OP, weight, 1.0, width)?, T::Real::of(width as f64));
-    let is_centred = mean.is_some();
-    by_rows::<T>(out, mean, rstd, input, |grads, input, [mean, rstd]| {
-        let normals: Vec<T::Real> = input.iter().map(|x| (x.load() - mean) * rstd).collect();
-        let slopes: Vec<T::Real> = grads.iter().zip(&weights).map(|(g, &weight)| g.load() * weight).collect();
-        let of_slope = if is_centred { rows::sum(&slopes) / count } else { T::Real::ZERO };
-        let of_both = rows::dot(&slopes, &normals) / count;
-        for ((g, normal), slope) in grads.iter_mut().zip(normals).zip(slopes) {
-            *g = T::store(rstd * (slope - of_slope - normal * of_both));
-        }
+    with_float!(OP, input.dtype, T => {
+        type R = <T as Float>::Real;
+        let (width, _) = row_sizes(input);
+        let (weights, count) = (row_or::<T>(OP, weight, 1.0, width)?, R::of(width as f64));
+        let is_centred = mean.is_some();
+        by_rows::<T>(out, mean, rstd, input, |grads, input, [mean, rstd]| {
+            let normals: Vec<R> = input.iter().map(|x| (x.load() - mean) * rstd).collect();
+            let slopes: Vec<R> = grads.iter().zip(&weights).map(|(g, &weight)| g.load() * weight).collect();
+            let of_slope = if is_centred { rows::sum(&slopes) / count } else { R::ZERO };
+            let of_both = rows::dot(&slopes, &normals) / count;
+            for ((g, normal), slope) in grads.iter_mut().zip(normals).zip(slopes) {
+                *g = T::store(rstd * (slope - of_slope - normal * of_both));
+            }
+        })
     })
 }
 
@@ -129,32 +112,24 @@ pub(crate) fn layer_norm_backward_affine(
     affine: [Option<View<'_>>; 2],
     keep: [f64; 2],
 ) -> Result<()> {
-    with_float!(OP, input.dtype, T => backward_affine::<T>(grad, mean, rstd, input, affine, keep))
-}
-
-fn backward_affine<T: Float>(
-    grad: View<'_>,
-    mean: Option<View<'_>>,
-    rstd: View<'_>,
-    input: View<'_>,
-    affine: [Option<View<'_>>; 2],
-    keep: [f64; 2],
-) -> Result<()> {
-    let (width, _) = row_sizes(input);
-    let (values, grads) = (read::<T>(input, OP)?, read::<T>(grad, OP)?);
-    let (means, rstds) = (read_if::<T::Real>(mean, OP)?, read::<T::Real>(rstd, OP)?);
-    let sums = column_sums::<T::Real, 2>([rstds.len(), width], |row, columns, [of_weight, of_bias]| {
-        let mean = means.as_ref().map_or(T::Real::ZERO, |means| means[row]);
-        let (input, grads) = (&values[row * width..][columns.clone()], &grads[row * width..][columns]);
-        for (((of_weight, of_bias), x), g) in of_weight.iter_mut().zip(of_bias).zip(input).zip(grads) {
-            *of_weight += g.load() * (x.load() - mean) * rstds[row];
-            *of_bias += g.load();
+    with_float!(OP, input.dtype, T => {
+        type R = <T as Float>::Real;
+        let (width, _) = row_sizes(input);
+        let (values, grads) = (read::<T>(input, OP)?, read::<T>(grad, OP)?);
+        let (means, rstds) = (read_if::<R>(mean, OP)?, read::<R>(rstd, OP)?);
+        let sums = column_sums::<R, 2>([rstds.len(), width], |row, columns, [of_weight, of_bias]| {
+            let mean = means.as_ref().map_or(R::ZERO, |means| means[row]);
+            let (input, grads) = (&values[row * width..][columns.clone()], &grads[row * width..][columns]);
+            for (((of_weight, of_bias), x), g) in of_weight.iter_mut().zip(of_bias).zip(input).zip(grads) {
+                *of_weight += g.load() * (x.load() - mean) * rstds[row];
+                *of_bias += g.load();
+            }
+        });
+        for ((out, keep), sums) in affine.into_iter().zip(keep).zip(&sums) {
+            if let Some(out) = out {
+                rows::put_sums(&mut write::<T>(out, OP)?, sums, R::ONE, R::of(keep));
+            }
         }
-    });
-    for ((out, keep), sums) in affine.into_iter().zip(keep).zip(&sums) {
-        if let Some(out) = out {
-            rows::put_sums(&mut write::<T>(out, OP)?, sums, T::Real::ONE, T::Real::of(keep));
-        }
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -133,11 +133,9 @@ struct Statistics<'a> {
 }
 
 impl<'a> Statistics<'a> {
-    /// Means and 1 / deviations of groups of channels of each example.
-    fn of_groups(views: [View<'a>; 2], size: Size) -> Self {
-        let groups = views[0].layout.elements() as u64;
-        let shared = (size.batch * size.channels).checked_div(groups).unwrap_or(1);
-        Self { views, spread: Spread::Rstd, shared }
+    fn new(views: [View<'a>; 2], spread: Spread, size: Size) -> Self {
+        let of_groups = (size.batch * size.channels).checked_div(views[0].layout.elements() as u64).unwrap_or(1);
+        Self { views, spread, shared: if views[0].layout.shape().rank() > 1 { of_groups } else { 0 } }
     }
 
     /// Adds them to a launch.
@@ -209,23 +207,10 @@ pub(crate) fn batch_norm(
     spread: Spread,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    normalise(out, input, Statistics { views: statistics, spread, shared: 0 }, affine)
-}
-
-pub(crate) fn group_norm(
-    out: View<'_>,
-    input: View<'_>,
-    statistics: [View<'_>; 2],
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
-    normalise(out, input, Statistics::of_groups(statistics, Size::of(input)), affine)
-}
-
-fn normalise(out: View<'_>, input: View<'_>, known: Statistics<'_>, affine: [Option<View<'_>>; 2]) -> Result<()> {
     let size = Size::of(input);
     let launch = Launch::of_floats(OP, input)?.write(out)?.read(input)?;
     let pack = size.pack(launch.is_aligned(WIDE_BYTES));
-    let launch = known.add(launch)?.read_if(affine[0])?.read_if(affine[1])?;
+    let launch = Statistics::new(statistics, spread, size).add(launch)?.read_if(affine[0])?.read_if(affine[1])?;
     let launch = launch.words(&size.words()).with(u32::from(pack > 1));
     launch.over(input.layout.elements(), pack as usize).run(FILE, "batch_norm")
 }
@@ -267,24 +252,6 @@ pub(crate) fn batch_norm_backward_affine(
     spread: Spread,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    add_slopes(grad, input, Statistics { views: statistics, spread, shared: 0 }, affine)
-}
-
-pub(crate) fn group_norm_backward_affine(
-    grad: View<'_>,
-    input: View<'_>,
-    statistics: [View<'_>; 2],
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
-    add_slopes(grad, Some(input), Statistics::of_groups(statistics, Size::of(grad)), affine)
-}
-
-fn add_slopes(
-    grad: View<'_>,
-    input: Option<View<'_>>,
-    known: Statistics<'_>,
-    affine: [Option<View<'_>>; 2],
-) -> Result<()> {
     if grad.layout.elements() == 0 {
         return Ok(());
     }
@@ -292,6 +259,7 @@ fn add_slopes(
     let launch = Launch::of_floats(OP, grad)?;
     let is_aligned = Launch::new(OP, grad)?.read(grad)?.read_if(input)?.is_aligned(WIDE_BYTES);
     let cut = Cut::new(&launch.queue, grad.dtype, size, is_aligned);
+    let known = Statistics::new(statistics, spread, size);
     let slopes = Slopes { read: [Some(grad), input], known, size, cut };
     slopes.sum(launch, affine)?;
     if cut.is_whole() { Ok(()) } else { slopes.end(Launch::new(OP, grad)?, affine, 0) }
@@ -305,7 +273,8 @@ pub(crate) fn batch_norm_backward(
     spread: Spread,
     weight: Option<View<'_>>,
 ) -> Result<()> {
-    let (size, known) = (Size::of(out), Statistics { views: statistics, spread, shared: 0 });
+    let size = Size::of(out);
+    let known = Statistics::new(statistics, spread, size);
     if out.layout.elements() == 0 {
         return Ok(());
     }
