@@ -15,9 +15,9 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 14] = [
-    Budget { folder: "engine", lines: 25_550, homonyms: 0 },
+    Budget { folder: "engine", lines: 24_800, homonyms: 0 },
     Budget { folder: "engine/allocator", lines: 6_400, homonyms: 0 },
-    Budget { folder: "kernels", lines: 2_650, homonyms: 0 },
+    Budget { folder: "kernels", lines: 2_600, homonyms: 0 },
     Budget { folder: "recorder", lines: 7_650, homonyms: 0 },
     Budget { folder: "recorder/inject", lines: 2_250, homonyms: 0 },
     Budget { folder: "recorder/inject/library", lines: 50, homonyms: 0 },

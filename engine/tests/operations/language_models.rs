@@ -367,7 +367,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     let mut init = Init::new(&device, DType::F32, 0);
     let said = |outcome: String, words: &[&str]| assert!(words.iter().all(|word| outcome.contains(word)), "{outcome}");
     let gpt2 = Gpt2::new(&mut init, Gpt2Size { heads: 5, ..Gpt2Size::SMALL }, None).unwrap_err();
-    said(gpt2.to_string(), &["gpt2", "5 heads", "width of 48"]);
+    said(gpt2.to_string(), &["gpt2", "5 heads", "hidden size of 48"]);
     let falcon = Falcon::new(&mut init, FalconSize { heads: 16, ..FalconSize::SMALL }, None).unwrap_err();
     said(falcon.to_string(), &["falcon", "16 heads", "even width"]);
     let llama = Llama::new(&mut init, LlamaSize { key_heads: 3, ..LlamaSize::SMALL }, None).unwrap_err();

@@ -133,7 +133,7 @@ fn sizes_that_do_not_fit_are_refused_with_both_numbers() {
     assert!(patch.contains("patches of 5 pixels") && patch.contains("image of 32"), "{patch}");
     let block = EncoderSize { heads: 3, ..VitSize::SMALL.block };
     let heads = VisionTransformer::new(&mut init, VitSize { block, ..VitSize::SMALL }).unwrap_err().to_string();
-    assert!(heads.contains("3 heads") && heads.contains("width of 64"), "{heads}");
+    assert!(heads.contains("3 heads") && heads.contains("hidden size of 64"), "{heads}");
 }
 
 #[test]
