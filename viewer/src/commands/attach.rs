@@ -1,7 +1,7 @@
 //! `highwater attach`: records a PyTorch program that is running.
 
-mod inject;
 mod scripts;
+mod inject;
 
 use std::io;
 use std::path::PathBuf;

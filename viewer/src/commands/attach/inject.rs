@@ -10,8 +10,8 @@ use crate::output::outcome::Failure;
 /// Memory in the program, for a line that runs the script.
 const BYTES: usize = 1 << 13;
 
-/// Has the program run `script`, which must not raise an exception, when its main thread next runs Python: the file must
-/// remain until then.
+/// Has the program run `script`, which must not raise an exception, when its main thread next runs Python. The file
+/// must remain until then.
 ///
 /// # Errors
 ///

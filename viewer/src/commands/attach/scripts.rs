@@ -56,7 +56,7 @@ impl Scripts {
             return Err(io::Error::other("it runs in a container or a chroot: run `highwater attach` there"));
         }
         let is_given = give_to_user_of(pid, folder.path())?;
-        // The program goes on to use the package until the end of the recording, whether or not this process still runs.
+        // The program uses the package until the end of the recording, whether or not this process still runs.
         let package = match cache_folder().filter(|_| !is_given) {
             Some(cache) => cache.join(format!("python-{}", env!("CARGO_PKG_VERSION"))),
             None => Builder::new().prefix("highwater-python-").tempdir()?.keep(),
