@@ -1,8 +1,9 @@
 //! The common parts of functions that C calls: status codes, output parameters, handles.
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub(crate) use crate::functions::{Out, functions};
 
 /// The return value of CUDA's functions. The runtime and the driver share the codes below.
 pub(crate) type Status = c_int;
@@ -18,9 +19,6 @@ pub(crate) const NOT_SUPPORTED: Status = 801;
 /// The CUDA version of the driver and the runtime. PyTorch needs one that is as new as its own; a newer one is fine.
 pub(crate) const CUDA_VERSION: c_int = 13020;
 
-/// An output parameter: a place that a function writes to, or null.
-pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
-
 /// Writes an output parameter unless it is null.
 pub(crate) fn give<T>(out: Out<'_, T>, value: T) {
     if let Some(place) = out {
@@ -34,41 +32,53 @@ pub(crate) fn new_handle() -> usize {
     LAST.fetch_add(16, Ordering::Relaxed) + 16
 }
 
-/// Defines functions that C calls, which return a [`Status`] unless they say otherwise.
-macro_rules! functions {
-    () => {};
-    ($(#[$about:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block $($rest:tt)*) => {
-        $crate::abi::functions! {
-            $(#[$about])* fn $name($($argument: $type),*) -> $crate::abi::Status $body $($rest)*
-        }
-    };
-    (
-        $(#[$about:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block $($rest:tt)*
-    ) => {
-        $(#[$about])*
-        #[allow(non_snake_case, reason = "NVIDIA's name")]
-        // SAFETY: the name is NVIDIA's, whose function this one replaces, and no other function of the program has it.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub(crate) extern "C" fn $name($($argument: $type),*) -> $result $body
-        $crate::abi::functions! { $($rest)* }
-    };
+/// What a body of a function comes to, as a status: nothing is success.
+pub(crate) trait IntoStatus {
+    fn into_status(self) -> Status;
+}
+
+impl IntoStatus for Status {
+    fn into_status(self) -> Status {
+        self
+    }
+}
+
+impl IntoStatus for () {
+    fn into_status(self) -> Status {
+        SUCCESS
+    }
+}
+
+impl<T> IntoStatus for Result<T, Status> {
+    fn into_status(self) -> Status {
+        self.err().unwrap_or(SUCCESS)
+    }
+}
+
+/// What the body of the function `_name` comes to.
+pub(crate) fn answer<A: IntoStatus>(_name: &str, body: impl FnOnce() -> A) -> Status {
+    body().into_status()
 }
 
 /// Defines functions that only succeed.
 macro_rules! succeeds {
-    ($($name:ident)*) => { $($crate::abi::functions! { fn $name() { $crate::abi::SUCCESS } })* };
+    ($($name:ident)*) => {
+        $($crate::abi::functions! { fn $name() -> $crate::abi::Status { $crate::abi::SUCCESS } })*
+    };
 }
 
 /// Defines functions that a program may call and that are refused, so that PyTorch raises an error or does without.
 macro_rules! refuses {
-    ($($name:ident)*) => { $($crate::abi::functions! { fn $name() { $crate::abi::NOT_SUPPORTED } })* };
+    ($($name:ident)*) => {
+        $($crate::abi::functions! { fn $name() -> $crate::abi::Status { $crate::abi::NOT_SUPPORTED } })*
+    };
 }
 
 /// Defines functions that write a new handle to their first parameter.
 macro_rules! creates {
     ($($name:ident)*) => {$(
         $crate::abi::functions! {
-            fn $name(handle: $crate::abi::Out<'_, usize>) {
+            fn $name(handle: $crate::abi::Out<'_, usize>) -> $crate::abi::Status {
                 $crate::abi::give(handle, $crate::abi::new_handle());
                 $crate::abi::SUCCESS
             }
@@ -76,4 +86,4 @@ macro_rules! creates {
     )*};
 }
 
-pub(crate) use {creates, functions, refuses, succeeds};
+pub(crate) use {creates, refuses, succeeds};

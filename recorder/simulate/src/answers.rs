@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::abi::{INVALID_VALUE, SUCCESS, functions};
+use crate::abi::{INVALID_VALUE, SUCCESS, answer, functions};
 use crate::settings::settings;
 
 /// An answer: its bytes, and whether they are known rather than assumed.

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use crate::abi::{
-    CUDA_VERSION, INVALID_DEVICE, NO_DEVICE, Out, SUCCESS, Status, functions, give, new_handle, refuses, succeeds,
+    CUDA_VERSION, INVALID_DEVICE, NO_DEVICE, Out, SUCCESS, Status, answer, functions, give, new_handle, refuses,
+    succeeds,
 };
 use crate::notes::{Kind, note};
 use crate::settings::settings;
@@ -29,64 +30,44 @@ fn answer_if_any(out: Out<'_, c_int>, value: usize) -> Status {
     if settings().devices == 0 { NO_DEVICE } else { SUCCESS }
 }
 
-fn if_checked(device: c_int, then: impl FnOnce(usize)) -> Status {
-    match checked(device) {
-        Ok(device) => {
-            then(device);
-            SUCCESS
-        }
-        Err(status) => status,
-    }
-}
-
 functions! {
     fn cudaGetDeviceCount(count: Out<'_, c_int>) { answer_if_any(count, settings().devices) }
     fn cudaGetDevice(device: Out<'_, c_int>) { answer_if_any(device, current()) }
     fn cudaSetDevice(device: c_int) {
         if checked(device).is_err() { note(Kind::MissingDevice, &device.to_string()); }
-        if_checked(device, |device| CURRENT.set(device))
+        checked(device).map(|device| CURRENT.set(device))
     }
-    fn cudaInitDevice(device: c_int) { if_checked(device, |_| ()) }
+    fn cudaInitDevice(device: c_int) { checked(device) }
 
-    fn cuDeviceGet(device: Out<'_, c_int>, ordinal: c_int) { if_checked(ordinal, |_| give(device, ordinal)) }
-    fn cuDeviceGetCount(count: Out<'_, c_int>) { give(count, settings().devices as c_int); SUCCESS }
+    fn cuDeviceGet(device: Out<'_, c_int>, ordinal: c_int) { checked(ordinal).map(|_| give(device, ordinal)) }
+    fn cuDeviceGetCount(count: Out<'_, c_int>) { give(count, settings().devices as c_int) }
 
     /// A device has a context from the beginning.
     fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<'_, u32>, is_active: Out<'_, c_int>) {
-        if_checked(device, |_| {
+        checked(device).map(|_| {
             give(flags, 0);
             give(is_active, 1);
         })
     }
     fn cuDevicePrimaryCtxRetain(context: Out<'_, usize>, device: c_int) {
-        if_checked(device, |device| give(context, device + 1))
+        checked(device).map(|device| give(context, device + 1))
     }
-    fn cuCtxGetCurrent(context: Out<'_, usize>) { give(context, current() + 1); SUCCESS }
-    fn cuCtxGetDevice(device: Out<'_, c_int>) { give(device, current() as c_int); SUCCESS }
-    fn cuCtxSetCurrent(context: usize) {
+    fn cuCtxGetCurrent, cuCtxPopCurrent, cuCtxPopCurrent_v2(context: Out<'_, usize>) { give(context, current() + 1) }
+    fn cuCtxGetDevice(device: Out<'_, c_int>) { give(device, current() as c_int) }
+    fn cuCtxSetCurrent, cuCtxPushCurrent, cuCtxPushCurrent_v2(context: usize) {
         if context > 0 { CURRENT.set((context - 1).min(settings().devices.saturating_sub(1))); }
-        SUCCESS
     }
-    fn cuCtxPushCurrent(context: usize) {
-        cuCtxSetCurrent(context)
-    }
-    fn cuCtxPopCurrent(context: Out<'_, usize>) {
-        cuCtxGetCurrent(context)
-    }
-    fn cuCtxPushCurrent_v2(context: usize) { cuCtxSetCurrent(context) }
-    fn cuCtxPopCurrent_v2(context: Out<'_, usize>) { cuCtxGetCurrent(context) }
-    fn cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0); SUCCESS }
     fn cuStreamGetCtx(_stream: usize, context: Out<'_, usize>) { cuCtxGetCurrent(context) }
-    fn cuCtxGetApiVersion(_context: usize, version: Out<'_, u32>) { give(version, CUDA_VERSION as u32); SUCCESS }
+    fn cuCtxGetApiVersion(_context: usize, version: Out<'_, u32>) { give(version, CUDA_VERSION as u32) }
 
-    fn cudaDeviceCanAccessPeer(can: Out<'_, c_int>) { give(can, 0); SUCCESS }
-    fn cudaDriverGetVersion(version: Out<'_, c_int>) { give(version, CUDA_VERSION); SUCCESS }
-    fn cudaRuntimeGetVersion(version: Out<'_, c_int>) { give(version, CUDA_VERSION); SUCCESS }
-    fn cuDriverGetVersion(version: Out<'_, c_int>) { give(version, CUDA_VERSION); SUCCESS }
-    fn cudaDeviceGetLimit(value: Out<'_, usize>) { give(value, 0); SUCCESS }
+    fn cudaDeviceCanAccessPeer(can: Out<'_, c_int>) { give(can, 0) }
+    fn cudaDriverGetVersion, cudaRuntimeGetVersion, cuDriverGetVersion(version: Out<'_, c_int>) {
+        give(version, CUDA_VERSION)
+    }
+    fn cudaDeviceGetLimit, cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0) }
 
     /// Contexts of parts of a device are handles, as nothing is computed in them.
-    fn cuCtxCreate_v4(context: Out<'_, usize>) { give(context, new_handle()); SUCCESS }
+    fn cuCtxCreate_v4(context: Out<'_, usize>) { give(context, new_handle()) }
 }
 
 // Functions return their errors at once: no kernel fails later.

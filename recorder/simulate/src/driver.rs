@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::abi::{
     INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NO_DEVICE, NOT_SUPPORTED, OUT_OF_MEMORY, Out, SUCCESS, Status,
-    functions, give, refuses,
+    answer, functions, give, refuses,
 };
 
 fn description(status: Status) -> &'static CStr {
@@ -52,8 +52,9 @@ fn entry_point(name: *const c_char, function: Out<'_, *mut c_void>) -> bool {
 functions! {
     fn cudaGetErrorString(status: Status) -> *const c_char { description(status).as_ptr() }
     fn cudaGetErrorName(status: Status) -> *const c_char { description(status).as_ptr() }
-    fn cuGetErrorString(status: Status, text: Out<'_, *const c_char>) { give(text, description(status).as_ptr()); SUCCESS }
-    fn cuGetErrorName(status: Status, text: Out<'_, *const c_char>) { give(text, description(status).as_ptr()); SUCCESS }
+    fn cuGetErrorString, cuGetErrorName(status: Status, text: Out<'_, *const c_char>) {
+        give(text, description(status).as_ptr())
+    }
 
     /// `status` is set to 1 if there is no such function.
     fn cudaGetDriverEntryPointByVersion(
@@ -64,11 +65,9 @@ functions! {
         status: Out<'_, c_int>,
     ) {
         give(status, c_int::from(!entry_point(name, function)));
-        SUCCESS
     }
     fn cudaGetDriverEntryPoint(name: *const c_char, function: Out<'_, *mut c_void>, _flags: u64, status: Out<'_, c_int>) {
         give(status, c_int::from(!entry_point(name, function)));
-        SUCCESS
     }
     fn cuGetProcAddress_v2(
         name: *const c_char,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::abi::{INVALID_VALUE, Out, SUCCESS, creates, functions, give, new_handle, refuses, succeeds};
+use crate::abi::{INVALID_VALUE, Out, SUCCESS, answer, creates, functions, give, new_handle, refuses, succeeds};
 
 #[derive(Default)]
 struct Captures {
@@ -28,61 +28,48 @@ fn end(stream: usize) -> bool {
 }
 
 functions! {
-    fn cudaStreamBeginCapture(stream: usize) {
+    fn cudaStreamBeginCapture, cudaStreamBeginCaptureToGraph(stream: usize) {
         let mut captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
         captures.last += 1;
         let id = captures.last;
         captures.running.insert(stream, id);
-        SUCCESS
     }
-    fn cudaStreamBeginCaptureToGraph(stream: usize) { cudaStreamBeginCapture(stream) }
     fn cudaStreamEndCapture(stream: usize, graph: Out<'_, usize>) {
         if !end(stream) { return INVALID_VALUE; }
         give(graph, new_handle());
         SUCCESS
     }
 
-    fn cudaStreamIsCapturing(stream: usize, status: Out<'_, c_int>) {
+    fn cudaStreamIsCapturing, cuStreamIsCapturing(stream: usize, status: Out<'_, c_int>) {
         give(status, c_int::from(capture_of(stream) != 0));
-        SUCCESS
     }
-    fn cuStreamIsCapturing(stream: usize, status: Out<'_, c_int>) { cudaStreamIsCapturing(stream, status) }
 
-    /// The function as programs built for CUDA 13 call it.
-    fn cudaStreamGetCaptureInfo(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
+    /// The function as programs built for CUDA 13 call it, and with numbers as those built for CUDA 12 do.
+    fn cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_v2, cudaStreamGetCaptureInfo_v3(
+        stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>,
+    ) {
         let capture = capture_of(stream);
         give(status, c_int::from(capture != 0));
         give(id, capture);
         give(graph, new_handle());
-        SUCCESS
-    }
-    /// The function as programs built for CUDA 12 call it.
-    fn cudaStreamGetCaptureInfo_v2(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
-        cudaStreamGetCaptureInfo(stream, status, id, graph)
-    }
-    fn cudaStreamGetCaptureInfo_v3(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
-        cudaStreamGetCaptureInfo(stream, status, id, graph)
     }
 
     /// A graph has one node, a kernel, so that it is not empty.
     fn cudaGraphGetNodes(_graph: usize, nodes: Out<'_, usize>, count: Out<'_, usize>) {
         give(nodes, new_handle());
         give(count, 1);
-        SUCCESS
     }
-    fn cudaGraphNodeGetType(_node: usize, kind: Out<'_, c_int>) { give(kind, 0); SUCCESS }
+    fn cudaGraphNodeGetType(_node: usize, kind: Out<'_, c_int>) { give(kind, 0) }
     fn cudaGraphNodeGetDependencies(_node: usize, _dependencies: usize, _edges: usize, count: Out<'_, usize>) {
         give(count, 0);
-        SUCCESS
     }
-    fn cudaThreadExchangeStreamCaptureMode() { SUCCESS }
 }
 
 creates! { cudaGraphCreate cudaGraphInstantiate cudaGraphInstantiateWithFlags cudaUserObjectCreate cudaGraphAddNode }
 
 succeeds! {
     cudaGraphLaunch cudaGraphDestroy cudaGraphExecDestroy cudaGraphRetainUserObject cudaUserObjectRelease
-    cudaGraphDebugDotPrint cudaStreamUpdateCaptureDependencies cudaGraphUpload cudaGraphExecUpdate
+    cudaGraphDebugDotPrint cudaThreadExchangeStreamCaptureMode cudaStreamUpdateCaptureDependencies cudaGraphUpload cudaGraphExecUpdate
 }
 
 refuses! { cudaDeviceGetGraphMemAttribute cudaDeviceSetGraphMemAttribute cudaGraphConditionalHandleCreate }

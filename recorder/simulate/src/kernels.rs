@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use crate::abi::{Out, SUCCESS, creates, functions, give, succeeds};
+use crate::abi::{Out, answer, creates, functions, give, succeeds};
 use crate::settings::settings;
 
 /// Maximum number of threads of a block.
@@ -33,7 +33,7 @@ static MODULES: [usize; 8] = [0; 8];
 /// A launch, which may write anywhere.
 macro_rules! launches {
     ($($name:ident)*) => { $($crate::abi::functions! {
-        fn $name() { $crate::contents::kernel_ran(); $crate::abi::SUCCESS }
+        fn $name() -> $crate::abi::Status { $crate::contents::kernel_ran(); $crate::abi::SUCCESS }
     })* };
 }
 
@@ -53,7 +53,7 @@ functions! {
     fn __cudaRegisterVar() -> () {}
     fn __cudaRegisterManagedVar() -> () {}
     fn __cudaInitModule() -> u8 { 1 }
-    fn __cudaGetKernel(kernel: Out<'_, usize>, function: usize) { give(kernel, function); SUCCESS }
+    fn __cudaGetKernel(kernel: Out<'_, usize>, function: usize) { give(kernel, function) }
 }
 
 functions! {
@@ -71,29 +71,23 @@ functions! {
             cache_mode: 0,
             dynamic_shared_bytes: gpu.architecture().shared_bytes_per_block,
         });
-        SUCCESS
     }
 
     /// Attribute 0 asks for the most threads of a block; the others are sizes.
-    fn cuFuncGetAttribute(value: Out<'_, c_int>, attribute: c_int) {
+    fn cuFuncGetAttribute, cuKernelGetAttribute(value: Out<'_, c_int>, attribute: c_int) {
         give(value, if attribute == 0 { MAX_THREADS } else { 0 });
-        SUCCESS
     }
-    fn cuKernelGetAttribute(value: Out<'_, c_int>, attribute: c_int) { cuFuncGetAttribute(value, attribute) }
 
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<'_, c_int>) { give(blocks, 2); SUCCESS }
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<'_, c_int>) { give(blocks, 2); SUCCESS }
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<'_, c_int>) { give(blocks, 2); SUCCESS }
-    fn cuOccupancyMaxActiveClusters(clusters: Out<'_, c_int>) { give(clusters, 2); SUCCESS }
-    fn cudaOccupancyMaxActiveClusters(clusters: Out<'_, c_int>) { give(clusters, 2); SUCCESS }
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+        cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveClusters,
+        cudaOccupancyMaxActiveClusters(count: Out<'_, c_int>) { give(count, 2) }
 
     /// A variable of the device has a copy on the host, whose address serves as well.
-    fn cudaGetSymbolAddress(address: Out<'_, usize>, symbol: usize) { give(address, symbol); SUCCESS }
-    fn cudaGetFuncBySymbol(function: Out<'_, usize>, symbol: usize) { give(function, symbol); SUCCESS }
+    fn cudaGetSymbolAddress, cudaGetFuncBySymbol(address: Out<'_, usize>, symbol: usize) { give(address, symbol) }
 
-    fn cuModuleGetLoadingMode(mode: Out<'_, c_int>) { give(mode, 2); SUCCESS }
-    fn cuModuleGetGlobal_v2(address: Out<'_, usize>, bytes: Out<'_, usize>) { give(address, 0x1000); give(bytes, 8); SUCCESS }
-    fn cudaLibraryGetKernelCount(count: Out<'_, u32>) { give(count, 1); SUCCESS }
+    fn cuModuleGetLoadingMode(mode: Out<'_, c_int>) { give(mode, 2) }
+    fn cuModuleGetGlobal_v2(address: Out<'_, usize>, bytes: Out<'_, usize>) { give(address, 0x1000); give(bytes, 8) }
+    fn cudaLibraryGetKernelCount(count: Out<'_, u32>) { give(count, 1) }
 }
 
 creates! {
@@ -113,7 +107,6 @@ succeeds! {
 functions! {
     fn cuLinkCreate(_count: u32, _options: usize, _values: usize, state: Out<'_, usize>) {
         give(state, crate::abi::new_handle());
-        SUCCESS
     }
     fn cuLinkCreate_v2(count: u32, options: usize, values: usize, state: Out<'_, usize>) {
         cuLinkCreate(count, options, values, state)
@@ -121,7 +114,6 @@ functions! {
     fn cuLinkComplete(_state: usize, image: Out<'_, usize>, bytes: Out<'_, usize>) {
         give(image, MODULES.as_ptr().addr());
         give(bytes, size_of_val(&MODULES));
-        SUCCESS
     }
 }
 

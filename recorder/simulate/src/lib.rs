@@ -22,6 +22,7 @@
 ))]
 #![cfg_attr(test, allow(dead_code, reason = "functions that C calls are exported outside of tests only"))]
 
+mod functions;
 mod abi;
 mod gpu;
 mod addresses;

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::sync::Mutex;
 use std::sync::OnceLock;
 
-use crate::abi::functions;
+use crate::abi::{answer, functions};
 
 /// The kind of a note. The numbers are those of `highwater/_simulated.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

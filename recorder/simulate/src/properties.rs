@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
-use crate::abi::{INVALID_VALUE, Out, SUCCESS, Status, functions, give};
+use crate::abi::{INVALID_VALUE, Out, SUCCESS, Status, answer, functions, give};
 use crate::devices::checked;
 use crate::settings::settings;
 
@@ -75,12 +75,9 @@ fn describe(
     device: c_int,
     pci_bus: usize,
     offset: impl Fn(&Property) -> usize,
-) -> Status {
-    let number = match checked(device) {
-        Ok(number) => number,
-        Err(status) => return status,
-    };
-    let Some(out) = out else { return INVALID_VALUE };
+) -> Result<(), Status> {
+    let number = checked(device)?;
+    let out = out.ok_or(INVALID_VALUE)?;
     let mut bytes = vec![0; out.len()];
     let mut store = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     let name = settings().gpu.name.as_bytes();
@@ -94,7 +91,7 @@ fn describe(
     for (place, byte) in out.iter_mut().zip(bytes) {
         place.write(byte);
     }
-    SUCCESS
+    Ok(())
 }
 
 functions! {
@@ -109,23 +106,16 @@ functions! {
     }
 
     /// Attributes that are not known are features that the simulated GPU does not have.
-    fn cudaDeviceGetAttribute(value: Out<'_, c_int>, attribute: c_int, device: c_int) {
+    fn cudaDeviceGetAttribute, cuDeviceGetAttribute(value: Out<'_, c_int>, attribute: c_int, device: c_int) {
         let known = properties();
         let known = known.iter().find(|property| property.attribute == attribute);
         // 33: the PCI bus.
         let otherwise = if attribute == 33 { device + 1 } else { 0 };
-        match checked(device) {
-            Ok(_) => { give(value, known.map_or(otherwise, |property| property.value as c_int)); SUCCESS }
-            Err(status) => status,
-        }
-    }
-
-    fn cuDeviceGetAttribute(value: Out<'_, c_int>, attribute: c_int, device: c_int) {
-        cudaDeviceGetAttribute(value, attribute, device)
+        checked(device).map(|_| give(value, known.map_or(otherwise, |property| property.value as c_int)))
     }
 
     fn cuDeviceTotalMem_v2(bytes: Out<'_, usize>, device: c_int) {
-        checked(device).map_or_else(|status| status, |_| { give(bytes, settings().gpu.memory_bytes as usize); SUCCESS })
+        checked(device).map(|_| give(bytes, settings().gpu.memory_bytes as usize))
     }
 
     fn cuDeviceGetUuid_v2(out: Option<&mut [u8; 16]>, device: c_int) {
@@ -137,29 +127,25 @@ functions! {
     }
 
     fn cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int) {
-        checked(device).map_or_else(|status| status, |_| copy_text(text, length, &settings().gpu.name))
+        checked(device).and_then(|_| copy_text(text, length, &settings().gpu.name))
     }
 
     fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) {
-        checked(device).map_or_else(|status| status, |device| copy_text(text, length, &format!("0000:{:02x}:00.0", device + 1)))
+        checked(device).and_then(|device| copy_text(text, length, &format!("0000:{:02x}:00.0", device + 1)))
     }
 }
 
 /// Writes a text with its zero to `out`, which has `length` bytes.
-fn copy_text(out: *mut c_char, length: c_int, text: &str) -> Status {
-    let Some(most) = usize::try_from(length).ok().and_then(|length| length.checked_sub(1)) else {
-        return INVALID_VALUE;
-    };
-    if out.is_null() {
-        return INVALID_VALUE;
-    }
+fn copy_text(out: *mut c_char, length: c_int, text: &str) -> Result<(), Status> {
+    let most = usize::try_from(length).ok().and_then(|length| length.checked_sub(1)).filter(|_| !out.is_null());
+    let most = most.ok_or(INVALID_VALUE)?;
     let text = &text.as_bytes()[..text.len().min(most)];
     // SAFETY: the caller's buffer has `length` bytes, of which at most all are written.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), out, text.len());
         *out.add(text.len()) = 0;
     }
-    SUCCESS
+    Ok(())
 }
 
 #[cfg(test)]

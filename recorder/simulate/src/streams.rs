@@ -6,15 +6,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::abi::{Out, SUCCESS, creates, functions, give, refuses, succeeds};
+use crate::abi::{Out, SUCCESS, answer, creates, functions, give, refuses, succeeds};
 use crate::notes::{Kind, note};
 
 /// The time at which each event was recorded, by handle.
 static RECORDED: LazyLock<Mutex<HashMap<usize, Instant>>> = LazyLock::new(Mutex::default);
-
-fn record(event: usize) {
-    RECORDED.lock().unwrap_or_else(PoisonError::into_inner).insert(event, Instant::now());
-}
 
 creates! {
     cudaStreamCreate cudaStreamCreateWithFlags cudaStreamCreateWithPriority cuStreamCreate
@@ -31,40 +27,32 @@ succeeds! {
 refuses! { cudaIpcGetEventHandle cudaIpcOpenEventHandle }
 
 functions! {
-    fn cudaStreamGetPriority(_stream: usize, priority: Out<'_, c_int>) { give(priority, 0); SUCCESS }
-    fn cudaStreamGetFlags(_stream: usize, flags: Out<'_, u32>) { give(flags, 0); SUCCESS }
+    fn cudaStreamGetPriority(_stream: usize, priority: Out<'_, c_int>) { give(priority, 0) }
+    fn cudaStreamGetFlags(_stream: usize, flags: Out<'_, u32>) { give(flags, 0) }
     fn cudaStreamGetDevice(_stream: usize, device: Out<'_, c_int>) {
         give(device, crate::devices::current() as c_int);
-        SUCCESS
     }
-    fn cudaStreamGetId(stream: usize, id: Out<'_, u64>) { give(id, stream as u64); SUCCESS }
+    fn cudaStreamGetId(stream: usize, id: Out<'_, u64>) { give(id, stream as u64) }
 
     /// Greater priorities are smaller numbers.
     fn cudaDeviceGetStreamPriorityRange(least: Out<'_, c_int>, greatest: Out<'_, c_int>) {
         give(least, 0);
         give(greatest, -5);
-        SUCCESS
     }
 
-    fn cudaEventRecord(event: usize) { record(event); SUCCESS }
-    fn cudaEventRecordWithFlags(event: usize) { record(event); SUCCESS }
-    fn cuEventRecord(event: usize) { record(event); SUCCESS }
-    fn cudaEventDestroy(event: usize) {
-        RECORDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&event);
-        SUCCESS
+    fn cudaEventRecord, cudaEventRecordWithFlags, cuEventRecord(event: usize) {
+        RECORDED.lock().unwrap_or_else(PoisonError::into_inner).insert(event, Instant::now());
     }
-    fn cuEventDestroy_v2(event: usize) { cudaEventDestroy(event) }
+    fn cudaEventDestroy, cuEventDestroy_v2(event: usize) {
+        RECORDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&event);
+    }
 
     /// The time that passed on the host between two events. Never 0, since programs divide by it.
-    fn cudaEventElapsedTime(milliseconds: Out<'_, f32>, start: usize, end: usize) {
+    fn cudaEventElapsedTime, cudaEventElapsedTime_v2(milliseconds: Out<'_, f32>, start: usize, end: usize) {
         note(Kind::Time, "cudaEventElapsedTime");
         let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
         let between = recorded.get(&start).zip(recorded.get(&end)).map(|(start, end)| end.saturating_duration_since(*start));
         give(milliseconds, (between.unwrap_or_default().as_secs_f32() * 1e3).max(1e-3));
-        SUCCESS
-    }
-    fn cudaEventElapsedTime_v2(milliseconds: Out<'_, f32>, start: usize, end: usize) {
-        cudaEventElapsedTime(milliseconds, start, end)
     }
 
     fn cudaLaunchHostFunc(_stream: usize, function: Option<unsafe extern "C" fn(*mut c_void)>, argument: *mut c_void) {
@@ -72,7 +60,6 @@ functions! {
             // SAFETY: the program's own function, with the argument that it passes.
             unsafe { function(argument) };
         }
-        SUCCESS
     }
 
     fn cudaStreamAddCallback(
@@ -84,7 +71,6 @@ functions! {
             // SAFETY: the program's own function, with the argument that it passes.
             unsafe { function(stream, SUCCESS, argument) };
         }
-        SUCCESS
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use crate::abi::{INVALID_VALUE, SUCCESS, functions};
+use crate::abi::{INVALID_VALUE, SUCCESS, answer, functions};
 
 /// Waits until a process ends, by its descriptor, and then kills this one.
 fn wait_and_end(descriptor: c_int) {

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::failure::{Code, Result, answer, fail};
+use crate::failure::{Code, Result, answer, fail, put};
+use crate::functions::{Out, functions};
 use crate::image::image_of;
 
 /// The headers that are put before a program's own text, by name.
@@ -71,7 +72,7 @@ pub(crate) fn host_compiler() -> OsString {
 
 /// Runs a call, and returns `code` for a failure in place of the driver's codes.
 fn answer_with(code: i32, call: impl FnOnce() -> Result<()>) -> i32 {
-    if answer(call) == 0 { 0 } else { code }
+    if answer("the compiler", call) == 0 { 0 } else { code }
 }
 
 /// Converts a C string.
@@ -86,21 +87,6 @@ unsafe fn text(text: *const c_char) -> Result<String> {
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> i32 {
-    answer_with(INVALID_INPUT, || {
-        if major.is_null() || minor.is_null() {
-            return fail(Code::InvalidValue, "no place for the version");
-        }
-        // SAFETY: the caller's places.
-        unsafe {
-            major.write(13);
-            minor.write(own_version());
-        }
-        Ok(())
-    })
-}
-
 /// A digest of all that compiled kernels depend on beside themselves, so that no cache mixes them with another's.
 fn own_version() -> c_int {
     static VERSION: OnceLock<c_int> = OnceLock::new();
@@ -113,91 +99,6 @@ fn own_version() -> c_int {
         }
         ((digest >> 33) as c_int).max(1)
     })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcCreateProgram(
-    program: *mut u64,
-    source: *const c_char,
-    name: *const c_char,
-    count: c_int,
-    headers: *const *const c_char,
-    names: *const *const c_char,
-) -> i32 {
-    answer_with(INVALID_INPUT, || {
-        // SAFETY: texts and tables are the caller's, as the compiler's manual says; so is the place.
-        unsafe {
-            let name = if name.is_null() { "default_program".to_owned() } else { text(name)? };
-            let mut made = Program { name, text: text(source)?.into_bytes(), ..Program::default() };
-            for index in 0..usize::try_from(count).unwrap_or(0) {
-                made.headers.push((text(*names.add(index))?, text(*headers.add(index))?.into_bytes()));
-            }
-            if program.is_null() {
-                return fail(Code::InvalidValue, "no place for the program");
-            }
-            let mut programs = programs();
-            programs.next += 1;
-            let handle = programs.next;
-            programs.known.insert(handle, made);
-            program.write(handle);
-        }
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcDestroyProgram(program: *mut u64) -> i32 {
-    answer_with(INVALID_PROGRAM, || {
-        // SAFETY: the caller's place.
-        match unsafe { program.as_mut() } {
-            Some(handle) if programs().known.remove(handle).is_some() => {
-                *handle = 0;
-                Ok(())
-            }
-            _ => fail(Code::InvalidHandle, "there is no such program"),
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcCompileProgram(program: u64, count: c_int, options: *const *const c_char) -> i32 {
-    let mut status = INTERNAL;
-    let code = answer(|| {
-        let Some(found) = programs().known.get(&program).cloned() else {
-            status = INVALID_PROGRAM;
-            return fail(Code::InvalidHandle, "there is no such program");
-        };
-        let mut macros = Vec::new();
-        for index in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the caller's table of as many texts.
-            let option = unsafe { text(*options.add(index)) }?;
-            match Setting::of(&option) {
-                Some(Setting::Macro(name, value)) => macros.push((name, value)),
-                Some(Setting::OfGpus) => {}
-                None => {
-                    status = INVALID_OPTION;
-                    let words = format!("the stand-in does not know the option {option}");
-                    if let Some(program) = programs().known.get_mut(&program) {
-                        program.log.clone_from(&words);
-                    }
-                    return fail(Code::InvalidValue, words);
-                }
-            }
-        }
-        let (log, image) = match compile(&found, &macros) {
-            Ok(object) => (String::new(), image_of(&object)),
-            Err(log) => {
-                status = COMPILATION;
-                (log, Vec::new())
-            }
-        };
-        let is_compiled = !image.is_empty();
-        if let Some(program) = programs().known.get_mut(&program) {
-            (program.log, program.image) = (log, image);
-        }
-        if is_compiled { Ok(()) } else { fail(Code::Unknown, "the kernels do not compile") }
-    });
-    if code == 0 { 0 } else { status }
 }
 
 enum Setting {
@@ -271,35 +172,115 @@ fn tell(program: u64, tell: impl FnOnce(&Program) -> Result<()>) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcGetProgramLogSize(program: u64, bytes: *mut usize) -> i32 {
-    // SAFETY: the caller's place.
-    tell(program, |program| unsafe { crate::driver::put(bytes, program.log.len() + 1) })
-}
+functions! {
+    fn nvrtcVersion(major: Out<'_, c_int>, minor: Out<'_, c_int>) -> i32 {
+        answer_with(INVALID_INPUT, || {
+            put(major, 13)?;
+            put(minor, own_version())
+        })
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcGetProgramLog(program: u64, place: *mut c_char) -> i32 {
-    tell(program, |program| {
-        // SAFETY: the caller's place, of as many bytes as `nvrtcGetProgramLogSize` told.
-        unsafe {
-            std::ptr::copy_nonoverlapping(program.log.as_ptr().cast(), place, program.log.len());
-            place.add(program.log.len()).write(0);
-        }
-        Ok(())
-    })
-}
+    fn nvrtcCreateProgram(
+        program: Out<'_, u64>,
+        source: *const c_char,
+        name: *const c_char,
+        count: c_int,
+        headers: *const *const c_char,
+        names: *const *const c_char,
+    ) -> i32 {
+        answer_with(INVALID_INPUT, || {
+            let mut made = Program::default();
+            // SAFETY: texts and tables are the caller's, as the compiler's manual says.
+            unsafe {
+                made.name = if name.is_null() { "default_program".to_owned() } else { text(name)? };
+                made.text = text(source)?.into_bytes();
+                for index in 0..usize::try_from(count).unwrap_or(0) {
+                    made.headers.push((text(*names.add(index))?, text(*headers.add(index))?.into_bytes()));
+                }
+            }
+            let mut programs = programs();
+            programs.next += 1;
+            let handle = programs.next;
+            put(program, handle)?;
+            programs.known.insert(handle, made);
+            Ok(())
+        })
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcGetCUBINSize(program: u64, bytes: *mut usize) -> i32 {
-    // SAFETY: the caller's place.
-    tell(program, |program| unsafe { crate::driver::put(bytes, program.image.len()) })
-}
+    fn nvrtcDestroyProgram(program: Option<&mut u64>) -> i32 {
+        answer_with(INVALID_PROGRAM, || match program {
+            Some(handle) if programs().known.remove(handle).is_some() => {
+                *handle = 0;
+                Ok(())
+            }
+            _ => fail(Code::InvalidHandle, "there is no such program"),
+        })
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn nvrtcGetCUBIN(program: u64, place: *mut c_char) -> i32 {
-    tell(program, |program| {
-        // SAFETY: the caller's place, of as many bytes as `nvrtcGetCUBINSize` told.
-        unsafe { std::ptr::copy_nonoverlapping(program.image.as_ptr().cast(), place, program.image.len()) };
-        Ok(())
-    })
+    fn nvrtcCompileProgram(program: u64, count: c_int, options: *const *const c_char) -> i32 {
+        let mut status = INTERNAL;
+        let code = answer("nvrtcCompileProgram", || {
+            let Some(found) = programs().known.get(&program).cloned() else {
+                status = INVALID_PROGRAM;
+                return fail(Code::InvalidHandle, "there is no such program");
+            };
+            let mut macros = Vec::new();
+            for index in 0..usize::try_from(count).unwrap_or(0) {
+                // SAFETY: the caller's table of as many texts.
+                let option = unsafe { text(*options.add(index)) }?;
+                match Setting::of(&option) {
+                    Some(Setting::Macro(name, value)) => macros.push((name, value)),
+                    Some(Setting::OfGpus) => {}
+                    None => {
+                        status = INVALID_OPTION;
+                        let words = format!("the stand-in does not know the option {option}");
+                        if let Some(program) = programs().known.get_mut(&program) {
+                            program.log.clone_from(&words);
+                        }
+                        return fail(Code::InvalidValue, words);
+                    }
+                }
+            }
+            let (log, image) = match compile(&found, &macros) {
+                Ok(object) => (String::new(), image_of(&object)),
+                Err(log) => {
+                    status = COMPILATION;
+                    (log, Vec::new())
+                }
+            };
+            let is_compiled = !image.is_empty();
+            if let Some(program) = programs().known.get_mut(&program) {
+                (program.log, program.image) = (log, image);
+            }
+            if is_compiled { Ok(()) } else { fail(Code::Unknown, "the kernels do not compile") }
+        });
+        if code == 0 { 0 } else { status }
+    }
+
+    fn nvrtcGetProgramLogSize(program: u64, bytes: Out<'_, usize>) -> i32 {
+        tell(program, |program| put(bytes, program.log.len() + 1))
+    }
+
+    fn nvrtcGetProgramLog(program: u64, place: *mut c_char) -> i32 {
+        tell(program, |program| {
+            // SAFETY: the caller's place, of as many bytes as `nvrtcGetProgramLogSize` told.
+            unsafe {
+                std::ptr::copy_nonoverlapping(program.log.as_ptr().cast(), place, program.log.len());
+                place.add(program.log.len()).write(0);
+            }
+            Ok(())
+        })
+    }
+
+    fn nvrtcGetCUBINSize(program: u64, bytes: Out<'_, usize>) -> i32 {
+        tell(program, |program| put(bytes, program.image.len()))
+    }
+
+    fn nvrtcGetCUBIN(program: u64, place: *mut c_char) -> i32 {
+        tell(program, |program| {
+            // SAFETY: the caller's place, of as many bytes as `nvrtcGetCUBINSize` told.
+            unsafe { std::ptr::copy_nonoverlapping(program.image.as_ptr().cast(), place, program.image.len()) };
+            Ok(())
+        })
+    }
 }

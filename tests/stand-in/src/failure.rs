@@ -1,8 +1,10 @@
-//! Results of failed calls, and their conversion to C.
+//! Results of calls, and their conversion to C.
 
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::functions::Out;
 
 /// The driver's error codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +80,21 @@ thread_local! {
     static LAST: RefCell<Option<(Code, CString)>> = const { RefCell::new(None) };
 }
 
+/// Writes a result to an output parameter.
+pub(crate) fn put<V>(place: Out<'_, V>, value: V) -> Result<()> {
+    match place {
+        Some(place) => {
+            place.write(value);
+            Ok(())
+        }
+        None => fail(Code::InvalidValue, "no place for the answer"),
+    }
+}
+
 /// Runs a call from C: no panic leaves it, and the text of a failure is kept for later queries.
-pub(crate) fn answer(call: impl FnOnce() -> Result<()>) -> i32 {
-    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| fail(Code::Unknown, "the stand-in panicked"));
+pub(crate) fn answer(name: &str, call: impl FnOnce() -> Result<()>) -> i32 {
+    let panicked = |_| fail(Code::Unknown, format!("the stand-in panicked in {name}"));
+    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked);
     let failure = outcome.err();
     let code = failure.as_ref().map_or(0, |failure| failure.code as i32);
     let words = failure.map(|failure| (failure.code, CString::new(failure.words).unwrap_or_default()));

@@ -23,6 +23,11 @@
 //! # Variables
 //! They are read when the driver is first asked for anything; [`settings`] says what each means.
 
+#![cfg_attr(test, allow(dead_code, reason = "functions that C calls are exported outside of tests only"))]
+
+// Written once, for this library and for the simulated GPU under PyTorch.
+#[path = "../../../recorder/simulate/src/functions.rs"]
+mod functions;
 mod failure;
 pub mod settings;
 mod mapping;

@@ -4,8 +4,8 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use super::workspace::size_zero;
-use crate::abi::{Out, SUCCESS, creates, functions, give, succeeds};
+use super::workspace::sizes_zero;
+use crate::abi::{Out, answer, creates, functions, give, succeeds};
 use crate::kernels::launches;
 
 creates! {
@@ -37,17 +37,19 @@ launches! {
 }
 
 // The number of the wrong parameter, on the host: none.
-size_zero! { 7 c_int: cublasSgeqrfBatched cublasDgeqrfBatched cublasCgeqrfBatched cublasZgeqrfBatched }
-size_zero! { 10 c_int:
+sizes_zero! { [_ _ _ _ _ _] [bytes: c_int]
+    cublasSgeqrfBatched cublasDgeqrfBatched cublasCgeqrfBatched cublasZgeqrfBatched
+}
+sizes_zero! { [_ _ _ _ _ _ _ _ _] [bytes: c_int]
     cublasSgetrsBatched cublasDgetrsBatched cublasCgetrsBatched cublasZgetrsBatched
     cublasSgelsBatched cublasDgelsBatched cublasCgelsBatched cublasZgelsBatched
 }
 
 functions! {
-    fn cublasGetMathMode(_handle: usize, mode: Out<'_, c_int>) { give(mode, 0); SUCCESS }
-    fn cublasGetPointerMode_v2(_handle: usize, mode: Out<'_, c_int>) { give(mode, 0); SUCCESS }
-    fn cublasGetStream_v2(_handle: usize, stream: Out<'_, usize>) { give(stream, 0); SUCCESS }
-    fn cublasGetVersion_v2(_handle: usize, version: Out<'_, c_int>) { give(version, 130_400); SUCCESS }
+    fn cublasGetMathMode(_handle: usize, mode: Out<'_, c_int>) { give(mode, 0) }
+    fn cublasGetPointerMode_v2(_handle: usize, mode: Out<'_, c_int>) { give(mode, 0) }
+    fn cublasGetStream_v2(_handle: usize, stream: Out<'_, usize>) { give(stream, 0) }
+    fn cublasGetVersion_v2(_handle: usize, version: Out<'_, c_int>) { give(version, 130_400) }
     fn cublasLtGetVersion() -> usize { 130_400 }
 
     /// Proposes one algorithm without a workspace: a `cublasLtMatmulHeuristicResult_t` of zeros.
@@ -65,6 +67,5 @@ functions! {
     ) {
         if let Some(results) = results { *results = MaybeUninit::new([0; 96]); }
         give(count, 1);
-        SUCCESS
     }
 }

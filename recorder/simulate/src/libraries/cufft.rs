@@ -4,18 +4,17 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::workspace::{size_zero, unknown_workspace};
-use crate::abi::{Out, SUCCESS, functions, give, succeeds};
+use super::workspace::{sizes_zero, unknown_workspace};
+use crate::abi::{Out, answer, functions, give, succeeds};
 
 functions! {
     /// A plan is a number.
     fn cufftCreate(plan: Out<'_, c_int>) {
         static LAST: AtomicI32 = AtomicI32::new(0);
         give(plan, LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        SUCCESS
     }
 }
 
-size_zero! { 13 usize: cufftXtMakePlanMany }
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _ _ _] [bytes: usize] cufftXtMakePlanMany }
 succeeds! { cufftDestroy cufftSetAutoAllocation cufftSetStream cufftSetWorkArea }
 unknown_workspace! { cufftXtExec }

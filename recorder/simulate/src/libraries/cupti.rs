@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::abi::{Out, SUCCESS, functions, give, refuses};
+use crate::abi::{Out, answer, functions, give, refuses};
 
 /// `CUPTI_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: c_int = 27;
@@ -13,9 +13,8 @@ functions! {
     fn cuptiSubscribe_v2() { NOT_SUPPORTED }
     fn cuptiGetResultString(_result: c_int, text: Out<'_, *const c_char>) {
         give(text, c"not supported by the simulated GPU".as_ptr());
-        SUCCESS
     }
-    fn cuptiGetVersion(version: Out<'_, u32>) { give(version, 130_000); SUCCESS }
+    fn cuptiGetVersion(version: Out<'_, u32>) { give(version, 130_000) }
 }
 
 refuses! {

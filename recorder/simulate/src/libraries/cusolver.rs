@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use super::workspace::{size_zero, sizes_zero, unknown_workspace};
+use super::workspace::{sizes_zero, unknown_workspace};
 use crate::abi::{creates, succeeds};
 
 creates! { cusolverDnCreate cusolverDnCreateGesvdjInfo cusolverDnCreateParams cusolverDnCreateSyevjInfo }
@@ -17,40 +17,42 @@ succeeds! {
     cusolverDnSgetrs cusolverDnDgetrs cusolverDnCgetrs cusolverDnZgetrs cusolverDnXpotrs
 }
 
-size_zero! { 4 c_int:
+sizes_zero! { [_ _ _] [bytes: c_int]
     cusolverDnSgesvd_bufferSize cusolverDnDgesvd_bufferSize cusolverDnCgesvd_bufferSize cusolverDnZgesvd_bufferSize
 }
-size_zero! { 5 c_int:
+sizes_zero! { [_ _ _ _] [bytes: c_int]
     cusolverDnSsytrf_bufferSize cusolverDnDsytrf_bufferSize cusolverDnCsytrf_bufferSize cusolverDnZsytrf_bufferSize
 }
-size_zero! { 6 c_int:
+sizes_zero! { [_ _ _ _ _] [bytes: c_int]
     cusolverDnSgeqrf_bufferSize cusolverDnDgeqrf_bufferSize cusolverDnCgeqrf_bufferSize cusolverDnZgeqrf_bufferSize
     cusolverDnSgetrf_bufferSize cusolverDnDgetrf_bufferSize cusolverDnCgetrf_bufferSize cusolverDnZgetrf_bufferSize
     cusolverDnSpotrf_bufferSize cusolverDnDpotrf_bufferSize cusolverDnCpotrf_bufferSize cusolverDnZpotrf_bufferSize
 }
-size_zero! { 8 c_int:
+sizes_zero! { [_ _ _ _ _ _ _] [bytes: c_int]
     cusolverDnSorgqr_bufferSize cusolverDnDorgqr_bufferSize cusolverDnCungqr_bufferSize cusolverDnZungqr_bufferSize
     cusolverDnSsyevd_bufferSize cusolverDnDsyevd_bufferSize cusolverDnCheevd_bufferSize cusolverDnZheevd_bufferSize
     cusolverDnSsyevjBatched_bufferSize cusolverDnDsyevjBatched_bufferSize
     cusolverDnCheevjBatched_bufferSize cusolverDnZheevjBatched_bufferSize
     cusolverDnSsyevj_bufferSize cusolverDnDsyevj_bufferSize cusolverDnCheevj_bufferSize cusolverDnZheevj_bufferSize
 }
-size_zero! { 12 c_int:
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _ _] [bytes: c_int]
     cusolverDnSormqr_bufferSize cusolverDnDormqr_bufferSize cusolverDnCunmqr_bufferSize cusolverDnZunmqr_bufferSize
     cusolverDnSgesvdjBatched_bufferSize cusolverDnDgesvdjBatched_bufferSize
     cusolverDnCgesvdjBatched_bufferSize cusolverDnZgesvdjBatched_bufferSize
 }
-size_zero! { 13 c_int:
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _ _ _] [bytes: c_int]
     cusolverDnSgesvdj_bufferSize cusolverDnDgesvdj_bufferSize cusolverDnCgesvdj_bufferSize cusolverDnZgesvdj_bufferSize
 }
-size_zero! { 17 c_int:
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _] [bytes: c_int]
     cusolverDnSgesvdaStridedBatched_bufferSize cusolverDnDgesvdaStridedBatched_bufferSize
     cusolverDnCgesvdaStridedBatched_bufferSize cusolverDnZgesvdaStridedBatched_bufferSize
 }
-sizes_zero! { 9: cusolverDnXpotrf_bufferSize }
-sizes_zero! { 11: cusolverDnXgeqrf_bufferSize }
-sizes_zero! { 18: cusolverDnXgeev_bufferSize }
-sizes_zero! { 12: cusolverDnXsyevd_bufferSize cusolverDnXsyevBatched_bufferSize cusolverDnXsytrs_bufferSize }
+sizes_zero! { [_ _ _ _ _ _ _ _] [device: usize, host: usize] cusolverDnXpotrf_bufferSize }
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _] [device: usize, host: usize] cusolverDnXgeqrf_bufferSize }
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _] [device: usize, host: usize] cusolverDnXgeev_bufferSize }
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _ _] [device: usize, host: usize]
+    cusolverDnXsyevd_bufferSize cusolverDnXsyevBatched_bufferSize cusolverDnXsytrs_bufferSize
+}
 
 unknown_workspace! {
     cusolverDnSgesvd cusolverDnDgesvd cusolverDnCgesvd cusolverDnZgesvd

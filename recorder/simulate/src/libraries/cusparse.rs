@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::workspace::{size_zero, unknown_workspace};
+use super::workspace::{sizes_zero, unknown_workspace};
 use crate::abi::{creates, functions, succeeds};
 
 creates! {
@@ -20,9 +20,11 @@ succeeds! {
     cusparseSpMatSetAttribute cusparseCreateIdentityPermutation cusparseXcoo2csr
 }
 
-size_zero! { 7 usize: cusparseXcoosort_bufferSizeExt cusparseXcsrsort_bufferSizeExt }
-size_zero! { 10 usize: cusparseSpMV_bufferSize cusparseSpSV_bufferSize }
-size_zero! { 11 usize: cusparseSpMM_bufferSize cusparseSDDMM_bufferSize cusparseSpSM_bufferSize }
+sizes_zero! { [_ _ _ _ _ _] [bytes: usize] cusparseXcoosort_bufferSizeExt cusparseXcsrsort_bufferSizeExt }
+sizes_zero! { [_ _ _ _ _ _ _ _ _] [bytes: usize] cusparseSpMV_bufferSize cusparseSpSV_bufferSize }
+sizes_zero! { [_ _ _ _ _ _ _ _ _ _] [bytes: usize]
+    cusparseSpMM_bufferSize cusparseSDDMM_bufferSize cusparseSpSM_bufferSize
+}
 
 unknown_workspace! {
     cusparseXcoosortByRow cusparseXcsrsort cusparseSpMV cusparseSpMM cusparseSDDMM cusparseSDDMM_preprocess

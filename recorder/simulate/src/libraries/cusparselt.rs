@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::workspace::{size_zero, unknown_workspace};
-use crate::abi::{INVALID_VALUE, Out, SUCCESS, functions, give, succeeds};
+use super::workspace::{sizes_zero, unknown_workspace};
+use crate::abi::{INVALID_VALUE, Out, SUCCESS, answer, functions, give, succeeds};
 use crate::notes::{Kind, note};
 
 /// Bytes of compressed matrices, by the address of their descriptor, which is the caller's memory.
@@ -33,11 +33,9 @@ functions! {
     ) {
         let bytes = compressed_bytes(rows, columns, dtype);
         COMPRESSED.lock().unwrap_or_else(PoisonError::into_inner).insert(descriptor, bytes);
-        SUCCESS
     }
     fn cusparseLtMatDescriptorDestroy(descriptor: usize) {
         COMPRESSED.lock().unwrap_or_else(PoisonError::into_inner).remove(&descriptor);
-        SUCCESS
     }
     fn cusparseLtSpMMACompressedSize2(
         _handle: usize, descriptor: usize, bytes: Out<'_, usize>, buffer_bytes: Out<'_, usize>,
@@ -53,7 +51,6 @@ functions! {
     /// Attributes are ints.
     fn cusparseLtMatmulAlgGetAttribute(_handle: usize, _selection: usize, _attribute: c_int, value: Out<'_, c_int>) {
         give(value, 0);
-        SUCCESS
     }
     fn cusparseLtGetErrorString(status: c_int) -> *const c_char {
         if status == 0 { c"success".as_ptr() } else { c"not supported by the simulated GPU".as_ptr() }
@@ -68,7 +65,7 @@ succeeds! {
     cusparseLtMatmulPlanDestroy
 }
 
-size_zero! { 3 usize: cusparseLtMatmulGetWorkspace }
+sizes_zero! { [_ _] [bytes: usize] cusparseLtMatmulGetWorkspace }
 unknown_workspace! { cusparseLtSpMMACompress2 cusparseLtMatmul cusparseLtMatmulSearch }
 
 #[cfg(test)]

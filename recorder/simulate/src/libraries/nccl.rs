@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::abi::{Out, SUCCESS, Status, functions, give, new_handle, refuses, succeeds};
+use crate::abi::{Out, SUCCESS, Status, answer, functions, give, new_handle, refuses, succeeds};
 use crate::contents;
 use crate::devices::current;
 
@@ -113,8 +113,8 @@ fn broadcast(from: usize, to: usize, bytes: usize, root: c_int, communicator: us
 pub(crate) struct UniqueId([u8; 128]);
 
 functions! {
-    fn ncclGetVersion(version: Out<'_, c_int>) { give(version, 23_007); SUCCESS }
-    fn ncclGetUniqueId(id: Out<'_, UniqueId>) { give(id, UniqueId([7; 128])); SUCCESS }
+    fn ncclGetVersion(version: Out<'_, c_int>) { give(version, 23_007) }
+    fn ncclGetUniqueId(id: Out<'_, UniqueId>) { give(id, UniqueId([7; 128])) }
     fn ncclGetErrorString(status: Status) -> *const c_char {
         if status == SUCCESS { c"no error".as_ptr() } else { c"not supported by the simulated GPU".as_ptr() }
     }
@@ -145,29 +145,25 @@ functions! {
         } else {
             splits.of_color.insert(color, (ranks, rank));
         }
-        SUCCESS
     }
     fn ncclCommCount(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.ranks) }
     fn ncclCommUserRank(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.rank) }
     fn ncclCommCuDevice(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.device) }
-    fn ncclCommGetAsyncError(_communicator: usize, error: Out<'_, Status>) { give(error, SUCCESS); SUCCESS }
+    fn ncclCommGetAsyncError(_communicator: usize, error: Out<'_, Status>) { give(error, SUCCESS) }
     fn ncclCommDestroy(communicator: usize) {
         COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&communicator);
-        SUCCESS
     }
     fn ncclCommAbort(communicator: usize) { ncclCommDestroy(communicator) }
     fn ncclCommRegister(_communicator: usize, _buffer: usize, _bytes: usize, handle: Out<'_, usize>) {
         give(handle, new_handle());
-        SUCCESS
     }
-    fn ncclCommMemStats(_communicator: usize, _kind: c_int, value: Out<'_, u64>) { give(value, 0); SUCCESS }
+    fn ncclCommMemStats(_communicator: usize, _kind: c_int, value: Out<'_, u64>) { give(value, 0) }
 
-    fn ncclGroupStart() { GROUP.with_borrow_mut(|group| group.depth += 1); SUCCESS }
-    fn ncclGroupEnd() { end_group(); SUCCESS }
+    fn ncclGroupStart() { GROUP.with_borrow_mut(|group| group.depth += 1) }
+    fn ncclGroupEnd() { end_group() }
 
     fn ncclAllReduce(from: usize, to: usize, count: usize, dtype: c_int) {
         copy(to, from, count.saturating_mul(element_bytes(dtype)));
-        SUCCESS
     }
     fn ncclReduce(from: usize, to: usize, count: usize, dtype: c_int) { ncclAllReduce(from, to, count, dtype) }
     fn ncclBroadcast(from: usize, to: usize, count: usize, dtype: c_int, root: c_int, communicator: usize) {
@@ -188,7 +184,7 @@ functions! {
         copy(to, from.wrapping_add(known.rank.wrapping_mul(bytes)), bytes);
         SUCCESS
     }
-    fn ncclRedOpCreatePreMulSum(op: Out<'_, c_int>) { give(op, 5); SUCCESS }
+    fn ncclRedOpCreatePreMulSum(op: Out<'_, c_int>) { give(op, 5) }
 
     fn ncclMemAlloc(address: Out<'_, usize>, bytes: usize) { crate::memory::allocate(address, bytes) }
     fn ncclMemFree(address: usize) { crate::memory::free(address) }

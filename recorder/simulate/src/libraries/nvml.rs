@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::abi::{CUDA_VERSION, Out, Status, functions, give, new_handle, succeeds};
+use crate::abi::{CUDA_VERSION, Out, Status, answer, functions, give, new_handle, succeeds};
 
 /// `NVML_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: Status = 3;

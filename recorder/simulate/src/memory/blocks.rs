@@ -5,34 +5,26 @@
 use std::ffi::c_int;
 
 use super::{Kind, Range, memory};
-use crate::abi::{INVALID_VALUE, NOT_SUPPORTED, Out, SUCCESS, Status, functions, give, succeeds};
+use crate::abi::{INVALID_VALUE, NOT_SUPPORTED, Out, SUCCESS, Status, answer, functions, give, succeeds};
 use crate::contents;
 use crate::devices::{checked, current};
 use crate::settings::settings;
 
-pub(crate) fn allocate(address: Out<'_, usize>, bytes: usize) -> Status {
+pub(crate) fn allocate(address: Out<'_, usize>, bytes: usize) -> Result<(), Status> {
     let made = if bytes == 0 { Ok(0) } else { memory().allocate(current(), bytes) };
-    match made {
-        Ok(start) => {
-            give(address, start);
-            SUCCESS
-        }
-        Err(status) => {
-            give(address, 0);
-            status
-        }
-    }
+    give(address, made.unwrap_or(0));
+    made.map(drop)
 }
 
-pub(crate) fn free(address: usize) -> Status {
+pub(crate) fn free(address: usize) -> Result<(), Status> {
     if address == 0 {
-        return SUCCESS;
+        return Ok(());
     }
     let freed = memory().free(address);
     match freed {
         Ok(range) => {
             contents::forget(range.start, range.bytes);
-            SUCCESS
+            Ok(())
         }
         // Managed memory is memory of the host.
         Err(_) => super::host::free(address, Kind::Managed),
@@ -63,21 +55,16 @@ fn attributes(address: usize) -> PointerAttributes {
 }
 
 functions! {
-    fn cudaMalloc(address: Out<'_, usize>, bytes: usize) { allocate(address, bytes) }
-    fn cudaFree(address: usize) { free(address) }
-    fn cuMemAlloc_v2(address: Out<'_, usize>, bytes: usize) { allocate(address, bytes) }
-    fn cuMemFree_v2(address: usize) { free(address) }
-
-    // The allocator backend cudaMallocAsync. Work on a stream is complete at once, so that a pool keeps nothing.
-    fn cudaMallocAsync(address: Out<'_, usize>, bytes: usize) { allocate(address, bytes) }
-    fn cudaFreeAsync(address: usize) { free(address) }
-    fn cudaMallocFromPoolAsync(address: Out<'_, usize>, bytes: usize) { allocate(address, bytes) }
-
-    fn cudaDeviceGetDefaultMemPool(pool: Out<'_, usize>, device: c_int) {
-        checked(device).map_or_else(|status| status, |device| { give(pool, device + 1); SUCCESS })
+    // With the allocator backend cudaMallocAsync too: work on a stream is complete at once, so that a pool keeps nothing.
+    fn cudaMalloc, cuMemAlloc_v2, cudaMallocAsync, cudaMallocFromPoolAsync(address: Out<'_, usize>, bytes: usize) {
+        allocate(address, bytes)
     }
-    fn cudaDeviceGetMemPool(pool: Out<'_, usize>, device: c_int) { cudaDeviceGetDefaultMemPool(pool, device) }
-    fn cudaMemPoolCreate(pool: Out<'_, usize>) { give(pool, current() + 1); SUCCESS }
+    fn cudaFree, cuMemFree_v2, cudaFreeAsync(address: usize) { free(address) }
+
+    fn cudaDeviceGetDefaultMemPool, cudaDeviceGetMemPool(pool: Out<'_, usize>, device: c_int) {
+        checked(device).map(|device| give(pool, device + 1))
+    }
+    fn cudaMemPoolCreate(pool: Out<'_, usize>) { give(pool, current() + 1) }
 
     /// Attributes up to 3 are ints that switch reuse on or off; the others are totals in bytes.
     fn cudaMemPoolGetAttribute(pool: usize, attribute: c_int, value: *mut u64) {
@@ -94,26 +81,20 @@ functions! {
         SUCCESS
     }
 
-    fn cudaMemGetInfo(free: Out<'_, usize>, total: Out<'_, usize>) {
+    fn cudaMemGetInfo, cuMemGetInfo_v2(free: Out<'_, usize>, total: Out<'_, usize>) {
         give(free, memory().free_bytes(current()) as usize);
         give(total, settings().gpu.memory_bytes as usize);
-        SUCCESS
     }
-    fn cuMemGetInfo_v2(free: Out<'_, usize>, total: Out<'_, usize>) { cudaMemGetInfo(free, total) }
 
     fn cudaPointerGetAttributes(out: Out<'_, PointerAttributes>, address: usize) {
         give(out, attributes(address));
-        SUCCESS
     }
 
-    fn cuMemGetAddressRange_v2(start: Out<'_, usize>, bytes: Out<'_, usize>, address: usize) {
+    fn cuMemGetAddressRange, cuMemGetAddressRange_v2(start: Out<'_, usize>, bytes: Out<'_, usize>, address: usize) {
         match memory().range_of(address).filter(|range| range.kind == Kind::Device) {
             Some(range) => { give(start, range.start); give(bytes, range.bytes); SUCCESS }
             None => INVALID_VALUE,
         }
-    }
-    fn cuMemGetAddressRange(start: Out<'_, usize>, bytes: Out<'_, usize>, address: usize) {
-        cuMemGetAddressRange_v2(start, bytes, address)
     }
 
     /// Attribute 3 asks for the address on the device, which is that on the host; 9 for the device.
@@ -155,13 +136,13 @@ mod tests {
         assert_eq!(attributes(address + (5 << 20)).kind, Kind::Device as c_int, "pages of 2 MiB");
         // Other tests may have the memory behind it.
         assert!(memory().range_of(address + (6 << 20)).is_none_or(|range| range.start != address));
-        assert_eq!(free(address + 8), INVALID_VALUE);
+        assert_eq!(free(address + 8), Err(INVALID_VALUE));
         // Under one lock, so that no other test gets the address in between.
         let mut all = memory();
         assert!(all.free(address).is_ok() && all.free(address).is_err());
         drop(all);
         assert_eq!(allocated(usize::MAX), Err(OUT_OF_MEMORY));
         assert_eq!(allocated(settings().gpu.memory_bytes as usize + 1), Err(OUT_OF_MEMORY));
-        assert_eq!((allocated(0), free(0)), (Ok(0), SUCCESS));
+        assert_eq!((allocated(0), free(0)), (Ok(0), Ok(())));
     }
 }

@@ -5,15 +5,15 @@
 use std::ffi::c_int;
 
 use super::is_on_device;
-use crate::abi::{SUCCESS, Status, functions, succeeds};
+use crate::abi::{answer, functions, succeeds};
 use crate::answers::{self, Answer};
 use crate::contents::{self, MAX_BYTES};
 use crate::notes::{self, Kind};
 
 /// Copies `bytes` from one place to another, each on the host or on a device.
-fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Status {
+fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     if bytes == 0 {
-        return SUCCESS;
+        return;
     }
     match (is_on_device(to.addr()), is_on_device(from.addr())) {
         (true, true) => match contents::read(from.addr(), bytes) {
@@ -41,10 +41,9 @@ fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Status {
         // SAFETY: both are the caller's memory; they may overlap.
         (false, false) => unsafe { std::ptr::copy(from, to, bytes) },
     }
-    SUCCESS
 }
 
-fn fill(to: *mut u8, value: u8, bytes: usize) -> Status {
+fn fill(to: *mut u8, value: u8, bytes: usize) {
     if is_on_device(to.addr()) {
         if bytes <= MAX_BYTES {
             contents::written(to.addr(), &vec![value; bytes]);
@@ -55,34 +54,24 @@ fn fill(to: *mut u8, value: u8, bytes: usize) -> Status {
         // SAFETY: the caller's memory.
         unsafe { std::ptr::write_bytes(to, value, bytes) };
     }
-    SUCCESS
 }
 
 functions! {
-    fn cudaMemcpy(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
-    fn cudaMemcpyAsync(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
-    fn cuMemcpyHtoD_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
-    fn cuMemcpyHtoDAsync_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
-    fn cuMemcpyDtoH_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
-    fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
-    fn cuMemcpyDtoDAsync_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
-    fn cuMemcpyAsync(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cudaMemcpy, cudaMemcpyAsync, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2,
+        cuMemcpyDtoDAsync_v2, cuMemcpyAsync(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
     fn cudaMemcpyPeerAsync(to: *mut u8, _device: c_int, from: *const u8, _from_device: c_int, bytes: usize) {
         copy(to, from, bytes)
     }
 
-    fn cudaMemcpy2DAsync(to: *mut u8, pitch: usize, from: *const u8, from_pitch: usize, width: usize, height: usize) {
+    fn cudaMemcpy2D, cudaMemcpy2DAsync(
+        to: *mut u8, pitch: usize, from: *const u8, from_pitch: usize, width: usize, height: usize,
+    ) {
         for row in 0..height {
             copy(to.wrapping_add(row * pitch), from.wrapping_add(row * from_pitch), width);
         }
-        SUCCESS
-    }
-    fn cudaMemcpy2D(to: *mut u8, pitch: usize, from: *const u8, from_pitch: usize, width: usize, height: usize) {
-        cudaMemcpy2DAsync(to, pitch, from, from_pitch, width, height)
     }
 
-    fn cudaMemset(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
-    fn cudaMemsetAsync(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
+    fn cudaMemset, cudaMemsetAsync(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
     fn cuMemsetD8Async(to: *mut u8, value: u8, bytes: usize) { fill(to, value, bytes) }
     /// Writes what is known of device memory to a buffer of the host; returns 1, or 0 if not all of it is known.
     fn highwater_simulate_contents(from: usize, to: *mut u8, bytes: usize) -> c_int {
@@ -95,7 +84,6 @@ functions! {
     /// `count` numbers of 4 bytes.
     fn cuMemsetD32Async(to: *mut u8, _value: u32, count: usize) {
         contents::forget(to.addr(), count.saturating_mul(4));
-        SUCCESS
     }
 }
 

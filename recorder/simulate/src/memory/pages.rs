@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use super::memory;
-use crate::abi::{INVALID_VALUE, Out, SUCCESS, functions, give, new_handle, refuses, succeeds};
+use crate::abi::{INVALID_VALUE, IntoStatus, Out, SUCCESS, answer, functions, give, new_handle, refuses, succeeds};
 use crate::addresses::PAGE_BYTES;
 use crate::contents;
 use crate::devices::{checked, current};
@@ -16,31 +16,24 @@ static HANDLES: Mutex<BTreeMap<usize, (usize, usize)>> = Mutex::new(BTreeMap::ne
 
 functions! {
     fn cuMemAddressReserve(start: Out<'_, usize>, bytes: usize, alignment: usize) {
-        match memory().add_device_range(current(), bytes, alignment) {
-            Ok(address) => { give(start, address); SUCCESS }
-            Err(status) => status,
-        }
+        memory().add_device_range(current(), bytes, alignment).map(|address| give(start, address))
     }
 
     fn cuMemAddressFree(start: usize, bytes: usize) {
         contents::forget(start, bytes);
-        memory().remove_device_range(start).map_or_else(|status| status, |_| SUCCESS)
+        memory().remove_device_range(start)
     }
 
     /// `properties` are `CUmemAllocationProp`: type, type of handle, type of location, device.
     fn cuMemCreate(handle: Out<'_, usize>, bytes: usize, properties: Option<&[c_int; 4]>) {
         let Some(properties) = properties else { return INVALID_VALUE };
-        let device = match checked(properties[3]) {
-            Ok(device) => device,
-            Err(status) => return status,
-        };
-        if let Err(status) = memory().take(device, bytes) {
-            return status;
-        }
-        let made = new_handle();
-        HANDLES.lock().unwrap_or_else(PoisonError::into_inner).insert(made, (device, bytes));
-        give(handle, made);
-        SUCCESS
+        let taken = checked(properties[3]).and_then(|device| memory().take(device, bytes).map(|_| device));
+        let made = taken.map(|device| {
+            let made = new_handle();
+            HANDLES.lock().unwrap_or_else(PoisonError::into_inner).insert(made, (device, bytes));
+            give(handle, made);
+        });
+        made.into_status()
     }
 
     /// PyTorch unmaps memory before it releases it, so that mappings need not be counted.
@@ -51,8 +44,8 @@ functions! {
         }
     }
 
-    fn cuMemGetAllocationGranularity(bytes: Out<'_, usize>) { give(bytes, PAGE_BYTES); SUCCESS }
-    fn cuMemUnmap(start: usize, bytes: usize) { contents::forget(start, bytes); SUCCESS }
+    fn cuMemGetAllocationGranularity(bytes: Out<'_, usize>) { give(bytes, PAGE_BYTES) }
+    fn cuMemUnmap(start: usize, bytes: usize) { contents::forget(start, bytes) }
 }
 
 succeeds! { cuMemMap cuMemSetAccess }

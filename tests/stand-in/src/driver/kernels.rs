@@ -4,8 +4,8 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::devices::most_shared_bytes;
-use super::put;
-use crate::failure::{Code, answer, fail};
+use crate::failure::{Code, answer, fail, put};
+use crate::functions::{Out, functions};
 use crate::image::object_in;
 use crate::machine::{current, machine};
 use crate::programs::{MAX_THREADS, Shape};
@@ -13,46 +13,33 @@ use crate::programs::{MAX_THREADS, Shape};
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const MAX_SHARED_BYTES: c_uint = 8;
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuModuleLoadData(module: *mut u64, image: *const c_void) -> i32 {
-    answer(|| {
+functions! {
+    fn cuModuleLoadData(module: Out<'_, u64>, image: *const c_void) {
         let (mut machine, device) = current()?;
         machine.streams.check(device)?;
         // SAFETY: the caller's image.
         let object = unsafe { object_in(image.cast()) }?;
-        let loaded = machine.programs.load(device, object)?;
-        // SAFETY: the caller's place.
-        unsafe { put(module, loaded) }
-    })
-}
+        put(module, machine.programs.load(device, object)?)
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuModuleUnload(module: u64) -> i32 {
-    answer(|| {
+    fn cuModuleUnload(module: u64) {
         let mut machine = machine()?;
         machine.programs.device_of(module)?;
         // Work under way keeps what it needs of it.
         machine.programs.unload(module);
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char) -> i32 {
-    answer(|| {
+    fn cuModuleGetFunction(function: Out<'_, u64>, module: u64, name: *const c_char) {
         if name.is_null() {
             return fail(Code::InvalidValue, "a function without a name");
         }
         // SAFETY: the caller's text, which ends in a zero.
         let found = machine()?.programs.find(module, unsafe { CStr::from_ptr(name) })?;
-        // SAFETY: the caller's place.
-        unsafe { put(function, found) }
-    })
-}
+        put(function, found)
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuFuncSetAttribute(function: u64, attribute: c_uint, value: c_int) -> i32 {
-    answer(|| {
+    fn cuFuncSetAttribute(function: u64, attribute: c_uint, value: c_int) {
         let mut machine = machine()?;
         let most = most_shared_bytes(machine.settings.capability);
         let function = machine.programs.function(function)?;
@@ -61,12 +48,9 @@ pub(crate) extern "C" fn cuFuncSetAttribute(function: u64, attribute: c_uint, va
         }
         function.allow_shared(value as u32);
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: u64) -> i32 {
-    answer(|| {
+    fn cuFuncGetAttribute(value: Out<'_, c_int>, attribute: c_uint, function: u64) {
         let mut machine = machine()?;
         let function = machine.programs.function(function)?;
         let known = match attribute {
@@ -74,26 +58,22 @@ pub(crate) unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute:
             MAX_SHARED_BYTES => function.most_shared_bytes() as c_int,
             unknown => return fail(Code::InvalidValue, format!("the stand-in does not know attribute {unknown}")),
         };
-        // SAFETY: the caller's place.
-        unsafe { put(value, known) }
-    })
-}
+        put(value, known)
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuLaunchKernel(
-    function: u64,
-    blocks_x: c_uint,
-    blocks_y: c_uint,
-    blocks_z: c_uint,
-    threads_x: c_uint,
-    threads_y: c_uint,
-    threads_z: c_uint,
-    shared_bytes: c_uint,
-    stream: u64,
-    arguments: *mut *mut c_void,
-    extra: *mut *mut c_void,
-) -> i32 {
-    answer(|| {
+    fn cuLaunchKernel(
+        function: u64,
+        blocks_x: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads_x: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared_bytes: c_uint,
+        stream: u64,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) {
         let (mut guard, device) = current()?;
         let machine = &mut *guard;
         let stream = machine.streams.find(stream, device)?;
@@ -111,5 +91,5 @@ pub(crate) unsafe extern "C" fn cuLaunchKernel(
             machine.programs.function(function)?.launch(shape, arguments.cast_const().cast(), machine.settings.seed)
         }?;
         machine.streams.give(stream, work)
-    })
+    }
 }

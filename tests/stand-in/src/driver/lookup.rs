@@ -3,9 +3,9 @@
 
 use std::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};
 
-use super::put;
 use super::{arrays, devices, memory, pages, pools, streams};
-use crate::failure::{Code, Result, answer, fail};
+use crate::failure::{Code, Result, answer, fail, put};
+use crate::functions::{Out, functions};
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD: c_ulonglong = 2;
@@ -65,44 +65,34 @@ fn meant(short: &str, version: c_int, is_per_thread: bool) -> Option<*mut c_void
 }
 
 /// Finds a function, and writes its address for the caller.
-unsafe fn find(symbol: *const c_char, place: *mut *mut c_void, version: c_int, flags: c_ulonglong) -> Result<()> {
+fn find(symbol: *const c_char, place: Out<'_, *mut c_void>, version: c_int, flags: c_ulonglong) -> Result<()> {
     if symbol.is_null() {
         return fail(Code::InvalidValue, "a function without a name");
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: C's text, which ends in a zero.
     let short = unsafe { CStr::from_ptr(symbol) }.to_str().unwrap_or_default();
     let found = meant(short, version, flags & PER_THREAD != 0);
-    // SAFETY: as promised by the caller.
-    unsafe { put(place, found.unwrap_or(std::ptr::null_mut())) }?;
+    put(place, found.unwrap_or(std::ptr::null_mut()))?;
     if found.is_some() { Ok(()) } else { fail(Code::NotFound, format!("the stand-in has no {short} of {version}")) }
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuGetProcAddress(
-    symbol: *const c_char,
-    place: *mut *mut c_void,
-    version: c_int,
-    flags: c_ulonglong,
-) -> i32 {
-    // SAFETY: the caller's text and place.
-    answer(|| unsafe { find(symbol, place, version, flags) })
-}
+functions! {
+    fn cuGetProcAddress(symbol: *const c_char, place: Out<'_, *mut c_void>, version: c_int, flags: c_ulonglong) {
+        find(symbol, place, version, flags)
+    }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
-    symbol: *const c_char,
-    place: *mut *mut c_void,
-    version: c_int,
-    flags: c_ulonglong,
-    status: *mut c_int,
-) -> i32 {
-    answer(|| {
-        // SAFETY: the caller's text and place.
-        let found = unsafe { find(symbol, place, version, flags) };
-        if !status.is_null() {
-            // SAFETY: the caller's place. 1 stands for a name that is not known.
-            unsafe { status.write(c_int::from(found.is_err())) };
+    fn cuGetProcAddress_v2(
+        symbol: *const c_char,
+        place: Out<'_, *mut c_void>,
+        version: c_int,
+        flags: c_ulonglong,
+        status: Out<'_, c_int>,
+    ) {
+        let found = find(symbol, place, version, flags);
+        if let Some(status) = status {
+            // 1 stands for a name that is not known.
+            status.write(c_int::from(found.is_err()));
         }
         found
-    })
+    }
 }

@@ -11,6 +11,7 @@ use super::arithmetic::compute;
 use super::choice::{Choice, Problem};
 use super::descriptions::{Described, Element, Layout, Operation, Wish};
 use super::{Result, Status, refuse};
+use crate::functions::{Out, functions};
 use crate::machine::current;
 use crate::mapping::FRESH;
 
@@ -41,42 +42,28 @@ fn answer(name: &str, call: impl FnOnce() -> Result<()>) -> i32 {
 }
 
 /// Stores a description, and writes its handle to an output parameter.
-///
-/// # Safety
-/// The place is null or can be written.
-unsafe fn enter<D>(
-    place: *mut u64,
-    known: &mut Known,
-    table: fn(&mut Known) -> &mut HashMap<u64, D>,
-    new: D,
-) -> Result<()> {
-    if place.is_null() {
-        return refuse(Status::InvalidValue, "no place for the handle");
-    }
+fn enter<D>(place: Out<'_, u64>, table: fn(&mut Known) -> &mut HashMap<u64, D>, new: D) -> Result<()> {
+    let Some(place) = place else { return refuse(Status::InvalidValue, "no place for the handle") };
+    let mut known = known();
     known.next += 16;
     let handle = known.next;
-    table(known).insert(handle, new);
-    // SAFETY: as promised by the caller.
-    unsafe { place.write(handle) };
+    table(&mut known).insert(handle, new);
+    place.write(handle);
     Ok(())
 }
 
-fn forget<D>(table: &mut HashMap<u64, D>, handle: u64) -> Result<()> {
-    table
-        .remove(&handle)
-        .map_or_else(|| refuse(Status::InvalidValue, format!("there is no handle {handle}")), |_| Ok(()))
+/// What a table has under a handle.
+fn found<D>(entry: Option<D>, handle: u64) -> Result<D> {
+    entry.map_or_else(|| refuse(Status::InvalidValue, format!("there is no handle {handle}")), Ok)
 }
 
 fn find<D: Copy>(table: &HashMap<u64, D>, handle: u64) -> Result<D> {
-    table.get(&handle).copied().map_or_else(|| refuse(Status::InvalidValue, format!("there is no handle {handle}")), Ok)
+    found(table.get(&handle).copied(), handle)
 }
 
-/// Sets an attribute of a description.
-///
-/// # Safety
-/// At `value` there are as many bytes.
-unsafe fn set<D: Described>(
-    table: &mut HashMap<u64, D>,
+/// Sets an attribute of a description to the value of so many bytes that C gives.
+fn set<D: Described>(
+    described: Option<&mut D>,
     handle: u64,
     attribute: c_int,
     value: *const c_void,
@@ -85,112 +72,9 @@ unsafe fn set<D: Described>(
     if value.is_null() {
         return refuse(Status::InvalidValue, "no value");
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller's value.
     let value = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), bytes) };
-    match table.get_mut(&handle) {
-        Some(described) => described.set(attribute, value),
-        None => refuse(Status::InvalidValue, format!("there is no handle {handle}")),
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasLtGetVersion() -> usize {
-    130_000
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtCreate(handle: *mut u64) -> i32 {
-    // SAFETY: the caller's place.
-    answer("cublasLtCreate", || unsafe { enter(handle, &mut known(), |known| &mut known.libraries, ()) })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasLtDestroy(handle: u64) -> i32 {
-    answer("cublasLtDestroy", || forget(&mut known().libraries, handle))
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutCreate(
-    layout: *mut u64,
-    element: c_int,
-    rows: u64,
-    columns: u64,
-    leading: i64,
-) -> i32 {
-    answer("cublasLtMatrixLayoutCreate", || {
-        let new = Layout::new(Element::of(element)?, rows, columns, leading);
-        // SAFETY: the caller's place.
-        unsafe { enter(layout, &mut known(), |known| &mut known.layouts, new) }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
-    layout: u64,
-    attribute: c_int,
-    value: *const c_void,
-    bytes: usize,
-) -> i32 {
-    // SAFETY: the caller's value.
-    answer("cublasLtMatrixLayoutSetAttribute", || unsafe { set(&mut known().layouts, layout, attribute, value, bytes) })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasLtMatrixLayoutDestroy(layout: u64) -> i32 {
-    answer("cublasLtMatrixLayoutDestroy", || forget(&mut known().layouts, layout))
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatmulDescCreate(operation: *mut u64, compute: c_int, scale: c_int) -> i32 {
-    answer("cublasLtMatmulDescCreate", || {
-        let new = Operation::new(compute, Element::of(scale)?);
-        // SAFETY: the caller's place.
-        unsafe { enter(operation, &mut known(), |known| &mut known.operations, new) }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
-    operation: u64,
-    attribute: c_int,
-    value: *const c_void,
-    bytes: usize,
-) -> i32 {
-    // SAFETY: the caller's value.
-    answer("cublasLtMatmulDescSetAttribute", || unsafe {
-        set(&mut known().operations, operation, attribute, value, bytes)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasLtMatmulDescDestroy(operation: u64) -> i32 {
-    answer("cublasLtMatmulDescDestroy", || forget(&mut known().operations, operation))
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatmulPreferenceCreate(wish: *mut u64) -> i32 {
-    answer("cublasLtMatmulPreferenceCreate", || {
-        // SAFETY: the caller's place.
-        unsafe { enter(wish, &mut known(), |known| &mut known.wishes, Wish::default()) }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
-    wish: u64,
-    attribute: c_int,
-    value: *const c_void,
-    bytes: usize,
-) -> i32 {
-    // SAFETY: the caller's value.
-    answer("cublasLtMatmulPreferenceSetAttribute", || unsafe {
-        set(&mut known().wishes, wish, attribute, value, bytes)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasLtMatmulPreferenceDestroy(wish: u64) -> i32 {
-    answer("cublasLtMatmulPreferenceDestroy", || forget(&mut known().wishes, wish))
+    found(described, handle)?.set(attribute, value)
 }
 
 fn problem(library: u64, operation: u64, layouts: [u64; 4]) -> Result<Problem> {
@@ -207,46 +91,11 @@ fn problem(library: u64, operation: u64, layouts: [u64; 4]) -> Result<Problem> {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Chosen {
-    choice: Choice,
+    pub(crate) choice: Choice,
     pub(crate) workspace_bytes: usize,
     status: i32,
     waves: f32,
     reserved: [c_int; 4],
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
-    library: u64,
-    operation: u64,
-    a: u64,
-    b: u64,
-    c: u64,
-    d: u64,
-    wish: u64,
-    most: c_int,
-    chosen: *mut Chosen,
-    count: *mut c_int,
-) -> i32 {
-    answer("cublasLtMatmulAlgoGetHeuristic", || {
-        if most < 1 || chosen.is_null() || count.is_null() {
-            return refuse(Status::InvalidValue, "no place for an algorithm");
-        }
-        // SAFETY: the caller's place.
-        unsafe { count.write(0) };
-        let problem = problem(library, operation, [a, b, c, d])?;
-        let choice = Choice::new(&problem, &find(&known().wishes, wish)?);
-        let workspace_bytes = choice.workspace_bytes() as usize;
-        let refused = current()?.0.settings.refused as usize;
-        let proposals = std::iter::repeat_n(choice.refused(), refused).chain([choice]).take(most as usize);
-        for (row, choice) in proposals.enumerate() {
-            // SAFETY: the caller's places, of which there are `most`.
-            unsafe {
-                chosen.add(row).write(Chosen { choice, workspace_bytes, status: 0, waves: 1.0, reserved: [0; 4] });
-                count.write(row as c_int + 1);
-            }
-        }
-        Ok(())
-    })
 }
 
 /// Reads a factor of the type that the operation names.
@@ -266,35 +115,121 @@ unsafe fn factor(place: *const c_void, element: Element) -> Result<f64> {
     }
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatmul(
-    library: u64,
-    operation: u64,
-    alpha: *const c_void,
-    a: u64,
-    a_layout: u64,
-    b: u64,
-    b_layout: u64,
-    beta: *const c_void,
-    c: u64,
-    c_layout: u64,
-    d: u64,
-    d_layout: u64,
-    choice: *const Choice,
-    workspace: u64,
-    workspace_bytes: usize,
-    stream: u64,
-) -> i32 {
-    answer("cublasLtMatmul", || {
+/// Fails if the output overlaps an input.
+fn check_overlap(problem: &Problem, addresses: [u64; 4], workspace: [u64; 2]) -> Result<()> {
+    let ranges: Vec<[u64; 2]> =
+        addresses.into_iter().zip(&problem.layouts).map(|(start, layout)| [start, layout.extent()]).collect();
+    let meet = |[a, bytes]: [u64; 2], [b, others]: [u64; 2]| a < b + others && b < a + bytes;
+    let out = ranges[3];
+    // What lies in the gaps of another overlaps it not.
+    let is_dense = |index: usize| problem.layouts[index].is_dense();
+    for (index, name) in ["A", "B"].into_iter().enumerate() {
+        if meet(ranges[index], out) && (addresses[index] == addresses[3] || is_dense(index) && is_dense(3)) {
+            return refuse(Status::InvalidValue, format!("D overlaps {name}"));
+        }
+    }
+    let [.., c, d] = &problem.layouts;
+    let is_same = addresses[2] == addresses[3] && c.strides() == d.strides() && c.batch_stride == d.batch_stride;
+    if meet(ranges[2], out) && !is_same && is_dense(2) && is_dense(3) {
+        return refuse(Status::InvalidValue, "D overlaps C, which lies in another way");
+    }
+    if workspace[1] > 0 && ranges.iter().any(|&range| meet(range, workspace)) {
+        return refuse(Status::InvalidValue, "the workspace overlaps a matrix");
+    }
+    Ok(())
+}
+
+functions! {
+    fn cublasLtGetVersion() -> usize { 130_000 }
+
+    fn cublasLtCreate(handle: Out<'_, u64>) { enter(handle, |known| &mut known.libraries, ()) }
+
+    fn cublasLtDestroy(handle: u64) { found(known().libraries.remove(&handle), handle).map(drop) }
+
+    fn cublasLtMatrixLayoutCreate(layout: Out<'_, u64>, element: c_int, rows: u64, columns: u64, leading: i64) {
+        enter(layout, |known| &mut known.layouts, Layout::new(Element::of(element)?, rows, columns, leading))
+    }
+
+    fn cublasLtMatrixLayoutSetAttribute(layout: u64, attribute: c_int, value: *const c_void, bytes: usize) {
+        set(known().layouts.get_mut(&layout), layout, attribute, value, bytes)
+    }
+
+    fn cublasLtMatrixLayoutDestroy(layout: u64) { found(known().layouts.remove(&layout), layout).map(drop) }
+
+    fn cublasLtMatmulDescCreate(operation: Out<'_, u64>, compute: c_int, scale: c_int) {
+        enter(operation, |known| &mut known.operations, Operation::new(compute, Element::of(scale)?))
+    }
+
+    fn cublasLtMatmulDescSetAttribute(operation: u64, attribute: c_int, value: *const c_void, bytes: usize) {
+        set(known().operations.get_mut(&operation), operation, attribute, value, bytes)
+    }
+
+    fn cublasLtMatmulDescDestroy(operation: u64) { found(known().operations.remove(&operation), operation).map(drop) }
+
+    fn cublasLtMatmulPreferenceCreate(wish: Out<'_, u64>) {
+        enter(wish, |known| &mut known.wishes, Wish::default())
+    }
+
+    fn cublasLtMatmulPreferenceSetAttribute(wish: u64, attribute: c_int, value: *const c_void, bytes: usize) {
+        set(known().wishes.get_mut(&wish), wish, attribute, value, bytes)
+    }
+
+    fn cublasLtMatmulPreferenceDestroy(wish: u64) { found(known().wishes.remove(&wish), wish).map(drop) }
+
+    fn cublasLtMatmulAlgoGetHeuristic(
+        library: u64,
+        operation: u64,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        wish: u64,
+        most: c_int,
+        chosen: *mut Chosen,
+        count: Out<'_, c_int>,
+    ) {
+        let Some(count) = count.filter(|_| most > 0 && !chosen.is_null()) else {
+            return refuse(Status::InvalidValue, "no place for an algorithm");
+        };
+        count.write(0);
+        let problem = problem(library, operation, [a, b, c, d])?;
+        let choice = Choice::new(&problem, &find(&known().wishes, wish)?);
+        let workspace_bytes = choice.workspace_bytes() as usize;
+        let refused = current()?.0.settings.refused as usize;
+        let proposals = std::iter::repeat_n(choice.refused(), refused).chain([choice]).take(most as usize);
+        for (row, choice) in proposals.enumerate() {
+            let proposed = Chosen { choice, workspace_bytes, status: 0, waves: 1.0, reserved: [0; 4] };
+            // SAFETY: the caller's places, of which there are `most`.
+            unsafe { chosen.add(row).write(proposed) };
+            count.write(row as c_int + 1);
+        }
+        Ok(())
+    }
+
+    fn cublasLtMatmul(
+        library: u64,
+        operation: u64,
+        alpha: *const c_void,
+        a: u64,
+        a_layout: u64,
+        b: u64,
+        b_layout: u64,
+        beta: *const c_void,
+        c: u64,
+        c_layout: u64,
+        d: u64,
+        d_layout: u64,
+        choice: Option<&Choice>,
+        workspace: u64,
+        workspace_bytes: usize,
+        stream: u64,
+    ) {
         let problem = problem(library, operation, [a_layout, b_layout, c_layout, d_layout])?;
         let scale = problem.operation.scale;
         // SAFETY: the caller's factors, on the host.
         let factors = unsafe { [factor(alpha, scale)?, factor(beta, scale)?] };
-        // SAFETY: the caller's algorithm, or none.
-        let choice = match unsafe { choice.as_ref() } {
-            Some(choice) => *choice,
-            None => Choice::new(&problem, &Wish { workspace_bytes: 0, alignments: [1; 4] }),
-        };
+        let any = || Choice::new(&problem, &Wish { workspace_bytes: 0, alignments: [1; 4] });
+        let choice = choice.copied().unwrap_or_else(any);
         let addresses = [a, b, c, d];
         choice.check(&problem, addresses)?;
         choice.check_workspace(workspace, workspace_bytes as u64)?;
@@ -337,29 +272,5 @@ pub(crate) unsafe extern "C" fn cublasLtMatmul(
             }),
         )?;
         Ok(())
-    })
-}
-
-/// Fails if the output overlaps an input.
-fn check_overlap(problem: &Problem, addresses: [u64; 4], workspace: [u64; 2]) -> Result<()> {
-    let ranges: Vec<[u64; 2]> =
-        addresses.into_iter().zip(&problem.layouts).map(|(start, layout)| [start, layout.extent()]).collect();
-    let meet = |[a, bytes]: [u64; 2], [b, others]: [u64; 2]| a < b + others && b < a + bytes;
-    let out = ranges[3];
-    // What lies in the gaps of another overlaps it not.
-    let is_dense = |index: usize| problem.layouts[index].is_dense();
-    for (index, name) in ["A", "B"].into_iter().enumerate() {
-        if meet(ranges[index], out) && (addresses[index] == addresses[3] || is_dense(index) && is_dense(3)) {
-            return refuse(Status::InvalidValue, format!("D overlaps {name}"));
-        }
     }
-    let [.., c, d] = &problem.layouts;
-    let is_same = addresses[2] == addresses[3] && c.strides() == d.strides() && c.batch_stride == d.batch_stride;
-    if meet(ranges[2], out) && !is_same && is_dense(2) && is_dense(3) {
-        return refuse(Status::InvalidValue, "D overlaps C, which lies in another way");
-    }
-    if workspace[1] > 0 && ranges.iter().any(|&range| meet(range, workspace)) {
-        return refuse(Status::InvalidValue, "the workspace overlaps a matrix");
-    }
-    Ok(())
 }

@@ -2,11 +2,12 @@
 #![expect(unsafe_code, reason = "calls functions as C does, with addresses")]
 
 use std::ffi::c_void;
-use std::ptr;
+use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 
 use crate::driver::{devices, memory};
+use crate::functions::Out;
 use crate::products::functions::{
     Chosen, cublasLtCreate, cublasLtDestroy, cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic, cublasLtMatmulDescCreate,
     cublasLtMatmulDescDestroy, cublasLtMatmulDescSetAttribute, cublasLtMatmulPreferenceCreate,
@@ -72,15 +73,10 @@ impl Matrix {
         });
         let numbers: Vec<f64> = numbers.collect();
         let bytes: Vec<u8> = numbers.iter().flat_map(|&number| kind.bytes(number)).collect();
-        let (mut address, mut layout) = (0, 0);
-        // SAFETY: places and bytes are this function's own.
-        unsafe {
-            assert_eq!(memory::cuMemAlloc_v2(&raw mut address, bytes.len()), 0);
-            assert_eq!(memory::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), 0), 0);
-            let made =
-                cublasLtMatrixLayoutCreate(&raw mut layout, kind as i32, rows as u64, columns as u64, leading as i64);
-            assert_eq!(made, 0);
-        }
+        let address = given(|address| memory::cuMemAlloc_v2(address, bytes.len()));
+        assert_eq!(memory::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), 0), 0);
+        let (kind_number, size) = (kind as i32, [rows, columns].map(|side| side as u64));
+        let layout = given(|layout| cublasLtMatrixLayoutCreate(layout, kind_number, size[0], size[1], leading as i64));
         let matrix = Self { kind, leading, has_rows_together, stride, address, layout, numbers };
         matrix.set(1, i32::from(has_rows_together));
         matrix.set(5, batch as i32);
@@ -89,9 +85,7 @@ impl Matrix {
     }
 
     fn set<V: Copy>(&self, attribute: i32, value: V) -> i32 {
-        let place = (&raw const value).cast();
-        // SAFETY: the value is this function's own.
-        unsafe { cublasLtMatrixLayoutSetAttribute(self.layout, attribute, place, size_of::<V>()) }
+        cublasLtMatrixLayoutSetAttribute(self.layout, attribute, (&raw const value).cast(), size_of::<V>())
     }
 
     fn place(&self, number: usize, row: usize, column: usize) -> usize {
@@ -101,8 +95,7 @@ impl Matrix {
 
     fn found(&self) -> Vec<f64> {
         let mut bytes = vec![0_u8; self.numbers.len() * self.kind.size()];
-        // SAFETY: the block has as many bytes.
-        let copied = unsafe { memory::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), self.address, bytes.len(), 0) };
+        let copied = memory::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), self.address, bytes.len(), 0);
         assert_eq!(copied, 0);
         bytes.chunks_exact(self.kind.size()).map(|bytes| self.kind.number(bytes)).collect()
     }
@@ -114,59 +107,49 @@ impl Drop for Matrix {
     }
 }
 
+/// What a call writes, which succeeds.
+fn given<V>(call: impl FnOnce(Out<'_, V>) -> i32) -> V {
+    let mut place = MaybeUninit::uninit();
+    assert_eq!(call(Some(&mut place)), 0);
+    // SAFETY: the call succeeded, so it has written its answer.
+    unsafe { place.assume_init() }
+}
+
 /// The library, with a context to use it in.
 fn library() -> u64 {
-    let (mut context, mut library) = (0, 0);
-    // SAFETY: the places are this function's own.
-    unsafe {
-        assert_eq!(devices::cuInit(0), 0);
-        assert_eq!(devices::cuDevicePrimaryCtxRetain(&raw mut context, 0), 0);
-        assert_eq!(devices::cuCtxSetCurrent(context), 0);
-        assert_eq!(cublasLtCreate(&raw mut library), 0);
-    }
-    library
+    assert_eq!(devices::cuInit(0), 0);
+    assert_eq!(devices::cuCtxSetCurrent(given(|context| devices::cuDevicePrimaryCtxRetain(context, 0))), 0);
+    given(|handle| cublasLtCreate(handle))
 }
 
 fn operation(compute: i32, scale: Kind, transposed: [bool; 2]) -> u64 {
-    let mut operation = 0;
-    // SAFETY: places and values are this function's own.
-    unsafe {
-        assert_eq!(cublasLtMatmulDescCreate(&raw mut operation, compute, scale as i32), 0);
-        for (attribute, transposed) in [3, 4].into_iter().zip(transposed) {
-            let value = i32::from(transposed);
-            let set = cublasLtMatmulDescSetAttribute(operation, attribute, (&raw const value).cast(), 4);
-            assert_eq!(set, 0);
-        }
+    let operation = given(|operation| cublasLtMatmulDescCreate(operation, compute, scale as i32));
+    for (attribute, transposed) in [3, 4].into_iter().zip(transposed) {
+        let value = i32::from(transposed);
+        assert_eq!(cublasLtMatmulDescSetAttribute(operation, attribute, (&raw const value).cast(), 4), 0);
     }
     operation
 }
 
 fn wish(workspace_bytes: u64, alignment: i32) -> u64 {
-    let mut wish = 0;
-    // SAFETY: places and values are this function's own.
-    unsafe {
-        assert_eq!(cublasLtMatmulPreferenceCreate(&raw mut wish), 0);
-        let bytes = (&raw const workspace_bytes).cast::<c_void>();
-        assert_eq!(cublasLtMatmulPreferenceSetAttribute(wish, 1, bytes, 8), 0);
-        for attribute in 5..=8 {
-            let value = (&raw const alignment).cast::<c_void>();
-            assert_eq!(cublasLtMatmulPreferenceSetAttribute(wish, attribute, value, 4), 0);
-        }
+    let wish = given(|wish| cublasLtMatmulPreferenceCreate(wish));
+    let bytes = (&raw const workspace_bytes).cast::<c_void>();
+    assert_eq!(cublasLtMatmulPreferenceSetAttribute(wish, 1, bytes, 8), 0);
+    for attribute in 5..=8 {
+        let value = (&raw const alignment).cast::<c_void>();
+        assert_eq!(cublasLtMatmulPreferenceSetAttribute(wish, attribute, value, 4), 0);
     }
     wish
 }
 
 /// Asks for an algorithm.
 fn choose(library: u64, operation: u64, layouts: [u64; 4], wish: u64) -> Result<Chosen, i32> {
-    let (mut chosen, mut count) = (std::mem::MaybeUninit::uninit(), 0);
-    let [a, b, c, d] = layouts;
-    // SAFETY: the places are this function's own, for one algorithm.
-    unsafe {
-        let (place, count) = (chosen.as_mut_ptr(), &raw mut count);
-        match cublasLtMatmulAlgoGetHeuristic(library, operation, a, b, c, d, wish, 1, place, count) {
-            0 => Ok(chosen.assume_init()),
-            status => Err(status),
-        }
+    let (mut chosen, mut count) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    let ([a, b, c, d], place) = (layouts, chosen.as_mut_ptr());
+    match cublasLtMatmulAlgoGetHeuristic(library, operation, a, b, c, d, wish, 1, place, Some(&mut count)) {
+        // SAFETY: it was written.
+        0 => Ok(unsafe { chosen.assume_init() }),
+        status => Err(status),
     }
 }
 
@@ -185,28 +168,24 @@ impl Product {
         let [a, b, c, d] = &self.matrices;
         let [alpha, beta] = self.factors.map(|factor| self.scale.bytes(factor));
         let (alpha, beta) = (alpha.as_ptr().cast(), beta.as_ptr().cast());
-        let choice = &raw const self.chosen;
-        // SAFETY: the stand-in checks all that it is given; an algorithm is the beginning of what was chosen.
-        unsafe {
-            cublasLtMatmul(
-                self.library,
-                self.operation,
-                alpha,
-                addresses[0],
-                a.layout,
-                addresses[1],
-                b.layout,
-                beta,
-                addresses[2],
-                c.layout,
-                addresses[3],
-                d.layout,
-                choice.cast(),
-                workspace.0,
-                workspace.1,
-                0,
-            )
-        }
+        cublasLtMatmul(
+            self.library,
+            self.operation,
+            alpha,
+            addresses[0],
+            a.layout,
+            addresses[1],
+            b.layout,
+            beta,
+            addresses[2],
+            c.layout,
+            addresses[3],
+            d.layout,
+            Some(&self.chosen.choice),
+            workspace.0,
+            workspace.1,
+            0,
+        )
     }
 
     fn addresses(&self) -> [u64; 4] {
@@ -242,10 +221,8 @@ fn products_are_those_of_plain_loops() {
         [Kind::F16, Kind::F16],
         [Kind::F16, Kind::F32],
     ];
-    let mut work = 0;
     library();
-    // SAFETY: the place is this function's own.
-    assert_eq!(unsafe { memory::cuMemAlloc_v2(&raw mut work, 1 << 20) }, 0);
+    let work = given(|address| memory::cuMemAlloc_v2(address, 1 << 20));
     for (index, kinds) in kinds.into_iter().enumerate() {
         for choices in 0..32 {
             let size = [[7, 5, 9], [1, 4, 3], [17, 33, 20]][(choices as usize + index) % 3];
@@ -294,8 +271,7 @@ fn a_bias_is_added_to_every_column() {
         let before = product.matrices[3].found();
         let bias = Matrix::new(kind, [7, 1], false, 1, 3);
         let set = |operation: u64, attribute: i32, value: &[u8]| {
-            // SAFETY: the value is this function's own.
-            unsafe { cublasLtMatmulDescSetAttribute(operation, attribute, value.as_ptr().cast(), value.len()) }
+            cublasLtMatmulDescSetAttribute(operation, attribute, value.as_ptr().cast(), value.len())
         };
         assert_eq!(set(product.operation, 7, &4_i32.to_ne_bytes()), 0);
         let layouts = [0, 1, 2, 3].map(|index| product.matrices[index].layout);
@@ -321,17 +297,14 @@ fn a_workspace_is_used_and_checked() {
     let large = product([Kind::F32; 2], [64, 64, 64], 0, 1, [1.0, 0.0]);
     let need = large.chosen.workspace_bytes;
     assert!(need > 0, "larger products ask for a workspace");
-    let mut work = 0;
-    // SAFETY: the place is this function's own.
-    assert_eq!(unsafe { memory::cuMemAlloc_v2(&raw mut work, need + 256) }, 0);
+    let work = given(|address| memory::cuMemAlloc_v2(address, need + 256));
     assert_eq!(large.run(large.addresses(), (0, 0)), INVALID_VALUE);
     assert_eq!(large.run(large.addresses(), (work, need - 256)), INVALID_VALUE);
     assert_eq!(large.run(large.addresses(), (work + 16, need)), INVALID_VALUE);
     assert_eq!(large.run(large.addresses(), (work + 256, need + 256)), INVALID_VALUE);
     assert_eq!(large.run(large.addresses(), (work, need)), 0);
     let mut left = [0_u8; 4];
-    // SAFETY: four bytes are there.
-    unsafe { assert_eq!(memory::cuMemcpyDtoHAsync_v2(left.as_mut_ptr().cast(), work, 4, 0), 0) };
+    assert_eq!(memory::cuMemcpyDtoHAsync_v2(left.as_mut_ptr().cast(), work, 4, 0), 0);
     assert_eq!(left, [0xff; 4], "nobody else's numbers survive in it");
     assert_eq!(memory::cuMemFree_v2(work), 0);
 }
@@ -373,6 +346,5 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(mixed.run(mixed.addresses(), (0, 0)), INVALID_VALUE, "an operation that is gone");
     assert_eq!(cublasLtDestroy(mixed.library), 0);
     assert_eq!(mixed.run(mixed.addresses(), (0, 0)), 1, "a library that is gone");
-    // SAFETY: the place is null.
-    assert_eq!(unsafe { cublasLtCreate(ptr::null_mut()) }, INVALID_VALUE);
+    assert_eq!(cublasLtCreate(None), INVALID_VALUE, "no place for the handle");
 }

@@ -4,8 +4,10 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::workspace::{size_zero, unknown_workspace};
-use crate::abi::{CUDA_VERSION, NOT_SUPPORTED, Out, SUCCESS, Status, creates, functions, give, refuses, succeeds};
+use super::workspace::{sizes_zero, unknown_workspace};
+use crate::abi::{
+    CUDA_VERSION, NOT_SUPPORTED, Out, SUCCESS, Status, answer, creates, functions, give, refuses, succeeds,
+};
 use crate::kernels::launches;
 
 mod real;
@@ -22,8 +24,8 @@ launches! {
     cudnnSpatialTfSamplerBackward cudnnPoolingForward
 }
 
-size_zero! { 6 usize: cudnnGetCTCLossWorkspaceSize_v8 }
-size_zero! { 9 usize: cudnnGetCTCLossWorkspaceSize }
+sizes_zero! { [_ _ _ _ _] [bytes: usize] cudnnGetCTCLossWorkspaceSize_v8 }
+sizes_zero! { [_ _ _ _ _ _ _ _] [bytes: usize] cudnnGetCTCLossWorkspaceSize }
 unknown_workspace! { cudnnCTCLoss cudnnCTCLoss_v8 }
 
 // The interface of cuDNN 7 for convolutions, which PyTorch uses only if it is asked to.
@@ -32,7 +34,7 @@ refuses! { cudnnCreateConvolutionDescriptor }
 functions! {
     fn cudnnGetVersion() -> usize { real::version() }
     fn cudnnGetCudartVersion() -> usize { CUDA_VERSION as usize }
-    fn cudnnGetStream(_handle: usize, stream: Out<'_, usize>) { give(stream, 0); SUCCESS }
+    fn cudnnGetStream(_handle: usize, stream: Out<'_, usize>) { give(stream, 0) }
     fn cudnnGetErrorString(status: Status) -> *const c_char {
         if status == SUCCESS { c"CUDNN_STATUS_SUCCESS".as_ptr() } else { c"not supported by the simulated GPU".as_ptr() }
     }
@@ -54,12 +56,12 @@ functions! {
     fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
         _handle: usize, _mode: c_int, _operations: c_int, _x: usize, _z: usize, _y: usize, _statistics: usize,
         _activation: usize, bytes: Out<'_, usize>,
-    ) { give(bytes, 0); SUCCESS }
+    ) { give(bytes, 0) }
     fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
         _handle: usize, _mode: c_int, _operations: c_int, _x: usize, _y: usize, _dy: usize, _dz: usize, _dx: usize,
         _statistics: usize, _activation: usize, bytes: Out<'_, usize>,
-    ) { give(bytes, 0); SUCCESS }
+    ) { give(bytes, 0) }
     fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
         _handle: usize, _mode: c_int, _operations: c_int, _activation: usize, _x: usize, bytes: Out<'_, usize>,
-    ) { give(bytes, 0); SUCCESS }
+    ) { give(bytes, 0) }
 }

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::real;
-use crate::abi::{INVALID_VALUE, Out, SUCCESS, Status, functions, give, new_handle};
+use crate::abi::{INVALID_VALUE, Out, SUCCESS, Status, answer, functions, give, new_handle};
 use crate::contents;
 use crate::notes::{Kind, note};
 use crate::settings::settings;
@@ -155,9 +155,8 @@ functions! {
         let handle = new_handle();
         with(|known| known.layers.insert(handle, Recurrent::default()));
         give(out, handle);
-        SUCCESS
     }
-    fn cudnnDestroyRNNDescriptor(descriptor: usize) { with(|known| known.layers.remove(&descriptor)); SUCCESS }
+    fn cudnnDestroyRNNDescriptor(descriptor: usize) { with(|known| known.layers.remove(&descriptor)); }
 
     fn cudnnSetRNNDescriptor_v8(
         descriptor: usize, _algorithm: c_int, cell: c_int, bias: c_int, direction: c_int, _input_mode: c_int,
@@ -167,7 +166,6 @@ functions! {
         let directions = if direction == 0 { 1 } else { 2 };
         let made = Recurrent { cell, has_bias: bias != 0, directions, layers, input, hidden, projected, dtype };
         with(|known| known.layers.insert(descriptor, made));
-        SUCCESS
     }
 
     fn cudnnGetRNNWeightSpaceSize(_handle: usize, descriptor: usize, bytes: Out<'_, usize>) {
@@ -201,11 +199,10 @@ functions! {
         status
     }
 
-    fn cudnnCreateRNNDataDescriptor(out: Out<'_, usize>) { give(out, new_handle()); SUCCESS }
-    fn cudnnDestroyRNNDataDescriptor(descriptor: usize) { with(|known| known.data.remove(&descriptor)); SUCCESS }
+    fn cudnnCreateRNNDataDescriptor(out: Out<'_, usize>) { give(out, new_handle()) }
+    fn cudnnDestroyRNNDataDescriptor(descriptor: usize) { with(|known| known.data.remove(&descriptor)); }
     fn cudnnSetRNNDataDescriptor(descriptor: usize, _dtype: c_int, _layout: c_int, steps: c_int, batch: c_int) {
         with(|known| known.data.insert(descriptor, (steps.max(0) as usize, batch.max(0) as usize)));
-        SUCCESS
     }
 
     fn cudnnGetRNNTempSpaceSizes(
@@ -220,15 +217,14 @@ functions! {
         SUCCESS
     }
 
-    fn cudnnRNNForward() { contents::kernel_ran(); SUCCESS }
-    fn cudnnRNNBackwardData_v8() { contents::kernel_ran(); SUCCESS }
-    fn cudnnRNNBackwardWeights_v8() { contents::kernel_ran(); SUCCESS }
+    fn cudnnRNNForward() { contents::kernel_ran() }
+    fn cudnnRNNBackwardData_v8() { contents::kernel_ran() }
+    fn cudnnRNNBackwardWeights_v8() { contents::kernel_ran() }
 
     /// The state of a generator of random numbers for each thread of the device, as far as is known.
     fn cudnnDropoutGetStatesSize(_handle: usize, bytes: Out<'_, usize>) {
         let gpu = &settings().gpu;
         give(bytes, gpu.multiprocessors as usize * gpu.architecture().threads_per_multiprocessor as usize * 8);
-        SUCCESS
     }
 }
 

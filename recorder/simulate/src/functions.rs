@@ -1,0 +1,36 @@
+//! Functions that C calls, as the simulated GPU under PyTorch and the stand-in for CUDA in tests define them.
+
+use std::mem::MaybeUninit;
+
+/// An output parameter: a place that a function writes to, or null.
+pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+/// Defines functions that C calls, each under one name or several. What a body comes to is made a status by the
+/// `answer` that is in scope, unless the function says what it returns.
+macro_rules! functions {
+    () => {};
+    (
+        $(#[$about:meta])* fn $name:ident, $other:ident $(, $more:ident)* ($($arguments:tt)*) $body:block $($rest:tt)*
+    ) => {
+        $crate::functions::functions! {
+            $(#[$about])* fn $name($($arguments)*) $body
+            fn $other $(, $more)* ($($arguments)*) $body
+            $($rest)*
+        }
+    };
+    ($(#[$about:meta])* fn $name:ident($($arguments:tt)*) $body:block $($rest:tt)*) => {
+        $crate::functions::functions! {
+            $(#[$about])* fn $name($($arguments)*) -> std::ffi::c_int { answer(stringify!($name), || $body) } $($rest)*
+        }
+    };
+    ($(#[$about:meta])* fn $name:ident($($arguments:tt)*) -> $result:ty $body:block $($rest:tt)*) => {
+        $(#[$about])*
+        #[allow(non_snake_case, reason = "NVIDIA's name")]
+        // SAFETY: the name is NVIDIA's, whose function this one replaces, and no other function of the program has it.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) extern "C" fn $name($($arguments)*) -> $result $body
+        $crate::functions::functions! { $($rest)* }
+    };
+}
+
+pub(crate) use functions;
