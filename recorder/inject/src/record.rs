@@ -11,7 +11,7 @@ use crate::abi::{Answer, Function, OUT_OF_MEMORY, SUCCESS};
 use crate::devices::{self, LEDGER, Owner};
 use crate::driver::Driver;
 use crate::guard;
-use crate::ledger::{Allocation, Change, Ledger, Name, New, Released};
+use crate::ledger::{Allocation, Change, Ledger, Name, New, SendChange};
 use crate::session;
 
 /// The owner of the memory that a call requests.
@@ -64,15 +64,8 @@ fn send(change: Change) {
             } else {
                 api::reserve(allocation.device, allocation.range());
             }
-            let alloc = allocation.alloc();
-            let new = NewBlock {
-                block: alloc.block,
-                address: alloc.address,
-                requested: alloc.requested,
-                allocated: alloc.allocated,
-                stream: alloc.stream,
-                pool: alloc.pool,
-            };
+            let Allocation { block, address, bytes, stream, .. } = allocation;
+            let new = NewBlock { block, address, requested: bytes, allocated: bytes, stream, pool: allocation.pool() };
             api::alloc(allocation.device, &new);
         }
         Change::Ends(allocation) => {
@@ -102,12 +95,12 @@ pub(crate) enum Got {
 }
 
 /// Records the result of a call that requests memory; `got` returns what was allocated, if the call succeeded.
-pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> Got) {
+pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> Got) -> Answer {
     let Answered { function, answer } = answered;
     let got = match answer {
         SUCCESS => Some(got()),
         OUT_OF_MEMORY => None,
-        _ => return,
+        _ => return answer,
     };
     quietly(|| {
         session::begin_once();
@@ -146,60 +139,44 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
         }
         sample(driver);
     });
+    answer
 }
 
-/// Records that memory is about to be freed. Returns the allocation, to undo this if the driver refuses.
-pub(crate) fn gives_back(name: Name) -> Option<Allocation> {
-    quietly(|| lock().take(name, &mut send))?
+/// Frees memory by `call`. It is recorded as freed before, since another thread may get it as soon as it is free, and as
+/// allocated again if the driver refuses.
+pub(crate) fn frees(name: Name, call: impl FnOnce() -> Answered) -> Answer {
+    let taken = quietly(|| lock().take(name, &mut send)).flatten();
+    given_back(call(), taken, |ledger, allocation| ledger.put_back(name, allocation, &mut send))
 }
 
-/// Records the result of a call that frees memory.
-pub(crate) fn gave_back(answered: Answered, name: Name, taken: Option<Allocation>) {
-    let Some(allocation) = taken else { return };
-    quietly(|| {
-        if answered.answer == SUCCESS {
-            sample(Driver::of(answered.function));
-        } else {
-            lock().put_back(name, allocation, &mut send);
-        }
-    });
+/// Releases a handle of memory by `call`, like [`frees`].
+pub(crate) fn releases(handle: u64, call: impl FnOnce() -> Answered) -> Answer {
+    let released = quietly(|| lock().release(handle, &mut send)).flatten();
+    given_back(call(), released, |ledger, released| ledger.undo_release(released, &mut send))
 }
 
-/// Records that a handle of memory is about to be released.
-pub(crate) fn releases(handle: u64) -> Option<Released> {
-    quietly(|| lock().release(handle, &mut send))?
-}
-
-/// Records the result of releasing a handle.
-pub(crate) fn released(answered: Answered, released: Option<Released>) {
-    let Some(released) = released else { return };
-    quietly(|| {
-        if answered.answer == SUCCESS {
-            sample(Driver::of(answered.function));
-        } else {
-            lock().undo_release(released, &mut send);
-        }
-    });
+fn given_back<T>(answered: Answered, taken: Option<T>, undo: impl FnOnce(&mut Ledger, T)) -> Answer {
+    if let Some(taken) = taken {
+        quietly(|| {
+            if answered.answer == SUCCESS {
+                sample(Driver::of(answered.function));
+            } else {
+                undo(&mut lock(), taken);
+            }
+        });
+    }
+    answered.answer
 }
 
 /// Applies the effect of a successful call on pages to the ledger.
-pub(crate) fn done(answered: Answered, change: impl FnOnce(&mut Ledger)) {
+pub(crate) fn done(answered: Answered, change: impl FnOnce(&mut Ledger, SendChange<'_>)) -> Answer {
     if answered.answer == SUCCESS {
         quietly(|| {
-            change(&mut lock());
+            change(&mut lock(), &mut send);
             sample(Driver::of(answered.function));
         });
     }
-}
-
-/// Records that memory was mapped to addresses.
-pub(crate) fn mapped(answered: Answered, address: u64, bytes: u64, handle: u64) {
-    done(answered, |ledger| ledger.map(address, bytes, handle, &mut send));
-}
-
-/// Records that memory was unmapped from addresses.
-pub(crate) fn unmapped(answered: Answered, address: u64, bytes: u64) {
-    done(answered, |ledger| ledger.unmap(address, bytes, &mut send));
+    answered.answer
 }
 
 /// Records that a context was destroyed.

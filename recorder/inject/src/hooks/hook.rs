@@ -57,29 +57,44 @@ impl Hook {
     }
 }
 
-/// Declares a function that replaces the driver's function of the same name.
+/// Declares functions that replace the driver's functions of the same names, and `HOOKS`, which has them all.
 ///
-/// The body gets a closure that calls the driver with the program's arguments. It runs only for calls by the program;
-/// nested calls go to the driver unchanged.
-macro_rules! hook {
-    (
-        $(#[$about:meta])*
-        $hook:ident = $short:literal since $since:literal $($per_thread:ident)?;
-        fn $name:ident($($argument:ident: $type:ty),*) |$call:ident| $body:block
-    ) => {
-        pub(crate) static $hook: $crate::hooks::hook::Hook = $crate::hooks::hook::Hook::new(
-            // SAFETY: contains a single zero, at the end.
-            unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
-            $short,
-            $since,
-            $crate::hooks::hook::per_thread!($($per_thread)?),
-            $name as *mut std::ffi::c_void,
-        );
+/// Each entry has the name that programs pass to `cuGetProcAddress`, and the functions that it stands for, which have
+/// one body. The body gets the hook and a closure that calls the driver with the program's arguments. It runs only for
+/// calls by the program; nested calls go to the driver unchanged.
+macro_rules! hooks {
+    ($(
+        #[doc = $about:literal]
+        $short:literal: $($name:ident since $since:literal $($per_thread:ident)?),+;
+        $arguments:tt |$hook:ident, $call:ident| $body:block
+    )+) => {
+        pub(super) static HOOKS: &[&$crate::hooks::hook::Hook] = &[$($(&$name::HOOK),+),+];
 
-        $(#[$about])*
+        $($($crate::hooks::hook::hooks! {
+            @$name = $short since $since ($($per_thread)?), $about; $arguments |$hook, $call| $body
+        })+)+
+    };
+    (
+        @$name:ident = $short:literal since $since:literal ($($per_thread:ident)?), $about:literal;
+        ($($argument:ident: $type:ty),* $(,)?) |$hook:ident, $call:ident| $body:block
+    ) => {
+        #[allow(non_snake_case, reason = "the driver's name")]
+        mod $name {
+            pub(super) static HOOK: $crate::hooks::hook::Hook = $crate::hooks::hook::Hook::new(
+                // SAFETY: contains a single zero, at the end.
+                unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
+                $short,
+                $since,
+                !stringify!($($per_thread)?).is_empty(),
+                super::$name as *mut std::ffi::c_void,
+            );
+        }
+
+        #[doc = $about]
         #[allow(non_snake_case, reason = "the driver's name")]
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> $crate::abi::Answer {
+            let $hook = &$name::HOOK;
             let Some(theirs) = $hook.theirs() else { return $crate::abi::NOT_FOUND };
             // SAFETY: the driver's function of this name, which takes these arguments.
             let function = unsafe {
@@ -93,17 +108,7 @@ macro_rules! hook {
     };
 }
 
-/// Returns whether a hook is for per-thread default streams.
-macro_rules! per_thread {
-    () => {
-        false
-    };
-    (per_thread) => {
-        true
-    };
-}
-
-pub(crate) use {hook, per_thread};
+pub(crate) use hooks;
 
 /// Returns the value that `place` points to; the default if it is null.
 ///

@@ -3,48 +3,15 @@
 
 use std::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};
 
-use super::hook::{Hook, hook};
+use super::hook::{Hook, hooks};
 use super::{arrays, blocks, contexts, pages};
-use crate::abi::{Answer, Function, LEGACY_STREAM, PER_THREAD_DEFAULT_STREAM, SUCCESS};
+use crate::abi::{Function, LEGACY_STREAM, PER_THREAD_DEFAULT_STREAM, SUCCESS};
 use crate::loader::{self, Dlsym};
 
 /// All functions that replace the driver's.
-static HOOKS: [&Hook; 34] = [
-    &blocks::ALLOC,
-    &blocks::ALLOC_PITCH,
-    &blocks::ALLOC_MANAGED,
-    &blocks::FREE,
-    &blocks::ALLOC_ASYNC,
-    &blocks::ALLOC_ASYNC_PER_THREAD,
-    &blocks::ALLOC_FROM_POOL,
-    &blocks::ALLOC_FROM_POOL_PER_THREAD,
-    &blocks::FREE_ASYNC,
-    &blocks::FREE_ASYNC_PER_THREAD,
-    &blocks::ALLOC_HOST,
-    &blocks::HOST_ALLOC,
-    &blocks::FREE_HOST,
-    &pages::CREATE,
-    &pages::RELEASE,
-    &pages::RETAIN,
-    &pages::MAP,
-    &pages::UNMAP,
-    &arrays::CREATE,
-    &arrays::CREATE_3D,
-    &arrays::DESTROY,
-    &arrays::CREATE_MIPMAPPED,
-    &arrays::DESTROY_MIPMAPPED,
-    &contexts::RETAIN,
-    &contexts::RELEASE,
-    &contexts::RELEASE_BEFORE,
-    &contexts::RESET,
-    &contexts::RESET_BEFORE,
-    &contexts::DESTROY,
-    &contexts::DESTROY_BEFORE,
-    &LOOKUP,
-    &LOOKUP_PER_THREAD,
-    &LOOKUP_V2,
-    &LOOKUP_V2_PER_THREAD,
-];
+fn all() -> impl Iterator<Item = &'static Hook> {
+    [blocks::HOOKS, pages::HOOKS, arrays::HOOKS, contexts::HOOKS, HOOKS].into_iter().flatten().copied()
+}
 
 /// Returns the hook that a library exports as `name`.
 fn exported(name: &CStr) -> Option<&'static Hook> {
@@ -52,12 +19,12 @@ fn exported(name: &CStr) -> Option<&'static Hook> {
     if !name.to_bytes().starts_with(b"cu") {
         return None;
     }
-    HOOKS.into_iter().find(|hook| hook.name == name)
+    all().find(|hook| hook.name == name)
 }
 
 /// Returns the hook of the function that the driver returns for `short` in CUDA `version`.
 fn of_version(short: &str, version: i32, is_per_thread: bool) -> Option<&'static Hook> {
-    let named = || HOOKS.into_iter().filter(|hook| hook.short == short && hook.since <= version);
+    let named = || all().filter(|hook| hook.short == short && hook.since <= version);
     let newest =
         |is_per_thread: bool| named().filter(|hook| hook.is_per_thread == is_per_thread).max_by_key(|hook| hook.since);
     // Most functions do not depend on streams, and are the same in both cases.
@@ -84,50 +51,21 @@ fn swap(symbol: *const c_char, place: *mut Function, version: c_int, flags: c_ul
 
 type Place = *mut Function;
 
-fn looked_up(
-    answered: crate::record::Answered,
-    (symbol, place, version, flags): (*const c_char, Place, c_int, c_ulonglong),
-    is_per_thread: bool,
-) -> Answer {
-    if answered.answer == SUCCESS {
-        swap(symbol, place, version, flags, is_per_thread);
-    }
-    answered.answer
-}
-
-hook! {
+hooks! {
     /// Returns a function of the driver by name.
-    LOOKUP = "cuGetProcAddress" since 11030;
-    fn cuGetProcAddress(symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong) |call| {
-        looked_up(call(), (symbol, place, version, flags), false)
+    "cuGetProcAddress": cuGetProcAddress since 11030, cuGetProcAddress_ptsz since 11030 per_thread;
+    (symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong) |hook, call| {
+        let answer = call().answer;
+        if answer == SUCCESS { swap(symbol, place, version, flags, hook.is_per_thread); }
+        answer
     }
-}
 
-hook! {
-    /// Variant of `cuGetProcAddress` for programs with per-thread default streams.
-    LOOKUP_PER_THREAD = "cuGetProcAddress" since 11030 per_thread;
-    fn cuGetProcAddress_ptsz(symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong) |call| {
-        looked_up(call(), (symbol, place, version, flags), true)
-    }
-}
-
-hook! {
     /// Variant of `cuGetProcAddress` that also reports why a function was not found.
-    LOOKUP_V2 = "cuGetProcAddress" since 12000;
-    fn cuGetProcAddress_v2(
-        symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int
-    ) |call| {
-        looked_up(call(), (symbol, place, version, flags), false)
-    }
-}
-
-hook! {
-    /// Variant of `cuGetProcAddress_v2` for programs with per-thread default streams.
-    LOOKUP_V2_PER_THREAD = "cuGetProcAddress" since 12000 per_thread;
-    fn cuGetProcAddress_v2_ptsz(
-        symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int
-    ) |call| {
-        looked_up(call(), (symbol, place, version, flags), true)
+    "cuGetProcAddress": cuGetProcAddress_v2 since 12000, cuGetProcAddress_v2_ptsz since 12000 per_thread;
+    (symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int) |hook, call| {
+        let answer = call().answer;
+        if answer == SUCCESS { swap(symbol, place, version, flags, hook.is_per_thread); }
+        answer
     }
 }
 
@@ -214,9 +152,9 @@ mod tests {
 
     #[test]
     fn each_name_stands_for_one_function_and_begins_as_the_driver_says() {
-        for (index, hook) in HOOKS.into_iter().enumerate() {
+        for (index, hook) in all().enumerate() {
             let name = hook.name.to_str().expect("names are plain");
-            assert!(HOOKS[..index].iter().all(|other| other.name != hook.name), "{name} twice");
+            assert!(all().take(index).all(|other| other.name != hook.name), "{name} twice");
             assert!(exported(hook.name).is_some_and(|found| std::ptr::eq(found, hook)), "{name}");
             let rest = name.strip_prefix(hook.short).expect("the short name is the beginning");
             assert!(["", "_v2", "_ptsz", "_v2_ptsz"].contains(&rest), "{name}");

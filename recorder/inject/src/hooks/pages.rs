@@ -4,14 +4,14 @@
 
 use std::ffi::c_ulonglong;
 
-use super::hook::{at, hook};
+use super::hook::{at, hooks};
 use crate::abi::{ON_DEVICE, Properties};
 use crate::record::{self, Got, Request, Whose};
 
-hook! {
+hooks! {
     /// Allocates physical memory, without addresses.
-    CREATE = "cuMemCreate" since 10020;
-    fn cuMemCreate(handle: *mut c_ulonglong, bytes: usize, properties: *const Properties, flags: c_ulonglong) |call| {
+    "cuMemCreate": cuMemCreate since 10020;
+    (handle: *mut c_ulonglong, bytes: usize, properties: *const Properties, flags: c_ulonglong) |hook, call| {
         let answered = call();
         // SAFETY: the program's properties, which the driver has read.
         let whose = match unsafe { properties.as_ref() } {
@@ -19,51 +19,31 @@ hook! {
             Some(_) => Whose::Pinned,
             None => Whose::Current,
         };
-        let request = Request { called: "cuMemCreate", whose, bytes: bytes as u64, stream: 0 };
+        let request = Request { called: hook.short, whose, bytes: bytes as u64, stream: 0 };
         // SAFETY: the driver has written there.
-        record::asked(answered, request, || Got::Pages(unsafe { at(handle) }));
-        answered.answer
+        record::asked(answered, request, || Got::Pages(unsafe { at(handle) }))
     }
-}
 
-hook! {
     /// Releases a handle of physical memory.
-    RELEASE = "cuMemRelease" since 10020;
-    fn cuMemRelease(handle: c_ulonglong) |call| {
-        let released = record::releases(handle);
-        let answered = call();
-        record::released(answered, released);
-        answered.answer
-    }
-}
+    "cuMemRelease": cuMemRelease since 10020;
+    (handle: c_ulonglong) |hook, call| { record::releases(handle, call) }
 
-hook! {
     /// Returns another handle of the memory mapped at an address.
-    RETAIN = "cuMemRetainAllocationHandle" since 11000;
-    fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut std::ffi::c_void) |call| {
-        let answered = call();
+    "cuMemRetainAllocationHandle": cuMemRetainAllocationHandle since 11000;
+    (handle: *mut c_ulonglong, address: *mut std::ffi::c_void) |hook, call| {
         // SAFETY: the driver has written there.
-        record::done(answered, |ledger| ledger.retain(address.addr() as u64, unsafe { at(handle) }));
-        answered.answer
+        record::done(call(), |ledger, _| ledger.retain(address.addr() as u64, unsafe { at(handle) }))
     }
-}
 
-hook! {
     /// Maps physical memory to addresses.
-    MAP = "cuMemMap" since 10020;
-    fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong) |call| {
-        let answered = call();
-        record::mapped(answered, address, bytes as u64, handle);
-        answered.answer
+    "cuMemMap": cuMemMap since 10020;
+    (address: u64, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong) |hook, call| {
+        record::done(call(), |ledger, send| ledger.map(address, bytes as u64, handle, send))
     }
-}
 
-hook! {
     /// Unmaps physical memory from addresses.
-    UNMAP = "cuMemUnmap" since 10020;
-    fn cuMemUnmap(address: u64, bytes: usize) |call| {
-        let answered = call();
-        record::unmapped(answered, address, bytes as u64);
-        answered.answer
+    "cuMemUnmap": cuMemUnmap since 10020;
+    (address: u64, bytes: usize) |hook, call| {
+        record::done(call(), |ledger, send| ledger.unmap(address, bytes as u64, send))
     }
 }

@@ -10,7 +10,7 @@ use highwater_recorder::snapshots::event::{Alloc, Range};
 use highwater_recorder::snapshots::{StartingBlock, StartingState};
 use highwater_recorder::{Category, DeviceId, OpId, Pool, ScopeId, StackId, StreamId};
 
-pub(crate) use pages::{Pages, Released};
+use pages::Pages;
 pub(crate) use streams::Streams;
 
 /// Start of the artificial addresses of memory without an address: far from all addresses of the driver.
@@ -46,7 +46,7 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     /// Returns the pool according to PyTorch's size rule, since driver allocations have none.
-    fn pool(&self) -> Pool {
+    pub(crate) fn pool(&self) -> Pool {
         if self.bytes > 1 << 20 { Pool::Large } else { Pool::Small }
     }
 
@@ -54,7 +54,7 @@ impl Allocation {
         Range { address: self.address, bytes: self.bytes, stream: self.stream, pool: self.pool() }
     }
 
-    pub(crate) fn alloc(&self) -> Alloc {
+    fn alloc(&self) -> Alloc {
         Alloc {
             block: self.block,
             address: self.address,
@@ -169,36 +169,6 @@ impl Ledger {
         for (_, name) in gone {
             self.take(name, send);
         }
-    }
-
-    /// Adds an allocation without addresses.
-    pub(crate) fn create(&mut self, handle: u64, new: New, send: SendChange<'_>) {
-        self.pages.create(&mut self.counters, handle, new, send);
-    }
-
-    /// Releases a handle; `None` if the ledger does not contain it.
-    pub(crate) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
-        self.pages.release(handle, send)
-    }
-
-    /// Restores a handle that the driver refused to release.
-    pub(crate) fn undo_release(&mut self, released: Released, send: SendChange<'_>) {
-        self.pages.undo_release(&mut self.counters, released, send);
-    }
-
-    /// Adds another handle of the memory mapped at an address.
-    pub(crate) fn retain(&mut self, address: u64, handle: u64) {
-        self.pages.retain(address, handle);
-    }
-
-    /// Maps memory to addresses.
-    pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: u64, send: SendChange<'_>) {
-        self.pages.map(&mut self.counters, address, bytes, handle, send);
-    }
-
-    /// Unmaps memory from addresses.
-    pub(crate) fn unmap(&mut self, address: u64, bytes: u64, send: SendChange<'_>) {
-        self.pages.unmap(&mut self.counters, address, bytes, send);
     }
 
     /// Returns the live allocations of a device, sorted by block key.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Allocation, Change, Counters, New, SendChange};
+use super::{Allocation, Change, Counters, Ledger, New, SendChange};
 
 /// Physical memory (`cuMemCreate`), with its handles and mappings.
 #[derive(Clone, Debug)]
@@ -61,75 +61,6 @@ impl Pages {
         Self { pieces: BTreeMap::new(), handles: BTreeMap::new(), mappings: BTreeMap::new(), next: 0 }
     }
 
-    pub(super) fn create(&mut self, counters: &mut Counters, handle: u64, new: New, send: SendChange<'_>) {
-        let New { device, bytes, stream, scope, context } = new;
-        let (address, block) = (counters.apart(bytes), counters.block());
-        let allocation = Allocation { device, block, address, bytes, stream, scope, context, is_pages: true };
-        self.next += 1;
-        self.handles.insert(handle, self.next);
-        self.pieces.insert(self.next, Physical { allocation, handles: 1, mapped: Vec::new(), is_placed: false });
-        send(Change::Begins(allocation));
-    }
-
-    pub(super) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
-        let piece = *self.handles.get(&handle)?;
-        let physical = self.pieces.get_mut(&piece)?;
-        physical.handles = physical.handles.saturating_sub(1);
-        if physical.handles == 0 {
-            self.handles.retain(|_, other| *other != piece);
-        }
-        Some(Released { handle, piece, ended: self.end_if_unused(piece, send) })
-    }
-
-    pub(super) fn undo_release(&mut self, counters: &mut Counters, released: Released, send: SendChange<'_>) {
-        let Released { handle, piece, ended } = released;
-        if let Some(mut physical) = ended {
-            physical.allocation.block = counters.block();
-            send(Change::Begins(physical.allocation));
-            self.pieces.insert(piece, physical);
-        }
-        if let Some(physical) = self.pieces.get_mut(&piece) {
-            physical.handles += 1;
-            self.handles.insert(handle, piece);
-        }
-    }
-
-    pub(super) fn retain(&mut self, address: u64, handle: u64) {
-        let Some((&start, &piece)) = self.mappings.range(..=address).next_back() else { return };
-        let Some(physical) = self.pieces.get_mut(&piece) else { return };
-        if physical.mapped.iter().any(|&(at, bytes)| at == start && address - start < bytes) {
-            physical.handles += 1;
-            self.handles.insert(handle, piece);
-        }
-    }
-
-    pub(super) fn map(&mut self, counters: &mut Counters, address: u64, bytes: u64, handle: u64, send: SendChange<'_>) {
-        // Memory from elsewhere, such as another process, is not counted.
-        let Some(&piece) = self.handles.get(&handle) else { return };
-        let Some(physical) = self.pieces.get_mut(&piece) else { return };
-        physical.mapped.push((address, bytes));
-        self.mappings.insert(address, piece);
-        if !physical.is_placed && bytes == physical.allocation.bytes {
-            physical.move_to(counters, Some(address), send);
-        }
-    }
-
-    pub(super) fn unmap(&mut self, counters: &mut Counters, address: u64, bytes: u64, send: SendChange<'_>) {
-        let gone: Vec<(u64, u64)> =
-            self.mappings.range(address..address.saturating_add(bytes)).map(|(&at, &piece)| (at, piece)).collect();
-        for (at, piece) in gone {
-            self.mappings.remove(&at);
-            let Some(physical) = self.pieces.get_mut(&piece) else { continue };
-            physical.mapped.retain(|&(start, _)| start != at);
-            let is_unused = physical.handles == 0 && physical.mapped.is_empty();
-            if physical.is_placed && physical.allocation.address == at && !is_unused {
-                let place = physical.whole();
-                physical.move_to(counters, place, send);
-            }
-            self.end_if_unused(piece, send);
-        }
-    }
-
     fn end_if_unused(&mut self, piece: u64, send: SendChange<'_>) -> Option<Physical> {
         let is_unused = |physical: &Physical| physical.handles == 0 && physical.mapped.is_empty();
         self.pieces.get(&piece).filter(|physical| is_unused(physical))?;
@@ -140,5 +71,88 @@ impl Pages {
 
     pub(super) fn allocations(&self) -> impl Iterator<Item = Allocation> {
         self.pieces.values().map(|physical| physical.allocation)
+    }
+}
+
+impl Ledger {
+    /// Adds an allocation without addresses.
+    pub(crate) fn create(&mut self, handle: u64, new: New, send: SendChange<'_>) {
+        let New { device, bytes, stream, scope, context } = new;
+        let (address, block) = (self.counters.apart(bytes), self.counters.block());
+        let allocation = Allocation { device, block, address, bytes, stream, scope, context, is_pages: true };
+        self.pages.next += 1;
+        self.pages.handles.insert(handle, self.pages.next);
+        self.pages
+            .pieces
+            .insert(self.pages.next, Physical { allocation, handles: 1, mapped: Vec::new(), is_placed: false });
+        send(Change::Begins(allocation));
+    }
+
+    /// Releases a handle; `None` if the ledger does not contain it.
+    pub(crate) fn release(&mut self, handle: u64, send: SendChange<'_>) -> Option<Released> {
+        let piece = *self.pages.handles.get(&handle)?;
+        let physical = self.pages.pieces.get_mut(&piece)?;
+        physical.handles = physical.handles.saturating_sub(1);
+        if physical.handles == 0 {
+            self.pages.handles.retain(|_, other| *other != piece);
+        }
+        Some(Released { handle, piece, ended: self.pages.end_if_unused(piece, send) })
+    }
+
+    /// Restores a handle that the driver refused to release.
+    pub(crate) fn undo_release(&mut self, released: Released, send: SendChange<'_>) {
+        let Released { handle, piece, ended } = released;
+        if let Some(mut physical) = ended {
+            physical.allocation.block = self.counters.block();
+            send(Change::Begins(physical.allocation));
+            self.pages.pieces.insert(piece, physical);
+        }
+        if let Some(physical) = self.pages.pieces.get_mut(&piece) {
+            physical.handles += 1;
+            self.pages.handles.insert(handle, piece);
+        }
+    }
+
+    /// Adds another handle of the memory mapped at an address.
+    pub(crate) fn retain(&mut self, address: u64, handle: u64) {
+        let Some((&start, &piece)) = self.pages.mappings.range(..=address).next_back() else { return };
+        let Some(physical) = self.pages.pieces.get_mut(&piece) else { return };
+        if physical.mapped.iter().any(|&(at, bytes)| at == start && address - start < bytes) {
+            physical.handles += 1;
+            self.pages.handles.insert(handle, piece);
+        }
+    }
+
+    /// Maps memory to addresses.
+    pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: u64, send: SendChange<'_>) {
+        // Memory from elsewhere, such as another process, is not counted.
+        let Some(&piece) = self.pages.handles.get(&handle) else { return };
+        let Some(physical) = self.pages.pieces.get_mut(&piece) else { return };
+        physical.mapped.push((address, bytes));
+        self.pages.mappings.insert(address, piece);
+        if !physical.is_placed && bytes == physical.allocation.bytes {
+            physical.move_to(&mut self.counters, Some(address), send);
+        }
+    }
+
+    /// Unmaps memory from addresses.
+    pub(crate) fn unmap(&mut self, address: u64, bytes: u64, send: SendChange<'_>) {
+        let gone: Vec<(u64, u64)> = self
+            .pages
+            .mappings
+            .range(address..address.saturating_add(bytes))
+            .map(|(&at, &piece)| (at, piece))
+            .collect();
+        for (at, piece) in gone {
+            self.pages.mappings.remove(&at);
+            let Some(physical) = self.pages.pieces.get_mut(&piece) else { continue };
+            physical.mapped.retain(|&(start, _)| start != at);
+            let is_unused = physical.handles == 0 && physical.mapped.is_empty();
+            if physical.is_placed && physical.allocation.address == at && !is_unused {
+                let place = physical.whole();
+                physical.move_to(&mut self.counters, place, send);
+            }
+            self.pages.end_if_unused(piece, send);
+        }
     }
 }
