@@ -9,17 +9,9 @@ use std::sync::Arc;
 /// Bytes that can be read from any offset, by several threads at once.
 pub trait ByteSource: Debug + Send + Sync {
     /// Returns how many there are now. A growing file has more later.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the operating system does not say.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `out` with the bytes from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// Fails if they cannot be read, or if there are fewer.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 }
 

@@ -253,13 +253,13 @@ impl Assembler {
             }
             Part::Annotations(_) | Part::Attributes(_) if self.passing.is_some() => {}
             Part::Annotations(rows) => {
-                let missing = self.missing_rows(header, self.owners.annotation_rows())?;
-                self.owners.take_annotations(offset, header, rows);
+                let missing = self.missing_rows(header, self.owners.annotations.rows)?;
+                self.owners.annotations.take(offset, header, rows);
                 self.note_missing(offset, missing, "annotations before this are lost");
             }
             Part::Attributes(rows) => {
-                let missing = self.missing_rows(header, self.owners.attribute_rows())?;
-                self.owners.take_attributes(offset, header, rows);
+                let missing = self.missing_rows(header, self.owners.attributes.rows)?;
+                self.owners.attributes.take(offset, header, rows);
                 self.note_missing(offset, missing, "attributes before this are lost");
             }
             Part::End(facts) => self.take_end(header, *facts),

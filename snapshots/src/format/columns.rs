@@ -2,75 +2,50 @@
 
 use super::varint::Cursor;
 
-/// Declares the columns with their numbers and names.
-macro_rules! columns {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal $text:literal,)+) => {
-        /// One column of an event section.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Column { $($(#[$doc])* $variant = $code,)+ }
-
-        impl Column {
-            /// Every column, by its number.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The number stored in files.
-            pub const fn code(self) -> u8 {
-                self as u8
-            }
-
-            /// The name used in the specification and in messages.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-
-            fn from_code(code: u8) -> Option<Self> {
-                match code { $($code => Some(Self::$variant),)+ _ => None }
-            }
-        }
-    };
-}
-
-columns! {
-    /// Every event: its kind's code, a byte.
-    Kind = 0 "kind",
-    /// Every event: nanoseconds since the event before, signed.
-    Time = 1 "time",
-    /// Every event: the device's ordinal. Left out where all are 0.
-    Device = 2 "device",
-    /// Every event: the stack, as a handle delta. Omitted if there is none.
-    Stack = 3 "stack",
-    /// Allocs: the block's key, signed, as against the key after the last alloc's.
-    Block = 4 "block",
-    /// Allocs: first a shift, a byte; then addresses, signed, as against the last alloc's, in units of 2^shift.
-    Address = 5 "address",
-    /// Allocs: requested bytes.
-    Requested = 6 "requested",
-    /// Allocs: allocated bytes minus requested bytes, signed.
-    Rounding = 7 "rounding",
-    /// Allocs: the stream, signed, as against the last alloc's. Left out where all are 0.
-    Stream = 8 "stream",
-    /// Allocs: the pool's code, a byte.
-    Pool = 9 "pool",
-    /// Allocs: the category's code, a byte.
-    Category = 10 "category",
-    /// Allocs: the operation, as a handle delta.
-    Op = 11 "op",
-    /// Allocs: the scope, as a handle delta.
-    Scope = 12 "scope",
-    /// Frees requested and completed: the block's key, signed, as against the key last freed.
-    Freed = 13 "freed",
-    /// Tags: the block's key, signed, as against the key last tagged.
-    Tagged = 14 "tagged",
-    /// Tags: the category's code, a byte.
-    TagCategory = 15 "tag_category",
-    /// All other events: their facts, one after the other.
-    Rare = 16 "rare",
-    /// Uses: the block's key, signed, as against the key last used. Since version 1.2.
-    Used = 17 "used",
-    /// Failed requests: one more than the stream, 0 if unknown. Left out where all are unknown. Since version 1.3.
-    OomStream = 18 "oom_stream",
-}
+crate::vocabulary!(
+    /// One column of an event section, in the order of the numbers stored in files; the name is used in the specification and
+    /// in messages.
+    Column {
+        /// Every event: its kind's code, a byte.
+        Kind = "kind",
+        /// Every event: nanoseconds since the event before, signed.
+        Time = "time",
+        /// Every event: the device's ordinal. Left out where all are 0.
+        Device = "device",
+        /// Every event: the stack, as a handle delta. Omitted if there is none.
+        Stack = "stack",
+        /// Allocs: the block's key, signed, as against the key after the last alloc's.
+        Block = "block",
+        /// Allocs: first a shift, a byte; then addresses, signed, as against the last alloc's, in units of 2^shift.
+        Address = "address",
+        /// Allocs: requested bytes.
+        Requested = "requested",
+        /// Allocs: allocated bytes minus requested bytes, signed.
+        Rounding = "rounding",
+        /// Allocs: the stream, signed, as against the last alloc's. Left out where all are 0.
+        Stream = "stream",
+        /// Allocs: the pool's code, a byte.
+        Pool = "pool",
+        /// Allocs: the category's code, a byte.
+        Category = "category",
+        /// Allocs: the operation, as a handle delta.
+        Op = "op",
+        /// Allocs: the scope, as a handle delta.
+        Scope = "scope",
+        /// Frees requested and completed: the block's key, signed, as against the key last freed.
+        Freed = "freed",
+        /// Tags: the block's key, signed, as against the key last tagged.
+        Tagged = "tagged",
+        /// Tags: the category's code, a byte.
+        TagCategory = "tag_category",
+        /// All other events: their facts, one after the other.
+        Rare = "rare",
+        /// Uses: the block's key, signed, as against the key last used. Since version 1.2.
+        Used = "used",
+        /// Failed requests: one more than the stream, 0 if unknown. Left out where all are unknown. Since version 1.3.
+        OomStream = "oom_stream",
+    }
+);
 
 /// Number of columns in this version.
 pub(super) const COLUMNS: usize = Column::ALL.len();
@@ -86,7 +61,7 @@ pub(super) struct ColumnBytes {
 
 impl ColumnBytes {
     pub(super) fn get(&mut self, column: Column) -> &mut Vec<u8> {
-        &mut self.columns[usize::from(column.code())]
+        &mut self.columns[column as usize]
     }
 
     pub(super) fn clear(&mut self) {
@@ -99,7 +74,7 @@ impl ColumnBytes {
         out.clear();
         out.push(filled().count() as u8);
         for (column, bytes) in filled() {
-            out.push(column.code());
+            out.push(*column as u8);
             out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         }
         for (_, bytes) in filled() {
@@ -128,7 +103,7 @@ impl<'a> ColumnCursors<'a> {
             let Some(column) = Column::from_code(entry[0]) else {
                 continue;
             };
-            let cursor = &mut cursors[usize::from(column.code())];
+            let cursor = &mut cursors[column as usize];
             if cursor.left() > 0 {
                 return Err(format!("the {} column is there twice", column.name()));
             }
@@ -142,7 +117,7 @@ impl<'a> ColumnCursors<'a> {
 
     #[inline]
     pub(super) fn get(&mut self, column: Column) -> &mut Cursor<'a> {
-        &mut self.cursors[usize::from(column.code())]
+        &mut self.cursors[column as usize]
     }
 
     /// The first column of which something is left, and how many bytes.

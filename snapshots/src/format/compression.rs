@@ -7,18 +7,11 @@ const LEVEL: i32 = 3;
 pub(super) struct Compressor(zstd::bulk::Compressor<'static>);
 
 impl Compressor {
-    /// # Errors
-    ///
-    /// Fails with the library's message if it cannot start.
     pub(super) fn new() -> Result<Self, String> {
         zstd::bulk::Compressor::new(LEVEL).map(Self).map_err(|error| error.to_string())
     }
 
     /// Replaces the content of `out` by a zstd frame with `raw` in it.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the library's message.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.reserve(zstd::zstd_safe::compress_bound(raw.len()));
@@ -35,10 +28,6 @@ impl Decompressor {
     }
 
     /// Replaces the content of `out` by what the zstd frames in `stored` expand to, at most `most` bytes.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the library's message if `stored` is damaged or expands to more.
     pub(super) fn decompress(&mut self, stored: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.reserve_exact(most);

@@ -7,18 +7,11 @@ use ruzstd::encoding::{CompressionLevel, compress};
 pub(super) struct Compressor;
 
 impl Compressor {
-    /// # Errors
-    ///
-    /// None; the other compressor can fail.
     pub(super) fn new() -> Result<Self, String> {
         Ok(Self)
     }
 
     /// Replaces the content of `out` by a zstd frame with `raw` in it.
-    ///
-    /// # Errors
-    ///
-    /// None; the other compressor can fail.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         compress(raw, out, CompressionLevel::Fastest);
@@ -35,10 +28,6 @@ impl Decompressor {
     }
 
     /// Replaces the content of `out` by what the zstd frames in `stored` expand to, at most `most` bytes.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the library's message if `stored` is damaged or expands to more.
     pub(super) fn decompress(&mut self, stored: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.resize(most, 0);

@@ -21,8 +21,8 @@ pub(super) struct Owners {
     segments: usize,
     /// Whether a starting state was lost, so that what follows it has other rows.
     lost_state: bool,
-    annotations: Kept<Annotation>,
-    attributes: Kept<Attribute>,
+    pub(super) annotations: Kept<Annotation>,
+    pub(super) attributes: Kept<Attribute>,
 }
 
 /// Events that follow each other in the file and in the trace.
@@ -40,10 +40,10 @@ struct Run {
 
 /// Rows of the sections of one kind, with the offset of each section.
 #[derive(Clone, Debug)]
-struct Kept<T> {
+pub(super) struct Kept<T> {
     sections: Vec<(u64, Vec<T>)>,
     /// Rows of this kind that the file has had so far.
-    rows: u64,
+    pub(super) rows: u64,
 }
 
 impl<T> Default for Kept<T> {
@@ -53,7 +53,8 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    fn take(&mut self, offset: u64, header: &SectionHeader, rows: Vec<T>) {
+    /// Keeps the rows of the section at `offset`.
+    pub(super) fn take(&mut self, offset: u64, header: &SectionHeader, rows: Vec<T>) {
         self.rows = header.first.saturating_add(u64::from(header.count));
         self.sections.push((offset, rows));
     }
@@ -69,26 +70,6 @@ enum Why {
 }
 
 impl Owners {
-    /// Number of annotations in the file so far.
-    pub(super) fn annotation_rows(&self) -> u64 {
-        self.annotations.rows
-    }
-
-    /// Number of attributes in the file so far.
-    pub(super) fn attribute_rows(&self) -> u64 {
-        self.attributes.rows
-    }
-
-    /// Keeps the annotations of the section at `offset`.
-    pub(super) fn take_annotations(&mut self, offset: u64, header: &SectionHeader, rows: Vec<Annotation>) {
-        self.annotations.take(offset, header, rows);
-    }
-
-    /// Keeps the attributes of the section at `offset`.
-    pub(super) fn take_attributes(&mut self, offset: u64, header: &SectionHeader, rows: Vec<Attribute>) {
-        self.attributes.take(offset, header, rows);
-    }
-
     /// Records that `state`, number `number` in the file, has created the rows from `before` on.
     pub(super) fn took_state(
         &mut self,

@@ -58,10 +58,6 @@ impl Checkpoints {
 
     /// The state at the beginning of file number `file`; `None` for the first. `at_start` is the state before the first
     /// event.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file before it cannot be read.
     pub(super) fn boundary<'a>(
         &self,
         files: &'a Files,
@@ -144,10 +140,6 @@ impl Checkpoints {
     }
 
     /// Reads the parts of checkpoint `number`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if they are damaged, or contradict each other.
     pub(super) fn parts(
         &self,
         files: &Files,
@@ -192,10 +184,6 @@ impl Checkpoints {
     }
 
     /// Restores a summarizer at checkpoint `number`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the checkpoint is damaged, or contradicts itself.
     pub(super) fn restore(
         &self,
         files: &Files,

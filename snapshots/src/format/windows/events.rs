@@ -38,10 +38,6 @@ pub(super) type Rename<'a> = dyn Fn(u64, &mut [Event]) + Sync + 'a;
 
 impl EventSections {
     /// Finds the sections of events.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the last of them is damaged, or if the first events are missing.
     pub(super) fn find(sections: &Sections) -> Result<Self> {
         let places: Vec<(u64, u64)> =
             sections.of_kind(SectionKind::Events).map(|row| (row.events_before, row.offset)).collect();
@@ -58,10 +54,6 @@ impl EventSections {
     }
 
     /// Calls `take` with the events of `range`, in order and changed by `rename`, until it breaks.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be read, or a section of the range is damaged.
     pub(super) fn read(
         &self,
         sections: &Sections,

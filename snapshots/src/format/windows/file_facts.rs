@@ -6,7 +6,6 @@ use crate::format::assemble::Assembler;
 use crate::format::kind::SectionKind;
 use crate::format::part::Part;
 use crate::format::section::{FLAG_MUST_UNDERSTAND, Unpacker};
-use crate::format::tables_codec::{row_from_bytes, rows_from_bytes};
 use crate::format::walk::WalkItem;
 use crate::format::windows::sections::Sections;
 use crate::format::windows::shapes::{ShapeRows, shape_rows};
@@ -34,22 +33,18 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
             _ => {}
         }
         let found = sections.section(row.offset)?;
-        let damaged = |what| Error::Damaged { offset: row.offset, what };
         if found.header.kind() != Some(kind) {
-            return Err(damaged("the index names another kind of section than is here".to_owned()));
+            let what = "the index names another kind of section than is here".to_owned();
+            return Err(Error::Damaged { offset: row.offset, what });
         }
-        if kind == SectionKind::StartingState {
-            let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
-            starting.push(row_from_bytes(raw).map_err(damaged)?);
-            continue;
+        match kind {
+            SectionKind::StartingState => starting.append(&mut found.rows(&mut unpacker)?),
+            SectionKind::Attributes => attributes.append(&mut found.rows::<Attribute>(&mut unpacker)?),
+            _ => {
+                let part = Part::from_section(&mut unpacker, &found.section());
+                assembler.take(&WalkItem::Section(found.section()), Some(part));
+            }
         }
-        if kind == SectionKind::Attributes {
-            let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
-            attributes.extend(rows_from_bytes::<Attribute>(raw, found.header.count).map_err(damaged)?);
-            continue;
-        }
-        let part = Part::from_section(&mut unpacker, &found.section());
-        assembler.take(&WalkItem::Section(found.section()), Some(part));
     }
     if sections.has_index {
         assembler.take(&WalkItem::Tail { offset: sections.length }, None);

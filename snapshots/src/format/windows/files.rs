@@ -152,10 +152,6 @@ impl Files {
     }
 
     /// Summarizes further events, up to event `end`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::read`].
     pub(super) fn summarize(&self, summarizer: &mut Summarizer, end: u64) -> Result<()> {
         let start = summarizer.events();
         let mut take = |_: u64, run: &[Event]| {
@@ -171,10 +167,6 @@ impl Files {
     }
 
     /// Calls `take` with the events of `range`, in order, until it breaks.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a file cannot be read, or a section of the range is damaged.
     pub(super) fn read(&self, range: Range<u64>, take: &mut TakeRun<'_>) -> Result<()> {
         let is_touched = |part: &&FilePart| part.first < range.end && part.first + part.events.count > range.start;
         for part in self.parts.iter().filter(is_touched) {

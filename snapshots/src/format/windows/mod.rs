@@ -33,7 +33,6 @@ use crate::format::reader::Progress;
 use crate::format::section::Unpacker;
 use crate::format::step_rows::StepActivityRow;
 use crate::format::summary::{DeviceSummary, EndedBlock, Summarizer, Summary};
-use crate::format::tables_codec::rows_from_bytes;
 use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
@@ -354,11 +353,7 @@ fn summaries_of(sections: &Sections) -> Option<Vec<Summary>> {
 }
 
 /// The rows of each section of a kind.
-fn rows_of<T: DeserializeOwned + Send>(sections: &Sections, kind: SectionKind) -> Vec<Result<Vec<T>, String>> {
+fn rows_of<T: DeserializeOwned + Send>(sections: &Sections, kind: SectionKind) -> Vec<Result<Vec<T>>> {
     let offsets: Vec<u64> = sections.of_kind(kind).map(|row| row.offset).collect();
-    parallel::map(&offsets, Unpacker::new, |unpacker, offset| -> Result<Vec<T>, String> {
-        let found = sections.section(*offset).map_err(|why| why.to_string())?;
-        let raw = unpacker.unpack(&found.section())?;
-        rows_from_bytes(raw, found.header.count)
-    })
+    parallel::map(&offsets, Unpacker::new, |unpacker, offset| sections.section(*offset)?.rows(unpacker))
 }

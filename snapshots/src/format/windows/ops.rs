@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::format::kind::SectionKind;
 use crate::format::parallel;
 use crate::format::section::Unpacker;
-use crate::format::tables_codec::rows_from_bytes;
 use crate::format::windows::files::{FilePart, Files};
 use crate::ids::{OpId, ScopeId};
 use crate::tables::Op;
@@ -33,10 +32,6 @@ struct OpSection {
 
 impl OpSections {
     /// Gives `trace` the operations that its blocks and failed requests name, in the order of their numbers.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be read, or one of the sections is damaged.
     pub(super) fn localize(&self, files: &Files, trace: &mut Trace) -> Result<()> {
         let blocks = trace.blocks.op.iter().copied();
         let named = blocks.chain(trace.ooms.iter().map(|oom| oom.op)).filter(|op| op.is_some());
@@ -79,10 +74,6 @@ impl OpSections {
     }
 
     /// The number of operations of each module.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be read, or one of the sections is damaged.
     pub(super) fn count(&self, files: &Files) -> Result<HashMap<ScopeId, u64>> {
         let of_section = |place: &OpSection| -> Result<HashMap<ScopeId, u64>> {
             let mut counts = HashMap::new();
@@ -97,10 +88,6 @@ impl OpSections {
     }
 
     /// Calls `each` with the operations of every section, in the order of their numbers.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be read, one of the sections is damaged or missing, or `each` fails.
     pub(super) fn each_section(&self, files: &Files, mut each: impl FnMut(Vec<Op>) -> Result<()>) -> Result<()> {
         let mut next = 0;
         for place in self.places(files)? {
@@ -134,11 +121,7 @@ impl OpSections {
 
 fn rows_of(files: &Files, place: OpSection) -> Result<Vec<Op>> {
     let part: &FilePart = &files.parts()[place.file];
-    let found = part.sections.section(place.offset)?;
-    let mut unpacker = Unpacker::new();
-    let raw = unpacker.unpack(&found.section());
-    let rows = raw.and_then(|raw| rows_from_bytes(raw, found.header.count));
-    let mut rows: Vec<Op> = rows.map_err(|what| Error::Damaged { offset: place.offset, what })?;
+    let mut rows: Vec<Op> = part.sections.section(place.offset)?.rows(&mut Unpacker::new())?;
     rows.iter_mut().for_each(|op| *op = part.rename_op(*op));
     Ok(rows)
 }

@@ -9,7 +9,6 @@ use crate::byte_source::{ByteSource, NamedSource};
 use crate::error::{Error, Problem, Result};
 use crate::format::kind::SectionKind;
 use crate::format::section::Unpacker;
-use crate::format::tables_codec::row_from_bytes;
 use crate::format::windows::sections::Sections;
 use crate::rotation::{PART, RotatedFiles};
 use crate::trace::Header;
@@ -77,10 +76,6 @@ fn is_one_run(files: &RotatedFiles) -> bool {
 }
 
 /// Opens the files that are of the same run as the last one: a program that is started again numbers its files on.
-///
-/// # Errors
-///
-/// Fails if a file cannot be read, or if none has a header.
 fn last_run(files: &RotatedFiles) -> Result<Run> {
     let mut sources: Vec<(u32, Option<Header>, NamedSource)> = Vec::new();
     for (number, path) in &files.files {
@@ -119,9 +114,6 @@ fn header_of(source: &Arc<dyn ByteSource>) -> Result<Option<Header>> {
         Err(Error::Empty) => return Ok(None),
         sections => sections?,
     };
-    let first = sections.of_kind(SectionKind::Header).next();
-    let Some(found) = first.map(|row| sections.section(row.offset)).transpose()? else { return Ok(None) };
-    let mut unpacker = Unpacker::new();
-    let header = unpacker.unpack(&found.section()).and_then(row_from_bytes::<Header>);
-    header.map(Some).map_err(|what| Error::Damaged { offset: 0, what })
+    let Some(first) = sections.of_kind(SectionKind::Header).next() else { return Ok(None) };
+    Ok(sections.section(first.offset)?.rows(&mut Unpacker::new())?.pop())
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+
 use crate::byte_source::ByteSource;
 use crate::error::{Error, Result};
 use crate::format::index::{IndexRow, TAIL_BYTES, TAIL_MARKER, read_tail};
@@ -38,6 +40,13 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn section(&self) -> Section<'_> {
         Section { offset: self.offset, header: self.header, stored: &self.stored }
+    }
+
+    /// Decodes its rows.
+    pub(super) fn rows<T: DeserializeOwned>(&self, unpacker: &mut Unpacker) -> Result<Vec<T>> {
+        let raw = unpacker.unpack(&self.section());
+        let rows = raw.and_then(|raw| rows_from_bytes(raw, self.header.count));
+        rows.map_err(|what| Error::Damaged { offset: self.offset, what })
     }
 }
 
@@ -102,9 +111,7 @@ impl Sections {
         let Some(tail) = self.length.checked_sub(TAIL_BYTES as u64) else { return Ok(false) };
         let Some(offset) = read_tail(&self.read(tail..self.length)?) else { return Ok(false) };
         let Ok(footer) = self.section(offset) else { return Ok(false) };
-        let mut unpacker = Unpacker::new();
-        let raw = unpacker.unpack(&footer.section());
-        let rows = raw.and_then(|raw| rows_from_bytes::<IndexRow>(raw, footer.header.count));
+        let rows = footer.rows::<IndexRow>(&mut Unpacker::new());
         let is_ordered = |rows: &[IndexRow]| {
             rows.is_sorted_by(|a, b| a.offset < b.offset && a.events_before <= b.events_before)
                 && rows.last().is_none_or(|row| row.offset < offset)

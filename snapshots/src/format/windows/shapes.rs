@@ -49,10 +49,6 @@ fn start_keys(states: &[StartingState]) -> impl Iterator<Item = (DeviceId, Block
 
 impl Windows {
     /// Collects the shapes of all files.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a file cannot be read.
     pub(super) fn take_shapes(&mut self) -> Result<()> {
         let mut rows = ShapeRows::new();
         for (file, part) in self.files.parts().iter().enumerate().filter(|(_, part)| !part.shapes.is_empty()) {
