@@ -1,5 +1,6 @@
 //! A whole recording in memory, immutable once built. All analysis works on it.
 
+mod columns;
 mod allocator;
 mod annotations;
 mod blocks;

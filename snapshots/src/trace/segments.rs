@@ -3,6 +3,8 @@
 use crate::event::Range;
 use crate::ids::{DeviceId, EventId, SegmentId};
 
+use super::columns::columns;
+
 /// The role of a row of [`Segments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentRole {
@@ -14,64 +16,26 @@ pub enum SegmentRole {
     Unmapping,
 }
 
-/// Segments as columns of equal length; position is [`SegmentId`].
-#[derive(Clone, Debug, Default)]
-pub struct Segments {
-    /// The device.
-    pub device: Vec<DeviceId>,
-    /// Address, length, stream and pool.
-    pub range: Vec<Range>,
-    /// The role of the row.
-    pub role: Vec<SegmentRole>,
-    /// The event that reserved, mapped or unmapped it; none for the baseline.
-    pub alloc: Vec<EventId>,
-    /// The event that released the segment; none while it is reserved, and for mappings.
-    pub free: Vec<EventId>,
-}
-
-/// The row of one segment: its values in all columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The device.
-    pub device: DeviceId,
-    /// Address, length, stream and pool.
-    pub range: Range,
-    /// The role of the row.
-    pub role: SegmentRole,
-    /// The event that reserved, mapped or unmapped it; none for the baseline.
-    pub alloc: EventId,
-    /// The event that released the segment; none while it is reserved, and for mappings.
-    pub free: EventId,
-}
+columns!(
+    /// Segments as columns of equal length; position is [`SegmentId`].
+    Segments by SegmentId,
+    /// The row of one segment: its values in all columns.
+    Segment {
+        /// The device.
+        device: DeviceId,
+        /// Address, length, stream and pool.
+        range: Range,
+        /// The role of the row.
+        role: SegmentRole,
+        /// The event that reserved, mapped or unmapped it; none for the baseline.
+        alloc: EventId,
+        /// The event that released the segment; none while it is reserved, and for mappings.
+        free: EventId,
+    }
+    beside {}
+);
 
 impl Segments {
-    /// Number of segments.
-    pub fn len(&self) -> usize {
-        self.device.len()
-    }
-
-    /// Returns whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.device.is_empty()
-    }
-
-    /// The ids, in order.
-    pub fn ids(&self) -> impl DoubleEndedIterator<Item = SegmentId> + ExactSizeIterator {
-        (0..self.len() as u32).map(SegmentId)
-    }
-
-    /// The row of `id`; panics if there is none.
-    pub fn get(&self, id: SegmentId) -> Segment {
-        let row = id.index().expect("a segment id names a segment");
-        Segment {
-            device: self.device[row],
-            range: self.range[row],
-            role: self.role[row],
-            alloc: self.alloc[row],
-            free: self.free[row],
-        }
-    }
-
     /// Appends a row.
     pub(crate) fn push(&mut self, device: DeviceId, range: Range, role: SegmentRole, event: EventId) -> SegmentId {
         let id = SegmentId::from_index(self.len());
