@@ -21,6 +21,7 @@ pub mod mapped;
 pub mod byte_source;
 pub mod rotation;
 pub mod intern;
+pub mod ranges;
 pub mod natural;
 pub mod shown;
 pub mod line_text;

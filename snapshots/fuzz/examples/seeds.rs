@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let bytes = fs::read(&path)?;
         let Ok(opened) = open_bytes(&bytes, &mut go) else { continue };
         let plain = if name.ends_with(".gz") { gunzipped(&bytes)? } else { bytes.clone() };
-        let kind = match opened.format.name() {
+        let kind = match opened.format.name().as_str() {
             "snap" => "snap",
             name if name.starts_with("json") => "json",
             name if name.starts_with("pickle") => "pickle",

@@ -9,7 +9,6 @@ use super::raw::{
     Action, BlockState, Extras, LoggedShape, RawAnnotation, RawBlock, RawEvent, RawFrame, RawSegment, RawSnapshot,
     RawTensor,
 };
-use super::sequences::Sequences;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
 use highwater_snapshots::live_bytes::{LiveBytes, LiveBytesMeter};
@@ -28,7 +27,7 @@ pub struct Intake {
 }
 
 /// The fields of an event; those missing from the file keep their defaults.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct EventDraft {
     /// `action`.
     pub action: StringId,
@@ -48,23 +47,8 @@ pub struct EventDraft {
     pub extras: Extras,
 }
 
-impl Default for EventDraft {
-    fn default() -> Self {
-        Self {
-            action: StringId::NONE,
-            address: 0,
-            device_free: None,
-            size: 0,
-            time_us: 0,
-            stream: 0,
-            stack: Sequences::NONE,
-            extras: Extras::default(),
-        }
-    }
-}
-
 /// The fields of a block; those missing from the file keep their defaults.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct BlockDraft {
     /// `address`.
     pub address: Option<u64>,
@@ -78,19 +62,6 @@ pub struct BlockDraft {
     pub stack: u32,
     /// `forward_frames`.
     pub forward: u32,
-}
-
-impl Default for BlockDraft {
-    fn default() -> Self {
-        Self {
-            address: None,
-            size: 0,
-            requested_size: None,
-            state: BlockState::Inactive,
-            stack: Sequences::NONE,
-            forward: Sequences::NONE,
-        }
-    }
 }
 
 /// Strings that carry no information: an event with one is treated as if the field were missing.
@@ -110,8 +81,8 @@ impl Default for Intake {
             meter: LiveBytesMeter::default(),
         };
         // The names of the actions come first because `event` relies on their ids.
-        for (name, _) in Action::NAMED {
-            intake.text(name);
+        for action in Action::known() {
+            intake.text(action.name());
         }
         for text in EMPTY {
             intake.text(text);
@@ -188,7 +159,7 @@ impl Intake {
     /// Returns the row of a combination of rare fields, adding the combination if it is new. Strings that carry no
     /// information are left out.
     pub(crate) fn extras(&mut self, mut extras: Extras) -> u32 {
-        let first_empty = Action::NAMED.len() as u32;
+        let first_empty = Action::known().len() as u32;
         let is_empty = |id: StringId| (first_empty..first_empty + EMPTY.len() as u32).contains(&id.0);
         for text in [
             &mut extras.compile_context,
@@ -217,8 +188,8 @@ impl Intake {
     /// Panics if there are 2^32 distinct combinations of rare fields.
     pub fn event(&mut self, draft: &EventDraft) -> RawEvent {
         let mut extras = draft.extras;
-        let action = match draft.action.index().and_then(|row| Action::NAMED.get(row)) {
-            Some(&(_, action)) => action,
+        let action = match draft.action.index().and_then(|row| Action::known().get(row)) {
+            Some(&action) => action,
             None => {
                 extras.action = draft.action;
                 let name = if draft.action.is_some() { self.string(draft.action) } else { "(none)" };

@@ -12,6 +12,7 @@
 
 mod sequences;
 mod names;
+mod rows;
 pub mod raw;
 mod intake;
 mod objects;

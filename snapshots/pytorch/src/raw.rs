@@ -115,59 +115,44 @@ pub struct RawFrame {
     pub fx: StringId,
 }
 
-/// The action of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Action {
-    /// `alloc`: a block was allocated; `size` is the requested size.
-    Alloc,
-    /// `free_requested`.
-    FreeRequested,
-    /// `free_completed`.
-    FreeCompleted,
-    /// `free`: requested and completed at once.
-    Free,
-    /// `segment_alloc`.
-    SegmentAlloc,
-    /// `segment_free`.
-    SegmentFree,
-    /// `segment_map`.
-    SegmentMap,
-    /// `segment_unmap`.
-    SegmentUnmap,
-    /// `snapshot`: `size` is the number of active bytes of the device.
-    Snapshot,
-    /// `oom`: `address` is `device_free`.
-    Oom,
-    /// `annotate`: `user_metadata` describes the block at `address`.
-    Annotate,
-    /// `user_defined`: in the innermost frame, the name is START or END and the file is the annotation's name.
-    UserDefined,
-    /// Any other action; its name is in [`Extras::action`].
-    #[default]
-    Unknown,
-}
+highwater_snapshots::vocabulary!(
+    /// The action of an event, by its name in the format.
+    #[derive(Default)]
+    Action {
+        /// A block was allocated; `size` is the requested size.
+        Alloc = "alloc",
+        /// A free was requested.
+        FreeRequested = "free_requested",
+        /// A free was completed.
+        FreeCompleted = "free_completed",
+        /// Requested and completed at once.
+        Free = "free",
+        /// A segment was allocated.
+        SegmentAlloc = "segment_alloc",
+        /// A segment was freed.
+        SegmentFree = "segment_free",
+        /// Pages were mapped.
+        SegmentMap = "segment_map",
+        /// Pages were unmapped.
+        SegmentUnmap = "segment_unmap",
+        /// A snapshot was taken: `size` is the number of active bytes of the device.
+        Snapshot = "snapshot",
+        /// A request failed: `address` is `device_free`.
+        Oom = "oom",
+        /// `user_metadata` describes the block at `address`.
+        Annotate = "annotate",
+        /// In the innermost frame, the name is START or END and the file is the annotation's name.
+        UserDefined = "user_defined",
+        /// Any other action; its name is in [`Extras::action`].
+        #[default]
+        Unknown = "unknown",
+    }
+);
 
 impl Action {
-    /// The actions defined by the format, with their names.
-    pub const NAMED: [(&'static str, Self); 12] = [
-        ("alloc", Self::Alloc),
-        ("free_requested", Self::FreeRequested),
-        ("free_completed", Self::FreeCompleted),
-        ("free", Self::Free),
-        ("segment_alloc", Self::SegmentAlloc),
-        ("segment_free", Self::SegmentFree),
-        ("segment_map", Self::SegmentMap),
-        ("segment_unmap", Self::SegmentUnmap),
-        ("snapshot", Self::Snapshot),
-        ("oom", Self::Oom),
-        ("annotate", Self::Annotate),
-        ("user_defined", Self::UserDefined),
-    ];
-
-    /// Returns the action's name in the format.
-    pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, action)| *action == self).map_or("unknown", |(name, _)| name)
+    /// The actions defined by the format.
+    pub fn known() -> &'static [Self] {
+        &Self::ALL[..Self::Unknown as usize]
     }
 }
 
@@ -191,7 +176,7 @@ pub struct RawEvent {
 }
 
 /// Rare fields of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extras {
     /// `pool_id`; (0, 0) is the default pool.
     pub pool_id: (u64, u64),
@@ -205,26 +190,12 @@ pub struct Extras {
     pub category: StringId,
     /// `forward_frames`: index into [`RawSnapshot::texts`].
     pub forward: u32,
-    /// Name of the action if it is not in [`Action::NAMED`].
+    /// Name of the action if it is not a known one.
     pub action: StringId,
 }
 
-impl Default for Extras {
-    fn default() -> Self {
-        Self {
-            pool_id: (0, 0),
-            compile_context: StringId::NONE,
-            user_metadata: StringId::NONE,
-            internal_metadata: StringId::NONE,
-            category: StringId::NONE,
-            forward: Sequences::NONE,
-            action: StringId::NONE,
-        }
-    }
-}
-
 /// A segment as stored in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawSegment {
     /// `device`; -1 for pinned host memory.
     pub device: i64,
@@ -250,25 +221,6 @@ pub struct RawSegment {
     pub stack: u32,
     /// Range of the segment's blocks in [`RawSnapshot::blocks`].
     pub blocks: std::ops::Range<usize>,
-}
-
-impl Default for RawSegment {
-    fn default() -> Self {
-        Self {
-            device: 0,
-            address: 0,
-            total_size: 0,
-            allocated_size: None,
-            active_size: None,
-            requested_size: None,
-            stream: 0,
-            is_small: false,
-            pool_id: (0, 0),
-            is_expandable: false,
-            stack: Sequences::NONE,
-            blocks: 0..0,
-        }
-    }
 }
 
 /// State of a block.

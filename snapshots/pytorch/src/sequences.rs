@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Distinct lists of integers, in order of first appearance.
+/// Distinct lists of integers, in order of first appearance after the empty one.
 #[derive(Clone)]
 pub struct Sequences {
     /// The items of all lists, concatenated.
@@ -17,7 +17,7 @@ pub struct Sequences {
 
 impl Default for Sequences {
     fn default() -> Self {
-        Self { items: Vec::new(), ends: Vec::new(), index: HashTable::new(), hasher: DefaultHashBuilder::default() }
+        Self { items: Vec::new(), ends: vec![0], index: HashTable::new(), hasher: DefaultHashBuilder::default() }
     }
 }
 
@@ -28,10 +28,10 @@ impl std::fmt::Debug for Sequences {
 }
 
 impl Sequences {
-    /// Index that stands for the empty list.
-    pub const NONE: u32 = u32::MAX;
+    /// Index of the empty list.
+    pub const NONE: u32 = 0;
 
-    /// Returns the index of `list`, adding the list if it is new, or [`Self::NONE`] for an empty list.
+    /// Returns the index of `list`, adding the list if it is new.
     ///
     /// # Panics
     ///
@@ -53,26 +53,18 @@ impl Sequences {
         row
     }
 
-    /// Returns the list at index `row`, which is empty for [`Self::NONE`].
+    /// Returns the list at index `row`.
     ///
     /// # Panics
     ///
     /// Panics if there is no such list.
     pub fn get(&self, row: u32) -> &[u32] {
-        match row {
-            Self::NONE => &[],
-            row => slice(&self.items, &self.ends, row as usize),
-        }
+        slice(&self.items, &self.ends, row as usize)
     }
 
-    /// Returns the number of lists.
-    pub fn len(&self) -> usize {
+    /// Returns the number of lists, with the empty one.
+    pub fn count(&self) -> usize {
         self.ends.len()
-    }
-
-    /// Returns whether there are no lists.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
     }
 }
 
@@ -86,12 +78,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_lists_share_a_number_and_the_empty_list_is_none() {
+    fn equal_lists_share_a_number_and_the_empty_list_is_number_0() {
         let mut lists = Sequences::default();
         let rows: Vec<u32> = [&[1, 2][..], &[1], &[1, 2], &[], &[2, 1]].iter().map(|list| lists.intern(list)).collect();
-        assert_eq!(rows, [0, 1, 0, Sequences::NONE, 2]);
-        assert_eq!(lists.get(2), [2, 1]);
+        assert_eq!(rows, [1, 2, 1, Sequences::NONE, 3]);
+        assert_eq!(lists.get(3), [2, 1]);
         assert_eq!(lists.get(Sequences::NONE), [0; 0]);
-        assert_eq!(lists.len(), 3);
+        assert_eq!(lists.count(), 4);
     }
 }

@@ -13,9 +13,10 @@
 use hashbrown::HashMap;
 
 use super::super::raw::{Extras, RawEvent};
-use crate::names::Names;
+use crate::rows::Rows;
 use highwater_snapshots::TraceBuilder;
 use highwater_snapshots::ids::StringId;
+use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::{Attribute, Owner};
 
 /// String ids of the attributes' names and of recurring values.
@@ -33,8 +34,8 @@ pub(super) struct Attributes {
 
 impl Attributes {
     /// Interns the names of the attributes.
-    pub(super) fn new(strings: &mut Vec<String>, names: &mut Names) -> Self {
-        let mut name = |text| names.id(strings, text);
+    pub(super) fn new(tables: &mut Tables, rows: &mut Rows) -> Self {
+        let mut name = |text| rows.text(tables, text);
         Self {
             action: name("action"),
             size: name("size"),
@@ -48,8 +49,8 @@ impl Attributes {
     }
 
     /// Adds the attributes for the rare fields of an event.
-    pub(super) fn add_extras(&mut self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, extras: &Extras) {
-        self.add_pool(builder, names, owner, extras.pool_id);
+    pub(super) fn add_extras(&mut self, builder: &mut TraceBuilder, rows: &mut Rows, owner: Owner, extras: &Extras) {
+        self.add_pool(builder, rows, owner, extras.pool_id);
         let texts = [
             (self.compile_context, extras.compile_context),
             (self.user_metadata, extras.user_metadata),
@@ -61,29 +62,29 @@ impl Attributes {
     }
 
     /// Adds the pool id, if the pool is private.
-    pub(super) fn add_pool(&mut self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, pool: (u64, u64)) {
+    pub(super) fn add_pool(&mut self, builder: &mut TraceBuilder, rows: &mut Rows, owner: Owner, pool: (u64, u64)) {
         if pool != (0, 0) {
             let name = self.pool_id;
             let text = || format!("({}, {})", pool.0, pool.1);
-            let value = *self.pools.entry(pool).or_insert_with(|| names.id(&mut builder.tables().strings, &text()));
+            let value = *self.pools.entry(pool).or_insert_with(|| rows.text(builder.tables(), &text()));
             builder.add_attribute(Attribute { owner, name, value });
         }
     }
 
     /// Adds PyTorch's name of an event.
-    pub(super) fn add_action(&self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, action: &str) {
-        let value = names.id(&mut builder.tables().strings, action);
+    pub(super) fn add_action(&self, builder: &mut TraceBuilder, rows: &mut Rows, owner: Owner, action: &str) {
+        let value = rows.text(builder.tables(), action);
         builder.add_attribute(Attribute { owner, name: self.action, value });
     }
 
     /// Adds an event's size and address, unless they are 0.
-    pub(super) fn add_place(&self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, event: &RawEvent) {
+    pub(super) fn add_place(&self, builder: &mut TraceBuilder, rows: &mut Rows, owner: Owner, event: &RawEvent) {
         if event.size != 0 {
-            let value = names.id(&mut builder.tables().strings, &event.size.to_string());
+            let value = rows.text(builder.tables(), &event.size.to_string());
             builder.add_attribute(Attribute { owner, name: self.size, value });
         }
         if event.address != 0 {
-            let value = names.id(&mut builder.tables().strings, &format!("{:#x}", event.address));
+            let value = rows.text(builder.tables(), &format!("{:#x}", event.address));
             builder.add_attribute(Attribute { owner, name: self.addr, value });
         }
     }

@@ -301,7 +301,7 @@ impl MatchedBlocks {
 }
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{Sample, rows};
+    use super::super::tests::sample::{Sample, rows};
     use crate::raw::BlockState::{Allocated, Inactive, PendingFree};
     use highwater_snapshots::Trace;
 

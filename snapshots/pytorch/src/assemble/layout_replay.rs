@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use super::block_matching::Baseline;
-use super::ranges::Ranges;
 use super::start::Start;
-use highwater_snapshots::alloc_rules::SegmentKind;
-use highwater_snapshots::alloc_rules::{AllocRules, SMALL_REQUEST, SMALL_SEGMENT};
+use highwater_snapshots::alloc_rules::{AllocRules, SMALL_REQUEST, SMALL_SEGMENT, SegmentKind};
+use highwater_snapshots::ranges::Ranges;
 
 /// Identifies a segment. Free blocks coalesce within a segment but not across segments; adjacent mapped pages coalesce.
 type Segment = u32;
@@ -222,7 +221,7 @@ impl<'a> Layout<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{MIB, Sample};
+    use super::super::tests::sample::{MIB, Sample};
     use crate::raw::BlockState::{Allocated, Inactive};
     use highwater_snapshots::Trace;
 

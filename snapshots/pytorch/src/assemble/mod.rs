@@ -8,7 +8,6 @@
 //! The blocks of a long trace of a single device are replayed on a separate thread while its events are written,
 //! which takes their [`sizes`](mod@sizes) as they come.
 
-mod ranges;
 mod stacks;
 mod ops;
 mod block_matching;
@@ -27,10 +26,6 @@ mod shapes;
 mod pools;
 mod writer;
 #[cfg(test)]
-mod sample;
-#[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
@@ -38,12 +33,11 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::names::Names;
 use super::raw::{RawAnnotation, RawEvent, RawSegment, RawSnapshot};
+use super::rows::Rows;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::{DeviceId, EventId};
-use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DRIVER};
 use highwater_snapshots::{Trace, TraceBuilder};
 
@@ -95,7 +89,8 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     let tables = builder.tables();
     tables.strings = strings;
     take_frames(tables, &frames);
-    let stacks = Stacks::take(tables, &frame_lists, run.value("package").unwrap_or_default());
+    let mut rows = Rows::of(tables);
+    let stacks = Stacks::take(tables, &mut rows, &frame_lists, run.value("package").unwrap_or_default());
     drop((frames, frame_lists));
     let level = match (stacks.is_empty(), events) {
         (false, _) => "stacks",
@@ -142,14 +137,12 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         builder.set_device(run::with_facts(facts(device.id, &settings), &run));
     }
 
-    let Tables { strings, .. } = builder.tables();
-    let mut names = Names::of(strings);
-    let attributes = Attributes::new(strings, &mut names);
+    let attributes = Attributes::new(builder.tables(), &mut rows);
     let mut writer = Writer {
         builder,
         source,
         stacks,
-        names,
+        rows,
         attributes,
         ops: Ops::default(),
         texts: &texts,
@@ -216,18 +209,18 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
 
     let marks: Vec<Mark> = writer.marks.iter().copied().chain(of_file).collect();
     notes.extend(writer.tag_notes());
-    let Writer { builder, mut names, mut tags, .. } = writer;
+    let Writer { builder, mut rows, tags, .. } = writer;
     let mut trace = builder.finish();
     notes.extend(devices.iter_mut().filter_map(|device| device.note.take()));
     trace.header.facts.extend(notes.into_iter().map(|note| (NOTE.to_owned(), note)));
     // The annotations' positions in the order of events are known only now.
     trace.annotations = annotations(&marks, &trace.events);
-    trace.annotations.extend(tags.annotations(&mut trace.tables, &mut names, &trace.events));
-    run::name_tensors(&mut trace, &run.tensors, origin_us, |tables, path| tags.scope(tables, &mut names, path));
-    references::add_references(&mut trace, &run, &mut names);
-    shapes::add_shapes(&mut trace, &run, &logged_shapes, &mut names);
+    trace.annotations.extend(tags.annotations(&mut trace.tables, &mut rows, &trace.events));
+    run::name_tensors(&mut trace, &run.tensors, origin_us, &mut rows);
+    references::add_references(&mut trace, &run, &mut rows);
+    shapes::add_shapes(&mut trace, &run, &logged_shapes, &mut rows);
     trace.sources = Arc::new(sources);
-    pools::add_pools(&mut trace, &segments, &mut names);
+    pools::add_pools(&mut trace, &segments, &mut rows);
     trace.refresh_spans();
     trace
 }

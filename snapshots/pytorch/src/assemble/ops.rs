@@ -6,18 +6,15 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::super::sequences::Sequences;
-use super::stacks::{MAX_FRAMES, Stacks};
-use crate::names::Names;
-use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
-use highwater_snapshots::tables::{Frame, Op, SourceLine, Tables};
+use crate::rows::{MAX_FRAMES, Rows};
+use highwater_snapshots::ids::{FrameId, OpId, ScopeId, StackId, StringId};
+use highwater_snapshots::tables::{Op, Tables};
 
 /// Creates one operation per forward stack, numbered in order of first appearance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ops {
     by_list: HashMap<u32, OpId>,
     by_stack: HashMap<StackId, OpId>,
-    /// Frames by source location; frames of the snapshot take precedence.
-    frames: HashMap<SourceLine, FrameId>,
     /// Range in `places` of the frames of each string.
     of_text: HashMap<u32, Range<usize>>,
     places: Vec<FrameId>,
@@ -25,34 +22,27 @@ pub(super) struct Ops {
 
 impl Ops {
     /// Returns the operation of the forward stack `list` of `texts`; `NONE` if there is no such stack.
-    pub(super) fn id(
-        &mut self,
-        tables: &mut Tables,
-        names: &mut Names,
-        stacks: &mut Stacks,
-        (texts, list): (&Sequences, u32),
-    ) -> OpId {
-        if list as usize >= texts.len() {
+    pub(super) fn id(&mut self, tables: &mut Tables, rows: &mut Rows, (texts, list): (&Sequences, u32)) -> OpId {
+        if list == Sequences::NONE || list as usize >= texts.count() {
             return OpId::NONE;
         }
         if let Some(&id) = self.by_list.get(&list) {
             return id;
         }
-        if self.frames.is_empty() {
-            self.learn_frames(tables);
+        if self.by_list.is_empty() {
+            // Frames of the snapshot take precedence.
+            rows.learn_frames(tables);
         }
         // As in `traceback`, the innermost call comes last.
         let mut innermost: Vec<FrameId> = Vec::new();
         for &text in texts.get(list).iter().rev() {
-            let rows = self.rows_of(tables, names, text);
-            innermost.extend(self.places[rows].iter().rev());
+            let places = self.places_of(tables, rows, text);
+            innermost.extend(self.places[places].iter().rev());
             if innermost.len() >= MAX_FRAMES {
-                innermost.truncate(MAX_FRAMES);
                 break;
             }
         }
-        let calls = innermost.iter().rev();
-        let stack = calls.fold(StackId::NONE, |parent, frame| stacks.node(tables, parent, *frame));
+        let stack = rows.stack(tables, &innermost);
         let id = *self.by_stack.entry(stack).or_insert_with(|| {
             tables.ops.push(Op { name: StringId::NONE, scope: ScopeId::NONE, stack });
             OpId::from_index(tables.ops.len() - 1)
@@ -62,38 +52,18 @@ impl Ops {
     }
 
     /// Returns the range in `places` of the frames of a string.
-    fn rows_of(&mut self, tables: &mut Tables, names: &mut Names, text: u32) -> Range<usize> {
-        if let Some(rows) = self.of_text.get(&text) {
-            return rows.clone();
+    fn places_of(&mut self, tables: &mut Tables, rows: &mut Rows, text: u32) -> Range<usize> {
+        if let Some(places) = self.of_text.get(&text) {
+            return places.clone();
         }
         let first = self.places.len();
         let whole = tables.string(StringId(text)).to_owned();
         for place in places(&whole) {
-            let function = names.id(&mut tables.strings, place.function);
-            let file = place.file.map_or(StringId::NONE, |file| names.id(&mut tables.strings, file));
-            let frame = self.frame(tables, SourceLine { function, file, line: place.line });
-            self.places.push(frame);
+            self.places.push(rows.frame(tables, place.function, place.file.unwrap_or_default(), place.line));
         }
-        let rows = first..self.places.len();
-        self.of_text.insert(text, rows.clone());
-        rows
-    }
-
-    fn learn_frames(&mut self, tables: &Tables) {
-        for (row, frame) in tables.frames.iter().enumerate().filter(|(_, frame)| frame.line_count == 1) {
-            if let Some(line) = tables.lines.get(frame.first_line as usize) {
-                self.frames.entry(*line).or_insert(FrameId(row as u32));
-            }
-        }
-    }
-
-    fn frame(&mut self, tables: &mut Tables, line: SourceLine) -> FrameId {
-        *self.frames.entry(line).or_insert_with(|| {
-            let first_line = tables.lines.len() as u32;
-            tables.lines.push(line);
-            tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line, line_count: 1 });
-            FrameId::from_index(tables.frames.len() - 1)
-        })
+        let places = first..self.places.len();
+        self.of_text.insert(text, places.clone());
+        places
     }
 }
 
@@ -141,8 +111,8 @@ mod tests {
         take_frames(&mut tables, &[known]);
         let mut texts = Sequences::default();
         let lists = [texts.intern(&[0, 1]), texts.intern(&[2]), texts.intern(&[0, 1])];
-        let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
-        let mut id = |list| ops.id(&mut tables, &mut names, &mut stacks, (&texts, list));
+        let (mut rows, mut ops) = (Rows::of(&tables), Ops::default());
+        let mut id = |list| ops.id(&mut tables, &mut rows, (&texts, list));
         assert_eq!(lists.map(&mut id), [OpId(0), OpId(1), OpId(0)]);
         assert_eq!(id(Sequences::NONE), OpId::NONE);
         assert_eq!(id(77), OpId::NONE);
@@ -157,8 +127,8 @@ mod tests {
         let mut tables = Tables { strings, ..Tables::default() };
         let mut texts = Sequences::default();
         let list = texts.intern(&(0..3000).collect::<Vec<u32>>());
-        let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
-        assert_eq!(ops.id(&mut tables, &mut names, &mut stacks, (&texts, list)), OpId(0));
+        let (mut rows, mut ops) = (Rows::of(&tables), Ops::default());
+        assert_eq!(ops.id(&mut tables, &mut rows, (&texts, list)), OpId(0));
         let stack = tables.stack_text(tables.ops[0].stack);
         assert_eq!((stack.len(), stack[0].as_str()), (MAX_FRAMES, "a.py:2999 f"));
     }

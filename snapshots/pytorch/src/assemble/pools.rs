@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::super::raw::RawSegment;
-use crate::names::Names;
+use crate::rows::Rows;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Attribute, Owner, SegmentRole, Trace};
 
 /// Adds the pools of those of `segments` that are private. A range that is still reserved at the end belongs to the
 /// segment that it lies in.
-pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], names: &mut Names) {
+pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], rows: &mut Rows) {
     let mut private: BTreeMap<(DeviceId, u64), (u64, (u64, u64))> = BTreeMap::new();
     for segment in segments.iter().filter(|segment| segment.pool_id != (0, 0)) {
         if let Ok(device) = u16::try_from(segment.device) {
@@ -21,7 +21,7 @@ pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], names: &mut 
     if private.is_empty() {
         return;
     }
-    let name = names.id(&mut trace.tables.strings, "pool_id");
+    let name = rows.text(&mut trace.tables, "pool_id");
     let mut found: Vec<Attribute> = Vec::new();
     for id in trace.segments.ids() {
         let segment = trace.segments.get(id);
@@ -34,7 +34,7 @@ pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], names: &mut 
         let around = private.range(..=(device, address)).next_back();
         let around = around.filter(|((of, _), (end, _))| *of == device && address < *end);
         if let Some((_, (_, pool))) = around {
-            let value = names.id(&mut trace.tables.strings, &format!("({}, {})", pool.0, pool.1));
+            let value = rows.text(&mut trace.tables, &format!("({}, {})", pool.0, pool.1));
             found.push(Attribute { owner, name, value });
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn add_pools(trace: &mut Trace, segments: &[RawSegment], names: &mut 
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{MIB, Sample};
+    use super::super::tests::sample::{MIB, Sample};
     use crate::raw::BlockState::Inactive;
     use highwater_snapshots::ids::EventId;
     use highwater_snapshots::trace::Owner;

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use super::super::raw::RunFacts;
 use super::positions::Positions;
 use super::run::{full_ring, missing_events};
-use crate::names::Names;
+use crate::rows::Rows;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::references::{ATTRIBUTE, References, Saved};
 use highwater_snapshots::trace::{Attribute, Subject, Trace};
 
 /// Adds the references in `run` to the blocks of `trace`.
-pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, names: &mut Names) {
+pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, rows: &mut Rows) {
     let text = run.value("references").unwrap_or_default();
     if text.is_empty() {
         return;
@@ -44,10 +44,10 @@ pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, names: &mut Name
             }
         }
     }
-    let name = names.id(&mut trace.tables.strings, ATTRIBUTE);
+    let name = rows.text(&mut trace.tables, ATTRIBUTE);
     for (block, references) in found {
         let owner = trace.block_owner(block);
-        let value = names.id(&mut trace.tables.strings, &references.to_string());
+        let value = rows.text(&mut trace.tables, &references.to_string());
         trace.attributes.push(Attribute { owner, name, value });
     }
     trace.attributes.sort_by_key(|attribute| attribute.owner);
@@ -150,7 +150,7 @@ impl<'a> Line<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::Sample;
+    use super::super::tests::sample::Sample;
     use super::*;
     use highwater_snapshots::trace::Owner;
 

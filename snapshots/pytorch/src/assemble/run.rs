@@ -3,10 +3,10 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::super::raw::{RawTensor, RunFacts};
+use crate::rows::Rows;
 use highwater_snapshots::Category;
 use highwater_snapshots::error::Problem;
-use highwater_snapshots::ids::{DeviceId, EventId, ScopeId};
-use highwater_snapshots::tables::Tables;
+use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, Trace};
 use highwater_snapshots::units::format_count;
 
@@ -78,12 +78,7 @@ pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Opti
 
 /// Sets the categories of blocks that hold one of `tensors`, and the module that owns it where the block has none.
 /// `origin_us` is the time of the recording's origin.
-pub(super) fn name_tensors(
-    trace: &mut Trace,
-    tensors: &[RawTensor],
-    origin_us: u64,
-    mut scope: impl FnMut(&mut Tables, &str) -> ScopeId,
-) {
+pub(super) fn name_tensors(trace: &mut Trace, tensors: &[RawTensor], origin_us: u64, table_rows: &mut Rows) {
     if tensors.is_empty() {
         return;
     }
@@ -107,7 +102,7 @@ pub(super) fn name_tensors(
         trace.blocks.category[row] = category;
         // A tag of the block is better than any name; the names of the end come last, and replace earlier ones.
         if !trace.blocks.scope[row].is_some() || named.contains(&row) {
-            trace.blocks.scope[row] = scope(&mut trace.tables, owner(&tensor.name, category));
+            trace.blocks.scope[row] = table_rows.path(&mut trace.tables, owner(&tensor.name, category));
             named.insert(row);
         }
     }
@@ -140,7 +135,7 @@ fn owner(name: &str, category: Category) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{MIB, Sample};
+    use super::super::tests::sample::{MIB, Sample};
     use crate::raw::BlockState::Allocated;
     use crate::raw::RawTensor;
     use highwater_snapshots::{Category, Trace};

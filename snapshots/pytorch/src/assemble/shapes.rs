@@ -9,21 +9,21 @@ use hashbrown::HashMap;
 
 use super::super::raw::{LoggedShape, RunFacts};
 use super::positions::Positions;
-use crate::names::Names;
+use crate::rows::Rows;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::{Attribute, SHAPE, Trace};
 
 /// Adds the shapes in `run`, and those `logged` by torch-snapkit.
-pub(super) fn add_shapes(trace: &mut Trace, run: &RunFacts, logged: &[LoggedShape], names: &mut Names) {
+pub(super) fn add_shapes(trace: &mut Trace, run: &RunFacts, logged: &[LoggedShape], rows: &mut Rows) {
     let mut found: BTreeMap<BlockId, &str> = BTreeMap::new();
     add_listed(trace, run, &mut found);
     add_logged(trace, logged, &mut found);
     if found.is_empty() {
         return;
     }
-    let name = names.id(&mut trace.tables.strings, SHAPE);
+    let name = rows.text(&mut trace.tables, SHAPE);
     for (block, shape) in found {
-        let (owner, value) = (trace.block_owner(block), names.id(&mut trace.tables.strings, shape));
+        let (owner, value) = (trace.block_owner(block), rows.text(&mut trace.tables, shape));
         trace.attributes.push(Attribute { owner, name, value });
     }
     trace.attributes.sort_by_key(|attribute| attribute.owner);
@@ -114,7 +114,7 @@ fn add_logged<'a>(trace: &Trace, logged: &'a [LoggedShape], found: &mut BTreeMap
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::Sample;
+    use super::super::tests::sample::Sample;
     use super::*;
     use crate::raw::BlockState::Allocated;
 

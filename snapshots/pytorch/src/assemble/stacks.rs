@@ -1,21 +1,16 @@
 //! Converts a snapshot's lists of frames to paths in the tree of stacks.
 
-use hashbrown::HashMap;
-
 use super::super::raw::RawFrame;
 use super::super::sequences::Sequences;
+use crate::rows::{MAX_FRAMES, Rows};
 use highwater_snapshots::ids::{FrameId, ModuleId, StackId, StringId};
-use highwater_snapshots::tables::{Frame, SourceLine, Stack, Tables};
-
-/// Maximum number of frames kept of a stack, innermost first: readers of a trace follow at most 1024.
-pub(super) const MAX_FRAMES: usize = 1023;
+use highwater_snapshots::tables::{Frame, SourceLine, Tables};
 
 /// Tree nodes of the lists of frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stacks {
     /// Innermost node of each list, by the list's index.
     ids: Vec<StackId>,
-    nodes: HashMap<Stack, StackId>,
     /// Number of lists that were truncated.
     pub(super) cut: u64,
 }
@@ -51,13 +46,13 @@ fn own_frames(tables: &Tables, package: &str) -> Vec<bool> {
 impl Stacks {
     /// Adds every list to the tables' tree, without the frames of files in the folder `package`, which is that of the
     /// recorder; empty if there is none. The lists have their innermost frame first.
-    pub(super) fn take(tables: &mut Tables, lists: &Sequences, package: &str) -> Self {
+    pub(super) fn take(tables: &mut Tables, rows: &mut Rows, lists: &Sequences, package: &str) -> Self {
         let is_own = own_frames(tables, package);
         let mut others = Vec::new();
-        let mut stacks = Self { ids: Vec::with_capacity(lists.len()), ..Self::default() };
+        let mut stacks = Self { ids: Vec::with_capacity(lists.count()), ..Self::default() };
         // Successive lists share most of their outer frames, which then need no lookup.
         let mut path: Vec<(u32, StackId)> = Vec::new();
-        for number in 0..lists.len() {
+        for number in 0..lists.count() {
             let mut list = lists.get(number as u32);
             if !is_own.is_empty() {
                 others.clear();
@@ -70,7 +65,7 @@ impl Stacks {
             path.truncate(shared);
             for &frame in kept.iter().rev().skip(shared) {
                 let parent = path.last().map_or(StackId::NONE, |known| known.1);
-                path.push((frame, stacks.node(tables, parent, FrameId(frame))));
+                path.push((frame, rows.called(tables, parent, FrameId(frame))));
             }
             stacks.ids.push(path.last().map_or(StackId::NONE, |known| known.1));
         }
@@ -83,18 +78,9 @@ impl Stacks {
         self.ids.get(number as usize).copied().unwrap_or(StackId::NONE)
     }
 
-    /// Returns the stack of `frame` called from `parent`, adding it if it is new.
-    pub(super) fn node(&mut self, tables: &mut Tables, parent: StackId, frame: FrameId) -> StackId {
-        let node = Stack { parent, frame };
-        *self.nodes.entry(node).or_insert_with(|| {
-            tables.stacks.push(node);
-            StackId::from_index(tables.stacks.len() - 1)
-        })
-    }
-
     /// Returns whether there are no stacks.
     pub(super) fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+        self.ids.len() < 2
     }
 }
 
@@ -109,13 +95,11 @@ mod tests {
             lists.intern(list);
         }
         let mut tables = Tables::default();
-        let stacks = Stacks::take(&mut tables, &lists, "");
+        let stacks = Stacks::take(&mut tables, &mut Rows::default(), &lists, "");
         assert_eq!(tables.stacks.len(), 5);
         let frames = |number| tables.stack_frames(stacks.id(number)).map(|frame| frame.0).collect::<Vec<_>>();
-        assert_eq!(frames(0), [3, 2, 1]);
-        assert_eq!(frames(1), [4, 2, 1]);
-        assert_eq!(frames(2), [2, 1]);
-        assert_eq!(frames(3), [9]);
+        assert_eq!([1, 2, 3].map(frames), [&[3, 2, 1][..], &[4, 2, 1], &[2, 1]]);
+        assert_eq!(frames(4), [9]);
         assert_eq!(stacks.id(Sequences::NONE), StackId::NONE);
         assert_eq!(stacks.cut, 0);
     }
@@ -126,8 +110,8 @@ mod tests {
         let deep: Vec<u32> = (0..3000).collect();
         lists.intern(&deep);
         let mut tables = Tables::default();
-        let stacks = Stacks::take(&mut tables, &lists, "");
-        let frames: Vec<u32> = tables.stack_frames(stacks.id(0)).map(|frame| frame.0).collect();
+        let stacks = Stacks::take(&mut tables, &mut Rows::default(), &lists, "");
+        let frames: Vec<u32> = tables.stack_frames(stacks.id(1)).map(|frame| frame.0).collect();
         assert_eq!(frames, deep[..MAX_FRAMES]);
         assert_eq!(stacks.cut, 1);
     }
@@ -141,9 +125,9 @@ mod tests {
         let mut lists = Sequences::default();
         lists.intern(&[0, 1, 0]);
         lists.intern(&[0]);
-        let stacks = Stacks::take(&mut tables, &lists, "/app.pyz/highwater");
-        assert_eq!(tables.stack_frames(stacks.id(0)).collect::<Vec<_>>(), [FrameId(1)]);
-        assert_eq!(stacks.id(1), StackId::NONE);
+        let stacks = Stacks::take(&mut tables, &mut Rows::default(), &lists, "/app.pyz/highwater");
+        assert_eq!(tables.stack_frames(stacks.id(1)).collect::<Vec<_>>(), [FrameId(1)]);
+        assert_eq!(stacks.id(2), StackId::NONE);
     }
 
     #[test]

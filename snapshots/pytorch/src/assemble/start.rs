@@ -3,11 +3,11 @@
 use hashbrown::HashSet;
 
 use super::super::raw::{Action, RawEvent, RawSegment};
-use super::ranges::Ranges;
 use highwater_snapshots::Pool;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::event::Range;
 use highwater_snapshots::ids::StreamId;
+use highwater_snapshots::ranges::Ranges;
 
 /// Stream and pool that a range of memory belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Start {
 }
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{MIB, Sample, rows};
+    use super::super::tests::sample::{MIB, Sample, rows};
     use crate::raw::BlockState::Inactive;
     use highwater_snapshots::Trace;
     use highwater_snapshots::trace::SegmentRole;

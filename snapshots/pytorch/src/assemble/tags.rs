@@ -8,10 +8,10 @@
 use hashbrown::HashMap;
 
 use super::annotations::Mark;
-use crate::names::Names;
+use crate::rows::Rows;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{DeviceId, EventId, ScopeId, StringId};
-use highwater_snapshots::tables::{Scope, Tables};
+use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::{Annotation, Events, TAGGED_PHASE, TAGGED_STEP};
 
 /// The step, the phase and the module of an allocation.
@@ -43,7 +43,6 @@ pub(super) struct Tags {
     /// Whether the recording began together with the tags: events before the first one are of its step.
     is_whole: bool,
     by_text: HashMap<StringId, Option<Tag>>,
-    scopes: HashMap<(ScopeId, StringId), ScopeId>,
     /// The tagged events, in order.
     rows: Vec<(EventId, Tag)>,
 }
@@ -57,14 +56,14 @@ impl Tags {
     }
 
     /// The tag with this text; `None` if the text is not a tag.
-    pub(super) fn read(&mut self, tables: &mut Tables, names: &mut Names, text: StringId) -> Option<Tag> {
+    pub(super) fn read(&mut self, tables: &mut Tables, rows: &mut Rows, text: StringId) -> Option<Tag> {
         if let Some(known) = self.by_text.get(&text) {
             return *known;
         }
         let tag = serde_json::from_str(tables.string(text)).ok().and_then(|text: TagText| {
             let is_recompute = text.phase == "recompute";
             let phase = if is_recompute { Phase::Backward } else { Phase::from_name(&text.phase)? };
-            let scope = self.scope(tables, names, &text.scope);
+            let scope = rows.path(tables, &text.scope);
             let step = text.step.min(self.last_step).saturating_sub(self.extra_steps);
             Some(Tag { step, phase, is_recompute, scope })
         });
@@ -82,18 +81,6 @@ impl Tags {
         self.by_text.get(&text).is_some_and(Option::is_some)
     }
 
-    /// The scope with this path, whose parts are separated by dots; none for an empty path.
-    pub(super) fn scope(&mut self, tables: &mut Tables, names: &mut Names, path: &str) -> ScopeId {
-        let parts = path.split('.').filter(|part| !part.is_empty());
-        parts.fold(ScopeId::NONE, |parent, part| {
-            let name = names.id(&mut tables.strings, part);
-            *self.scopes.entry((parent, name)).or_insert_with(|| {
-                tables.scopes.push(Scope { parent, name });
-                ScopeId::from_index(tables.scopes.len() - 1)
-            })
-        })
-    }
-
     /// Adds an event, which comes after those added before.
     pub(super) fn push(&mut self, event: EventId, tag: Tag) {
         self.rows.push((event, tag));
@@ -101,12 +88,12 @@ impl Tags {
 
     /// The annotations for runs of equal steps, of equal phases within them, and of recomputation. Events without a tag
     /// belong to the run before them; those before the first, as of a thread that has run no module, to the first step.
-    pub(super) fn annotations(&self, tables: &mut Tables, names: &mut Names, events: &Events) -> Vec<Annotation> {
+    pub(super) fn annotations(&self, tables: &mut Tables, rows: &mut Rows, events: &Events) -> Vec<Annotation> {
         let mut annotations = Vec::new();
-        let mut add = |rows: &[(EventId, Tag)], next: Option<&(EventId, Tag)>, text: &str| {
-            let (Some((first, _)), Some((last, _))) = (rows.first(), rows.last()) else { return };
+        let mut add = |run: &[(EventId, Tag)], next: Option<&(EventId, Tag)>, text: &str| {
+            let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { return };
             let end = next.map_or(EventId(last.0 + 1), |(event, _)| *event);
-            let name = names.id(&mut tables.strings, text);
+            let name = rows.text(tables, text);
             let (start_ns, end_ns) = (events.time_of(*first), events.time_of(EventId(end.0 - 1)));
             annotations.push(Annotation {
                 name,
@@ -188,7 +175,7 @@ impl TagRanges {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{MIB, Sample};
+    use super::super::tests::sample::{MIB, Sample};
     use highwater_snapshots::Trace;
 
     fn tag(step: u32, phase: &str, scope: &str) -> String {

@@ -11,7 +11,7 @@ use super::sizes::SizeReceiver;
 use super::stacks::Stacks;
 use super::start::ReservedRange;
 use super::tags::{Tag, TagRanges, Tags};
-use crate::names::Names;
+use crate::rows::Rows;
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_snapshots::ids::{EventId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId};
 use highwater_snapshots::trace::Owner;
@@ -27,7 +27,7 @@ pub(super) struct Writer<'a> {
     pub(super) builder: TraceBuilder,
     pub(super) source: Source<'a>,
     pub(super) stacks: Stacks,
-    pub(super) names: Names,
+    pub(super) rows: Rows,
     pub(super) attributes: Attributes,
     pub(super) ops: Ops,
     /// Lists of strings: forward stacks.
@@ -64,10 +64,7 @@ impl Writer<'_> {
     }
 
     fn op(&mut self, forward: u32) -> OpId {
-        if forward == Sequences::NONE {
-            return OpId::NONE;
-        }
-        self.ops.id(self.builder.tables(), &mut self.names, &mut self.stacks, (self.texts, forward))
+        self.ops.id(self.builder.tables(), &mut self.rows, (self.texts, forward))
     }
 
     /// Writes a device's initial state.
@@ -172,7 +169,7 @@ impl Writer<'_> {
     /// Takes the annotations whose names are tags out of `marks`.
     pub(super) fn take_tag_ranges(&mut self, marks: &mut Vec<Mark>) {
         let mut tagged = Vec::new();
-        marks.retain(|mark| match self.tags.read(self.builder.tables(), &mut self.names, mark.name) {
+        marks.retain(|mark| match self.tags.read(self.builder.tables(), &mut self.rows, mark.name) {
             Some(tag) => {
                 tagged.push((*mark, tag));
                 false
@@ -212,7 +209,7 @@ impl Writer<'_> {
         if !extras.user_metadata.is_some() {
             return of_range;
         }
-        self.tags.read(self.builder.tables(), &mut self.names, extras.user_metadata).or(of_range)
+        self.tags.read(self.builder.tables(), &mut self.rows, extras.user_metadata).or(of_range)
     }
 
     /// Writes the attributes of an event that have no column.
@@ -225,13 +222,13 @@ impl Writer<'_> {
                 Action::Unknown if extras.action.is_some() => self.builder.tables().string(extras.action).to_owned(),
                 action => action.name().to_owned(),
             };
-            self.attributes.add_action(&mut self.builder, &mut self.names, owner, &name);
+            self.attributes.add_action(&mut self.builder, &mut self.rows, owner, &name);
         }
         if is_mark || matches!(what, What::FreeRequested(NO_BLOCK) | What::FreeCompleted(NO_BLOCK)) {
-            self.attributes.add_place(&mut self.builder, &mut self.names, owner, event);
+            self.attributes.add_place(&mut self.builder, &mut self.rows, owner, event);
         }
         if event.extras != 0 {
-            self.attributes.add_extras(&mut self.builder, &mut self.names, owner, extras);
+            self.attributes.add_extras(&mut self.builder, &mut self.rows, owner, extras);
         }
     }
 
@@ -239,7 +236,7 @@ impl Writer<'_> {
     pub(super) fn finish(&mut self) {
         for (segment, pool) in std::mem::take(&mut self.private_segments) {
             let owner = Owner::Segment(segment);
-            self.attributes.add_pool(&mut self.builder, &mut self.names, owner, pool);
+            self.attributes.add_pool(&mut self.builder, &mut self.rows, owner, pool);
         }
     }
 
@@ -255,7 +252,7 @@ impl Writer<'_> {
             Some((name, false)) => format!("{} ends", self.builder.tables().string(name)),
             None => event.action.name().to_owned(),
         };
-        self.names.id(&mut self.builder.tables().strings, &text)
+        self.rows.text(self.builder.tables(), &text)
     }
 
     /// Returns the name of a historical annotation and whether it starts, from the innermost frame's file and function.

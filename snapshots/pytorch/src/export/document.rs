@@ -23,6 +23,21 @@ pub(super) enum Shared {
     Pair(u64, u64),
 }
 
+/// A value that is not text.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Plain {
+    /// A non-negative integer.
+    Number(u64),
+    /// A negative integer.
+    Negative(i64),
+    /// A finite float.
+    Float(f64),
+    /// A boolean.
+    Truth(bool),
+    /// A null value.
+    None,
+}
+
 /// Writes values one after the other. In a dict, each value follows its key.
 pub(super) trait Document {
     /// Begins a dict.
@@ -37,16 +52,9 @@ pub(super) trait Document {
     fn key(&mut self, name: &'static str) -> Result<()>;
     /// Writes a key that is not defined by the format.
     fn free_key(&mut self, name: &str) -> Result<()>;
-    /// Writes a non-negative integer.
-    fn number(&mut self, value: u64) -> Result<()>;
-    /// Writes a negative integer.
-    fn negative(&mut self, value: i64) -> Result<()>;
-    /// Writes a finite float.
-    fn float(&mut self, value: f64) -> Result<()>;
-    /// Writes a boolean.
-    fn truth(&mut self, value: bool) -> Result<()>;
-    /// Writes a null value.
-    fn none(&mut self) -> Result<()>;
+    /// Writes a value that is not text.
+    fn plain(&mut self, value: Plain) -> Result<()>;
+
     /// Writes a pair of integers.
     fn pair(&mut self, first: u64, second: u64) -> Result<()>;
     /// Writes a string defined by the format.
@@ -62,6 +70,11 @@ pub(super) trait Document {
     fn base64(&mut self, prefix: &str, bytes: &[u8]) -> Result<()>;
     /// Ends the document after its single value is complete.
     fn finish(&mut self) -> Result<()>;
+
+    /// Writes a non-negative integer.
+    fn number(&mut self, value: u64) -> Result<()> {
+        self.plain(Plain::Number(value))
+    }
 
     /// Writes a string of the trace's tables, or a reference to it.
     fn named(&mut self, id: StringId, text: &str) -> Result<()> {

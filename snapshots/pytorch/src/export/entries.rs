@@ -199,9 +199,9 @@ impl<'a> Entries<'a> {
     fn name_mark(&self, entry: &mut Entry, text: StringId) {
         let Some(id) = entry.facts.action else { return };
         let name = self.trace.tables.string(id);
-        let known = Action::NAMED.iter().find(|(known, _)| *known == name);
+        let known = Action::known().iter().find(|action| action.name() == name);
         match known {
-            Some(&(_, action)) if matches!(action, Action::Snapshot | Action::Annotate | Action::UserDefined) => {
+            Some(&action) if matches!(action, Action::Snapshot | Action::Annotate | Action::UserDefined) => {
                 *entry = entry.with(action);
             }
             Some(_) => return,

@@ -6,6 +6,7 @@ use std::ops::Range as Span;
 use highwater_snapshots::category::Pool;
 use highwater_snapshots::event::{EventKind, Range};
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StreamId};
+use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::trace::{SegmentRole, Trace};
 use highwater_snapshots::transition::Transition;
 
@@ -43,10 +44,17 @@ pub(super) struct FinalSegment {
     pub(super) blocks: Span<usize>,
 }
 
+impl FinalSegment {
+    fn new(addresses: Span<u64>, of: Reserved) -> Self {
+        let Reserved { stream, pool, row, is_expandable } = of;
+        Self { addresses, stream, pool, row, is_expandable, blocks: 0..0 }
+    }
+}
+
 impl FinalState {
     /// Computes the final state of `device` by replaying its events.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Self {
-        let mut walk = Walk { trace, segments_at: BTreeMap::new(), unplaced: BTreeMap::new() };
+        let mut walk = Walk { trace, segments: Ranges::default(), unplaced: BTreeMap::new() };
         walk.run(device);
         let active = active_blocks(trace, device);
         // The segment of a block may have been freed since.
@@ -58,20 +66,14 @@ impl FinalState {
     }
 
     fn take_segments(&mut self, walk: &Walk<'_>) {
-        let blocks = 0..0;
-        self.segments = walk
-            .segments_at
-            .iter()
-            .map(|(&start, segment)| FinalSegment { addresses: start..segment.addresses.end, ..segment.clone() })
-            .collect();
+        self.segments = walk.segments.iter().map(|(start, end, of)| FinalSegment::new(start..end, of)).collect();
         for (start, (end, block)) in &walk.unplaced {
             let block = walk.trace.blocks.get(*block);
-            for addresses in walk.gaps(*start..*end) {
+            let of = Reserved { stream: block.stream, pool: block.pool, row: SegmentId::NONE, is_expandable: false };
+            for addresses in walk.segments.gaps(*start..*end) {
                 self.made_up += 1;
                 self.made_up_bytes = self.made_up_bytes.saturating_add(addresses.end - addresses.start);
-                let (stream, pool, blocks) = (block.stream, block.pool, blocks.clone());
-                let row = SegmentId::NONE;
-                self.segments.push(FinalSegment { addresses, stream, pool, row, is_expandable: false, blocks });
+                self.segments.push(FinalSegment::new(addresses, of));
             }
         }
         self.segments.sort_by_key(|segment| segment.addresses.start);
@@ -128,11 +130,30 @@ fn end_of(trace: &Trace, id: BlockId) -> u64 {
     trace.blocks.address[row].saturating_add(trace.blocks.allocated[row])
 }
 
+/// What is known of a reserved range.
+#[derive(Clone, Copy, Debug)]
+struct Reserved {
+    stream: StreamId,
+    pool: Pool,
+    row: SegmentId,
+    is_expandable: bool,
+}
+
+/// Mapped ranges of one stream and pool belong together, whatever rows they are of.
+impl PartialEq for Reserved {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = self.stream == other.stream && self.pool == other.pool;
+        self.row == other.row || self.is_expandable && other.is_expandable && is_same
+    }
+}
+
+impl Eq for Reserved {}
+
 /// The state between two events.
 struct Walk<'a> {
     trace: &'a Trace,
-    /// Reserved memory by start address, without overlaps; adjacent mapped ranges of one stream and pool are merged.
-    segments_at: BTreeMap<u64, FinalSegment>,
+    /// Reserved memory; adjacent mapped ranges of one stream and pool are merged.
+    segments: Ranges<Reserved>,
     /// Address ranges of blocks outside all segments: end, and the first such block. PyTorch's viewer needs a segment
     /// for every block that ever existed, not only for those that exist at the end.
     unplaced: BTreeMap<u64, (u64, BlockId)>,
@@ -159,63 +180,26 @@ impl Walk<'_> {
                 Transition::Reserved => {
                     self.reserve(SegmentId(subject), events.kind[row] == EventKind::SegmentMap);
                 }
-                Transition::Released { .. } => self.release(&span_of(&trace.segments.range[subject as usize])),
+                Transition::Released { .. } => {
+                    let range = trace.segments.range[subject as usize];
+                    self.segments.remove(range.address, range.address.saturating_add(range.bytes));
+                }
                 _ => {}
             }
         }
     }
 
     fn reserve(&mut self, row: SegmentId, is_expandable: bool) {
-        let range = self.trace.segments.range[row.0 as usize];
-        let mut addresses = span_of(&range);
-        if addresses.is_empty() {
-            return;
-        }
-        self.release(&addresses);
-        let mut row = row;
-        let is_alike = |segment: &FinalSegment| {
-            let is_same = segment.stream == range.stream && segment.pool == range.pool;
-            is_expandable && segment.is_expandable && is_same
-        };
-        if let Some(after) = self.segments_at.get(&addresses.end).filter(|segment| is_alike(segment)) {
-            let end = after.addresses.end;
-            self.segments_at.remove(&addresses.end);
-            addresses.end = end;
-        }
-        let before = self.segments_at.range(..addresses.start).next_back();
-        if let Some((_, before)) =
-            before.filter(|(_, segment)| segment.addresses.end == addresses.start && is_alike(segment))
-        {
-            (addresses.start, row) = (before.addresses.start, before.row);
-        }
-        let (stream, pool) = (range.stream, range.pool);
-        self.segments_at
-            .insert(addresses.start, FinalSegment { addresses, stream, pool, row, is_expandable, blocks: 0..0 });
-    }
-
-    fn release(&mut self, gone: &Span<u64>) {
-        while let Some((&start, segment)) = self.segments_at.range(..gone.end).next_back() {
-            if segment.addresses.end <= gone.start {
-                break;
-            }
-            let Some(segment) = self.segments_at.remove(&start) else { break };
-            if segment.addresses.end > gone.end {
-                let rest = FinalSegment { addresses: gone.end..segment.addresses.end, ..segment.clone() };
-                self.segments_at.insert(gone.end, rest);
-            }
-            if start < gone.start {
-                self.segments_at.insert(start, FinalSegment { addresses: start..gone.start, ..segment });
-                break;
-            }
-        }
+        let Range { address, bytes, stream, pool } = self.trace.segments.range[row.0 as usize];
+        let of = Reserved { stream, pool, row, is_expandable };
+        self.segments.insert(address, address.saturating_add(bytes), of);
     }
 
     /// Records the address range of a block if no segment contains it.
     fn place(&mut self, id: BlockId) {
         let mut start = self.trace.blocks.address[id.0 as usize];
         let mut end = end_of(self.trace, id);
-        let around = self.segments_at.range(..=start).next_back();
-        if end == start || around.is_some_and(|(_, segment)| segment.addresses.end >= end) {
+        if end == start || self.segments.holding(start).is_some_and(|(_, until, _)| until >= end) {
             return;
         }
         let mut first = id;
@@ -231,29 +215,6 @@ impl Walk<'_> {
         }
         self.unplaced.insert(start, (end, first));
     }
-
-    /// Returns the parts of `span` that are in no segment at the end.
-    fn gaps(&self, span: Span<u64>) -> Vec<Span<u64>> {
-        let mut gaps = Vec::new();
-        let mut from = span.start;
-        let before = self.segments_at.range(..=span.start).next_back();
-        for (&start, segment) in
-            before.into_iter().chain(self.segments_at.range(span.start.saturating_add(1)..span.end))
-        {
-            if from < start {
-                gaps.push(from..start);
-            }
-            from = from.max(segment.addresses.end);
-        }
-        if from < span.end {
-            gaps.push(from..span.end);
-        }
-        gaps
-    }
-}
-
-fn span_of(range: &Range) -> Span<u64> {
-    range.address..range.address.saturating_add(range.bytes)
 }
 
 #[cfg(test)]

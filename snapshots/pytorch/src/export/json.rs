@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::document::{Document, Output, Shared};
+use super::document::{Document, Output, Plain, Shared};
 use highwater_snapshots::error::{Error, Result};
 
 /// Writes a document as JSON.
@@ -75,25 +75,15 @@ impl<W: Write> Document for JsonWriter<W> {
         self.out.put(b":")
     }
 
-    fn number(&mut self, value: u64) -> Result<()> {
-        self.put_display(value)
-    }
-
-    fn negative(&mut self, value: i64) -> Result<()> {
-        self.put_display(value)
-    }
-
-    fn float(&mut self, value: f64) -> Result<()> {
-        // `{:?}` keeps the decimal point of whole values, so that they remain floats.
-        self.put_display(format_args!("{value:?}"))
-    }
-
-    fn truth(&mut self, value: bool) -> Result<()> {
-        self.put_display(value)
-    }
-
-    fn none(&mut self) -> Result<()> {
-        self.put_display("null")
+    fn plain(&mut self, value: Plain) -> Result<()> {
+        match value {
+            Plain::Number(value) => self.put_display(value),
+            Plain::Negative(value) => self.put_display(value),
+            // `{:?}` keeps the decimal point of whole values, so that they remain floats.
+            Plain::Float(value) => self.put_display(format_args!("{value:?}")),
+            Plain::Truth(value) => self.put_display(value),
+            Plain::None => self.put_display("null"),
+        }
     }
 
     fn pair(&mut self, first: u64, second: u64) -> Result<()> {
@@ -143,10 +133,10 @@ mod tests {
         json.free_key("a \"key\"\u{1}").unwrap();
         json.open_list().unwrap();
         json.number(u64::MAX).unwrap();
-        json.negative(-1).unwrap();
-        json.float(1.0).unwrap();
-        json.truth(true).unwrap();
-        json.none().unwrap();
+        json.plain(Plain::Negative(-1)).unwrap();
+        json.plain(Plain::Float(1.0)).unwrap();
+        json.plain(Plain::Truth(true)).unwrap();
+        json.plain(Plain::None).unwrap();
         json.pair(1, 2).unwrap();
         json.base64("p:", b"hello").unwrap();
         json.open_dict().unwrap();

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use hashbrown::HashMap;
 
-use super::document::{Document, Output, Shared, base64_length};
+use super::document::{Document, Output, Plain, Shared, base64_length};
 use highwater_snapshots::error::{Error, Result};
 
 /// The opcodes used. PyTorch's viewer rejects a file with any opcode that it does not know, so there are no frames and
@@ -206,33 +206,21 @@ impl<W: Write> Document for PickleWriter<W> {
         self.put_text(name)
     }
 
-    fn number(&mut self, value: u64) -> Result<()> {
+    fn plain(&mut self, value: Plain) -> Result<()> {
         self.begin_value()?;
-        self.put_number(value)
-    }
-
-    fn negative(&mut self, value: i64) -> Result<()> {
-        self.begin_value()?;
-        match i32::try_from(value) {
-            Ok(value) => self.put_with(op::BININT, value.to_le_bytes()),
-            Err(_) => self.put_long(i128::from(value)),
+        match value {
+            Plain::Number(value) => self.put_number(value),
+            Plain::Negative(value) => match i32::try_from(value) {
+                Ok(value) => self.put_with(op::BININT, value.to_le_bytes()),
+                Err(_) => self.put_long(i128::from(value)),
+            },
+            Plain::Float(value) => {
+                self.out.put(&[op::BINFLOAT])?;
+                self.out.put(&value.to_be_bytes())
+            }
+            Plain::Truth(value) => self.out.put(&[if value { op::NEWTRUE } else { op::NEWFALSE }]),
+            Plain::None => self.out.put(&[op::NONE]),
         }
-    }
-
-    fn float(&mut self, value: f64) -> Result<()> {
-        self.begin_value()?;
-        self.out.put(&[op::BINFLOAT])?;
-        self.out.put(&value.to_be_bytes())
-    }
-
-    fn truth(&mut self, value: bool) -> Result<()> {
-        self.begin_value()?;
-        self.out.put(&[if value { op::NEWTRUE } else { op::NEWFALSE }])
-    }
-
-    fn none(&mut self) -> Result<()> {
-        self.begin_value()?;
-        self.out.put(&[op::NONE])
     }
 
     fn pair(&mut self, first: u64, second: u64) -> Result<()> {
@@ -308,15 +296,18 @@ mod tests {
         assert_eq!(number(0x8000_0000), [0x8a, 5, 0, 0, 0, 0x80, 0]);
         assert_eq!(number(0x7f4c_0000_0000), [0x8a, 6, 0, 0, 0, 0, 0x4c, 0x7f]);
         assert_eq!(number(u64::MAX), [0x8a, 9, 255, 255, 255, 255, 255, 255, 255, 255, 0]);
-        assert_eq!(bytes_of(|pickle| pickle.negative(-1).unwrap()), [b'J', 255, 255, 255, 255]);
-        assert_eq!(bytes_of(|pickle| pickle.negative(-(1 << 40)).unwrap()), [0x8a, 6, 0, 0, 0, 0, 0, 255]);
+        assert_eq!(bytes_of(|pickle| pickle.plain(Plain::Negative(-1)).unwrap()), [b'J', 255, 255, 255, 255]);
+        assert_eq!(
+            bytes_of(|pickle| pickle.plain(Plain::Negative(-(1 << 40))).unwrap()),
+            [0x8a, 6, 0, 0, 0, 0, 0, 255]
+        );
     }
 
     #[test]
     fn lists_and_dicts_are_filled_a_thousand_at_a_time() {
         let bytes = bytes_of(|pickle| {
             pickle.open_list().unwrap();
-            (0..2001).for_each(|_| pickle.truth(true).unwrap());
+            (0..2001).for_each(|_| pickle.plain(Plain::Truth(true)).unwrap());
             pickle.close_list().unwrap();
         });
         assert_eq!((bytes[0], bytes.len()), (b']', 1 + 2001 + 2 * 3));

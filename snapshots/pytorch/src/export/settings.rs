@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::document::Document;
+use super::document::{Document, Plain};
 use highwater_snapshots::error::Result;
 
 /// Settings that are always strings, even if the value looks like another type.
@@ -46,23 +46,21 @@ fn write_value(document: &mut impl Document, name: &str, value: &str) -> Result<
     if TEXTS.contains(&name) {
         return document.text(value);
     }
-    match value {
-        "True" | "true" => return document.truth(true),
-        "False" | "false" => return document.truth(false),
-        "None" | "null" => return document.none(),
-        _ => {}
-    }
     // Only values that would be printed the same way again are integers: `007` and `+1` are strings.
-    if let Some(number) = value.parse::<u64>().ok().filter(|number| number.to_string() == value) {
-        return document.number(number);
-    }
-    if let Some(number) = value.parse::<i64>().ok().filter(|number| number.to_string() == value) {
-        return document.negative(number);
-    }
+    let same = |number: &dyn ToString| number.to_string() == value;
     let looks_like_float = value.starts_with(|c: char| c.is_ascii_digit() || c == '-') && value.contains(['.', 'e']);
-    match value.parse::<f64>() {
-        Ok(number) if looks_like_float && number.is_finite() => document.float(number),
-        _ => document.text(value),
+    let float = || value.parse().ok().filter(|number: &f64| looks_like_float && number.is_finite()).map(Plain::Float);
+    let number = || value.parse().ok().filter(|number: &u64| same(number)).map(Plain::Number);
+    let negative = || value.parse().ok().filter(|number: &i64| same(number)).map(Plain::Negative);
+    let plain = match value {
+        "True" | "true" => Some(Plain::Truth(true)),
+        "False" | "false" => Some(Plain::Truth(false)),
+        "None" | "null" => Some(Plain::None),
+        _ => number().or_else(negative).or_else(float),
+    };
+    match plain {
+        Some(plain) => document.plain(plain),
+        None => document.text(value),
     }
 }
 

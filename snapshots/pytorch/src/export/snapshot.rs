@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::document::Document;
+use super::document::{Document, Plain};
 use super::entries::{Entries, Entry, HOST, LeftOut, Name};
 use super::final_state::{FinalSegment, FinalState};
 use super::frames::{Stacks, write_frames, write_traceback};
@@ -277,7 +277,7 @@ impl<D: Document> Writer<'_, D> {
         self.document.open_dict()?;
         self.document.key("device")?;
         if device == HOST {
-            self.document.negative(-1)?;
+            self.document.plain(Plain::Negative(-1))?;
         } else {
             self.document.number(u64::from(device.0))?;
         }
@@ -296,7 +296,7 @@ impl<D: Document> Writer<'_, D> {
         let (first, second) = self.facts_of_segment(segment).pool_id.unwrap_or_default();
         self.document.pair(first, second)?;
         self.document.key("is_expandable")?;
-        self.document.truth(segment.is_expandable)?;
+        self.document.plain(Plain::Truth(segment.is_expandable))?;
         self.document.key("frames")?;
         let stack = self.stack_of_segment(segment);
         write_frames(self.document, self.trace, stack, self.stacks.is_shared(stack))?;

@@ -3,26 +3,27 @@
 use crate::tools::{jax, nccl, nsys, rmm};
 use highwater_snapshots::format::is_snap;
 
-/// The kind of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FileKind {
-    /// This project's `.snap` format.
-    Snap,
-    /// A snapshot pickled by Python or PyTorch.
-    Pickle,
-    /// A snapshot as JSON text.
-    Json,
-    /// A web page with a snapshot in it, saved by PyTorch's `trace_plot` or `segment_plot`.
-    Page,
-    /// A device memory profile of JAX.
-    Jax,
-    /// An SQLite export of Nsight Systems.
-    Nsys,
-    /// A log of RMM's allocations.
-    Rmm,
-    /// A debug log of NCCL.
-    Nccl,
-}
+highwater_snapshots::vocabulary!(
+    /// The kind of a recording.
+    FileKind {
+        /// This project's `.snap` format.
+        Snap = "snap",
+        /// A snapshot pickled by Python or PyTorch.
+        Pickle = "pickle",
+        /// A snapshot as JSON text.
+        Json = "json",
+        /// A web page with a snapshot in it, saved by PyTorch's `trace_plot` or `segment_plot`.
+        Page = "html",
+        /// A device memory profile of JAX.
+        Jax = "jax",
+        /// An SQLite export of Nsight Systems.
+        Nsys = "nsys",
+        /// A log of RMM's allocations.
+        Rmm = "rmm",
+        /// A debug log of NCCL.
+        Nccl = "nccl",
+    }
+);
 
 /// The format of the file that a recording was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,27 +35,9 @@ pub struct FileFormat {
 }
 
 impl FileFormat {
-    /// Returns the name: `snap`, `pickle`, `json`, `html`, `jax`, `nsys`, `rmm` or `nccl`, followed by `+gzip` if
-    /// compressed.
-    pub fn name(self) -> &'static str {
-        match (self.kind, self.is_gzipped) {
-            (FileKind::Snap, false) => "snap",
-            (FileKind::Snap, true) => "snap+gzip",
-            (FileKind::Pickle, false) => "pickle",
-            (FileKind::Pickle, true) => "pickle+gzip",
-            (FileKind::Json, false) => "json",
-            (FileKind::Json, true) => "json+gzip",
-            (FileKind::Page, false) => "html",
-            (FileKind::Page, true) => "html+gzip",
-            (FileKind::Jax, false) => "jax",
-            (FileKind::Jax, true) => "jax+gzip",
-            (FileKind::Nsys, false) => "nsys",
-            (FileKind::Nsys, true) => "nsys+gzip",
-            (FileKind::Rmm, false) => "rmm",
-            (FileKind::Rmm, true) => "rmm+gzip",
-            (FileKind::Nccl, false) => "nccl",
-            (FileKind::Nccl, true) => "nccl+gzip",
-        }
+    /// Returns the name of its kind, followed by `+gzip` if compressed.
+    pub fn name(self) -> String {
+        format!("{}{}", self.kind, if self.is_gzipped { "+gzip" } else { "" })
     }
 }
 

@@ -296,7 +296,7 @@ impl<'a> EventReader<'a> {
         let code = self.code()?;
         let number = self.looked_up(code)?;
         // The names of the actions are the first strings.
-        Action::NAMED.get(self.known.text(number)?.index()?).map(|(_, action)| *action)
+        Action::known().get(self.known.text(number)?.index()?).copied()
     }
 
     /// Decodes a non-negative integer.

@@ -1,6 +1,5 @@
 //! The memo of the pickle machine: values by the number under which the file stores them.
 
-use crate::Sequences;
 use crate::objects::Value;
 use highwater_snapshots::ids::StringId;
 
@@ -10,7 +9,7 @@ pub(super) enum Memo {
     Value(Value),
     /// A dict that is the event in this row, and has no row of its own yet.
     Event(u32),
-    /// A list that was used as this stack, and has no row of its own yet; [`Sequences::NONE`] for an empty list.
+    /// A list that was used as this stack, and has no row of its own yet.
     Stack(u32),
 }
 
@@ -37,9 +36,6 @@ const EVENT: u32 = 5;
 const STACK: u32 = 6;
 const WIDE: u32 = 7;
 
-/// The row that encodes an empty stack ([`Sequences::NONE`]) under the tag [`STACK`].
-const EMPTY: u32 = MOST;
-
 impl Memos {
     /// Returns one more than the largest number in use.
     #[inline]
@@ -64,11 +60,8 @@ impl Memos {
     /// Stores the list of a stack under the next number.
     #[inline]
     pub(super) fn push_stack(&mut self, stack: u32) {
-        let row = match stack {
-            Sequences::NONE => EMPTY,
-            stack => stack.min(MOST),
-        };
-        self.rows.push(STACK << TAG | row);
+        let row = if stack <= MOST { STACK << TAG | stack } else { 0 };
+        self.rows.push(row);
     }
 
     /// Stores `value` under `number`. Returns `false` if `number` is new and above `limit`.
@@ -100,7 +93,6 @@ impl Memos {
             DICT => Memo::Value(Value::Dict(low)),
             PAIR => Memo::Value(Value::Pair(low)),
             EVENT => Memo::Event(low),
-            STACK if low == EMPTY => Memo::Stack(Sequences::NONE),
             STACK => Memo::Stack(low),
             WIDE => Memo::Value(*self.wide.get(low as usize)?),
             _ => return None,
@@ -132,6 +124,7 @@ impl Memos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sequences;
 
     #[test]
     fn a_memo_gives_back_what_was_put() {

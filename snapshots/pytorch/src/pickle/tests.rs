@@ -115,8 +115,8 @@ fn a_container_may_be_memoised_after_it_was_filled() {
     let second =
         |p: Pickle| p.dict(&[("action", &|p| p.text("free_requested")), ("frames", &|p| p.op(opcode::BINGET).op(9))]);
     let raw = read(&Pickle::new().snapshot(&[&first, &second])).unwrap();
-    assert_eq!((raw.frames.len(), raw.stacks.get(0)), (1, &[0, 0][..]));
-    assert_eq!(raw.traces[0].iter().map(|event| event.stack).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!((raw.frames.len(), raw.stacks.get(1)), (1, &[0, 0][..]));
+    assert_eq!(raw.traces[0].iter().map(|event| event.stack).collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn the_same_lookups_are_the_same_stack_unless_the_memo_has_changed() {
     let after = |p: Pickle| event(frame(p, "another", 2).op(opcode::POP));
     let raw = read(&Pickle::new().snapshot(&[&before, &event, &after, &event])).unwrap();
     let stacks: Vec<u32> = raw.traces[0].iter().map(|event| event.stack).collect();
-    assert_eq!(stacks, [0, 0, 1, 1]);
-    assert_eq!(raw.stacks.get(1), [0, 2], "the outer frame is another now");
+    assert_eq!(stacks, [1, 1, 2, 2]);
+    assert_eq!(raw.stacks.get(2), [0, 2], "the outer frame is another now");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashSet;
 
 use super::lines::sentence;
-use super::rows::Rows;
+use crate::rows::Rows;
 use highwater_snapshots::event::{Alloc, Event, Range, What};
 use highwater_snapshots::ids::{DeviceId, OpId, ScopeId, StackId, StreamId};
 use highwater_snapshots::trace::{DRIVER_CALLS, DeviceFacts, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, Trace};

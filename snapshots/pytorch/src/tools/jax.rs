@@ -13,8 +13,9 @@ use hashbrown::HashMap;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
+use super::cut;
 use super::reports::Reports;
-use super::rows::{MAX_FRAMES, Rows, cut};
+use crate::rows::{MAX_FRAMES, Rows};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::event::Alloc;
 use highwater_snapshots::format::Progress;
@@ -69,10 +70,6 @@ pub(crate) fn is_profile(bytes: &[u8]) -> bool {
 }
 
 /// Reads a profile; `watch` is called for every mebibyte with the progress, and stops reading.
-///
-/// # Errors
-///
-/// If the profile is cut off or damaged, or not one of JAX, or `watch` stops reading.
 pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     if bytes.len() > MAX_BYTES {
         let what = "this profile is larger than 1 GiB, as no profile of JAX is".to_owned();

@@ -30,10 +30,6 @@ impl<R: BufRead> Lines<R> {
 
     /// The next line without its end, cut after [`MAX_LINE`] bytes; `None` at the end, and where compressed data is
     /// damaged.
-    ///
-    /// # Errors
-    ///
-    /// If reading the input fails.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.line.clear();
         self.offset = self.next;

@@ -1,7 +1,6 @@
 //! Reads recordings of other tools: device memory profiles of JAX, exports of Nsight Systems, and the logs of RMM and
 //! NCCL. Each file names the document of its format, and what a recording made of it lacks.
 
-mod rows;
 mod lines;
 mod calls;
 mod reports;
@@ -10,3 +9,11 @@ pub(crate) mod jax;
 pub(crate) mod nsys;
 pub(crate) mod rmm;
 pub(crate) mod nccl;
+
+/// Maximum length of a text in bytes; longer ones are cut.
+const MAX_TEXT: usize = 64 << 10;
+
+/// The part of a text that is kept.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT)]
+}

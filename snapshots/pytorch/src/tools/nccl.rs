@@ -38,10 +38,6 @@ pub(crate) fn is_log(start: &[u8]) -> bool {
 }
 
 /// Reads a log; `watch` is called now and then with the number of events, and stops reading.
-///
-/// # Errors
-///
-/// If reading fails, `watch` stops it, or no allocation is in the log.
 pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
     let (mut lines, mut log) = (Lines::new(input), Log::default());
     let (mut count, mut version) = (0_u64, None);

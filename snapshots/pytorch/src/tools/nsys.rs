@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use hashbrown::{HashMap, HashSet};
 
 use super::calls::{Call, Called, Calls, Outcome, in_address_space};
+use super::cut;
 use super::reports::Reports;
-use super::rows::cut;
 use super::sqlite::{Database, Row};
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::format::Progress;
@@ -44,10 +44,6 @@ const OUT_OF_MEMORY: i64 = 2;
 
 /// Reads an export; `watch` is called for every mebibyte with the progress, and stops reading. Bytes count as read
 /// where their pages were visited: those of tables that are not needed never are.
-///
-/// # Errors
-///
-/// If the database is damaged or not an export with memory events, or `watch` stops reading.
 pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let mut export = Export { database: Database::open(bytes)?, reports: Reports::of(bytes, watch) };
     let events = export.events()?;

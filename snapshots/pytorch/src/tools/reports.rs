@@ -27,10 +27,6 @@ impl<'w> Reports<'w> {
 
     /// Calls the listener for the first time, and for every mebibyte. `bytes_read` is more than the file has where
     /// parts of it are read again.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Cancelled`] if the listener stops reading.
     pub(super) fn read(&mut self, bytes_read: u64) -> Result<()> {
         if self.reported.is_some_and(|reported| bytes_read.saturating_sub(reported) < BYTES_BETWEEN) {
             return Ok(());

@@ -27,10 +27,6 @@ pub(crate) fn is_log(text: &[u8]) -> bool {
 }
 
 /// Reads a log; `watch` is called now and then with the number of events, and stops reading.
-///
-/// # Errors
-///
-/// If reading fails, `watch` stops it, or no line of the log can be read.
 pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
     let (mut lines, mut calls) = (Lines::new(input), Calls::default());
     let mut clock = Clock::default();

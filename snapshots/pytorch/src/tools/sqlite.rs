@@ -87,10 +87,6 @@ fn damaged(offset: usize, what: &str) -> Error {
 
 impl<'a> Database<'a> {
     /// Opens the database in `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// If it is damaged, or its text is not UTF-8.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self> {
         let header = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged(bytes.len(), "it ends within its header"))?;
         let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
@@ -134,10 +130,6 @@ impl<'a> Database<'a> {
     }
 
     /// Calls `take` with each row of `table`, in the order of the rows' numbers.
-    ///
-    /// # Errors
-    ///
-    /// If the table is damaged, or `take` fails.
     pub(super) fn scan(&self, table: &Table, take: &mut dyn FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
         let mut scan = Scan { database: self, table, pages_left: self.bytes.len() / self.page_bytes + 1, take };
         scan.tree(table.root, 0)

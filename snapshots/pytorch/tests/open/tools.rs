@@ -51,7 +51,7 @@ fn a_profile_of_jax_is_the_state_of_its_devices() {
     let bytes = file("memory.prof");
     let opened = open_bytes(&bytes, &mut go).unwrap();
     let trace = opened.trace;
-    assert_eq!((opened.format.kind, opened.format.name()), (FileKind::Jax, "jax+gzip"));
+    assert_eq!((opened.format.kind, opened.format.name().as_str()), (FileKind::Jax, "jax+gzip"));
     assert!(trace.is_state() && trace.problems.is_empty() && trace.is_complete());
     let names: Vec<(u16, &str)> = trace.devices.iter().map(|facts| (facts.device.0, facts.name.as_str())).collect();
     assert_eq!(names, [(0, "cpu:0"), (1, "cpu:1")]);

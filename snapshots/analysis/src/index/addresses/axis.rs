@@ -1,6 +1,5 @@
 //! An axis of all addresses that were ever reserved, without the gaps between them.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -8,6 +7,7 @@ use rayon::prelude::*;
 use super::extents::{AddressIndex, PoolAndStream};
 use super::map::span_of;
 use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::trace::Trace;
 
 /// A range of addresses, and its position on the axis.
@@ -41,23 +41,21 @@ pub struct LaneAxis {
     bytes: u64,
 }
 
+/// Assigned ranges with their homes.
+type Claimed = Ranges<Option<PoolAndStream>>;
+
 impl LaneAxis {
     /// Builds the axis from `index`, and from blocks outside its segments.
     pub fn build(trace: &Trace, index: &AddressIndex) -> Self {
         let mut claimed = Claimed::default();
         for extent in index.extents() {
-            claimed.claim(extent.addresses.clone(), Some(extent.home));
+            claim(&mut claimed, extent.addresses.clone(), Some(extent.home));
         }
         for addresses in unplaced(trace, index, &claimed) {
-            claimed.claim(addresses, None);
+            claim(&mut claimed, addresses, None);
         }
-        let mut lanes: Vec<Lane> = Vec::new();
-        for (start, (end, home)) in claimed.ranges {
-            match lanes.last_mut().filter(|last| last.addresses.end == start && last.home == home) {
-                Some(last) => last.addresses.end = end,
-                None => lanes.push(Lane { addresses: start..end, start: 0, home }),
-            }
-        }
+        let lane = |(start, end, home)| Lane { addresses: start..end, start: 0, home };
+        let mut lanes: Vec<Lane> = claimed.iter().map(lane).collect();
         let mut order: Vec<u32> = (0..lanes.len() as u32).collect();
         order.sort_by_key(|row| {
             let lane = &lanes[*row as usize];
@@ -101,36 +99,17 @@ impl LaneAxis {
     }
 }
 
-/// Assigned ranges by start address: the end and the home.
-#[derive(Default)]
-struct Claimed {
-    ranges: BTreeMap<u64, (u64, Option<PoolAndStream>)>,
-}
-
-impl Claimed {
-    /// Assigns the unassigned parts of `addresses` to `home`.
-    fn claim(&mut self, addresses: Range<u64>, home: Option<PoolAndStream>) {
-        let mut from = addresses.start;
-        let before = self.ranges.range(..=addresses.start).next_back().map(|(_, (end, _))| *end);
-        from = from.max(before.unwrap_or(0));
-        let mut free = Vec::new();
-        for (&start, &(end, _)) in self.ranges.range(addresses.start..addresses.end) {
-            if from < start {
-                free.push(from..start);
-            }
-            from = from.max(end);
-        }
-        if from < addresses.end {
-            free.push(from..addresses.end);
-        }
-        self.ranges.extend(free.into_iter().map(|range| (range.start, (range.end, home))));
+/// Assigns the unassigned parts of `addresses` to `home`.
+fn claim(claimed: &mut Claimed, addresses: Range<u64>, home: Option<PoolAndStream>) {
+    for free in claimed.gaps(addresses) {
+        claimed.insert(free.start, free.end, home);
     }
 }
 
 /// The ranges of blocks outside all segments, merged where they touch.
 fn unplaced(trace: &Trace, index: &AddressIndex, claimed: &Claimed) -> Vec<Range<u64>> {
     let mut known: Vec<Range<u64>> = Vec::new();
-    for (&start, &(end, _)) in &claimed.ranges {
+    for (start, end, _) in claimed.iter() {
         match known.last_mut().filter(|last| last.end == start) {
             Some(last) => last.end = end,
             None => known.push(start..end),

@@ -1,10 +1,11 @@
 //! The ranges of addresses that were reserved from the driver over time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use highwater_snapshots::category::Pool;
 use highwater_snapshots::ids::{DeviceId, EventId, SegmentId, StreamId};
+use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::trace::{Owner, SegmentRole, Trace};
 
 /// A range that was reserved without a change for some time: a whole segment, or a part of a mapping.
@@ -120,7 +121,7 @@ pub(crate) struct Change {
 }
 
 /// A range that was reserved.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Obtained {
     pub(crate) home: PoolAndStream,
     /// Its row in the table of segments.
@@ -157,66 +158,29 @@ pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
 
 /// The ranges that `changes`, which are in order, reserve over time.
 pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
-    let mut walk = Walk { live: BTreeMap::new(), extents: Vec::new() };
-    for Change { moment, addresses, obtained } in changes {
-        match obtained {
-            Some(obtained) => walk.reserve(addresses, obtained, moment),
-            None => walk.release(&addresses, moment),
-        }
-    }
-    walk.finish()
-}
-
-/// The state between two changes.
-struct Walk {
-    /// The currently reserved ranges by start address, disjoint. `moments` is still open.
-    live: BTreeMap<u64, Extent>,
-    /// The ranges that are no longer reserved.
-    extents: Vec<Extent>,
-}
-
-impl Walk {
-    fn reserve(&mut self, addresses: Range<u64>, obtained: Obtained, moment: usize) {
-        if addresses.is_empty() {
-            return;
-        }
-        // An overlap can only mean that a release is missing.
-        self.release(&addresses, moment);
-        let Obtained { home, row, is_mapping } = obtained;
+    // What is reserved, each with its first moment.
+    let mut live: Ranges<(usize, Obtained)> = Ranges::default();
+    let extent = |start, end, (since, of): (usize, Obtained), until| {
+        let Obtained { home, row, is_mapping } = of;
         // The expandable segment is determined once all mappings are known.
         let growing = is_mapping.then_some(u32::MAX);
-        let extent = Extent { addresses, moments: moment..usize::MAX, home, row, growing };
-        self.live.insert(extent.addresses.start, extent);
-    }
-
-    fn release(&mut self, gone: &Range<u64>, moment: usize) {
-        while let Some((&start, live)) = self.live.range(..gone.end).next_back() {
-            if live.addresses.end <= gone.start {
-                break;
+        Extent { addresses: start..end, moments: since..until, home, row, growing }
+    };
+    let mut extents = Vec::new();
+    for Change { moment, addresses: Range { start, end }, obtained } in changes {
+        // What is reserved again was released, only the release is missing. What remains of a range is the same memory:
+        // it continues in parts, each of which existed from the start.
+        live.take(start, end, |start, end, of| {
+            if of.0 < moment {
+                extents.push(extent(start, end, of, moment));
             }
-            let Some(live) = self.live.remove(&start) else { break };
-            let end = live.addresses.end;
-            // What remains is the same memory: it continues in parts, each of which existed from the start.
-            let part = |addresses: Range<u64>| Extent { addresses, ..live.clone() };
-            let mut released = part(start.max(gone.start)..end.min(gone.end));
-            released.moments.end = moment;
-            if !released.moments.is_empty() {
-                self.extents.push(released);
-            }
-            if end > gone.end {
-                self.live.insert(gone.end, part(gone.end..end));
-            }
-            if start < gone.start {
-                self.live.insert(start, part(start..gone.start));
-                break;
-            }
+        });
+        if let Some(obtained) = obtained {
+            live.insert(start, end, (moment, obtained));
         }
     }
-
-    fn finish(mut self) -> Vec<Extent> {
-        self.extents.extend(self.live.into_values());
-        self.extents
-    }
+    extents.extend(live.iter().map(|(start, end, of)| extent(start, end, of, usize::MAX)));
+    extents
 }
 
 /// Merges mapped ranges that were ever adjacent for one home, and assigns each its expandable segment.

@@ -133,7 +133,7 @@ fn each_event_has_what_pytorch_gives_it() {
 #[test]
 fn what_pytorch_does_not_record_stays_out_of_the_history_that_its_viewer_shows() {
     let (value, _) = as_json(&step());
-    let known: Vec<&str> = Action::NAMED.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = Action::known().iter().map(|action| action.name()).collect();
     let events = value["device_traces"][0].as_array().unwrap();
     assert!(events.iter().all(|event| known.contains(&event["action"].as_str().unwrap())), "{events:?}");
     let annotations = value["external_annotations"].as_array().unwrap().iter();

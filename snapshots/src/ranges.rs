@@ -1,11 +1,12 @@
 //! Disjoint address ranges, each with a tag; adjacent ranges with the same tag are merged.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Ranges by start address, each with its end and tag. Every operation takes logarithmic time for each range that it
 /// creates or removes.
 #[derive(Clone, Debug)]
-pub(super) struct Ranges<T> {
+pub struct Ranges<T> {
     rows: BTreeMap<u64, (u64, T)>,
 }
 
@@ -18,7 +19,7 @@ impl<T> Default for Ranges<T> {
 impl<T: Copy + Eq> Ranges<T> {
     /// Inserts `start..end`, replacing what overlaps it.
     #[inline]
-    pub(super) fn insert(&mut self, start: u64, mut end: u64, tag: T) {
+    pub fn insert(&mut self, start: u64, mut end: u64, tag: T) {
         if start >= end {
             return;
         }
@@ -39,7 +40,12 @@ impl<T: Copy + Eq> Ranges<T> {
     }
 
     /// Removes `start..end` from all ranges.
-    pub(super) fn remove(&mut self, start: u64, end: u64) {
+    pub fn remove(&mut self, start: u64, end: u64) {
+        self.take(start, end, |_, _, _| {});
+    }
+
+    /// Removes `start..end` from all ranges; calls `each` with the start, end and tag of each part, the last first.
+    pub fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64, T)) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
             if last <= start || start >= end {
                 break;
@@ -51,18 +57,19 @@ impl<T: Copy + Eq> Ranges<T> {
             if first < start {
                 self.rows.insert(first, (start, tag));
             }
+            each(first.max(start), last.min(end), tag);
         }
     }
 
     /// Returns the end and tag of the range that begins at `start`.
     #[inline]
-    pub(super) fn starting_at(&self, start: u64) -> Option<(u64, T)> {
+    pub fn starting_at(&self, start: u64) -> Option<(u64, T)> {
         self.rows.get(&start).copied()
     }
 
     /// Removes `start..end` from the front of the range that begins at `start` and extends to `end` or beyond.
     #[inline]
-    pub(super) fn take_front(&mut self, start: u64, end: u64) {
+    pub fn take_front(&mut self, start: u64, end: u64) {
         match self.rows.remove(&start) {
             Some((last, tag)) if last > end => {
                 self.rows.insert(end, (last, tag));
@@ -72,13 +79,33 @@ impl<T: Copy + Eq> Ranges<T> {
     }
 
     /// Returns the range that contains the byte at `at`: start, end and tag.
-    pub(super) fn holding(&self, at: u64) -> Option<(u64, u64, T)> {
+    pub fn holding(&self, at: u64) -> Option<(u64, u64, T)> {
         let (&start, &(end, tag)) = self.rows.range(..=at).next_back()?;
         (at < end).then_some((start, end, tag))
     }
 
+    /// The parts of `span` that are in no range.
+    pub fn gaps(&self, span: Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        if span.is_empty() {
+            return gaps;
+        }
+        let mut from = span.start;
+        let before = self.rows.range(..=span.start).next_back();
+        for (&start, &(end, _)) in before.into_iter().chain(self.rows.range(span.start + 1..span.end)) {
+            if from < start {
+                gaps.push(from..start);
+            }
+            from = from.max(end);
+        }
+        if from < span.end {
+            gaps.push(from..span.end);
+        }
+        gaps
+    }
+
     /// Iterates over all ranges by address: start, end and tag.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64, T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64, T)> {
         self.rows.iter().map(|(&start, &(end, tag))| (start, end, tag))
     }
 }
@@ -116,6 +143,8 @@ mod tests {
                 for (at, expected) in bytes.iter().enumerate() {
                     prop_assert_eq!(ranges.holding(at as u64).map(|row| row.2), *expected);
                 }
+                let gaps: Vec<u64> = ranges.gaps(7..51).into_iter().flatten().collect();
+                prop_assert_eq!(gaps, (7..51).filter(|at| bytes[*at as usize].is_none()).collect::<Vec<u64>>());
                 let rows: Vec<_> = ranges.iter().collect();
                 prop_assert!(rows.windows(2).all(|pair| pair[0].1 < pair[1].0 || pair[0].2 != pair[1].2));
             }

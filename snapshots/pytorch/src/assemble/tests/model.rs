@@ -1,7 +1,7 @@
 //! A minimal caching allocator that writes snapshots and knows the expected totals; for tests.
 
-use super::super::raw::BlockState;
 use super::sample::{MIB, Sample};
+use crate::raw::BlockState;
 use highwater_analysis::Totals;
 
 /// A piece of a segment.

@@ -1,16 +1,20 @@
 //! Tests of the assembly of whole snapshots.
 
+pub(super) mod sample;
+mod model;
+
 use proptest::prelude::*;
 
 use super::assemble;
-use super::model::{Model, PieceState, Settings, Step};
-use super::sample::{MIB, Sample, private, rows, stack, totals};
 use crate::raw::{BlockState, Extras, RawBlock, RawSnapshot};
 use highwater_analysis::verify::verify_trace;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, EventId, OpId, SegmentId};
 use highwater_snapshots::trace::Owner;
 use highwater_snapshots::{Category, DeviceId, Phase, Trace};
+
+use model::{Model, PieceState, Settings, Step};
+use sample::{MIB, Sample, private, rows, stack, totals};
 
 fn step() -> impl Strategy<Value = Step> {
     let bytes = prop_oneof![1..MIB, MIB..12 * MIB, 8 * MIB..50 * MIB, Just(MIB), Just(19 * MIB + 7)];

@@ -1,27 +1,26 @@
 //! Small hand-made snapshots for tests.
 
-use super::super::raw::{BlockState, Extras, RawAnnotation, RawEvent, RawFrame, RawSegment};
-use super::super::{BlockDraft, EventDraft, Intake};
-use super::assemble;
+use crate::raw::{BlockState, Extras, RawAnnotation, RawEvent, RawFrame, RawSegment};
+use crate::{BlockDraft, EventDraft, Intake};
 use highwater_analysis::Totals;
 use highwater_analysis::replay::Replay;
 use highwater_snapshots::Trace;
 use highwater_snapshots::ids::{DeviceId, StringId};
 
-pub(super) const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// A snapshot being built. Each event is one microsecond after the preceding one.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
-    pub(super) intake: Intake,
+pub(crate) struct Sample {
+    pub(crate) intake: Intake,
     traces: Vec<Vec<RawEvent>>,
     host: Vec<RawEvent>,
-    pub(super) clock: u64,
+    pub(crate) clock: u64,
 }
 
 impl Sample {
     /// Creates a snapshot with events of device 0, given as action, address and size.
-    pub(super) fn of(events: &[(&str, u64, u64)]) -> Self {
+    pub(crate) fn of(events: &[(&str, u64, u64)]) -> Self {
         let mut sample = Self { clock: 1_000_000, ..Self::default() };
         for &(action, address, size) in events {
             sample.event(0, action, address, size);
@@ -29,11 +28,11 @@ impl Sample {
         sample
     }
 
-    pub(super) fn event(&mut self, device: usize, action: &str, address: u64, size: u64) {
+    pub(crate) fn event(&mut self, device: usize, action: &str, address: u64, size: u64) {
         self.event_with(device, action, address, size, |_, _| {});
     }
 
-    pub(super) fn event_with(
+    pub(crate) fn event_with(
         &mut self,
         device: usize,
         action: &str,
@@ -55,11 +54,11 @@ impl Sample {
     }
 
     /// Adds a segment of the final state; its blocks are given as size, requested size and state.
-    pub(super) fn segment(&mut self, address: u64, blocks: &[(u64, u64, BlockState)]) -> &mut Self {
+    pub(crate) fn segment(&mut self, address: u64, blocks: &[(u64, u64, BlockState)]) -> &mut Self {
         self.segment_with(address, blocks, |_| {})
     }
 
-    pub(super) fn segment_with(
+    pub(crate) fn segment_with(
         &mut self,
         address: u64,
         blocks: &[(u64, u64, BlockState)],
@@ -83,22 +82,22 @@ impl Sample {
         self
     }
 
-    pub(super) fn annotation(&mut self, name: &str, is_start: bool, time_us: u64) {
+    pub(crate) fn annotation(&mut self, name: &str, is_start: bool, time_us: u64) {
         let name = self.intake.text(name);
         self.intake.annotation(RawAnnotation { name, is_start, device: 0, time_us });
     }
 
-    pub(super) fn assemble(mut self) -> Trace {
+    pub(crate) fn assemble(mut self) -> Trace {
         for (device, trace) in self.traces.into_iter().enumerate() {
             self.intake.trace(device, trace);
         }
         self.intake.host_trace(self.host);
-        assemble(self.intake.finish())
+        crate::assemble(self.intake.finish())
     }
 }
 
 /// Interns a stack of frames given as function, file and line.
-pub(super) fn stack(intake: &mut Intake, frames: &[(&str, &str, u32)]) -> u32 {
+pub(crate) fn stack(intake: &mut Intake, frames: &[(&str, &str, u32)]) -> u32 {
     let rows: Vec<u32> = frames
         .iter()
         .map(|&(name, file, line)| {
@@ -110,12 +109,12 @@ pub(super) fn stack(intake: &mut Intake, frames: &[(&str, &str, u32)]) -> u32 {
 }
 
 /// Returns the extras of an event in a private pool.
-pub(super) fn private(a: u64, b: u64) -> Extras {
+pub(crate) fn private(a: u64, b: u64) -> Extras {
     Extras { pool_id: (a, b), ..Extras::default() }
 }
 
 /// Returns the totals of a device before the first event and after each.
-pub(super) fn totals(trace: &Trace, device: u16) -> Vec<Totals> {
+pub(crate) fn totals(trace: &Trace, device: u16) -> Vec<Totals> {
     let mut replay = Replay::new(trace, DeviceId(device));
     let mut totals = vec![replay.totals()];
     while replay.step().is_some() {
@@ -125,6 +124,6 @@ pub(super) fn totals(trace: &Trace, device: u16) -> Vec<Totals> {
 }
 
 /// Like [`totals`], with each row as requested, allocated, active and reserved bytes.
-pub(super) fn rows(trace: &Trace, device: u16) -> Vec<[u64; 4]> {
+pub(crate) fn rows(trace: &Trace, device: u16) -> Vec<[u64; 4]> {
     totals(trace, device).iter().map(|row| [row.requested, row.allocated, row.active, row.reserved]).collect()
 }
