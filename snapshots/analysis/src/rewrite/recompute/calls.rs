@@ -1,9 +1,9 @@
 //! The calls of modules: the events of each forward, and the blocks that it allocates.
 
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, Trace};
 
+use super::effect::block_events;
 use super::members::Members;
 
 /// One call of a module in forward.
@@ -29,14 +29,9 @@ pub fn calls(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Call> {
     let mut found: Vec<Call> = Vec::new();
     for span in trace.spans.rows().iter().filter(|span| span.phase == Phase::Forward) {
         let mut is_open = false;
-        for row in span.first.0 as usize..span.end.0 as usize {
-            if trace.events.kind[row] != EventKind::Alloc || trace.events.device[row] != device {
-                continue;
-            }
-            let event = EventId::from_index(row);
-            let Subject::Block(block) = trace.subject(event) else { continue };
-            let module = members.module(trace.blocks.scope[block.0 as usize]);
-            let Some(module) = module else {
+        let events = block_events(trace, device, span.first..span.end);
+        for (event, _, block) in events.filter(|(_, kind, _)| *kind == EventKind::Alloc) {
+            let Some(module) = members.module(trace.blocks.scope[block.0 as usize]) else {
                 is_open = false;
                 continue;
             };

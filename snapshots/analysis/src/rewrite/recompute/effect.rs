@@ -35,6 +35,21 @@ pub enum Repeat {
     Free(BlockId),
 }
 
+/// The events of blocks on `device` among `events`, each with its kind and its block.
+pub(super) fn block_events(
+    trace: &Trace,
+    device: DeviceId,
+    events: Range<EventId>,
+) -> impl DoubleEndedIterator<Item = (EventId, EventKind, BlockId)> {
+    let rows = (events.start.0..events.end.0).map(EventId);
+    rows.filter(move |event| trace.events.device[event.0 as usize] == device).filter_map(|event| {
+        match trace.subject(event) {
+            Subject::Block(block) => Some((event, trace.events.kind[event.0 as usize], block)),
+            _ => None,
+        }
+    })
+}
+
 /// Returns the allocations and frees of a recomputation that repeats `events` of `device`. `is_saved` returns whether
 /// it saves a block, or `None` for those that it does not allocate. What it does not save is freed at its end at the
 /// latest.
@@ -46,9 +61,8 @@ pub(super) fn repeats(
 ) -> Vec<Repeat> {
     let mut repeats = Vec::new();
     let mut open: Vec<BlockId> = Vec::new();
-    for row in (events.start.0 as usize..events.end.0 as usize).filter(|row| trace.events.device[*row] == device) {
-        let Subject::Block(block) = trace.subject(EventId::from_index(row)) else { continue };
-        match (trace.events.kind[row], is_saved(block)) {
+    for (_, kind, block) in block_events(trace, device, events) {
+        match (kind, is_saved(block)) {
             (EventKind::Alloc, Some(is_saved)) => {
                 repeats.push(Repeat::Alloc(block));
                 if !is_saved {

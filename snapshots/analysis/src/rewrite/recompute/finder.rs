@@ -8,7 +8,7 @@ use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, 
 
 use super::Extent;
 use super::calls::{Call, calls};
-use super::effect::{Effect, Repeat, repeats};
+use super::effect::{Effect, Repeat, block_events, repeats};
 use super::lifetimes::{Uses, holders_end};
 use super::members::Members;
 use super::referenced::Referenced;
@@ -132,15 +132,12 @@ impl Finder<'_> {
     }
 
     fn scope_of_last_alloc(&self, from: EventId, before: EventId) -> Option<ScopeId> {
-        let rows = from.0 as usize..before.0 as usize;
-        rows.rev().find_map(|row| match self.trace.subject(EventId::from_index(row)) {
-            Subject::Block(block) if self.is_alloc(row) => Some(self.trace.blocks.scope[block.0 as usize]),
-            _ => None,
-        })
+        self.allocs(from..before).next_back().map(|(_, block)| self.trace.blocks.scope[block.0 as usize])
     }
 
-    fn is_alloc(&self, row: usize) -> bool {
-        self.trace.events.kind[row] == EventKind::Alloc && self.trace.events.device[row] == self.device
+    fn allocs(&self, events: Range<EventId>) -> impl DoubleEndedIterator<Item = (EventId, BlockId)> {
+        let events = block_events(self.trace, self.device, events);
+        events.filter(|(_, kind, _)| *kind == EventKind::Alloc).map(|(event, _, block)| (event, block))
     }
 
     /// Finds the results: what later modules read in forward.
@@ -190,8 +187,7 @@ impl Finder<'_> {
 
     /// The first allocation after the call.
     fn next_alloc(&self, call: &Call) -> EventId {
-        let mut rows = call.last.0 as usize + 1..call.forward_end.0 as usize;
-        rows.find(|row| self.is_alloc(*row)).map_or(call.forward_end, EventId::from_index)
+        self.allocs(EventId(call.last.0 + 1)..call.forward_end).next().map_or(call.forward_end, |(event, _)| event)
     }
 
     fn is_activation(&self, block: BlockId) -> bool {
@@ -214,13 +210,8 @@ impl Finder<'_> {
             |block: BlockId| call.blocks.binary_search(&block).is_ok_and(|index| roles[index] == Role::Result);
         // An operation allocates, then uses. Only operations that use what forward saved count.
         let (mut first, mut needs_saved, mut is_allocating) = (needed, true, false);
-        for row in (backward.start.0 as usize..needed.0 as usize).rev() {
-            let event = EventId::from_index(row);
-            if self.trace.events.device[row] != self.device {
-                continue;
-            }
-            let Subject::Block(block) = self.trace.subject(event) else { continue };
-            match self.trace.events.kind[row] {
+        for (event, kind, block) in block_events(self.trace, self.device, backward.start..needed).rev() {
+            match kind {
                 EventKind::Alloc if !is_own(block) => break,
                 EventKind::Alloc => {
                     is_allocating = true;

@@ -1,10 +1,10 @@
 //! The last use, by the forward of a module, of each block that it saved for backward.
 
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
 
 use super::calls::Call;
+use super::effect::block_events;
 
 /// The recorded uses of the blocks of one device, by block.
 #[derive(Clone, Debug)]
@@ -20,21 +20,16 @@ impl Uses {
         if !trace.records_uses() {
             return None;
         }
-        let of_device = || {
-            let used = trace.events.ids().filter(|id| trace.events.kind[id.0 as usize] == EventKind::Used);
-            used.filter(|id| trace.events.device[id.0 as usize] == device).filter_map(|id| match trace.subject(id) {
-                Subject::Block(block) => Some((block, id)),
-                _ => None,
-            })
-        };
+        let all = EventId(0)..EventId::from_index(trace.events.len());
+        let of_device = || block_events(trace, device, all.clone()).filter(|(_, kind, _)| *kind == EventKind::Used);
         let mut first = vec![0_u32; trace.blocks.len() + 1];
-        of_device().for_each(|(block, _)| first[block.0 as usize + 1] += 1);
+        of_device().for_each(|(_, _, block)| first[block.0 as usize + 1] += 1);
         for row in 1..first.len() {
             first[row] += first[row - 1];
         }
         let mut next = first.clone();
         let mut events = vec![EventId::NONE; first.last().map_or(0, |count| *count as usize)];
-        for (block, event) in of_device() {
+        for (event, _, block) in of_device() {
             let place = &mut next[block.0 as usize];
             events[*place as usize] = event;
             *place += 1;

@@ -20,10 +20,10 @@
 //! `torch.utils.checkpoint(use_reentrant=False)` for the order of events.
 
 mod members;
+mod effect;
 mod calls;
 mod lifetimes;
 mod references;
-mod effect;
 mod referenced;
 mod workspaces;
 mod finder;
@@ -43,17 +43,19 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use references::References;
 
-/// The evidence in a recording for the end of blocks in forward, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// Each use of each block: predictions are exact for blocks that end with a linear layer, as those of transformers.
-    Uses,
-    /// The references of the program, read whenever a tensor is saved and where modules begin and end: predictions are
-    /// exact, or too high where operations that save nothing follow each other.
-    References,
-    /// Lifetimes alone: peaks within forward are estimates.
-    Lifetimes,
-}
+highwater_snapshots::vocabulary!(
+    /// The evidence in a recording for the end of blocks in forward, the best first.
+    Evidence {
+        /// Each use of each block: predictions are exact for blocks that end with a linear layer, as those of
+        /// transformers.
+        Uses = "uses",
+        /// The references of the program, read whenever a tensor is saved and where modules begin and end: predictions
+        /// are exact, or too high where operations that save nothing follow each other.
+        References = "references",
+        /// Lifetimes alone: peaks within forward are estimates.
+        Lifetimes = "lifetimes",
+    }
+);
 
 impl Evidence {
     /// Returns what `trace` knows of `device`, in every step.
@@ -70,15 +72,6 @@ impl Evidence {
     /// none were followed.
     pub fn shortfall(trace: &Trace, device: DeviceId) -> Option<String> {
         References::of(trace, device)?.shortfall(trace).filter(|_| !trace.records_uses())
-    }
-
-    /// Returns the name, as in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Uses => "uses",
-            Self::References => "references",
-            Self::Lifetimes => "lifetimes",
-        }
     }
 
     /// Returns what a prediction assumes, as a clause.

@@ -11,6 +11,7 @@ use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, ScopeId, Trace};
 
 use super::calls::Call;
+use super::effect::block_events;
 use super::members::modules;
 
 /// Nodes of the graph that save one allocation, on average, at most.
@@ -50,10 +51,8 @@ impl References {
     /// Collects the references on `device`; `None` if none are recorded.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Option<Self> {
         let name = trace.tables.strings.iter().position(|text| text == ATTRIBUTE)? as u32;
-        let is_alloc = |id: &EventId| {
-            trace.events.kind[id.0 as usize] == EventKind::Alloc && trace.events.device[id.0 as usize] == device
-        };
-        let allocs = trace.events.ids().filter(is_alloc).collect();
+        let events = block_events(trace, device, EventId(0)..EventId::from_index(trace.events.len()));
+        let allocs = events.filter(|(_, kind, _)| *kind == EventKind::Alloc).map(|(event, ..)| event).collect();
         let mut all = Self {
             allocs,
             windows: Vec::new(),

@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::FrameId;
-use highwater_snapshots::trace::Subject;
-use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, StackId, Trace};
+use highwater_snapshots::{BlockId, Category, DeviceId, Phase, StackId, Trace};
 
-use super::effect::{Effect, Repeat};
+use super::effect::{Effect, Repeat, block_events};
 use super::references::References;
 
 /// Corrects the recomputations of `effects`: scratch memory that forward allocates is not repeated with its operation.
@@ -44,11 +43,8 @@ fn forward_workspaces(trace: &Trace, device: DeviceId, references: &References) 
     let (mut forward, mut backward) = (Vec::new(), HashSet::new());
     for span in trace.spans.rows().iter().filter(|span| matches!(span.phase, Phase::Forward | Phase::Backward)) {
         let mut before = StackId::NONE;
-        for row in span.first.0 as usize..span.end.0 as usize {
-            if trace.events.kind[row] != EventKind::Alloc || trace.events.device[row] != device {
-                continue;
-            }
-            let Subject::Block(block) = trace.subject(EventId::from_index(row)) else { continue };
+        let events = block_events(trace, device, span.first..span.end);
+        for (_, _, block) in events.filter(|(_, kind, _)| *kind == EventKind::Alloc) {
             let stack = blocks.stack[block.0 as usize];
             let is_of_operation = stack.is_some() && std::mem::replace(&mut before, stack) == stack;
             let is_referred_to = references.end_of(block).is_some() || references.saves_of(block).next().is_some();
