@@ -53,6 +53,4 @@ pub use tree::{Tree, TreeKey, TreeQuery};
 pub use vocabulary::Vocabulary;
 
 #[cfg(test)]
-mod fixture;
-#[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use highwater_analysis::addresses::{EvictionSet, FailedRequest, Hole, Verdict};
+use highwater_analysis::addresses::{FailedRequest, Freed, Hole, Verdict};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::live_groups::{LiveGroup, LiveGroups};
 use highwater_analysis::source::Source;
@@ -427,11 +427,11 @@ fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
 /// The fewest bytes of live blocks to free.
 fn way_out_value(case: &OomAnalysis) -> Option<Value> {
     let way_out = case.request.way_out()?;
-    let kind = if matches!(way_out, EvictionSet::Segments(_)) { "segments" } else { "neighbours" };
+    let kind = if matches!(way_out.freed, Freed::Segments { .. }) { "segments" } else { "neighbours" };
     let own = vec![
         ("kind", kind.into()),
-        ("is_smallest", way_out.is_smallest().into()),
-        ("blocks", way_out.blocks().len().into()),
+        ("is_smallest", way_out.is_smallest.into()),
+        ("blocks", way_out.blocks.len().into()),
     ];
     Some(Value::Map(own.into_iter().chain(holder_values(case.way_out.as_ref()?)).collect()))
 }

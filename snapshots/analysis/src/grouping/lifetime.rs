@@ -2,39 +2,25 @@
 
 use highwater_snapshots::trace::{Block, Trace};
 
-/// The lifetime of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lifetime {
-    /// Live before the recording and at its end.
-    Always,
-    /// Live before the recording, freed in it.
-    FreedBaseline,
-    /// Freed in the phase of its allocation.
-    Phase,
-    /// Freed in a later phase of its step.
-    Step,
-    /// Freed in a later step.
-    Steps,
-    /// Live at the end.
-    Kept,
-}
+highwater_snapshots::vocabulary!(
+    /// The lifetime of a block, by its name in tables and legends.
+    Lifetime {
+        /// Live before the recording and at its end.
+        Always = "whole recording",
+        /// Live before the recording, freed in it.
+        FreedBaseline = "from before, freed",
+        /// Freed in the phase of its allocation.
+        Phase = "within a phase",
+        /// Freed in a later phase of its step.
+        Step = "within a step",
+        /// Freed in a later step.
+        Steps = "across steps",
+        /// Live at the end.
+        Kept = "kept to the end",
+    }
+);
 
 impl Lifetime {
-    /// Every lifetime.
-    pub const ALL: [Self; 6] = [Self::Always, Self::FreedBaseline, Self::Phase, Self::Step, Self::Steps, Self::Kept];
-
-    /// The name for tables and legends.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Always => "whole recording",
-            Self::FreedBaseline => "from before, freed",
-            Self::Phase => "within a phase",
-            Self::Step => "within a step",
-            Self::Steps => "across steps",
-            Self::Kept => "kept to the end",
-        }
-    }
-
     /// The word for it in conditions.
     pub const fn word(self) -> &'static str {
         match self {

@@ -8,40 +8,27 @@ use highwater_snapshots::trace::Trace;
 use crate::index::live::LiveIndex;
 use crate::metric::Metric;
 
-/// A class of blocks relative to two moments A and B, where A is the earlier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Question {
-    /// Live at A.
-    AliveAtA,
-    /// Live at B.
-    AliveAtB,
-    /// Live at A and at B.
-    Kept,
-    /// Allocated between A and B and live at B: the growth.
-    #[default]
-    Born,
-    /// Live at A and freed by B.
-    Freed,
-    /// Allocated after A and freed by B.
-    ShortLived,
-}
+highwater_snapshots::vocabulary!(
+    /// A class of blocks relative to two moments A and B, where A is the earlier.
+    #[derive(Default)]
+    Question {
+        /// Live at A.
+        AliveAtA = "live at A",
+        /// Live at B.
+        AliveAtB = "live at B",
+        /// Live at A and at B.
+        Kept = "kept",
+        /// Allocated between A and B and live at B: the growth.
+        #[default]
+        Born = "born",
+        /// Live at A and freed by B.
+        Freed = "freed",
+        /// Allocated after A and freed by B.
+        ShortLived = "short-lived",
+    }
+);
 
 impl Question {
-    /// Every class.
-    pub const ALL: [Self; 6] = [Self::AliveAtA, Self::AliveAtB, Self::Kept, Self::Born, Self::Freed, Self::ShortLived];
-
-    /// The name for menus.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AliveAtA => "live at A",
-            Self::AliveAtB => "live at B",
-            Self::Kept => "kept",
-            Self::Born => "born",
-            Self::Freed => "freed",
-            Self::ShortLived => "short-lived",
-        }
-    }
-
     /// Describes the blocks of the class.
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -243,7 +230,7 @@ mod tests {
                         assert_eq!(at_a.bytes, series.before_position(&trace, a).get(metric), "{metric} at {a}");
                         assert_eq!(at_b.bytes, series.before_position(&trace, b).get(metric), "{metric} at {b}");
                         assert_eq!(at_a.bytes + balance.born.bytes - balance.freed.bytes, at_b.bytes);
-                        for question in Question::ALL {
+                        for &question in Question::ALL {
                             let blocks = blocks_between(&trace, &live, metric, a..b, question);
                             let bytes: u64 = blocks.iter().map(|id| bytes_of(&trace, metric, *id)).sum();
                             let sum = Sum { bytes, blocks: blocks.len() as u64 };

@@ -86,8 +86,8 @@ impl LargestBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Fixture;
     use crate::metric::Metric;
+    use crate::tests::fixture::Fixture;
 
     #[test]
     fn the_largest_blocks_of_a_moment_are_listed_and_the_others_are_summed_up() {

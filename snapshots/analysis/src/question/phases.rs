@@ -1,7 +1,5 @@
 //! The effect of each step and phase on a total.
 
-use std::ops::Range;
-
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::stage::Stage;
@@ -36,6 +34,19 @@ pub struct PhaseRow {
     pub at_peak: CategoryBytes,
 }
 
+impl PhaseRow {
+    /// A phase of a step with these events, in which the total and its categories stay as they are.
+    fn unchanged(
+        (step, phase): (Option<u32>, Phase),
+        (first, last): (u64, u64),
+        bytes: u64,
+        at_peak: CategoryBytes,
+    ) -> Self {
+        let (start_bytes, peak_bytes, end_bytes) = (bytes, bytes, bytes);
+        Self { step, phase, first, last, start_bytes, peak_bytes, peak_event: None, end_bytes, at_peak }
+    }
+}
+
 /// Bytes of each category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CategoryBytes([u64; Category::ALL.len()]);
@@ -66,24 +77,13 @@ impl CategoryBytes {
 /// A run of events of one step and phase, as one device sees it; or a part of such a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRow {
-    /// The step and phase of these events.
-    pub stage: Stage,
-    /// The numbers of its events in the recording.
-    pub events: Range<u64>,
+    phase: PhaseRow,
+    /// The event with which the step or the phase began.
+    since: u64,
     /// Whether the device, and whether any other, allocates or frees memory in it.
     activity: Activity,
     /// Whether the events leave the memory of the device as it was.
     is_idle: bool,
-    /// The total before the first event.
-    pub start_bytes: u64,
-    /// The largest total from start to end.
-    pub peak_bytes: u64,
-    /// The number of the first event that reaches the peak; `None` if the start is never exceeded.
-    pub peak_event: Option<u64>,
-    /// The total after the last event.
-    pub end_bytes: u64,
-    /// Bytes by category at the peak.
-    at_peak: CategoryBytes,
 }
 
 /// The runs of events of one step and phase, in order, as `device` sees them.
@@ -91,31 +91,23 @@ pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec
     let number = |event: EventId| trace.start.events + u64::from(event.0);
     let mut live = CategoryTotals::new(trace, device, metric);
     let row = |span: &Span| {
-        let start_bytes = live.total();
-        let mut row = StageRow {
-            stage: trace.stage_at(span.first).unwrap_or_default(),
-            events: number(span.first)..number(span.end),
-            activity: activity_in(trace, device, span),
-            is_idle: true,
-            start_bytes,
-            peak_bytes: start_bytes,
-            peak_event: None,
-            end_bytes: start_bytes,
-            at_peak: live.bytes,
-        };
+        let Stage { step, phase, since } = trace.stage_at(span.first).unwrap_or_default();
+        let (first, last) = (number(span.first), number(span.end) - 1);
+        let mut row = PhaseRow::unchanged((step, phase), (first, last), live.total(), live.bytes);
+        let mut is_idle = true;
         while live.position() < span.end.0 as usize {
             let Some((id, has_effect)) = live.step() else { break };
             if !has_effect {
                 continue;
             }
-            row.is_idle = false;
+            is_idle = false;
             let bytes = live.total();
             if bytes > row.peak_bytes {
                 (row.peak_bytes, row.peak_event, row.at_peak) = (bytes, Some(number(id)), live.bytes);
             }
         }
         row.end_bytes = live.total();
-        row
+        StageRow { phase: row, since, activity: activity_in(trace, device, span), is_idle }
     };
     trace.spans.rows().iter().map(row).collect()
 }
@@ -123,44 +115,48 @@ pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec
 /// Adds the rows of the events that follow those of `rows`.
 pub(crate) fn append_rows(rows: &mut Vec<StageRow>, more: Vec<StageRow>) {
     for next in more {
-        match rows.last_mut().filter(|last| last.stage == next.stage) {
-            Some(last) => last.join(&next),
+        match rows.last_mut().filter(|last| last.stage() == next.stage()) {
+            Some(last) => last.join(next),
             None => rows.push(next),
         }
     }
 }
 
 impl StageRow {
+    fn stage(&self) -> (Option<u32>, Phase, u64) {
+        (self.phase.step, self.phase.phase, self.since)
+    }
+
     /// Adds the events of the same step and phase that follow.
-    fn join(&mut self, next: &Self) {
-        self.events.end = next.events.end;
+    fn join(&mut self, next: Self) {
         self.activity = self.activity.and(next.activity);
         self.is_idle &= next.is_idle;
-        if next.peak_bytes > self.peak_bytes {
-            (self.peak_bytes, self.peak_event, self.at_peak) = (next.peak_bytes, next.peak_event, next.at_peak);
+        let (all, next) = (&mut self.phase, next.phase);
+        if next.peak_bytes > all.peak_bytes {
+            (all.peak_bytes, all.peak_event, all.at_peak) = (next.peak_bytes, next.peak_event, next.at_peak);
         }
-        self.end_bytes = next.end_bytes;
+        (all.last, all.end_bytes) = (next.last, next.end_bytes);
     }
 
     /// Its events, and who works in them.
     pub(crate) fn span(&self) -> ActiveSpan {
-        let Self { stage, events, activity, .. } = self;
-        ActiveSpan { step: stage.step, phase: stage.phase, events: events.clone(), activity: *activity }
+        let PhaseRow { step, phase, first, last, .. } = self.phase;
+        ActiveSpan { step, phase, events: first..last + 1, activity: self.activity }
     }
 
     /// Whether memory stays as it is in a phase of training, and no other device works: that it needs no memory is a
     /// result.
     fn is_answer(&self) -> bool {
-        let is_training = !matches!(self.stage.phase, Phase::Setup | Phase::Other);
-        is_training && self.stage.step.is_some() && self.activity.is_of_device()
+        let is_training = !matches!(self.phase.phase, Phase::Setup | Phase::Other);
+        is_training && self.phase.step.is_some() && self.activity.is_of_device()
     }
 }
 
 /// The numbers of a device's steps, each once, in order of appearance, from all `rows` of it.
 pub fn steps_of(rows: &[StageRow]) -> Vec<u32> {
-    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
+    let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
     let mut seen = std::collections::HashSet::new();
-    let of_device = rows.iter().filter_map(|row| row.stage.step).filter(|step| steps.is_of_device(Some(*step)));
+    let of_device = rows.iter().filter_map(|row| row.phase.step).filter(|step| steps.is_of_device(Some(*step)));
     of_device.filter(|step| seen.insert(*step)).collect()
 }
 
@@ -208,18 +204,9 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let row = |(position, phase, step): (usize, Phase, Option<u32>)| {
         while live.position() < position && live.step().is_some() {}
         let last = EventId::from_index(position.checked_sub(1)?);
-        let bytes = live.total();
-        steps.is_of_device(step).then_some(PhaseRow {
-            step,
-            phase,
-            first: trace.start.events + position as u64,
-            last: trace.number(last),
-            start_bytes: bytes,
-            peak_bytes: bytes,
-            peak_event: None,
-            end_bytes: bytes,
-            at_peak: live.bytes,
-        })
+        let events = (trace.start.events + position as u64, trace.number(last));
+        let row = PhaseRow::unchanged((step, phase), events, live.total(), live.bytes);
+        steps.is_of_device(step).then_some(row)
     };
     found.into_iter().filter_map(row).collect()
 }
@@ -249,35 +236,24 @@ fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Op
 
 /// The phases among all rows of a recording that have events.
 fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
-    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
-    let is_phase = |row: &StageRow| steps.is_of_device(row.stage.step) && (!row.is_idle || row.is_answer());
-    let phase = |row: StageRow| PhaseRow {
-        step: row.stage.step,
-        phase: row.stage.phase,
-        first: row.events.start,
-        last: row.events.end - 1,
-        start_bytes: row.start_bytes,
-        peak_bytes: row.peak_bytes,
-        peak_event: row.peak_event,
-        end_bytes: row.end_bytes,
-        at_peak: row.at_peak,
-    };
-    rows.into_iter().filter(is_phase).map(phase).collect()
+    let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
+    let is_phase = |row: &StageRow| steps.is_of_device(row.phase.step) && (!row.is_idle || row.is_answer());
+    rows.into_iter().filter(is_phase).map(|row| row.phase).collect()
 }
 
 /// The event at which the total of `rows`, all of a recording, is largest, and the row of it, as
 /// [`Moment::peak`] chooses it. `None` if the total before the first event is never exceeded.
 pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
-    let most = rows.iter().map(|row| row.peak_bytes).max()?;
-    let first = rows.iter().find(|row| row.peak_bytes == most)?;
-    let event = first.peak_event?;
-    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
-    let first_step = rows.iter().filter_map(|row| row.stage.step).find(|step| steps.is_of_device(Some(*step)));
-    let repeated = first.stage.step.filter(|step| first_step == Some(*step)).and_then(|step| {
-        let last = rows.iter().rposition(|row| row.stage.step == Some(step))?;
-        let again = rows[last + 1..].iter().find(|row| row.peak_bytes == most)?;
-        let is_alike = rows[last].end_bytes < most && again.stage.phase == first.stage.phase;
-        Some((again.peak_event.filter(|_| is_alike)?, again))
+    let most = rows.iter().map(|row| row.phase.peak_bytes).max()?;
+    let first = rows.iter().find(|row| row.phase.peak_bytes == most)?;
+    let event = first.phase.peak_event?;
+    let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
+    let first_step = rows.iter().filter_map(|row| row.phase.step).find(|step| steps.is_of_device(Some(*step)));
+    let repeated = first.phase.step.filter(|step| first_step == Some(*step)).and_then(|step| {
+        let last = rows.iter().rposition(|row| row.phase.step == Some(step))?;
+        let again = rows[last + 1..].iter().find(|row| row.phase.peak_bytes == most)?;
+        let is_alike = rows[last].phase.end_bytes < most && again.phase.phase == first.phase.phase;
+        Some((again.phase.peak_event.filter(|_| is_alike)?, again))
     });
     Some(repeated.unwrap_or((event, first)))
 }

@@ -1,6 +1,6 @@
 //! Analysis of a failed request: the largest users of the device, and what would have let it succeed, tested by replay.
 
-use highwater_analysis::addresses::{EvictionSet, FailedRequest, PoolAndStream, Verdict};
+use highwater_analysis::addresses::{FailedRequest, PoolAndStream, Verdict};
 use highwater_analysis::live_groups::LiveGroups;
 use highwater_analysis::{GroupKey, LiveIndex, Metric};
 use highwater_snapshots::trace::Trace;
@@ -141,7 +141,7 @@ impl OomAnalysis {
         let blocks = live.before_position(trace, Metric::Allocated, row);
         let keys = holder_keys(trace, &blocks);
         let holders = LiveGroups::of(trace, &blocks, &keys, TOP_HOLDERS);
-        let way_out = request.way_out().map(|way_out| LiveGroups::of(trace, way_out.blocks(), &keys, TOP_WAY_OUT));
+        let way_out = request.way_out().map(|way_out| LiveGroups::of(trace, &way_out.blocks, &keys, TOP_WAY_OUT));
         let (step, phase) = trace.spans.at(request.event).map_or((None, Phase::Setup), |span| (span.step, span.phase));
         let trials = test(&request, &holders);
         let is_pytorch = trace.header.recorder.starts_with("PyTorch");
@@ -304,15 +304,15 @@ impl OomAnalysis {
 
     fn free_way_out(&self) -> String {
         let Some(way_out) = self.request.way_out() else { return String::new() };
-        let blocks = count_of(way_out.blocks().len() as u64, "block");
-        format!("freeing {} in {blocks} first (listed below)", format_bytes(way_out.bytes()))
+        let blocks = count_of(way_out.blocks.len() as u64, "block");
+        format!("freeing {} in {blocks} first (listed below)", format_bytes(way_out.bytes))
     }
 
     /// Returns the sentence that introduces the list of blocks to free; `None` if there is no list.
     pub fn way_out_text(&self) -> Option<String> {
         let way_out = self.request.way_out()?;
-        let count = way_out.blocks().len() as u64;
-        let what = match (way_out.is_smallest(), count) {
+        let count = way_out.blocks.len() as u64;
+        let what = match (way_out.is_smallest, count) {
             (_, 1) => "The smallest live block to free".to_owned(),
             (true, _) => "The fewest bytes of live blocks to free".to_owned(),
             (false, _) => "Live blocks to free".to_owned(),
@@ -324,14 +324,8 @@ impl OomAnalysis {
         };
         let (blocks, them) =
             if count == 1 { (String::new(), "it") } else { (format!(" in {} blocks", format_count(count)), "them") };
-        let freed = match way_out {
-            EvictionSet::Range(_) => format!("{} becomes free", way_out.freed()),
-            EvictionSet::Segments(release) if release.segments + release.pages == 1 => {
-                format!("{} goes back to the driver", way_out.freed())
-            }
-            EvictionSet::Segments(_) => format!("{} go back to the driver", way_out.freed()),
-        };
-        Some(format!("{what}: {}{blocks}. Without {them}, {freed}{tested}.", format_bytes(way_out.bytes())))
+        let (bytes, freed) = (format_bytes(way_out.bytes), &way_out.freed);
+        Some(format!("{what}: {bytes}{blocks}. Without {them}, {freed}{tested}."))
     }
 
     fn way_out_outcome(&self) -> Option<Outcome> {

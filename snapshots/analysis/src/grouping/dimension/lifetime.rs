@@ -11,7 +11,7 @@ pub(super) static LIFETIME: Dimension = Dimension {
     }),
     word: |_, code| lifetime(code).word().into(),
     label: Some(|code| lifetime(code).name().to_owned()),
-    ..Dimension::new("lifetime", Values::Words(|| Lifetime::ALL.map(Lifetime::word).to_vec()))
+    ..Dimension::new("lifetime", Values::Words(|| Lifetime::ALL.iter().map(|life| life.word()).collect()))
 };
 
 /// The lifetime with a code.

@@ -1,31 +1,80 @@
 //! Finds the fewest bytes of neighbouring live blocks to free so that a request fits.
 
-use super::map::{AddressMap, Content, ReservedSegment};
-use highwater_snapshots::ids::BlockId;
+use std::fmt;
+use std::ops::Range;
 
-/// Neighbouring live blocks in one segment that prevent a request from fitting.
+use super::map::{AddressMap, Content, Piece, ReservedSegment};
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::units::{count_of, format_bytes};
+
+/// Live blocks to free so that a request fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EvictionWindow {
-    /// The start address of the range that would become free.
-    pub address: u64,
-    /// The length of that range.
-    pub free: u64,
-    /// Bytes of the live blocks in it: no other range of the pool that is long enough has fewer.
-    pub bytes: u64,
-    /// Bytes in it that wait for a stream, and will become free anyway.
-    pub waiting: u64,
+pub struct EvictionSet {
     /// The live blocks, by address.
     pub blocks: Vec<BlockId>,
+    /// Bytes of the live blocks.
+    pub bytes: u64,
+    /// Whether no other set of this kind has fewer bytes.
+    pub is_smallest: bool,
+    /// What becomes free.
+    pub freed: Freed,
 }
 
-/// The cheapest range of `needed` bytes among `segments` of `map`; `None` if no segment is that long. An expandable
+/// The memory that becomes free with some blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// A range of a segment, by its addresses.
+    Range(Range<u64>),
+    /// Whole segments and pages of expandable segments, which are released to the driver.
+    Segments {
+        /// Number of segments.
+        segments: u64,
+        /// Number of pages.
+        pages: u64,
+        /// Bytes of all.
+        bytes: u64,
+    },
+}
+
+impl Freed {
+    /// The addresses, if they are one range.
+    pub fn range(&self) -> Option<Range<u64>> {
+        match self {
+            Self::Range(range) => Some(range.clone()),
+            Self::Segments { .. } => None,
+        }
+    }
+}
+
+/// As a clause: `a range of 20 MiB at 0x0 becomes free`, `3 segments with 60 MiB in all go back to the driver`.
+impl fmt::Display for Freed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range(range) => {
+                write!(f, "a range of {} at {:#x} becomes free", format_bytes(range.end - range.start), range.start)
+            }
+            Self::Segments { segments, pages, bytes } => {
+                let counts = [(*segments, "segment"), (*pages, "page")].into_iter();
+                let parts: Vec<String> =
+                    counts.filter(|(count, _)| *count > 0).map(|(count, noun)| count_of(count, noun)).collect();
+                let (parts, bytes) = (parts.join(" and "), format_bytes(*bytes));
+                match segments + pages {
+                    1 => write!(f, "{parts} of {bytes} goes back to the driver"),
+                    _ => write!(f, "{parts} with {bytes} in all go back to the driver"),
+                }
+            }
+        }
+    }
+}
+
+/// The cheapest set of neighbours, whose range has `needed` bytes, among `segments` of `map`; `None` if no segment is that long. An expandable
 /// segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a ReservedSegment>,
     needed: u64,
     tail: u64,
-) -> Option<EvictionWindow> {
+) -> Option<EvictionSet> {
     let mut best: Option<(u64, Window)> = None;
     for segment in segments {
         let tail = if segment.is_expandable { tail } else { 0 };
@@ -36,27 +85,20 @@ pub fn eviction_window<'a>(
     }
     let (bytes, Window { pieces, beyond }) = best?;
     let pieces = map.pieces.get(pieces)?;
-    let mut blocks: Vec<BlockId> = Vec::new();
-    let mut waiting = 0;
-    for piece in pieces {
-        match piece.content {
-            Content::Live(block) | Content::Rounding(block) if blocks.last() != Some(&block) => blocks.push(block),
-            Content::Waiting(_) => waiting += piece.bytes(),
-            _ => {}
-        }
-    }
-    Some(EvictionWindow {
-        address: pieces.first()?.addresses.start,
-        free: pieces.iter().map(|piece| piece.bytes()).sum::<u64>().saturating_add(beyond),
-        bytes,
-        waiting,
-        blocks,
-    })
+    let live = |piece: &Piece| match piece.content {
+        Content::Live(block) | Content::Rounding(block) => Some(block),
+        _ => None,
+    };
+    let mut blocks: Vec<BlockId> = pieces.iter().filter_map(live).collect();
+    blocks.dedup();
+    let (start, free) = (pieces.first()?.addresses.start, pieces.iter().map(Piece::bytes).sum::<u64>());
+    let freed = Freed::Range(start..start.saturating_add(free).saturating_add(beyond));
+    Some(EvictionSet { blocks, bytes, is_smallest: true, freed })
 }
 
 /// Neighbouring pieces, and bytes after the end of the segment.
 struct Window {
-    pieces: std::ops::Range<usize>,
+    pieces: Range<usize>,
     beyond: u64,
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::eviction_window::{EvictionWindow, eviction_window};
+use super::eviction_window::{EvictionSet, eviction_window};
 use super::extents::{AddressIndex, PoolAndStream};
 use super::map::{AddressMap, Content, ReservedSegment};
-use super::release::{Release, release};
+use super::release::release;
 use crate::index::capacity::{Capacity, is_limited, obtained};
 use crate::index::live::LiveIndex;
 use crate::index::series::Series;
@@ -15,99 +15,34 @@ use highwater_snapshots::category::Pool;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, EventId, StreamId};
 use highwater_snapshots::trace::{Allocator, Trace};
-use highwater_snapshots::units::{count_of, format_bytes, format_bytes_apart};
+use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
 /// Number of free ranges to list.
 const SHOWN_HOLES: usize = 8;
 /// Number of events to search for the stream of the last allocation.
 const FAR_BACK: usize = 65_536;
 
-/// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes only; only a replay can prove it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The device has too little memory for the live blocks.
-    Capacity,
-    /// Enough bytes are free for the request, but not in one range.
-    Fragmentation,
-    /// Freed blocks still wait for another stream.
-    Waiting,
-    /// Free ranges of another pool or another stream are large enough.
-    Elsewhere,
-    /// The driver had enough memory: a limit of the process or of the settings applied.
-    Limit,
-    /// A free range is large enough: the same request would probably succeed now.
-    Transient,
-    /// The settings round requests up too far.
-    Rounding,
-}
-
-impl Verdict {
-    /// A short description.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::Fragmentation => "fragmentation",
-            Self::Waiting => "freed blocks that wait for another stream",
-            Self::Elsewhere => "free memory held by another pool or stream",
-            Self::Limit => "a memory limit below the device's capacity",
-            Self::Transient => "a transient failure (a retry would succeed)",
-            Self::Rounding => "rounding by roundup_power2_divisions",
-        }
+highwater_snapshots::vocabulary!(
+    /// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes only; only a replay can prove it.
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    Verdict {
+        /// The device has too little memory for the live blocks.
+        Capacity = "capacity",
+        /// Enough bytes are free for the request, but not in one range.
+        Fragmentation = "fragmentation",
+        /// Freed blocks still wait for another stream.
+        Waiting = "freed blocks that wait for another stream",
+        /// Free ranges of another pool or another stream are large enough.
+        Elsewhere = "free memory held by another pool or stream",
+        /// The driver had enough memory: a limit of the process or of the settings applied.
+        Limit = "a memory limit below the device's capacity",
+        /// A free range is large enough: the same request would probably succeed now.
+        Transient = "a transient failure (a retry would succeed)",
+        /// The settings round requests up too far.
+        Rounding = "rounding by roundup_power2_divisions",
     }
-}
-
-/// The live blocks that must be freed for a failed request to succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvictionSet<'a> {
-    /// Neighbouring blocks in one segment, whose range would become free.
-    Range(&'a EvictionWindow),
-    /// Blocks that keep whole segments or pages from being released to the driver.
-    Segments(&'a Release),
-}
-
-impl EvictionSet<'_> {
-    /// The live blocks, by address.
-    pub fn blocks(&self) -> &[BlockId] {
-        match self {
-            Self::Range(eviction_window) => &eviction_window.blocks,
-            Self::Segments(release) => &release.blocks,
-        }
-    }
-
-    /// Bytes of the live blocks.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Range(eviction_window) => eviction_window.bytes,
-            Self::Segments(release) => release.bytes,
-        }
-    }
-
-    /// Whether no other set of this kind has fewer bytes.
-    pub fn is_smallest(&self) -> bool {
-        match self {
-            Self::Range(_) => true,
-            Self::Segments(release) => release.is_smallest,
-        }
-    }
-
-    /// Describes what becomes free: `a range of 20 MiB at 0x0`, `3 segments with 60 MiB in all`.
-    pub fn freed(&self) -> String {
-        match self {
-            Self::Range(eviction_window) => {
-                format!("a range of {} at {:#x}", format_bytes(eviction_window.free), eviction_window.address)
-            }
-            Self::Segments(release) => {
-                let counts = [(release.segments, "segment"), (release.pages, "page")].into_iter();
-                let parts: Vec<String> =
-                    counts.filter(|(count, _)| *count > 0).map(|(count, noun)| count_of(count, noun)).collect();
-                let in_all = if release.segments + release.pages == 1 { "of" } else { "with" };
-                let end = if release.segments + release.pages == 1 { "" } else { " in all" };
-                format!("{} {in_all} {}{end}", parts.join(" and "), format_bytes(release.returned))
-            }
-        }
-    }
-}
+);
 
 /// A free range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -179,10 +114,10 @@ pub struct FailedRequest {
     pub notes: Vec<String>,
     /// The fewest bytes of neighbouring live blocks to free so that the request fits into one segment of its pool;
     /// `None` if no segment is large enough, or nothing needs to be freed.
-    pub eviction_window: Option<EvictionWindow>,
+    pub eviction_window: Option<EvictionSet>,
     /// The fewest bytes of live blocks to free so that enough whole segments can be released to the driver for the
     /// request; `None` if that is impossible, or nothing needs to be freed.
-    pub release: Option<Release>,
+    pub release: Option<EvictionSet>,
 }
 
 impl FailedRequest {
@@ -263,10 +198,8 @@ impl FailedRequest {
     }
 
     /// The smaller of the two sets of live blocks to free; `None` if no set of blocks is enough.
-    pub fn way_out(&self) -> Option<EvictionSet<'_>> {
-        let range = self.eviction_window.as_ref().map(EvictionSet::Range);
-        let segments = self.release.as_ref().map(EvictionSet::Segments);
-        range.into_iter().chain(segments).min_by_key(EvictionSet::bytes)
+    pub fn way_out(&self) -> Option<&EvictionSet> {
+        self.eviction_window.iter().chain(&self.release).min_by_key(|set| set.bytes)
     }
 
     /// Whether `home` can serve the request.

@@ -13,13 +13,12 @@ pub mod axis;
 pub mod lanes;
 
 pub use axis::{Lane, LaneAxis};
-pub use eviction_window::EvictionWindow;
+pub use eviction_window::{EvictionSet, Freed};
 pub use extents::{AddressIndex, Extent, PoolAndStream};
-pub use failed_request::{EvictionSet, FailedRequest, Hole, Verdict};
+pub use failed_request::{FailedRequest, Hole, Verdict};
 pub use fit::{PoolFit, rooms};
 pub use lanes::{LaneRaster, LaneWindow};
 pub use map::{AddressMap, Content, Piece, ReservedSegment, UnplacedBlock, UnplacedReason, Usage};
-pub use release::Release;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 //! units times segments. Of segments of one size only the cheapest can be part of the solution. Pages of an expandable
 //! segment are in a row: a block that spans several is counted once.
 
+use super::eviction_window::{EvictionSet, Freed};
 use super::map::{AddressMap, Content, ReservedSegment};
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::BlockId;
@@ -13,23 +14,6 @@ use highwater_snapshots::trace::Trace;
 
 /// Maximum size of the table; beyond it, the result need not be the smallest.
 const MAX_STEPS: u64 = 1 << 26;
-
-/// Live blocks that keep segments or pages from being released to the driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
-    /// Bytes of the live blocks.
-    pub bytes: u64,
-    /// Bytes that would be released to the driver.
-    pub returned: u64,
-    /// Number of segments that would be empty.
-    pub segments: u64,
-    /// Number of pages of expandable segments that would be empty.
-    pub pages: u64,
-    /// Whether no other segments and pages need fewer bytes.
-    pub is_smallest: bool,
-    /// The live blocks, by address.
-    pub blocks: Vec<BlockId>,
-}
 
 /// A unit that is released to the driver as a whole.
 struct Cell {
@@ -54,7 +38,7 @@ struct Cells {
 
 /// The blocks to free so that `short` bytes can be released; `None` if nothing is missing, or releasing everything
 /// would not be enough. Private pools release nothing.
-pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) -> Option<Release> {
+pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) -> Option<EvictionSet> {
     let mut cells = Cells::default();
     for segment in map.segments.iter().filter(|segment| segment.home.private.is_none()) {
         cells.add(map, segment, rules);
@@ -73,11 +57,10 @@ pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) 
     blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));
     blocks.dedup();
     let count = |is_page: bool| chosen.iter().filter(|&&row| cells.rows[row].is_page == is_page).count() as u64;
-    Some(Release {
+    let returned = chosen.iter().map(|&row| cells.rows[row].gain).sum();
+    Some(EvictionSet {
         bytes: blocks.iter().map(|id| trace.blocks.allocated[id.0 as usize]).sum(),
-        returned: chosen.iter().map(|&row| cells.rows[row].gain).sum(),
-        segments: count(false),
-        pages: count(true),
+        freed: Freed::Segments { segments: count(false), pages: count(true), bytes: returned },
         is_smallest,
         blocks,
     })
@@ -240,7 +223,8 @@ impl Cells {
     }
 }
 
-fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+/// The greatest common divisor of two numbers.
+pub(crate) fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);
     }
@@ -342,13 +326,14 @@ mod tests {
                     segment_alloc 0x100000000 2097152 small\nalloc d 1048576 stream=4 small\n";
         let at = |requested: u64, free: u64| failed(&format!("{text}oom {requested} free={free}"), "");
         let told = |failed: &FailedRequest| {
-            let release = failed.release.as_ref().unwrap();
-            (release.bytes / MIB, release.returned / MIB, release.segments, release.blocks.clone(), release.is_smallest)
+            let EvictionSet { blocks, bytes, is_smallest, freed } = failed.release.clone().unwrap();
+            let Freed::Segments { segments, pages: 0, bytes: returned } = freed else { panic!("{freed}") };
+            (bytes / MIB, returned / MIB, segments, blocks, is_smallest)
         };
         let one = at(30 * MIB, 10 * MIB);
         assert_eq!(told(&one), (3, 20, 1, vec![BlockId(2)], true));
-        assert_eq!((one.eviction_window.is_none(), one.way_out().map(|way| way.bytes())), (true, Some(3 * MIB)));
-        assert_eq!(one.way_out().unwrap().freed(), "1 segment of 20 MiB");
+        assert_eq!((one.eviction_window.is_none(), one.way_out().map(|way| way.bytes)), (true, Some(3 * MIB)));
+        assert_eq!(one.way_out().unwrap().freed.to_string(), "1 segment of 20 MiB goes back to the driver");
         assert_eq!(told(&at(40 * MIB, 10 * MIB)), (9, 40, 2, vec![BlockId(1), BlockId(2)], true));
         assert_eq!(told(&at(32 * MIB, 10 * MIB)), (4, 22, 2, vec![BlockId(2), BlockId(3)], true));
         assert_eq!(at(99 * MIB, 10 * MIB).release, None, "all segments together would not do");
@@ -361,7 +346,8 @@ mod tests {
                     alloc c 31457280 stream=1\nalloc d 5242880 stream=1\noom 62914560 free=";
         let told = |free: u64| {
             let release = failed(&format!("{text}{free}"), "expandable_segments:True").release.unwrap();
-            (release.bytes / MIB, release.pages, release.blocks)
+            let Freed::Segments { segments: 0, pages, .. } = release.freed else { panic!("{}", release.freed) };
+            (release.bytes / MIB, pages, release.blocks)
         };
         assert_eq!(told(40 * MIB), (25, 1, vec![BlockId(0), BlockId(1)]));
         assert_eq!(told(20 * MIB), (45, 2, vec![BlockId(1), BlockId(2), BlockId(3)]));

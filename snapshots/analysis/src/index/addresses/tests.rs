@@ -458,10 +458,11 @@ fn the_way_out_is_the_cheapest_of_all_windows_of_a_segment() {
                 }
                 let found = eviction_window::eviction_window(&map, map.segments.iter(), needed, 0);
                 assert_eq!(found.as_ref().map(|found| found.bytes), least, "seed {seed}, moment {moment}, {needed}");
-                let sizes = |found: &EvictionWindow| {
-                    found.blocks.iter().map(|id| asked.trace.blocks.allocated[id.0 as usize]).sum::<u64>()
-                };
-                assert!(found.is_none_or(|found| found.free >= needed && sizes(&found) == found.bytes));
+                assert!(found.is_none_or(|found| {
+                    let length = found.freed.range().map_or(0, |range| range.end - range.start);
+                    let bytes: u64 = found.blocks.iter().map(|id| asked.trace.blocks.allocated[id.0 as usize]).sum();
+                    length >= needed && bytes == found.bytes
+                }));
             }
         }
     }
@@ -473,12 +474,12 @@ fn an_expandable_segment_needs_less_to_go_where_pages_can_follow_it() {
     let relief_at = |free: u64| {
         let mut asked = with_capacity(Asked::of(&format!("{text}{free}"), &[]), 90 * MIB);
         asked.trace.devices[0].settings.push(("alloc_conf".to_owned(), "expandable_segments:True".to_owned()));
-        let eviction_window = asked.failed().eviction_window.unwrap();
-        (eviction_window.address / MIB, eviction_window.free / MIB, eviction_window.bytes / MIB, eviction_window.blocks)
+        let EvictionSet { blocks, bytes, freed, .. } = asked.failed().eviction_window.unwrap();
+        (freed.range().map(|range| [range.start / MIB, range.end / MIB]), bytes / MIB, blocks)
     };
-    assert_eq!(relief_at(0), (0, 40, 40, vec![BlockId(0), BlockId(1)]));
-    assert_eq!(relief_at(19 * MIB), (0, 40, 40, vec![BlockId(0), BlockId(1)]), "less than a page helps nobody");
-    assert_eq!(relief_at(21 * MIB), (40, 40, 20, vec![BlockId(2)]));
+    assert_eq!(relief_at(0), (Some([0, 40]), 40, vec![BlockId(0), BlockId(1)]));
+    assert_eq!(relief_at(19 * MIB), (Some([0, 40]), 40, vec![BlockId(0), BlockId(1)]), "less than a page helps nobody");
+    assert_eq!(relief_at(21 * MIB), (Some([40, 80]), 20, vec![BlockId(2)]));
 }
 
 #[test]

@@ -22,10 +22,6 @@ pub(super) type Measurement<T> = std::result::Result<T, String>;
 
 impl Checked<'_> {
     /// Measures the value that `budget` limits; for growth, the peak.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window cannot be read.
     pub(super) fn measure(&self, budget: &Budget) -> Result<Measurement<Measured>> {
         let peak = |metric| {
             let moment = self.peak(metric)?;

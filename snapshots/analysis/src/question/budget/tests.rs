@@ -1,7 +1,7 @@
 //! Tests of budgets on small recordings: measured values and named causes.
 
 use super::*;
-use crate::fixture::{Fixture, watch};
+use crate::tests::fixture::{Fixture, watch};
 use highwater_snapshots::DeviceId;
 
 struct Run(Fixture);

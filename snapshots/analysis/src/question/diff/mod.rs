@@ -47,50 +47,40 @@ pub struct Asked<'a> {
     pub live: &'a LiveIndex,
 }
 
-/// The kind of match between the two sides of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MatchKind {
-    /// All key values are equal.
-    #[default]
-    Equal,
-    /// The same functions call each other, from other lines or files.
-    Moved,
-    /// Functions were inserted, removed or renamed.
-    Alike,
-}
-
-impl MatchKind {
-    /// A short name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Equal => "equal",
-            Self::Moved => "lines moved",
-            Self::Alike => "calls changed",
-        }
+highwater_snapshots::vocabulary!(
+    /// The kind of match between the two sides of a group.
+    #[derive(Default, serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    MatchKind {
+        /// All key values are equal.
+        #[default]
+        Equal = "equal",
+        /// The same functions call each other, from other lines or files.
+        Moved = "lines moved",
+        /// Functions were inserted, removed or renamed.
+        Alike = "calls changed",
     }
-}
+);
 
-/// The change of a group from A to B.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// Only A has it.
-    OnlyInA,
-    /// Only B has it.
-    OnlyInB,
-    /// B has more bytes.
-    Grown,
-    /// B has fewer bytes.
-    Shrunk,
-    /// Both have the same bytes.
-    Same,
-}
+highwater_snapshots::vocabulary!(
+    /// The change of a group from A to B, from less to more.
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    Change {
+        /// Only A has it.
+        OnlyInA = "only in A",
+        /// B has fewer bytes.
+        Shrunk = "shrunk",
+        /// Both have the same bytes.
+        Same = "same",
+        /// B has more bytes.
+        Grown = "grown",
+        /// Only B has it.
+        OnlyInB = "only in B",
+    }
+);
 
 impl Change {
-    /// Every change, from less to more.
-    pub const ALL: [Self; 5] = [Self::OnlyInA, Self::Shrunk, Self::Same, Self::Grown, Self::OnlyInB];
-
     /// The change of a group with these bytes and blocks in A and B.
     pub fn of(bytes: [u64; 2], blocks: [u64; 2]) -> Self {
         let [is_in_a, is_in_b] = [0, 1].map(|side| bytes[side] > 0 || blocks[side] > 0);
@@ -100,17 +90,6 @@ impl Change {
             (_, _, Ordering::Less) => Self::Shrunk,
             (_, _, Ordering::Greater) => Self::Grown,
             (_, _, Ordering::Equal) => Self::Same,
-        }
-    }
-
-    /// The name for tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OnlyInA => "only in A",
-            Self::OnlyInB => "only in B",
-            Self::Grown => "grown",
-            Self::Shrunk => "shrunk",
-            Self::Same => "same",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::GroupKey;
-use crate::fixture::Fixture;
+use crate::tests::fixture::Fixture;
 use highwater_snapshots::DeviceId;
 
 fn moment(fixture: &Fixture, at: DiffAt, metric: Metric) -> Option<Moment> {

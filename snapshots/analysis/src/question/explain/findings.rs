@@ -112,7 +112,7 @@ impl Findings {
             has_backward: recorded.has_phase(Phase::Backward),
             could_step_in_backward: recorded.could_step_in_backward(),
             unfinished_optimizer: recorded.unfinished_optimizer()?,
-            operations: if has_activations { recorded.source().count_operations()? } else { HashMap::new() },
+            operations: if has_activations { recorded.source.count_operations()? } else { HashMap::new() },
         })
     }
 }

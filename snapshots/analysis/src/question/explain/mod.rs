@@ -23,6 +23,7 @@ mod buffers;
 mod advice;
 
 use highwater_snapshots::Result;
+use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
@@ -161,7 +162,7 @@ impl Explanation {
         let totals = series.before_position(trace, peak.position());
         let by_cause = sums_by_cause(trace, metric, &at_peak);
         let removals = removals(recorded, &peak, by_cause, &findings.of_causes)?;
-        let failed = recorded.final_oom();
+        let failed = recorded.failed;
         let failed_here = failed.filter(|(_, of)| *of == device).map(|(event, _)| event);
         let (_, beside) = non_block_bytes(trace, (series, live), outermost(&totals), peak.position());
         let has_private = advice::free_in_private(&beside).map(|(_, bytes)| bytes).sum::<u64>() >= advice::MIN_BESIDE;
@@ -192,7 +193,7 @@ impl Explanation {
             removals,
             advice,
             reach,
-            failed_requests: recorded.failed_requests(),
+            failed_requests: source.count(device, EventKind::Oom),
             idle,
             peak,
         })

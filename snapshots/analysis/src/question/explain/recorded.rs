@@ -32,12 +32,12 @@ pub(crate) struct PeakByCause {
 
 /// All of a recording, on one device.
 pub(crate) struct Recorded<'a, 'w> {
-    source: &'a Source<'a>,
+    pub(super) source: &'a Source<'a>,
     device: DeviceId,
     metric: Metric,
     watch: Watch<'w>,
     /// The failed request with which the recording ends, and its device.
-    failed: Option<(u64, DeviceId)>,
+    pub(super) failed: Option<(u64, DeviceId)>,
     /// The steps and phases, once all windows were read.
     spans: Vec<ActiveSpan>,
     /// The number of gradients that backward allocates and that outlive it, once all windows were read.
@@ -125,9 +125,6 @@ impl Merged {
 }
 
 impl<'a, 'w> Recorded<'a, 'w> {
-    /// # Errors
-    ///
-    /// Fails if a window cannot be read.
     pub(super) fn new(source: &'a Source<'a>, device: DeviceId, metric: Metric, watch: Watch<'w>) -> Result<Self> {
         let failed = source.final_oom()?;
         let (spans, frontiers) = Default::default();
@@ -220,16 +217,6 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(self.source.window_at(peak.number())?.totals(self.device))
     }
 
-    /// The failed request with which the recording ends: the number of its event, and its device.
-    pub(super) fn final_oom(&self) -> Option<(u64, DeviceId)> {
-        self.failed
-    }
-
-    /// The number of failed requests on the device.
-    pub(super) fn failed_requests(&self) -> u64 {
-        self.source.count(self.device, EventKind::Oom)
-    }
-
     /// The events of the optimizer phase that is cut short by the failed request or the end of the recording; asked
     /// after [`Self::without`].
     pub(super) fn unfinished_optimizer(&self) -> Result<Option<Range<u64>>> {
@@ -266,11 +253,6 @@ impl<'a, 'w> Recorded<'a, 'w> {
         let take = |part: Together| together.append(part);
         self.source.each_window(|trace| Together::of_pools(trace, device), take, self.watch)?;
         Ok(together)
-    }
-
-    /// The recording.
-    pub(super) fn source(&self) -> &'a Source<'a> {
-        self.source
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of explanations: sums, counterfactual peaks, and when advice is given.
 
 use super::*;
-use crate::fixture::watch;
+use crate::tests::fixture::watch;
 use crate::{GroupKey, LiveIndex, Matches, Series, Siblings};
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::EventId;

@@ -26,10 +26,6 @@ pub(super) struct Ends<'a> {
 
 impl<'a> Ends<'a> {
     /// The blocks of `device` that pass `filter` before and after `events`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window cannot be read.
     pub(super) fn of(
         source: &'a Source<'a>,
         (device, metric): (DeviceId, Metric),

@@ -12,7 +12,7 @@ use super::idle::bursts;
 use super::reserved::{Layout, SegmentHistory, streams_in};
 use super::steps::Steps;
 use super::window::{Between, StepRange, StepWindow};
-use super::{Change, Growth, GrowthQuery, Measured, NoWindow};
+use super::{Growth, GrowthQuery, Measured, NoWindow};
 use crate::grouping::matches::Matches;
 use crate::index::device_spans::{ActiveSpan, active_spans, append_spans};
 use crate::index::replay::{baseline_effects, effects};
@@ -169,10 +169,6 @@ impl History {
     }
 
     /// Measures the growth over `window`. The history must be of the blocks that pass the filter.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window cannot be read.
     pub(crate) fn growth(
         &self,
         source: &Source<'_>,
@@ -187,14 +183,14 @@ impl History {
         let largest = source.largest(device, metric, last.clone())?;
         let largest = largest.filter(|(bytes, _)| *bytes >= start_of_last.bytes);
         let last_peak = largest.map(|(_, event)| source.moment(device, metric, Some(event))).transpose()?;
-        let measured =
-            Measured { start: at(events.start)?, end: at(events.end)?, last_peak: last_peak.unwrap_or(start_of_last) };
+        let (start, end, last_peak) = (at(events.start)?, at(events.end)?, last_peak.unwrap_or(start_of_last));
         if metric == Metric::Reserved {
             let recent = streams(source, device, window.recent_events())?;
-            let [start, end] = [events.start, events.end].map(|event| source.window(event..event));
-            let (start, end) = (start?, end?);
-            let (start, end) = (layout(&start, device), layout(&end, device));
-            return Ok(self.segments.growth(&window, measured, ([&start, &end], recent), query));
+            let [before, after] = [events.start, events.end].map(|event| source.window(event..event));
+            let (before, after) = (before?, after?);
+            let (before, after) = (layout(&before, device), layout(&after, device));
+            let moments = [start, end, last_peak];
+            return Ok(self.segments.growth(&window, moments, ([&before, &after], recent), query));
         }
         let Ends { before, freed, kept, after, born } = Ends::of(source, (device, metric), query.filter, &events)?;
         let sum = |trace: &Trace, blocks: &[BlockId]| {
@@ -210,14 +206,8 @@ impl History {
             until = until.max(step.end);
             self.state(until).live_bytes
         });
-        let change = Change {
-            survivors: (&after.trace, &born),
-            freed: (&before.trace, &freed),
-            balance,
-            end_bytes: end_bytes.collect(),
-            measured,
-        };
-        Ok(Growth::of_change(change, window, query))
+        let measured = Measured { start, end, last_peak, balance, end_bytes: end_bytes.collect() };
+        Ok(Growth::of_blocks([(&after.trace, &born), (&before.trace, &freed)], measured, window, query))
     }
 
     /// All that was allocated by `events`.

@@ -216,10 +216,6 @@ impl Leaks {
 
     /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is
     /// whole. `spans` are all of the recording.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window of the recording cannot be read.
     pub(crate) fn of_spans(
         source: &Source<'_>,
         device: DeviceId,

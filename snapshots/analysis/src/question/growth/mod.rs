@@ -119,8 +119,8 @@ pub struct Growth {
     pub stacks: Vec<Group>,
 }
 
-/// The moments between which growth is measured.
-#[derive(Clone, Copy, Debug)]
+/// The moments between which growth is measured, and the sums of the counted blocks.
+#[derive(Clone, Debug)]
 pub(crate) struct Measured {
     /// See [`Growth::start`].
     pub start: Moment,
@@ -128,38 +128,23 @@ pub(crate) struct Measured {
     pub end: Moment,
     /// See [`Growth::last_peak`].
     pub last_peak: Moment,
-}
-
-/// The blocks that a window of steps leaves and frees, among the counted blocks of a device.
-pub(crate) struct Change<'a> {
-    /// The blocks allocated in the window and live at its end, and a trace that has them.
-    pub survivors: (&'a Trace, &'a [BlockId]),
-    /// The blocks live before the window and freed in it, and a trace that has them.
-    pub freed: (&'a Trace, &'a [BlockId]),
-    /// The blocks by class.
+    /// See [`Growth::balance`].
     pub balance: Balance,
-    /// Bytes live in the blocks after each step of the window.
+    /// Bytes that are live after each step of the window.
     pub end_bytes: Vec<u64>,
-    /// The moments.
-    pub measured: Measured,
-}
-
-/// The sums of which growth consists.
-struct Found<'a> {
-    sums: Sums<'a>,
-    measured: Measured,
-    end_bytes: Vec<u64>,
-    balance: Balance,
-    leaks: Vec<Leak>,
-    causes: Vec<Kept>,
-    stacks: Vec<Group>,
 }
 
 impl Growth {
-    /// Measures the growth that a change is.
-    pub(crate) fn of_change(change: Change<'_>, window: StepWindow, query: &GrowthQuery<'_>) -> Self {
+    /// Measures the growth that blocks are: those allocated in the window and live at its end, and those live before it
+    /// and freed in it, each with a trace that has them.
+    pub(crate) fn of_blocks(
+        [born, gone]: [(&Trace, &[BlockId]); 2],
+        measured: Measured,
+        window: StepWindow,
+        query: &GrowthQuery<'_>,
+    ) -> Self {
         let metric = query.metric;
-        let ((trace, survivors), (trace_of_freed, freed)) = (change.survivors, change.freed);
+        let ((trace, survivors), (trace_of_freed, freed)) = (born, gone);
         let mut sums = Sums::new([trace, trace_of_freed], query.keys, window);
         let mut number_of: HashMap<BlockId, usize> = HashMap::with_capacity(survivors.len());
         for &id in survivors {
@@ -172,45 +157,19 @@ impl Growth {
             let code = query.keys.iter().map(|&key| coder.code(id, key)).collect();
             sums.add_freed(code, bytes_of(trace_of_freed, metric, id));
         }
-        let Leaks { lines: leaks, blocks: leaked, .. } =
-            Leaks::among(metric, &sums.window, [change.survivors, change.freed]);
+        let Leaks { lines: leaks, blocks: leaked, .. } = Leaks::among(metric, &sums.window, [born, gone]);
         let grew = |id: &BlockId| sums.rows[number_of[id]].grew();
         let is_listed = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
         let listed: Vec<BlockId> = survivors.iter().copied().filter(is_listed).collect();
         let grouping = Grouping { keys: &[GroupKey::Stack], beside: &[], top: STACKS, siblings: Siblings::Each };
         let stacks = Breakdown::of(trace, metric, &listed, &grouping).groups;
-        let Change { balance, end_bytes, measured, .. } = change;
-        let found = Found { sums, measured, end_bytes, balance, leaks, causes: Vec::new(), stacks };
-        Self::of_found(found, query.top)
+        sums.growth(measured, query.top).with(leaks, stacks)
     }
 
-    fn of_found(found: Found<'_>, top: usize) -> Self {
-        let Found { sums, measured, end_bytes, balance, leaks, causes, mut stacks } = found;
-        let steps = sums.steps(end_bytes);
-        let mut numbers = sums.ranked();
-        let rest = numbers.split_off(top.min(numbers.len()));
-        let groups = numbers.into_iter().map(|number| sums.group(number)).collect();
-        let (rest_survivors, rest_freed) = (
-            total(rest.iter().map(|&row| sums.rows[row].survivors)),
-            total(rest.iter().map(|&row| sums.rows[row].freed)),
-        );
+    /// The same with the lines that keep memory of every step, and the stacks that allocated most.
+    fn with(self, leaks: Vec<Leak>, mut stacks: Vec<Group>) -> Self {
         stacks.retain(|group| group.stack.is_some());
-        Self {
-            start: measured.start,
-            end: measured.end,
-            last_peak: measured.last_peak,
-            balance,
-            steps,
-            groups,
-            rest_survivors,
-            rest_freed,
-            rest_groups: rest.len() as u64,
-            recurring: total(leaks.iter().map(|leak| leak.kept)),
-            leaks,
-            causes,
-            stacks,
-            window: sums.window,
-        }
+        Self { recurring: total(leaks.iter().map(|leak| leak.kept)), leaks, stacks, ..self }
     }
 
     /// The growth of the counted blocks over the window, in bytes.
@@ -243,7 +202,7 @@ impl Growth {
 }
 
 fn total(sums: impl Iterator<Item = Sum>) -> Sum {
-    sums.fold(Sum::default(), |all, sum| Sum { bytes: all.bytes + sum.bytes, blocks: all.blocks + sum.blocks })
+    sums.fold(Sum::default(), Sum::plus)
 }
 
 /// Sums by group and by step.
@@ -323,6 +282,29 @@ impl<'a> Sums<'a> {
 
     fn is_recurring(&self, row: &Row) -> bool {
         self.window.steps.len() > 1 && row.by_step.len() == self.window.steps.len()
+    }
+
+    /// The growth, without leaks, causes and stacks; lists the `top` groups that grew most.
+    fn growth(self, measured: Measured, top: usize) -> Growth {
+        let Measured { start, end, last_peak, balance, end_bytes } = measured;
+        let mut numbers = self.ranked();
+        let rest = numbers.split_off(top.min(numbers.len()));
+        Growth {
+            start,
+            end,
+            last_peak,
+            balance,
+            steps: self.steps(end_bytes),
+            groups: numbers.into_iter().map(|number| self.group(number)).collect(),
+            rest_survivors: total(rest.iter().map(|&row| self.rows[row].survivors)),
+            rest_freed: total(rest.iter().map(|&row| self.rows[row].freed)),
+            rest_groups: rest.len() as u64,
+            leaks: Vec::new(),
+            causes: Vec::new(),
+            recurring: Sum::default(),
+            stacks: Vec::new(),
+            window: self.window,
+        }
     }
 
     fn steps(&self, ends: Vec<u64>) -> Vec<StepGrowth> {

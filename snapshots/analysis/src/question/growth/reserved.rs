@@ -16,6 +16,7 @@ use crate::index::series::Series;
 use crate::index::together::Together;
 use crate::metric::Metric;
 use crate::question::between::{Balance, Sum};
+use crate::question::peak::Moment;
 use crate::stacks::frames::user_line;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, SegmentId, StackId};
@@ -24,7 +25,7 @@ use highwater_snapshots::units::{count_of, format_bytes, format_count};
 
 use super::leaks::Leak;
 use super::window::StepWindow;
-use super::{Found, Growth, GrowthQuery, Measured, STACKS, Sums};
+use super::{Growth, GrowthQuery, Measured, STACKS, Sums};
 
 /// The reason that reserved memory is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -212,12 +213,13 @@ impl SegmentHistory {
     pub(crate) fn growth(
         &self,
         window: &StepWindow,
-        measured: Measured,
+        [start_moment, end_moment, last_peak]: [Moment; 3],
         (states, recent): ([&Layout<'_>; 2], BTreeSet<u64>),
         query: &GrowthQuery<'_>,
     ) -> Growth {
         let end = states[1];
-        let [start, last] = [window.events().start, window.events().end].map(|event| event as usize);
+        let moments = [window.events().start, window.events().end].map(|event| event as usize);
+        let [start, last] = moments;
         let extents = extents_of(self.changes.clone());
         let is_obtained = |extent: &&Extent| extent.moments.start > start && extent.moments.start <= last;
         let survivors: Vec<&Extent> =
@@ -257,16 +259,11 @@ impl SegmentHistory {
             stack,
             members: Vec::new(),
         };
-        let found = Found {
-            sums,
-            measured,
-            end_bytes: ends(&extents, window),
-            balance,
-            leaks: self.lines(&survivors, window, end.trace),
-            causes: self.causes(&extents, [start, last], states, &(&recent | &end.streams)),
-            stacks: stacks.into_iter().map(stack).take(STACKS).collect(),
-        };
-        Growth::of_found(found, query.top)
+        let (start, end_bytes) = (start_moment, ends(&extents, window));
+        let measured = Measured { start, end: end_moment, last_peak, balance, end_bytes };
+        let stacks = stacks.into_iter().map(stack).take(STACKS).collect();
+        let growth = sums.growth(measured, query.top).with(self.lines(&survivors, window, end.trace), stacks);
+        Growth { causes: self.causes(&extents, moments, states, &(&recent | &end.streams)), ..growth }
     }
 
     fn values(&self, extent: &Extent) -> SegmentValues {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Source;
-use crate::fixture::growth_of_device;
+use crate::tests::fixture::growth_of_device;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::text::trace_from_text;
 

@@ -78,10 +78,6 @@ pub(crate) struct Steps {
 
 impl Steps {
     /// The steps of `device`; `spans` are all of the recording.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window cannot be read.
     pub(crate) fn of(source: &Source<'_>, device: DeviceId, spans: &[ActiveSpan]) -> Result<Self> {
         let of_device = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
         let mut row_of: HashMap<u32, usize> = HashMap::new();
@@ -103,10 +99,6 @@ impl Steps {
     }
 
     /// The steps of `device`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window cannot be read.
     pub(crate) fn of_device(source: &Source<'_>, device: DeviceId) -> Result<Self> {
         let mut spans = Vec::new();
         let take = |more| append_spans(&mut spans, more);
@@ -158,10 +150,6 @@ pub(super) struct StepFacts {
 
 impl StepFacts {
     /// The facts about `device` in `events`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window cannot be read.
     fn of(source: &Source<'_>, device: DeviceId, events: Range<u64>) -> Result<Self> {
         let mut facts = Self::default();
         source.each_within(events, EVENTS, |window| {

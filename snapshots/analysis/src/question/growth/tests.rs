@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Question;
-use crate::fixture::{Fixture, growth_of_device};
+use crate::tests::fixture::{Fixture, growth_of_device};
 use highwater_snapshots::DeviceId;
 
 fn window_of(fixture: &Fixture, device: DeviceId, range: StepRange) -> Result<StepWindow, NoWindow> {

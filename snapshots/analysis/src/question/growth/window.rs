@@ -38,25 +38,19 @@ pub enum LastStep {
 /// The parts into which bursts are divided to find what they keep: of fewer, each is a part.
 const PARTS: usize = 8;
 
-/// The kind of the steps of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Between {
-    /// The steps of the recording.
-    #[default]
-    Steps,
-    /// The bursts between moments at which memory returns to its floor.
-    Idle,
-}
+highwater_snapshots::vocabulary!(
+    /// The kind of the steps of a window, by its word on the command line.
+    #[derive(Default)]
+    Between {
+        /// The steps of the recording.
+        #[default]
+        Steps = "steps",
+        /// The bursts between moments at which memory returns to its floor.
+        Idle = "idle",
+    }
+);
 
 impl Between {
-    /// The word for it on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Steps => "steps",
-            Self::Idle => "idle",
-        }
-    }
-
     /// The word for one of them.
     pub fn unit(self) -> &'static str {
         match self {
@@ -209,10 +203,6 @@ impl StepWindow {
     }
 
     /// The last two whole steps of `device`; `None` if it has fewer.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a window of the recording cannot be read.
     pub(crate) fn last_two(source: &Source<'_>, device: DeviceId) -> Result<Option<[u32; 2]>> {
         let steps = Steps::of_device(source, device)?;
         let numbers: Vec<u32> = steps.runs.iter().map(|run| run.step).collect();

@@ -15,6 +15,7 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, Error, Result};
 
+use super::between::Sum;
 use super::peak::Moment;
 use super::source::Source;
 use crate::metric::Metric;
@@ -34,16 +35,10 @@ pub enum StackFormat {
     Pprof,
 }
 
-/// Blocks with the same call stack and category.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    bytes: u64,
-    blocks: u64,
-}
-
 /// The blocks that are live at the peak of requested bytes on the main device.
 struct PeakStacks<'a> {
     trace: &'a Trace,
+    /// By call stack and category.
     sums: BTreeMap<(StackId, Category), Sum>,
     bytes: u64,
     /// When that is.
@@ -67,9 +62,7 @@ pub fn write_peak_stacks<W: Write>(out: W, source: &Source<'_>, format: StackFor
         if block.requested == 0 {
             continue;
         }
-        let sum = sums.entry((block.stack, block.category)).or_default();
-        sum.bytes += block.requested;
-        sum.blocks += 1;
+        sums.entry((block.stack, block.category)).or_default().add(block.requested);
     }
     let stacks = PeakStacks { trace, sums, bytes: peak.bytes, when: when(&peak) };
     let mut out = BufWriter::new(out);

@@ -3,55 +3,37 @@
 use std::io::{self, Write};
 
 use hashbrown::HashMap;
+use highwater_snapshots::intern::Interner;
 use highwater_snapshots::pprof::{Function, Label, LineOf, Location, Profile, Sample, ValueType};
 use prost::Message;
 
 use super::{Lines, PeakStacks};
-
-/// The strings of a profile, each once.
-struct Strings {
-    rows: Vec<String>,
-    known: HashMap<String, i64>,
-}
-
-impl Strings {
-    fn new() -> Self {
-        Self { rows: vec![String::new()], known: HashMap::from([(String::new(), 0)]) }
-    }
-
-    fn row(&mut self, text: &str) -> i64 {
-        if let Some(row) = self.known.get(text) {
-            return *row;
-        }
-        let row = self.rows.len() as i64;
-        self.rows.push(text.to_owned());
-        self.known.insert(text.to_owned(), row);
-        row
-    }
-}
 
 pub(super) fn write(out: &mut impl Write, stacks: &PeakStacks<'_>) -> io::Result<()> {
     out.write_all(&profile(stacks).encode_to_vec())
 }
 
 fn profile(stacks: &PeakStacks<'_>) -> Profile {
-    let (mut lines, mut strings) = (Lines::default(), Strings::new());
+    let (mut lines, mut strings) = (Lines::default(), Interner::<String>::default());
+    let mut string = |text: &str| i64::from(strings.intern(text.to_owned()));
+    // As the format has it.
+    string("");
     // The names of Go's heap profiles, which programs for these know.
     let sample_type = [("inuse_objects", "count"), ("inuse_space", "bytes")]
-        .map(|(name, unit)| ValueType { r#type: strings.row(name), unit: strings.row(unit) });
+        .map(|(name, unit)| ValueType { r#type: string(name), unit: string(unit) });
     let default_sample_type = sample_type[1].r#type;
-    let category_key = strings.row("category");
+    let category_key = string("category");
     let sample = stacks.sums.iter().map(|((stack, category), sum)| Sample {
         location_id: lines.of(stacks.trace, *stack).into_iter().map(id_of).collect(),
         value: [sum.blocks, sum.bytes].map(|value| i64::try_from(value).unwrap_or(i64::MAX)).to_vec(),
-        label: vec![Label { key: category_key, str: strings.row(category.name()) }],
+        label: vec![Label { key: category_key, str: string(category.name()) }],
     });
     let sample = sample.collect();
     // A function is a name in a file; a location is a line of one.
     let mut functions: HashMap<(i64, i64), u64> = HashMap::new();
     let (mut function, mut location) = (Vec::new(), Vec::new());
     for (row, line) in lines.rows.iter().enumerate() {
-        let (name, filename) = (strings.row(&line.function), strings.row(&line.file));
+        let (name, filename) = (string(&line.function), string(&line.file));
         let function_id = *functions.entry((name, filename)).or_insert_with(|| {
             let id = id_of(function.len());
             function.push(Function { id, name, filename });
@@ -59,9 +41,9 @@ fn profile(stacks: &PeakStacks<'_>) -> Profile {
         });
         location.push(Location { id: id_of(row), line: vec![LineOf { function_id, line: i64::from(line.line) }] });
     }
-    let comment = vec![strings.row(&stacks.when)];
+    let comment = vec![string(&stacks.when)];
     let time_nanos = i64::try_from(stacks.trace.header.started_unix_us).unwrap_or(0).saturating_mul(1000);
-    let string_table = strings.rows;
+    let string_table = strings.into_rows();
     let sample_type = sample_type.to_vec();
     Profile { sample_type, sample, location, function, string_table, time_nanos, comment, default_sample_type }
 }

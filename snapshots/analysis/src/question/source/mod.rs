@@ -334,10 +334,6 @@ impl<'s> Source<'s> {
     }
 
     /// Passes what `map` makes of the events of `range` to `take`, at most `most` events at a time, until it breaks.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::window`].
     pub(crate) fn each_within(
         &self,
         range: Range<u64>,

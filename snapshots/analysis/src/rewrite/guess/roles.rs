@@ -2,57 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::patterns::{FrameSense, sense_of};
+use super::patterns::FrameSense::{self, As};
+pub use super::patterns::Role;
+use super::patterns::sense_of;
 use crate::stacks::frames::is_python;
 use highwater_snapshots::ids::{StackId, StringId};
 use highwater_snapshots::tables::{SourceLine, Tables};
-
-/// The activity of the code of a stack, determined by the innermost recognized frame, with these exceptions:
-///
-/// - a module called from within backward is recomputing ([`Role::Recompute`]), and one called by an inference engine
-///   keeps nothing for backward ([`Role::Inference`], [`Role::ProfilingRun`], [`Role::GraphCapture`]);
-/// - a method called `backward` counts only below `torch.autograd.Function.apply`;
-/// - functions of `torch.nn.functional`, constructors and data loaders count only if no frame further out is
-///   recognized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// No Python frame, and no other recognized frame: autograd's threads, recorded without C++ frames.
-    Bare,
-    /// Unrecognized Python code.
-    Unknown,
-    /// A module is built, moved or loaded.
-    ModelSetup,
-    /// A module's buffer is created.
-    Buffer,
-    /// Attention keys and values are cached.
-    Cache,
-    /// Modules compute for inference, which keeps nothing for backward.
-    Inference,
-    /// An inference engine runs its model with dummy inputs, to measure the memory that it needs.
-    ProfilingRun,
-    /// An inference engine captures CUDA graphs of its model.
-    GraphCapture,
-    /// A constructor of the user's code.
-    Constructor,
-    /// Data is loaded.
-    Data,
-    /// Modules compute.
-    Forward,
-    /// Autograd computes gradients.
-    Backward,
-    /// Modules are recomputed for backward, as activation checkpoints do.
-    Recompute,
-    /// An optimizer steps.
-    Optimizer,
-    /// An optimizer creates its state, within a step.
-    OptimizerState,
-    /// An optimizer is built or restored.
-    OptimizerInit,
-    /// Gradients are cleared.
-    ZeroGrad,
-    /// A kernel library allocates scratch space.
-    Workspace,
-}
 
 /// The role of every stack of a recording.
 #[derive(Clone, Debug)]
@@ -72,13 +27,6 @@ struct Node {
 }
 
 const ROOT: Node = Node { role: Role::Bare, is_in_apply: false, releases_saved: false };
-
-impl Role {
-    /// Whether modules compute without keeping anything for backward.
-    pub(super) fn is_inference(self) -> bool {
-        matches!(self, Self::Inference | Self::ProfilingRun | Self::GraphCapture)
-    }
-}
 
 impl Roles {
     /// Classifies each distinct function of a file once and each stack once: the tree has parents before children.
@@ -137,7 +85,7 @@ impl Frames<'_> {
         *self.known.entry((line.function, line.file)).or_insert_with(|| {
             let (function, file) = (tables.string(line.function), tables.string(line.file));
             let sense = Sense { sense: sense_of(function, file), is_python: is_python(file) };
-            self.has_engine_frames |= sense.sense == FrameSense::Backward && !sense.is_python;
+            self.has_engine_frames |= sense.sense == As(Role::Backward) && !sense.is_python;
             sense
         })
     }
@@ -150,28 +98,16 @@ impl Node {
         let is_setup = matches!(self.role, Role::ModelSetup | Role::Buffer | Role::Constructor);
         let is_backward = matches!(self.role, Role::Backward | Role::Recompute);
         let role = match frame.sense {
-            FrameSense::Workspace => Role::Workspace,
-            FrameSense::ZeroGrad => Role::ZeroGrad,
-            FrameSense::OptimizerInit => Role::OptimizerInit,
-            FrameSense::OptimizerState => Role::OptimizerState,
             // The code that creates the state also calls the step's helpers.
-            FrameSense::Optimizer if matches!(self.role, Role::OptimizerState | Role::OptimizerInit) => self.role,
-            FrameSense::Optimizer => Role::Optimizer,
-            FrameSense::Backward => Role::Backward,
+            As(Role::Optimizer) if matches!(self.role, Role::OptimizerState | Role::OptimizerInit) => self.role,
             FrameSense::BackwardMethod if self.is_in_apply => Role::Backward,
-            FrameSense::Forward if is_backward => Role::Recompute,
-            FrameSense::Forward | FrameSense::Inference if self.role.is_inference() => self.role,
-            FrameSense::Forward => Role::Forward,
-            FrameSense::Inference => Role::Inference,
-            FrameSense::ProfilingRun => Role::ProfilingRun,
-            FrameSense::GraphCapture => Role::GraphCapture,
+            As(Role::Forward) if is_backward => Role::Recompute,
+            As(Role::Forward | Role::Inference) if self.role.is_inference() => self.role,
             FrameSense::Functional if is_silent || self.role == Role::Constructor => Role::Forward,
-            FrameSense::ModelSetup => Role::ModelSetup,
-            FrameSense::Buffer => Role::Buffer,
-            FrameSense::Cache if is_backward => self.role,
-            FrameSense::Cache => Role::Cache,
-            FrameSense::Constructor if is_silent => Role::Constructor,
-            FrameSense::Data if is_silent || is_setup || self.role == Role::Inference => Role::Data,
+            As(Role::Cache) if is_backward => self.role,
+            As(Role::Constructor) if !is_silent => self.role,
+            As(Role::Data) if !is_silent && !is_setup && self.role != Role::Inference => self.role,
+            As(role) => role,
             _ if self.role == Role::Bare && frame.is_python => Role::Unknown,
             _ => self.role,
         };

@@ -11,6 +11,8 @@
 //! fractions, to lower the most exceeded row alone. See Land and Doig, "An Automatic Method of Solving Discrete
 //! Programming Problems" (1960).
 
+use crate::index::addresses::release::greatest_common_divisor;
+
 /// A linear program with choices of 0 or 1: which of them keep every row within a budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
@@ -63,7 +65,7 @@ impl Program {
 
     /// Like [`solve`](Self::solve), with work of at most `left`, from which it subtracts its own.
     fn solve_within(&self, budget: u64, left: &mut u64) -> (Option<Solution>, bool) {
-        let unit = self.choices.iter().fold(0, |unit, choice| gcd(unit, choice.cost)).max(1);
+        let unit = self.choices.iter().fold(0, |unit, choice| greatest_common_divisor(unit, choice.cost)).max(1);
         let rows = Rows::new(self);
         let mut search = Search { program: self, budget, best: None, left: *left, rows, unit };
         search.start_greedily();
@@ -104,13 +106,6 @@ impl Program {
         best.is_optimal &= is_complete;
         (Some(best), is_complete)
     }
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

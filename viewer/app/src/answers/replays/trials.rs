@@ -182,7 +182,7 @@ impl Bench<'_> {
             list.push((Remedy::AskFrom(*home), of_home));
         }
         if let Some(way_out) = self.request.way_out() {
-            list.push((Remedy::FreeWayOut, Try { freed: way_out.blocks().to_vec(), ..Try::default() }));
+            list.push((Remedy::FreeWayOut, Try { freed: way_out.blocks.clone(), ..Try::default() }));
         }
         for (row, holder) in holders.groups.iter().enumerate() {
             list.push((Remedy::FreeHolder(row), Try { freed: holder.blocks.clone(), ..Try::default() }));

@@ -219,7 +219,7 @@ fn words_of([a, b]: [u64; 2]) -> String {
 /// Explains colours and widths.
 fn legend_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
-        for change in Change::ALL {
+        for &change in Change::ALL {
             theme::swatch_ui(ui, theme::change(change));
             ui.add(Label::new(change.name()).extend());
         }

@@ -146,9 +146,9 @@ impl SegmentsView {
             let asked = oom::failed_ui(ui, failed, analysis, &paint, (context.is_picture, most));
             actions.extend(asked.action);
             if asked.show_eviction_window
-                && let Some(eviction_window) = &failed.eviction_window
+                && let Some(range) = failed.eviction_window.as_ref().and_then(|found| found.freed.range())
             {
-                (self.shows_eviction_window, self.wanted) = (true, Some(eviction_window.address));
+                (self.shows_eviction_window, self.wanted) = (true, Some(range.start));
             }
         }
         let room = ui.available_height().min(visible - (ui.next_widget_position().y - top));
@@ -198,10 +198,8 @@ impl SegmentsView {
             ),
         ];
         ui.allocate_rect(egui::Rect::from_min_size(at, room), egui::Sense::hover());
-        let eviction_window = state.failed.as_ref().and_then(|failed| failed.eviction_window.as_ref());
-        let range = eviction_window.filter(|_| self.shows_eviction_window).map(|eviction_window| {
-            eviction_window.address..eviction_window.address.saturating_add(eviction_window.free)
-        });
+        let failed = state.failed.as_ref().filter(|_| self.shows_eviction_window);
+        let range = failed.and_then(|failed| failed.eviction_window.as_ref()?.freed.range());
         if let Some(address) = self.wanted.take() {
             self.chart.show(address);
             if let Some(row) = state.map.segment_at(address) {

@@ -4,7 +4,7 @@ use eframe::egui::{
     Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
     WidgetInfo, pos2, vec2,
 };
-use highwater_analysis::addresses::{EvictionSet, FailedRequest};
+use highwater_analysis::addresses::{FailedRequest, Freed};
 use highwater_analysis::live_groups::LiveGroups;
 use highwater_snapshots::Category;
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
@@ -152,9 +152,9 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
     }
     let Some(way_out) = failed.way_out() else { return };
     ui.horizontal_wrapped(|ui| {
-        let count = way_out.blocks().len();
+        let count = way_out.blocks.len();
         let blocks = count_of(count as u64, "block");
-        let title = format!("To free: {} allocated in {blocks}", format_bytes(way_out.bytes()));
+        let title = format!("To free: {} allocated in {blocks}", format_bytes(way_out.bytes));
         let response = ui.strong(title);
         if let Some(text) = analysis.and_then(OomAnalysis::way_out_text) {
             response.on_hover_text(text);
@@ -163,12 +163,12 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
             return;
         }
         let tooltip = "Show the range that becomes free in the map.";
-        if matches!(way_out, EvictionSet::Range(_))
+        if matches!(way_out.freed, Freed::Range(_))
             && ui.small_button("Show in the map").on_hover_text(tooltip).clicked()
         {
             asked.show_eviction_window = true;
         }
-        if let Some(block) = way_out.blocks().first()
+        if let Some(block) = way_out.blocks.first()
             && ui.small_button("Show its first block").clicked()
         {
             asked.action = Some(Action::Block(*block));

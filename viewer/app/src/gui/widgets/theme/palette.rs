@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn states_of_a_comparison_have_colours_of_their_own() {
-        let changed = Change::ALL.into_iter().filter(|state| *state != Change::Same).map(change);
+        let changed = Change::ALL.iter().copied().filter(|state| *state != Change::Same).map(change);
         for colour in changed {
             assert!(Category::ALL.iter().all(|kind| largest_difference(category(*kind), colour) > 50), "{colour:?}");
         }

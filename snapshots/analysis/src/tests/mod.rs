@@ -1,13 +1,15 @@
 //! Checks small traces in text notation against expected values computed by hand.
 
+pub(crate) mod fixture;
+
 use super::*;
 use highwater_snapshots::event::{Event, EventKind};
 use highwater_snapshots::text::{text_from_trace, trace_from_text};
 use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, StackId, Trace, TraceBuilder};
 
-use crate::fixture::watch;
 use crate::question::phases::phases_of;
+use fixture::watch;
 use peak::Query;
 use summary::summarize;
 
