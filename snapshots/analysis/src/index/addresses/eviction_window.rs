@@ -67,8 +67,8 @@ impl fmt::Display for Freed {
     }
 }
 
-/// The cheapest set of neighbours, whose range has `needed` bytes, among `segments` of `map`; `None` if no segment is that long. An expandable
-/// segment may grow by `tail` bytes.
+/// The cheapest set of neighbours, whose range has `needed` bytes, among `segments` of `map`; `None` if no segment is
+/// that long. An expandable segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a ReservedSegment>,
