@@ -9,8 +9,9 @@ use eframe::egui::{
 use highwater_analysis::Metric;
 use highwater_analysis::beside::non_block_bytes;
 use highwater_analysis::between::bytes_of;
-use highwater_analysis::explain::CategoryAndPhase;
+use highwater_analysis::explain::PeakCause;
 use highwater_analysis::summary::DeviceSummary;
+use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Trace};
 
@@ -348,10 +349,21 @@ pub fn share(bytes: u64, total: u64) -> String {
     }
 }
 
-/// The name of a cause of a peak of `bytes`, with its share: `63% activation from forward`.
-pub fn cause_text(trace: &Trace, (cause, own): (CategoryAndPhase, u64), bytes: u64) -> String {
-    let is_guess = trace.trust.categories_guessed && cause.category != Category::Unknown;
-    format!("{} {}{}", share(own, bytes), cause.name(), if is_guess { " (guess)" } else { "" })
+/// Maximum length of an operation or line in the cause of a peak.
+const MAX_NAME: usize = 40;
+
+/// A cause of a peak of `bytes`: `+2.87 GiB activation from forward`; its share if the peak's step did not allocate it.
+pub fn cause_text(trace: &Trace, cause: &PeakCause, bytes: u64) -> String {
+    let amount = if cause.is_rise { format!("+{}", format_bytes(cause.bytes)) } else { share(cause.bytes, bytes) };
+    let guess = if trace.trust.categories_guessed { " (guess)" } else { "" };
+    let name = cause.cause.name();
+    match (cause.cause.category, cause.allocated_by.as_ref().map(|by| shorten_line(by, MAX_NAME))) {
+        // A line says more than that the category is unknown.
+        (Category::Unknown, Some(by)) => format!("{amount} by {by}"),
+        (Category::Unknown, None) => format!("{amount} {name}"),
+        (_, Some(by)) => format!("{amount} {name}{guess}, {by}"),
+        (_, None) => format!("{amount} {name}{guess}"),
+    }
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use highwater_analysis::explain::{CategoryAndPhase, largest_cause};
+use highwater_analysis::explain::PeakCause;
 use highwater_analysis::growth::Leaks;
 use highwater_analysis::source::{self, Source};
 use highwater_analysis::summary::{self, DeviceSummary};
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::shown::printable;
-use highwater_snapshots::{DeviceId, EventId, Trace};
+use highwater_snapshots::{Category, DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
 use self::absent::Absent;
@@ -57,9 +57,10 @@ pub struct DeviceIndex {
     pub summary: DeviceSummary,
     /// The moments at which anything happens on it: from one before its first event to one past its last.
     pub moments: Range<usize>,
-    leaks: OnceLock<Option<Leaks>>,
-    /// The cause of most bytes at the peak of each total.
-    causes: [OnceLock<Option<(CategoryAndPhase, u64)>>; Metric::ALL.len()],
+    /// The leaks, and the name of those that most bytes of unknown category belong to.
+    leaks: OnceLock<Option<(Leaks, Option<String>)>>,
+    /// What raises each total to its peak.
+    causes: [OnceLock<Option<PeakCause>>; Metric::ALL.len()],
 }
 
 impl Recording {
@@ -167,19 +168,39 @@ impl DeviceIndex {
     /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of
     /// a long recording, which does not have all steps. Computed once.
     pub fn leaks(&self, source: &Source<'_>) -> Option<&Leaks> {
-        let is_whole = source.facts().start.all_events.is_none();
-        self.leaks.get_or_init(|| is_whole.then(|| Leaks::of_all_steps(source, self.device)).flatten()).as_ref()
+        let find = || {
+            let trace = source.whole().filter(|trace| trace.start.all_events.is_none())?;
+            let leaks = Leaks::of_all_steps(source, self.device)?;
+            let peak = self.peak(trace, Metric::Requested);
+            let (mut unknown, mut leaking) = (0, 0);
+            for id in self.live.before_position(trace, peak.metric, peak.position()) {
+                if trace.blocks.category[id.0 as usize] == Category::Unknown {
+                    let bytes = trace.blocks.requested[id.0 as usize];
+                    unknown += bytes;
+                    leaking += if leaks.has(trace, id) { bytes } else { 0 };
+                }
+            }
+            let of_unknown = (leaking > unknown / 10 * 9).then(|| leaks.name());
+            Some((leaks, of_unknown))
+        };
+        self.leaks.get_or_init(find).as_ref().map(|(leaks, _)| leaks)
     }
 
     /// Returns [`Self::leaks`] if they have been computed.
     pub fn known_leaks(&self) -> Option<&Leaks> {
-        self.leaks.get()?.as_ref()
+        self.leaks.get()?.as_ref().map(|(leaks, _)| leaks)
     }
 
-    /// Returns what uses most of the memory at the peak of `metric`, with its bytes. Computed once.
-    pub fn cause(&self, source: &Source<'_>, metric: Metric) -> Option<(CategoryAndPhase, u64)> {
-        let find = || largest_cause(source, &self.peak(source.facts(), metric)).ok().flatten();
-        *self.causes[metric as usize].get_or_init(find)
+    /// Returns the name of the leaks to which nearly all bytes of unknown category at the peak belong, if leaks are
+    /// known.
+    pub fn leak_of_unknown(&self) -> Option<&str> {
+        self.leaks.get()?.as_ref()?.1.as_deref()
+    }
+
+    /// Returns what raises `metric` to its peak. Computed once.
+    pub fn cause(&self, source: &Source<'_>, metric: Metric) -> Option<&PeakCause> {
+        let find = || PeakCause::of(source, &self.peak(source.facts(), metric)).ok().flatten();
+        self.causes[metric as usize].get_or_init(find).as_ref()
     }
 
     /// Returns the first moment at which `metric` is largest.

@@ -1,10 +1,13 @@
 //! The parts of a peak, by category and phase of allocation.
 
 use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::trace::{Block, Trace};
 use highwater_snapshots::{Category, Phase, Result};
 
+use crate::grouping::dimension::GroupKey;
 use crate::grouping::key_encoder::Code;
+use crate::grouping::live_groups::{LiveGroup, LiveGroups};
 use crate::grouping::origin::{Origin, Origins};
 use crate::index::counterfactual::NO_GROUP;
 use crate::metric::Metric;
@@ -68,20 +71,60 @@ impl CategoryAndPhase {
     }
 }
 
-/// The cause of most bytes at a peak, and its bytes; `None` if the metric is not a sum over blocks, or nothing is live.
-///
-/// # Errors
-///
-/// As [`Source::window_at`].
-pub fn largest_cause(source: &Source<'_>, peak: &Moment) -> Result<Option<(CategoryAndPhase, u64)>> {
-    if !peak.metric.is_of_blocks() {
-        return Ok(None);
+/// What raises a total to its peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeakCause {
+    /// The category of the blocks, and when they were allocated.
+    pub cause: CategoryAndPhase,
+    /// Their bytes at the peak.
+    pub bytes: u64,
+    /// Whether the step of the peak, or the recording if it is in no step, allocated them; else it allocated nothing.
+    pub is_rise: bool,
+    /// The operation, or else the line, that allocated most of them, if there is one.
+    pub allocated_by: Option<String>,
+}
+
+impl PeakCause {
+    /// The cause of most bytes that the step of a peak allocated; those of its own phase count double. `None` if the
+    /// metric is not a sum over blocks, or nothing is live.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::window_at`].
+    pub fn of(source: &Source<'_>, peak: &Moment) -> Result<Option<Self>> {
+        if !peak.metric.is_of_blocks() {
+            return Ok(None);
+        }
+        let window = source.window_at(peak.number())?;
+        let trace = &*window.trace;
+        let at_peak = window.index(peak.device).live.before_position(trace, peak.metric, window.events.end);
+        let mut origins = Origins::new(trace);
+        let is_new = |id: &BlockId| match peak.step {
+            Some(step) => origins.step(*id) == Some(step),
+            None => origins.of(*id) != Origin::BeforeRecording,
+        };
+        let new: Vec<BlockId> = at_peak.iter().copied().filter(is_new).collect();
+        let is_rise = !new.is_empty();
+        let mut blocks = if is_rise { new } else { at_peak };
+        let sums = CategoryAndPhase::all().zip(sums_by_cause(trace, peak.metric, &blocks));
+        let weight = |(cause, bytes): &(CategoryAndPhase, u64)| {
+            if cause.origin == Origin::Phase(peak.phase) { bytes.saturating_mul(2) } else { *bytes }
+        };
+        let Some((cause, bytes)) = sums.max_by_key(weight).filter(|(_, bytes)| *bytes > 0) else { return Ok(None) };
+        blocks.retain(|id| CategoryAndPhase::of(trace, &trace.blocks.get(*id)) == cause);
+        let sum = |blocks: &[BlockId]| blocks.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum::<u64>();
+        let most = largest_allocator(trace, &blocks).filter(|(_, group)| sum(&group.blocks) > bytes / 2);
+        let allocated_by = most.map(|(_, group)| unique_suffixes(&group.key).join(" "));
+        Ok(Some(Self { cause, bytes, is_rise, allocated_by }))
     }
-    let window = source.window_at(peak.number())?;
-    let at_peak = window.index(peak.device).live.before_position(&window.trace, peak.metric, window.events.end);
-    let sums = sums_by_cause(&window.trace, peak.metric, &at_peak);
-    let largest = CategoryAndPhase::all().zip(sums).max_by_key(|(_, bytes)| *bytes);
-    Ok(largest.filter(|(_, bytes)| *bytes > 0))
+}
+
+/// The operation, or else the line, that allocated most bytes of `blocks`, with its blocks.
+pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(GroupKey, LiveGroup)> {
+    [GroupKey::Op, GroupKey::Frame].into_iter().find_map(|key| {
+        let groups = LiveGroups::of(trace, blocks, &[key], 2).groups;
+        Some((key, groups.into_iter().find(|group| group.key != ["(none)"])?))
+    })
 }
 
 /// The number of the cause of each block of `device`, or [`NO_GROUP`].
@@ -112,20 +155,35 @@ mod tests {
 
     use super::*;
 
-    fn cause(text: &str, metric: Metric) -> Option<(String, u64)> {
+    fn cause(text: &str, metric: Metric) -> Option<(String, u64, bool, Option<String>)> {
         let source = Source::in_memory(trace_from_text(text).unwrap());
         let peak = source.peak(DeviceId(0), metric).unwrap();
-        largest_cause(&source, &peak).unwrap().map(|(cause, bytes)| (cause.name(), bytes))
+        let cause = PeakCause::of(&source, &peak).unwrap();
+        cause.map(|of| (of.cause.name(), of.bytes, of.is_rise, of.allocated_by))
     }
 
     #[test]
-    fn the_cause_of_a_peak_is_what_most_of_its_bytes_are() {
-        let text = "baseline w 300 parameter\nstep 0\nphase forward\nalloc a 250 activation\nalloc b 250 activation\n\
-                    free a\nphase backward\nalloc g 200 gradient";
-        assert_eq!(cause(text, Metric::Requested), Some(("activation from forward".to_owned(), 500)));
+    fn the_cause_of_a_peak_is_what_its_step_allocated_most_of() {
+        let text = "baseline w 900 parameter\nstep 0\nphase forward\nalloc a 250 activation #linear\n\
+                    alloc b 250 activation #linear\nfree a\nphase backward\nalloc g 200 gradient";
+        let activations = ("activation from forward".to_owned(), 500, true, Some("linear".to_owned()));
+        assert_eq!(cause(text, Metric::Requested), Some(activations));
         assert_eq!(cause(text, Metric::Reserved), None);
-        let baseline = Some(("parameter from before the recording".to_owned(), 300));
-        assert_eq!(cause("baseline w 300 parameter\nphase forward\nfree w", Metric::Requested), baseline);
         assert_eq!(cause("", Metric::Requested), None);
+        let baseline = ("parameter from before the recording".to_owned(), 300, false, None);
+        assert_eq!(cause("baseline w 300 parameter\nphase forward\nfree w", Metric::Requested), Some(baseline));
+    }
+
+    #[test]
+    fn what_the_peaks_own_phase_allocates_leads_if_it_is_at_least_half_as_much() {
+        let text = |bytes: u64| {
+            format!(
+                "alloc w 900 parameter\nstep 0\nphase backward\nalloc g 200 gradient\nphase optimizer\n\
+                 alloc t {bytes} temporary #sqrt\nalloc u 9 temporary #add\nfree t\nfree u"
+            )
+        };
+        let temporaries = ("temporary from optimizer".to_owned(), 109, true, Some("sqrt".to_owned()));
+        assert_eq!(cause(&text(100), Metric::Requested), Some(temporaries));
+        assert_eq!(cause(&text(90), Metric::Requested), Some(("gradient from backward".to_owned(), 200, true, None)));
     }
 }

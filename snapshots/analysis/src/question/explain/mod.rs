@@ -36,7 +36,7 @@ use crate::grouping::key_encoder::KeyEncoder;
 use crate::index::beside::{Beside, non_block_bytes};
 use crate::metric::{Metric, Totals};
 
-pub use cause::{CategoryAndPhase, largest_cause};
+pub use cause::{CategoryAndPhase, PeakCause};
 pub use composition::{Composition, PeakPiece};
 pub use idle::Idle;
 pub use layers::Layers;

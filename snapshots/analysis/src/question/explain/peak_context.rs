@@ -1,11 +1,10 @@
 //! The input that all advice is derived from, and phrases that advice has in common.
 
-use super::cause::CategoryAndPhase;
+use super::cause::{CategoryAndPhase, largest_allocator};
 use super::findings::{Findings, is_much};
 use super::idle::Idle;
 use super::reach::Reach;
 use crate::grouping::dimension::GroupKey;
-use crate::grouping::live_groups::LiveGroups;
 use crate::index::beside::Beside;
 use crate::index::together::Together;
 use crate::metric::Totals;
@@ -71,20 +70,15 @@ impl PeakContext<'_> {
     pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
         let number = blocks.len();
         let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
-        for (key, how) in [(GroupKey::Op, "by"), (GroupKey::Frame, "at")] {
-            let holders = LiveGroups::of(self.trace, blocks, &[key], 2);
-            let named = holders.groups.iter().find(|group| group.key != ["(none)"]);
-            if let Some(group) = named {
-                let key = unique_suffixes(&group.key).join(" ");
-                let bytes = group.blocks.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
-                return match group.blocks.len() {
-                    all if all == number && all > 1 => format!("{count}, all from {key}"),
-                    all if all == number => format!("{count}, from {key}"),
-                    _ => format!("{count}, {} of them {how} {key}", format_bytes(bytes)),
-                };
-            }
+        let Some((by, group)) = largest_allocator(self.trace, blocks) else { return count };
+        let key = unique_suffixes(&group.key).join(" ");
+        let bytes = group.blocks.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
+        let how = if by == GroupKey::Op { "by" } else { "at" };
+        match group.blocks.len() {
+            all if all == number && all > 1 => format!("{count}, all from {key}"),
+            all if all == number => format!("{count}, from {key}"),
+            _ => format!("{count}, {} of them {how} {key}", format_bytes(bytes)),
         }
-        count
     }
 
     /// A phrase for the peak, of which `without` is left, limited to the recorded part.

@@ -17,7 +17,9 @@ use crate::question::source::Source;
 use crate::stacks::frames::{leading_frame, stack_lines};
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StringId};
+use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::count_of;
 
 use super::ends::Ends;
 use super::steps::Steps;
@@ -241,6 +243,14 @@ impl Leaks {
     ) -> Result<Option<Self>> {
         let spans: Vec<ActiveSpan> = rows.iter().map(StageRow::span).collect();
         Self::of_spans(source, device, metric, &spans)
+    }
+
+    /// The name of what these lines keep: `leak at train.py:12 step`, or how many lines leak.
+    pub fn name(&self) -> String {
+        match self.lines.as_slice() {
+            [leak] => format!("leak at {}", unique_suffixes(&[&leak.line]).join(" ")),
+            lines => format!("leaks of {}", count_of(lines.len() as u64, "line")),
+        }
     }
 
     /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, whether

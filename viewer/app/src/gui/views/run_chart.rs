@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use eframe::egui::{FontId, Rect, Shape, Ui, pos2, vec2};
 use egui_plot::{Line, Plot, PlotPoints};
-use highwater_analysis::explain::largest_cause;
+use highwater_analysis::explain::PeakCause;
 use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::Category;
 use highwater_snapshots::units::format_count;
 
 use super::timeline::{
-    FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_ooms, paint_peak, ruled_within,
+    FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak,
+    ruled_within,
 };
 use crate::gui::legend::cause_text;
 use crate::gui::widgets::theme::{self, Shades};
@@ -41,7 +42,7 @@ pub struct RunChart {
     pub events: Range<u64>,
     /// The events of requests that failed on the device.
     pub failed: Vec<u64>,
-    /// The cause of most bytes at the peak.
+    /// What raises the total to its peak.
     cause: Option<String>,
     /// The columns, for a width.
     columns: Option<(usize, Totals)>,
@@ -65,8 +66,8 @@ impl RunChart {
         let failed =
             failed.into_iter().filter(|(_, device)| *device == summary.device).map(|(event, _)| event).collect();
         let source = run.source();
-        let cause = largest_cause(&source, &peak).ok().flatten();
-        let cause = cause.map(|cause| cause_text(source.facts(), cause, peak.bytes));
+        let cause = PeakCause::of(&source, &peak).ok().flatten();
+        let cause = cause.map(|cause| cause_text(source.facts(), &cause, peak.bytes));
         Ok(Self { run, summary, peak, events, failed, cause, columns: None, room: None })
     }
 
@@ -114,6 +115,8 @@ impl RunChart {
         paint_peak(ui.painter(), &frame, at, peak, (&mut labels, is_above), &shades);
         let capacity = self.summary.capacity_bytes;
         paint_capacity(ui.painter(), &frame, capacity, &mut labels, is_above, &shades);
+        let note = "each column: the largest total of its events";
+        paint_note(ui.painter(), &frame, note, &mut labels, is_above, &shades);
         self.room = Some(frame.rect);
     }
 

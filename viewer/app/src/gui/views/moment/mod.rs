@@ -257,7 +257,7 @@ impl MomentPanel {
             && let Some(cause) = context.index().cause(&recording.source, metric)
         {
             let text = cause_text(&recording.trace, cause, context.moment.bytes);
-            ui.label(text).on_hover_text("What uses most of it: see Explain.");
+            ui.label(text).on_hover_text("What raises the total to its peak: see Explain.");
         }
         self.filter_hint_ui(ui, context);
     }
