@@ -311,7 +311,9 @@ fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Opt
         let place = pos2(rect.left() - 6.0, whole.top() + 4.0 + row * 14.0);
         painter.text(place, Align2::RIGHT_TOP, text, font.clone(), shades.faint);
     };
-    text(0.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
-    text(1.5, format!("{} M", format_count(run.events() / 1_000_000)));
-    text(2.5, "events".to_owned());
+    // Columns show the largest totals of their events.
+    text(0.0, "up to".to_owned());
+    text(1.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
+    text(2.0, format!("{} M", format_count(run.events() / 1_000_000)));
+    text(3.0, "events".to_owned());
 }

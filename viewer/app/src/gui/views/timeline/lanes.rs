@@ -173,10 +173,19 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
         return;
     }
     // Too narrow for words: bare numbers at regular distances.
-    let number = lane.text(last.to_string()).size().x + 12.0;
-    let every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
-    let every = every.into_iter().find(|every| *every as f32 * mean >= number).unwrap_or(100_000);
-    lane.paint(shown.len(), cell, |step, _| step.is_multiple_of(every).then(|| lane.text(step.to_string())));
+    lane.paint(shown.len(), cell, |_, _| None);
+    let number = lane.text(format_count(u64::from(*last))).size().x + 12.0;
+    let mut distances = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_usize.pow(power)));
+    let every = distances.find(|every| *every as f32 * mean >= number).unwrap_or(usize::MAX);
+    let first = (every - shown[0].0 as usize % every) % every;
+    for (step, events) in shown.iter().skip(first).step_by(every) {
+        let galley = lane.text(format_count(u64::from(*step)));
+        let left = lane.frame.screen_x(lane.selection.x_of_events(lane.trace, events.clone()).start);
+        let place = Align2::CENTER_CENTER.anchor_size(pos2(left, lane.rect.center().y), galley.size());
+        if lane.rect.contains_rect(place) {
+            lane.painter.galley(place.min, galley, lane.shades.strong);
+        }
+    }
 }
 
 fn paint_phases(lane: &Lane<'_>) {

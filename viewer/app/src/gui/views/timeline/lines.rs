@@ -1,6 +1,5 @@
 //! The lines of totals over the bands; each pixel column shows its maximum, so that no peak is lost.
 
-use eframe::egui::Stroke;
 use egui_plot::{Line, PlotPoints};
 use highwater_analysis::Metric;
 
@@ -11,6 +10,10 @@ use crate::session::Recording;
 
 /// A line closer than this to the drawn total everywhere, in points, would only make it thicker.
 const APART: f64 = 1.5;
+/// A line that rises or falls by more than this from one column to the next, in points, is left out there.
+const STEEP: f64 = 12.0;
+/// The fewest columns of a line that is drawn: on a slope, dashes look like noise.
+const SHORTEST: usize = 4;
 
 impl Timeline {
     /// The lines of the totals, the outermost first, so that the drawn total is on top.
@@ -41,13 +44,14 @@ impl Timeline {
             }
             let points = points_of(metric);
             let is_apart = |(a, b): (&[f64; 2], &[f64; 2])| (a[1] - b[1]).abs() * scale > APART;
-            let strength = calmed(&points, scale);
-            let adds = metric == drawn || points.iter().zip(&upper_edge).any(is_apart);
-            if adds && strength > 0.0 {
-                let stroke = shades.metric(metric);
-                let stroke = Stroke::new(stroke.width, stroke.color.gamma_multiply(strength));
-                let line = Line::new(metric.name(), PlotPoints::new(points));
-                lines.push(line.stroke(stroke).allow_hover(false));
+            if metric != drawn && !points.iter().zip(&upper_edge).any(is_apart) {
+                continue;
+            }
+            // The edges of the bands show the same as the lines that follow them.
+            let steepest = if metric.is_of_blocks() { STEEP } else { f64::INFINITY };
+            for part in level_parts(&points, steepest / scale) {
+                let line = Line::new(metric.name(), PlotPoints::new(part.to_vec()));
+                lines.push(line.stroke(shades.metric(metric)).allow_hover(false));
             }
         }
         if look.paint.has_lines && summary.capacity_bytes > 0 {
@@ -84,26 +88,23 @@ fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     point.collect()
 }
 
-/// The opacity of a line, from 0 to 1: one that changes by many points from column to column would hide
-/// the bands, whose upper edge shows the same.
-fn calmed(points: &[[f64; 2]], points_per_byte: f64) -> f32 {
-    const CALM: f64 = 6.0;
-    const WILD: f64 = 16.0;
-    let way: f64 = points.windows(2).map(|pair| (pair[1][1] - pair[0][1]).abs()).sum();
-    let mean = way * points_per_byte / points.len().max(1) as f64;
-    ((WILD - mean) / (WILD - CALM)).clamp(0.0, 1.0) as f32
+/// The parts of a line between points that are farther apart than `steepest`, without short ones: a line that follows a
+/// spike up and down would hide it.
+fn level_parts(points: &[[f64; 2]], steepest: f64) -> impl Iterator<Item = &[[f64; 2]]> {
+    points.chunk_by(move |a, b| (a[1] - b[1]).abs() <= steepest).filter(|part| part.len() >= SHORTEST)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::calmed;
+    use super::level_parts;
 
     #[test]
-    fn a_line_that_only_jumps_up_and_down_fades_and_a_slope_stays() {
-        let line = |height: f64| (0..100).map(|x| [f64::from(x), height * f64::from(x % 2)]).collect::<Vec<_>>();
-        assert_eq!(calmed(&line(100.0), 1.0), 0.0);
-        assert_eq!(calmed(&line(4.0), 1.0), 1.0);
-        assert!((0.1..0.9).contains(&calmed(&line(11.0), 1.0)));
-        assert_eq!(calmed(&line(100.0), 0.01), 1.0);
+    fn a_line_leaves_spikes_out_and_a_slope_stays() {
+        let slope: Vec<[f64; 2]> = (0..9).map(|x| [f64::from(x), f64::from(x * 3)]).collect();
+        assert_eq!(level_parts(&slope, 4.0).collect::<Vec<_>>(), [slope.as_slice()]);
+        let mut spiked = slope.clone();
+        spiked[4][1] = 100.0;
+        assert_eq!(level_parts(&spiked, 4.0).collect::<Vec<_>>(), [&slope[..4], &slope[5..]]);
+        assert_eq!(level_parts(&[[0.0, 0.0], [1.0, 9.0], [2.0, 0.0]], 4.0).count(), 0);
     }
 }

@@ -53,7 +53,9 @@ pub(crate) fn paint_peak(
     let places = [size, low].into_iter().flat_map(|size| peak_places(frame.rect, point, size));
     let mut places = places.filter(|place| frame.rect.contains_rect(*place) && !labels.meets(*place));
     let place = places.find(|place| is_clear(place.expand(2.0)));
-    dashed(&painter, point, pos2(point.x, frame.rect.bottom()), shades.peak);
+    // A line from the point to the axis would hide a narrow peak.
+    let foot = frame.rect.bottom();
+    painter.vline(point.x, foot - 7.0..=foot, Stroke::new(2.0, shades.peak));
     // Without room above the data, the mark stands alone.
     if let Some(rect) = place {
         painter.line_segment([rect.clamp(point), point], Stroke::new(1.0, shades.peak));
@@ -101,32 +103,24 @@ pub(crate) fn paint_tagged(
 const PEAK_STEPS: usize = 10;
 const PEAK_ROWS: usize = 12;
 
-/// Candidate positions of the peak's label at `point`, the best first: above it, beside it at the upper edge, and below
-/// it within the bands.
+/// Candidate positions of the peak's label at `point`, the best first: above it, else at the upper edge and below, close
+/// to it or farther away.
 fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     let left_most = plot.left() + 4.0;
     let clamped = |left: f32| left.clamp(left_most, (plot.right() - size.x - 4.0).max(left_most));
-    let has_room_above = point.y - size.y - 10.0 >= plot.top();
-    let sides = if point.x + size.x + 16.0 < plot.right() {
-        [point.x + 12.0, point.x - size.x - 12.0]
-    } else {
-        [point.x - size.x - 12.0, point.x + 12.0]
-    };
-    let mut corners = Vec::new();
-    if has_room_above {
-        let lefts = [point.x - size.x / 2.0, point.x - size.x, point.x];
-        corners.extend(lefts.map(|left| pos2(clamped(left), point.y - size.y - 10.0)));
+    let mut sides = [point.x + 12.0, point.x - size.x - 12.0];
+    if sides[0] + size.x + 4.0 >= plot.right() {
+        sides.reverse();
     }
-    for top in [plot.top() + 4.0, point.y + 12.0] {
-        corners.extend(sides.map(|left| pos2(clamped(left), top)));
-    }
-    // Below its own line, over bands of which the label hides no edge; else farther away.
-    corners.push(pos2(clamped(point.x - size.x / 2.0), point.y + 12.0));
+    let above = [point.x - size.x / 2.0, point.x - size.x, point.x];
+    let above = above.map(|left| pos2(clamped(left), point.y - size.y - 10.0));
+    let beside = [plot.top() + 4.0, point.y + 12.0].into_iter();
+    let beside = beside.flat_map(|top| sides.map(|left| pos2(clamped(left), top)));
     let columns = (0..=PEAK_STEPS)
         .flat_map(|step| sides.map(|left| clamped(left + (left - point.x).signum() * step as f32 * NOTE_STEP)));
     let rows = (0..PEAK_ROWS).map(|row| plot.top() + 4.0 + row as f32 * NOTE_STEP / 2.0);
-    corners.extend(columns.flat_map(|left| rows.clone().map(move |top| pos2(left, top))));
-    corners.into_iter().map(|corner| Rect::from_min_size(corner, size)).collect()
+    let farther = columns.flat_map(|left| rows.clone().map(move |top| pos2(left, top)));
+    above.into_iter().chain(beside).chain(farther).map(|corner| Rect::from_min_size(corner, size)).collect()
 }
 
 /// Paints mark A or B: a line from top to bottom with its name at the foot, or at the top where the foot is taken.
@@ -327,10 +321,6 @@ fn diamond(painter: &Painter, center: Pos2, radius: f32, fill: Color32, border: 
     painter.add(Shape::convex_polygon(corners, fill, Stroke::new(1.5, border)));
 }
 
-fn dashed(painter: &Painter, from: Pos2, to: Pos2, colour: Color32) {
-    painter.extend(Shape::dashed_line(&[from, to], Stroke::new(1.0, colour.gamma_multiply(0.8)), 4.0, 4.0));
-}
-
 /// Paints the unit of the horizontal axis beside its ticks.
 pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
@@ -350,23 +340,16 @@ pub(crate) fn paint_capacity(
     is_clear: impl Fn(Rect) -> bool,
     shades: &Shades,
 ) {
-    if capacity as f64 > frame.view.y.end {
-        let text = format!("capacity {} is above this view", format_bytes(capacity));
-        return paint_note(painter, frame, &text, labels, is_clear, shades);
-    }
     let y = frame.screen_y(capacity as f64);
-    if capacity > 0 && frame.rect.y_range().contains(y) {
-        let text = format!("capacity {}", format_bytes(capacity));
-        let galley = painter.layout_no_wrap(text, FontId::proportional(11.5), shades.capacity().color);
-        let above = y - galley.size().y - 3.0;
-        if let Some(place) = note_place(frame, (galley.size(), above), labels, is_clear) {
-            painter.galley(place.min, galley, shades.capacity().color);
-        }
+    let text = format!("capacity {}", format_bytes(capacity));
+    if capacity as f64 > frame.view.y.end {
+        paint_note(painter, frame, &format!("{text} is above this view"), labels, is_clear, shades);
+    } else if capacity > 0 && frame.rect.y_range().contains(y) {
+        paint_text(painter, frame, (&text, y - 17.0, shades.capacity().color), labels, (is_clear, shades.canvas));
     }
 }
 
-/// Paints a note at the upper edge of the plot, about something outside the view: at the rightmost position that
-/// overlaps no label and that `is_clear` of the plot's content; nothing if there is none.
+/// Paints a note at the upper edge of the plot, about something outside the view.
 pub(crate) fn paint_note(
     painter: &Painter,
     frame: &PlotFrame,
@@ -375,23 +358,27 @@ pub(crate) fn paint_note(
     is_clear: impl Fn(Rect) -> bool,
     shades: &Shades,
 ) {
-    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), shades.faint);
-    if let Some(place) = note_place(frame, (galley.size(), frame.rect.top() + 4.0), labels, is_clear) {
-        // A grid line through the letters would strike them out.
-        painter.rect_filled(place.expand(2.0), 2.0, shades.canvas);
-        painter.galley(place.min, galley, shades.faint);
-    }
+    let text = (text, frame.rect.top() + 4.0, shades.faint);
+    paint_text(painter, frame, text, labels, (is_clear, shades.canvas));
 }
 
-/// The rightmost position of a note of `size` at `top` that overlaps no label and that `is_clear`.
-fn note_place(
+/// Paints text at `top`, at the rightmost position that overlaps no label and that `is_clear` of the plot's content;
+/// nothing if there is none.
+fn paint_text(
+    painter: &Painter,
     frame: &PlotFrame,
-    (size, top): (egui::Vec2, f32),
+    (text, top, colour): (&str, f32, Color32),
     labels: &mut Labels,
-    is_clear: impl Fn(Rect) -> bool,
-) -> Option<Rect> {
+    (is_clear, canvas): (impl Fn(Rect) -> bool, Color32),
+) {
+    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), colour);
+    let size = galley.size();
     let right = pos2(frame.rect.right() - 8.0 - size.x, top);
     let steps = ((frame.rect.width() - size.x) / NOTE_STEP).max(0.0) as usize;
     let places = (0..=steps).map(|step| Rect::from_min_size(right - vec2(step as f32 * NOTE_STEP, 0.0), size));
-    labels.claim(frame.rect, places.filter(|place| is_clear(place.expand(2.0))))
+    if let Some(place) = labels.claim(frame.rect, places.filter(|place| is_clear(place.expand(2.0)))) {
+        // A grid line through the letters would strike them out.
+        painter.rect_filled(place.expand(1.0), 2.0, canvas);
+        painter.galley(place.min, galley, colour);
+    }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
+use highwater_snapshots::units::format_count;
 use highwater_snapshots::{BlockId, EventId};
 
 pub use frame::PlotFrame;
@@ -133,6 +134,8 @@ impl Shown {
 
 /// Maximum number of pixels of a picture's longer side, whatever the graphics card allows.
 const LONGEST_SIDE: usize = 8192;
+/// A timeline with more events than this in a point of its width is declared as an envelope.
+const MANY_EVENTS: usize = 100;
 /// Size in pixels of the picture of the whole recording.
 const WHOLE_SIZE: [usize; 2] = [1024, 384];
 
@@ -362,7 +365,14 @@ impl Timeline {
             let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
             marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
         }
-        paint_capacity(painter, frame, capacity, &mut labels, |place| self.lies_below(frame, place), shades);
+        let is_clear = |place| self.lies_above(frame, place);
+        paint_capacity(painter, frame, capacity, &mut labels, is_clear, shades);
+        let moments = [frame.view.x.start, frame.view.x.end].map(|x| selection.moment_at(trace, x));
+        let events = moments[1].saturating_sub(moments[0]) / (frame.rect.width() as usize).max(1);
+        if events > MANY_EVENTS {
+            let text = format!("each column: the largest total of about {} events", format_count(events as u64));
+            paint_note(painter, frame, &text, &mut labels, is_clear, shades);
+        }
     }
 
     /// The totals of the columns that overlap `place` horizontally.
@@ -375,13 +385,6 @@ impl Timeline {
             left <= place.right() && frame.screen_x(shown.edge(*column + 1)) >= place.left()
         };
         columns.filter(is_over).map(|(_, (_, totals))| totals)
-    }
-
-    /// Whether all totals are below `place`, so that no band or line overlaps it.
-    fn lies_below(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
-        let highest = |totals: &Totals| Metric::ALL.into_iter().map(|metric| totals.get(metric)).max();
-        let mut tops = self.totals_at(frame, place).filter_map(highest);
-        tops.all(|bytes| frame.screen_y(bytes as f64) > place.bottom())
     }
 
     /// Whether the drawn total is below `place`, and no total's line crosses it.

@@ -37,6 +37,8 @@ pub(super) enum Hold {
 
 /// Points around an edge of the visible part in which it can be dragged.
 const EDGE: f64 = 5.0;
+/// Half the least width of the visible part, as a share of the whole.
+const MIN_BRUSH: f64 = 0.002;
 
 /// Shows the overview; returns the part of the axis that the user makes visible.
 pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Option<Hold>) -> Option<Range<f64>> {
@@ -75,7 +77,10 @@ pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Optio
         for mark in marks.iter().flatten() {
             plot.vline(line("mark", *mark, shades.mark));
         }
-        let brush = Span::new("", view.x.start..=view.x.end);
+        // A small part of a long recording is still visible.
+        let (middle, half) = ((view.x.start + view.x.end) / 2.0, (view.x.end - view.x.start) / 2.0);
+        let half = half.max(MIN_BRUSH * (whole.x.end - whole.x.start));
+        let brush = Span::new("", middle - half..=middle + half);
         plot.span(brush.fill(shades.window).border(egui::Stroke::new(1.0, shades.cursor)));
     });
     let response = shown.response;
