@@ -48,7 +48,7 @@ pub struct Colouring {
 }
 
 /// The colour of blocks that leak, whatever their category.
-const LEAK: Color32 = theme::change(Change::OnlyInB);
+pub(crate) const LEAK: Color32 = theme::change(Change::OnlyInB);
 
 /// Set in the entries of blocks of every second layer.
 const SECOND_LAYER: u8 = 0x80;
@@ -67,20 +67,29 @@ impl Colouring {
         let values = Values { of_blocks: BlockValues::of(trace, key), leaks, trace };
         // The legend covers the chosen device only.
         let weights = weigh(recording, device, metric, &values);
+        let (weights, leaking) = weights.split_at(values.of_blocks.count());
         let mut order = match key.has_fixed_order() {
             true => (0..weights.len()).collect(),
-            false => most_important(&weights),
+            false => most_important(weights),
         };
         order.retain(|value| weights[*value].blocks > 0);
         let mut entries = values.entries(key, &order);
         for entry in entries.iter_mut().filter(|entry| entry.label == NO_LABEL) {
             entry.name = name_of_none(recording, key).to_owned();
         }
-        let mut ranked: Vec<usize> = (0..order.len()).collect();
-        ranked.sort_by_key(|entry| std::cmp::Reverse(weights[order[*entry]].at_peak));
+        let mut at_peak: Vec<u64> = order.iter().map(|value| weights[*value].at_peak).collect();
+        if let Some(leaks) = leaks.filter(|_| leaking.iter().any(|weight| weight.blocks > 0)) {
+            // No condition selects what leaks.
+            entries.push(Entry { colour: LEAK, ..Entry::neutral(leaks.name()) });
+            at_peak.push(leaking.iter().map(|weight| weight.at_peak).sum());
+        }
+        let mut ranked: Vec<usize> = (0..entries.len()).collect();
+        ranked.sort_by_key(|entry| std::cmp::Reverse(at_peak[*entry]));
         ranked.into_iter().enumerate().for_each(|(rank, entry)| entries[entry].rank = rank);
         let rest = entries.len() as u8;
+        // What leaks is the last entry, if there is any.
         let mut rows = vec![rest; weights.len()];
+        rows.resize(weights.len() + leaking.len(), rest.saturating_sub(1));
         for (row, &value) in (0..rest).zip(&order) {
             rows[value] = row;
         }
@@ -124,6 +133,12 @@ impl Colouring {
         self.entries.iter().position(|entry| entry.label == label)
     }
 
+    /// The colour of the blocks with this value of `key`; `None` if the timeline is coloured by another key.
+    pub(crate) fn colour_of(&self, key: GroupKey, label: &str) -> Option<Color32> {
+        let entry = || self.entries.iter().find(|entry| entry.label == label);
+        (self.by.0 == key).then(|| entry().map_or(theme::NEUTRAL, |entry| entry.colour))
+    }
+
     /// The block's legend entry; past the end for blocks of other devices without one.
     pub fn entry(&self, block: BlockId) -> usize {
         usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX) & !SECOND_LAYER)
@@ -154,17 +169,11 @@ impl Values<'_> {
 
     /// The entries of `order`, not ranked.
     fn entries(&self, key: GroupKey, order: &[usize]) -> Vec<Entry> {
-        let values: Vec<usize> = order.iter().map(|value| value % self.of_blocks.count()).collect();
         let fixed = |value: &usize| fixed_colour(key, self.of_blocks.number(*value)?);
-        let fixed: Option<Vec<Color32>> = values.iter().map(fixed).collect();
-        let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
-        for ((at, value), name) in values.iter().enumerate().zip(self.of_blocks.names(&values)) {
+        let fixed: Option<Vec<Color32>> = order.iter().map(fixed).collect();
+        let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 2);
+        for ((at, value), name) in order.iter().enumerate().zip(self.of_blocks.names(order)) {
             let label = self.of_blocks.label(*value);
-            if order[at] != *value {
-                // No condition selects what leaks.
-                entries.push(Entry { colour: LEAK, ..Entry::neutral(format!("{name}, leaking")) });
-                continue;
-            }
             let colour = match &fixed {
                 Some(colours) => colours[at],
                 None if label == NO_LABEL => theme::NEUTRAL,
@@ -338,7 +347,7 @@ mod tests {
         let colouring =
             Colouring::build(&recording, 0, ColourBy(GroupKey::Category), Metric::Requested, &Arc::default());
         let names: Vec<&str> = colouring.entries.iter().map(|entry| entry.name.as_str()).collect();
-        assert_eq!(names, ["unknown", "unknown, leaking"]);
+        assert_eq!(names, ["unknown", "leak at cache"]);
         assert_eq!([0, 1].map(|block| colouring.entry(BlockId(block))), [1, 0]);
         assert_eq!(colouring.entries[1].colour, LEAK);
     }

@@ -1,13 +1,13 @@
 //! Advice on lowering the peak, each with its bytes, its blocks and the peak without them; and the peak after removing
 //! one part after another.
 
-use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui, vec2};
-use highwater_analysis::Filter;
+use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui};
 use highwater_analysis::explain::Advice;
+use highwater_analysis::{Filter, GroupKey};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::Explained;
-use super::only;
+use super::{Looks, only};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::note::note_ui;
@@ -16,31 +16,43 @@ use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
 
-/// Width of the figures before the text, in points.
-const FIGURE_WIDTH: f32 = 84.0;
+/// Least width of a card, in points.
+const CARD_WIDTH: f32 = 320.0;
 /// Minimum width at which the removals have all their columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
-/// Number of pieces of advice that are shown as cards.
-pub(super) const CARDS: usize = 3;
+/// Maximum number of cards side by side.
+const CARDS: usize = 3;
 
-/// Shows the advice with the largest savings as cards side by side.
+/// Number of rows of cards.
+pub(super) fn rows_of_cards(ui: &Ui, explained: &Explained) -> usize {
+    let most = ((ui.available_width() / CARD_WIDTH) as usize).clamp(1, CARDS);
+    explained.explanation.advice.len().div_ceil(most)
+}
+
+/// Shows the advice as cards side by side, the largest savings first, in rows of about equal length.
 pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
     let explanation = &explained.explanation;
-    let cards = explanation.advice.len().min(CARDS);
-    if cards == 0 {
-        return advice_ui(ui, explained, (filter, can_click), 0);
+    if explanation.advice.is_empty() {
+        let of = if explanation.peak.is_state { "state" } else { "peak" };
+        ui.add(Label::new(RichText::new(format!("No advice: no rule applies to this {of}.")).weak()).wrap());
+        return None;
     }
-    ui.columns(cards, |columns| {
-        let shown = columns.iter_mut().zip(&explanation.advice).enumerate();
-        let card = |(row, (ui, one)): (usize, (&mut Ui, &Advice))| {
-            let frame = Frame::group(ui.style()).fill(ui.visuals().faint_bg_color).inner_margin(10);
-            let card = |ui: &mut Ui| card_ui(ui, row + 1, one, explanation.peak.bytes, (filter, can_click));
-            // Columns would stretch the spaces between words.
-            frame.show(ui, |ui| ui.with_layout(Layout::top_down(Align::Min), card).inner).inner
-        };
-        shown.filter_map(card).last()
-    })
+    let cards = explanation.advice.len().div_ceil(rows_of_cards(ui, explained));
+    let mut action = None;
+    for (row, advice) in explanation.advice.chunks(cards).enumerate() {
+        ui.columns(cards, |columns| {
+            for ((column, one), ui) in advice.iter().enumerate().zip(columns) {
+                let frame = Frame::group(ui.style()).fill(ui.visuals().faint_bg_color).inner_margin(10);
+                let number = row * cards + column + 1;
+                let card = |ui: &mut Ui| card_ui(ui, number, one, explanation.peak.bytes, (filter, can_click));
+                // Columns would stretch the spaces between words.
+                let shown = frame.show(ui, |ui| ui.with_layout(Layout::top_down(Align::Min), card).inner);
+                action = shown.inner.or(action.take());
+            }
+        });
+    }
+    action
 }
 
 /// The saving of the advice, and the peak that it leaves; if unknown, faint, the size of the blocks.
@@ -74,44 +86,6 @@ fn card_ui(
     if can_click { buttons_ui(ui, number, advice, filter) } else { None }
 }
 
-/// Shows the advice from row `first` on, the largest saving first.
-pub(super) fn advice_ui(
-    ui: &mut Ui,
-    explained: &Explained,
-    (filter, can_click): (&Filter, bool),
-    first: usize,
-) -> Option<Action> {
-    let advice = &explained.explanation.advice;
-    if advice.is_empty() {
-        let of = if explained.explanation.peak.is_state { "state" } else { "peak" };
-        ui.add(Label::new(RichText::new(format!("No advice: no rule applies to this {of}.")).weak()).wrap());
-        return None;
-    }
-    let mut action = None;
-    for (row, one) in advice.iter().enumerate().skip(first) {
-        ui.horizontal_top(|ui| {
-            ui.allocate_ui(vec2(FIGURE_WIDTH, 0.0), |ui| {
-                ui.vertical(|ui| {
-                    ui.set_width(FIGURE_WIDTH);
-                    ui.spacing_mut().item_spacing.y = 0.0;
-                    let (figure, caption) = figure(one, explained.explanation.peak.bytes);
-                    ui.label(figure);
-                    ui.add(Label::new(RichText::new(caption).weak().size(11.0)).wrap());
-                });
-            });
-            ui.vertical(|ui| {
-                ui.set_max_width(ui.available_width());
-                note_ui(ui, &one.text);
-                if can_click {
-                    action = buttons_ui(ui, row + 1, one, filter).or(action.take());
-                }
-            });
-        });
-        ui.add_space(4.0);
-    }
-    action
-}
-
 fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> Option<Action> {
     if advice.condition.is_none() && advice.without.is_none() {
         return None;
@@ -139,9 +113,14 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
 }
 
 /// Shows the peak without one part after another. Shows nothing if no part can be removed.
-pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Action> {
+pub(super) fn removals_ui(
+    ui: &mut Ui,
+    explained: &Explained,
+    looks: Looks<'_>,
+    state: &mut TableState,
+) -> Option<Action> {
     let (peak, removals) = (&explained.explanation.peak, &explained.explanation.removals);
-    if removals.is_empty() {
+    if removals.is_empty() || peak.is_state {
         return None;
     }
     let left = |row: usize| match row.checked_sub(1) {
@@ -149,9 +128,10 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         Some(row) => removals.get(row).map_or(peak, |removal| &removal.left),
     };
     let removed = |row: usize| row.checked_sub(1).and_then(|row| removals.get(row));
-    let name =
-        |row: usize| removed(row).map_or_else(|| "nothing, as recorded".to_owned(), |removal| removal.cause.name());
-    let category = |row: usize| removed(row).map(|removal| theme::category(removal.cause.category));
+    let name = |row: usize| {
+        removed(row).map_or_else(|| "nothing, as recorded".to_owned(), |removal| looks.name(removal.cause.name()))
+    };
+    let category = |row: usize| looks.colour(GroupKey::Category, removed(row)?.cause.category.name());
     let share = |row: usize| Some((left(row).bytes as f64 / peak.bytes.max(1) as f64) as f32);
     let go_to = |row: usize| Some(when(left(row)));
     // In little space, the peak that is left leads to where it is.

@@ -4,10 +4,10 @@ use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::explain::{CategoryAndPhase, Composition, PeakPiece};
-use highwater_analysis::{Filter, Moment};
+use highwater_analysis::{Filter, GroupKey, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use super::{is_in_force, only};
+use super::{Looks, is_in_force, only};
 use crate::figures::moment::{count_of, total_name};
 use crate::gui::legend::{Chip, share};
 use crate::gui::views::view::Action;
@@ -25,23 +25,25 @@ pub(super) fn bar_ui(
     ui: &mut Ui,
     composition: &Composition,
     peak: &Moment,
-    filter: &Filter,
-    can_click: bool,
+    looks: Looks<'_>,
+    (filter, can_click): (&Filter, bool),
 ) -> Option<Action> {
     if composition.bytes == 0 {
         return None;
     }
     let shades = Shades::in_ui(ui);
-    let looks: Vec<(PeakPiece, u64, Color32)> = looks(composition, &shades);
+    let name = |piece: PeakPiece| looks.name(piece.name());
+    let label_of = |piece, bytes| label_of(&name(piece), piece, bytes, peak);
+    let pieces: Vec<(PeakPiece, u64, Color32)> = coloured(composition, looks, &shades);
     let whole = format!("{} {}", format_bytes(composition.bytes), total_name(composition.metric));
     let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
-    let pieces = count_of(looks.len() as u64, "piece");
+    let count = count_of(pieces.len() as u64, "piece");
     let of = if peak.is_state { "state" } else { "peak" };
-    bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the {of}: {pieces}, {whole}")));
+    bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the {of}: {count}, {whole}")));
     let mut action = None;
     let mut before = 0_u64;
     let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;
-    for (row, (piece, bytes, colour)) in looks.iter().enumerate() {
+    for (row, (piece, bytes, colour)) in pieces.iter().enumerate() {
         let place = Rect::from_x_y_ranges(x(before)..=x(before + bytes), rect.y_range());
         before += bytes;
         paint(ui.painter(), place, (*piece, *colour), &shades);
@@ -51,9 +53,9 @@ pub(super) fn bar_ui(
         let condition = piece.condition().filter(|_| can_click);
         let sense = if condition.is_some() { Sense::CLICK } else { Sense::hover() };
         let response = ui.interact(place, bar.id.with(row), sense);
-        let label = label_of(*piece, *bytes, peak);
+        let label = label_of(*piece, *bytes);
         response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
-        label_ui(ui, place, &format!("{}  {}", piece.name(), format_bytes(*bytes)), *colour);
+        label_ui(ui, place, &format!("{}  {}", name(*piece), format_bytes(*bytes)), *colour);
         let is_chosen = condition.as_ref().is_some_and(|condition| is_in_force(condition, filter));
         if response.hovered() || is_chosen {
             ui.painter().rect_stroke(place, 1.0, Stroke::new(1.5, shades.strong), StrokeKind::Inside);
@@ -66,19 +68,19 @@ pub(super) fn bar_ui(
     let is_entry = |bytes: u64| u128::from(bytes) * 1000 >= u128::from(composition.bytes) * u128::from(MIN_ENTRY);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        for (piece, bytes, colour) in looks.iter().filter(|(_, bytes, _)| is_entry(*bytes)) {
+        for (piece, bytes, colour) in pieces.iter().filter(|(_, bytes, _)| is_entry(*bytes)) {
             let sign = |painter: &Painter, rect: Rect| paint(painter, rect, (*piece, *colour), &shades);
             let part = part_of(*piece, *bytes, peak).map_or_else(String::new, |share| format!(" {share}"));
             let amount = format!("{}{part}", format_bytes(*bytes));
-            let chip = Chip::new(ui, &piece.name(), &amount, true).show(ui, sign);
-            let label = label_of(*piece, *bytes, peak);
+            let chip = Chip::new(ui, &name(*piece), &amount, true).show(ui, sign);
+            let label = label_of(*piece, *bytes);
             let Some(condition) = piece.condition().filter(|_| can_click) else {
                 hint(chip, &label, false);
                 continue;
             };
             let chip = chip.interact(Sense::click());
             chip.widget_info(|| {
-                let name = format!("Only blocks of {}", piece.name());
+                let name = format!("Only blocks of {}", name(*piece));
                 WidgetInfo::selected(Role::Button, true, is_in_force(&condition, filter), name)
             });
             if chip.hovered() || chip.has_focus() || is_in_force(&condition, filter) {
@@ -90,7 +92,7 @@ pub(super) fn bar_ui(
             }
             hint(chip, &label, true);
         }
-        let small: Vec<&(PeakPiece, u64, Color32)> = looks.iter().filter(|(_, bytes, _)| !is_entry(*bytes)).collect();
+        let small: Vec<&(PeakPiece, u64, Color32)> = pieces.iter().filter(|(_, bytes, _)| !is_entry(*bytes)).collect();
         if !small.is_empty() {
             let bytes: u64 = small.iter().map(|(_, bytes, _)| bytes).sum();
             let sign = |painter: &Painter, rect: Rect| {
@@ -98,7 +100,7 @@ pub(super) fn bar_ui(
             };
             let chip = Chip::new(ui, &count_of(small.len() as u64, "smaller piece"), &format_bytes(bytes), true)
                 .show(ui, sign);
-            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| label_of(*piece, *bytes, peak)).collect();
+            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| label_of(*piece, *bytes)).collect();
             chip.on_hover_text(lines.join("\n"));
         }
         let sign = |painter: &Painter, rect: Rect| {
@@ -119,9 +121,9 @@ fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
 }
 
 /// `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
-fn label_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
+fn label_of(name: &str, piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
     let part = part_of(piece, bytes, peak).map(|part| format!(", {part} of {}", base(peak)));
-    format!("{}: {} ({} B){}", piece.name(), format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
+    format!("{name}: {} ({} B){}", format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
 }
 
 /// The total whose peak is explained and to which all shares refer: `8.00 GiB requested`.
@@ -134,12 +136,14 @@ fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
     matches!(piece, PeakPiece::Blocks(_)).then(|| share(bytes, peak.bytes))
 }
 
-/// Every piece with its colour: the category's, darker for each further phase.
-fn looks(composition: &Composition, shades: &Shades) -> Vec<(PeakPiece, u64, Color32)> {
+/// Every piece with its colour: the category's in the timeline, darker for each further phase; grey if the timeline is
+/// coloured by another key.
+fn coloured(composition: &Composition, looks: Looks<'_>, shades: &Shades) -> Vec<(PeakPiece, u64, Color32)> {
     let (mut last, mut colour) = (None, theme::NEUTRAL);
     let look = |(piece, bytes): &(PeakPiece, u64)| {
         let PeakPiece::Blocks(CategoryAndPhase { category, .. }) = piece else { return (*piece, *bytes, shades.bar) };
-        colour = if last == Some(*category) { theme::edge(colour) } else { theme::category(*category) };
+        let of_category = || looks.colour(GroupKey::Category, category.name()).unwrap_or(theme::NEUTRAL);
+        colour = if last == Some(*category) { theme::edge(colour) } else { of_category() };
         last = Some(*category);
         (*piece, *bytes, colour)
     };

@@ -2,9 +2,9 @@
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
 use highwater_analysis::{GroupKey, Moment, TreeKey};
-use highwater_snapshots::Category;
 use highwater_snapshots::units::{format_bytes, parse_bytes};
 
+use super::Looks;
 use super::job::{Explained, Row};
 use crate::figures::moment::count_of;
 use crate::gui::legend::share;
@@ -29,11 +29,17 @@ impl Groups {
         if !has_same_keys {
             self.0 = SortedTable::default();
         }
-        self.0.renew(&rows(explained));
+        self.0.renew(&rows(explained, Looks { colouring: None, leak: None }));
     }
 
     /// Shows the table, the actions for the selected row, and the total.
-    pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
+    pub(super) fn groups_ui(
+        &mut self,
+        ui: &mut Ui,
+        explained: &Explained,
+        looks: Looks<'_>,
+        can_click: bool,
+    ) -> Option<Action> {
         let whole = ui.available_rect_before_wrap();
         ui.allocate_rect(whole, eframe::egui::Sense::hover());
         let row_of = |row: usize| explained.rows.get(row);
@@ -48,7 +54,7 @@ impl Groups {
                 action = chosen_ui(ui, row);
             }
         });
-        let rows = rows(explained);
+        let rows = rows(explained, looks);
         let is_state = explained.explanation.peak.is_state;
         let name = if is_state { "Groups of the state" } else { "Groups of the peak" };
         let touched = place_ui(ui, "groups", place, |ui| self.0.table_ui(ui, name, &rows));
@@ -91,7 +97,7 @@ impl Groups {
 }
 
 /// The groups: the keys, then the figures. Without an order, the largest come first.
-fn rows(explained: &Explained) -> Rows<'_> {
+fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> Rows<'a> {
     let (rows, total) = (&explained.rows, explained.bytes);
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
     let keys = explained.keys.list();
@@ -124,22 +130,25 @@ fn rows(explained: &Explained) -> Rows<'_> {
         .look(|row, cell| Cell { is_link: !rows[row].without.is_state, ..cell }),
     ];
     let shown = if is_state { OF_STATE } else { figures.len() };
-    let keys = keys.into_iter().enumerate().map(|(at, key)| key_column(rows, at, key));
+    let keys = keys.into_iter().enumerate().map(|(at, key)| key_column(rows, looks, (at, key)));
     Rows::new(rows.len(), keys.chain(figures.into_iter().take(shown)))
 }
 
 /// The column of the key at position `at`.
-fn key_column(rows: &[Row], at: usize, key: GroupKey) -> Column<'_> {
+fn key_column<'a>(rows: &'a [Row], looks: Looks<'a>, (at, key): (usize, GroupKey)) -> Column<'a> {
     // The first key takes the remaining width; so do all keys with long values.
     let width = if at == 0 { 0.0 } else { least_width(key).unwrap_or(0.0) };
     let head = (key_name(TreeKey::By(key)), width);
     let look = move |row: usize, cell: Cell| {
-        let category = Category::from_name(&rows[row].names[at]).filter(|_| key == GroupKey::Category);
         // Module paths of one model have a common prefix.
         let keeps_end = key.name() == GroupKey::Scope.name();
-        Cell { swatch: category.map(theme::category), keeps_end, ..cell }
+        Cell { swatch: looks.colour(key, &rows[row].in_full[at]), keeps_end, ..cell }
     };
-    Column::text(head, "The value that these blocks have in common.", move |row| rows[row].names[at].clone())
+    let name = move |row: usize| {
+        let name = rows[row].names[at].clone();
+        if key == GroupKey::Category { looks.name(name) } else { name }
+    };
+    Column::text(head, "The value that these blocks have in common.", name)
         .ordered_by(move |row| by_value(key, &rows[row].in_full[at]))
         .look(look)
         .tip(move |row| Some(rows[row].in_full[at].clone()).filter(|text| *text != rows[row].names[at]))

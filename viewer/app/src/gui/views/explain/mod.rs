@@ -8,9 +8,11 @@ mod head;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, Ui};
-use highwater_analysis::Filter;
+use eframe::egui::{self, Color32, Ui};
+use highwater_analysis::{Filter, GroupKey};
+use highwater_snapshots::Category;
 
+use crate::gui::colouring::{Colouring, LEAK};
 use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::{exact_height_ui, least_height_ui, scrolling_ui, split_ui};
@@ -20,10 +22,10 @@ use crate::selection::drawn_metric;
 use groups::Groups;
 use job::{Explained, Key, Keys};
 
-/// Width of the groups above which the advice beside them gets the rest, in points.
+/// Width of the groups above which the removals beside them get the rest, in points.
 const GROUPS_WIDTH: f32 = 880.0;
-/// Minimum and maximum width of advice, in points, for readable lines.
-const ADVICE_WIDTHS: [f32; 2] = [300.0, 520.0];
+/// Minimum and maximum width of the removals, in points.
+const REMOVALS_WIDTHS: [f32; 2] = [300.0, 520.0];
 /// Visible rows of groups in the layout with one column.
 const ROWS: f32 = 14.0;
 
@@ -35,6 +37,35 @@ fn only(condition: &str, filter: &Filter) -> Action {
 /// Whether `condition` alone is in force.
 fn is_in_force(condition: &str, filter: &Filter) -> bool {
     condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter)
+}
+
+/// How parts of the peak are named and coloured: as in the timeline.
+#[derive(Clone, Copy, Debug)]
+struct Looks<'a> {
+    colouring: Option<&'a Colouring>,
+    /// The name of what leaks, if that is nearly all of unknown category.
+    leak: Option<&'a str>,
+}
+
+impl<'a> Looks<'a> {
+    fn new(context: &ViewContext<'a>) -> Self {
+        Self { colouring: context.colouring().map(|colouring| &**colouring), leak: context.index().leak_of_unknown() }
+    }
+
+    /// A name that begins with a category.
+    fn name(&self, name: String) -> String {
+        match (self.leak, name.strip_prefix(Category::Unknown.name())) {
+            (Some(leak), Some(rest)) => format!("{leak}{rest}"),
+            _ => name,
+        }
+    }
+
+    /// The colour of a value of `key`; `None` if the timeline is coloured by another key.
+    fn colour(&self, key: GroupKey, label: &str) -> Option<Color32> {
+        let colour = self.colouring?.colour_of(key, label)?;
+        let leaks = key == GroupKey::Category && label == Category::Unknown.name() && self.leak.is_some();
+        Some(if leaks { LEAK } else { colour })
+    }
 }
 
 /// State of the view.
@@ -78,14 +109,17 @@ impl RecordingView for ExplainView {
             });
             return Vec::new();
         };
-        let is_wide = ui.available_width() >= theme::EXPLAIN_WIDE;
-        if context.is_picture {
-            self.columns_ui(ui, context, &explained)
-        } else if is_wide {
-            let show = |ui: &mut Ui| self.columns_ui(ui, context, &explained);
-            least_height_ui(ui, "explanation", theme::EXPLAIN_MIN, show)
-        } else {
-            scrolling_ui(ui, "explanation", |ui| self.column_ui(ui, context, &explained))
+        let is_wide = context.is_picture || ui.available_width() >= theme::EXPLAIN_WIDE;
+        let more = advice::rows_of_cards(ui, &explained).saturating_sub(1) as f32 * theme::CARD_HEIGHT;
+        let mut show = |ui: &mut Ui| {
+            let mut actions = self.above_ui(ui, context, &explained);
+            actions.extend(self.below_ui(ui, context, &explained, is_wide));
+            actions
+        };
+        match is_wide {
+            true if context.is_picture => show(ui),
+            true => least_height_ui(ui, "explanation", theme::EXPLAIN_MIN + more, show),
+            false => scrolling_ui(ui, "explanation", show),
         }
     }
 
@@ -108,34 +142,32 @@ impl ExplainView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// The advice with the largest savings as cards; below, other advice at the left, groups at the right.
-    fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
-        let mut actions = self.above_ui(ui, context, explained);
-        actions.extend(advice::cards_ui(ui, explained, context.filter, can_click(context)));
-        ui.add_space(6.0);
-        let explanation = &explained.explanation;
-        if explanation.advice.len() <= advice::CARDS && explanation.removals.is_empty() {
-            actions.extend(self.groups_ui(ui, context, explained));
-            return actions;
-        }
-        let width = (ui.available_width() - GROUPS_WIDTH).clamp(ADVICE_WIDTHS[0], ADVICE_WIDTHS[1]) - 8.0;
-        let advice_ui = |ui: &mut Ui, view: &mut Self| view.advice_ui(ui, context, explained, advice::CARDS);
+    /// The peak without one part after another, and the groups: side by side if there is room.
+    fn below_ui(
+        &mut self,
+        ui: &mut Ui,
+        context: &ViewContext<'_>,
+        explained: &Explained,
+        is_wide: bool,
+    ) -> Vec<Action> {
+        let looks = Looks::new(context);
+        let removals_ui = |ui: &mut Ui, view: &mut Self| advice::removals_ui(ui, explained, looks, &mut view.removals);
         let groups_ui = |ui: &mut Ui, view: &mut Self| view.groups_ui(ui, context, explained);
-        let (advice, group) = split_ui(ui, "explanation", (width, 0.0), self, advice_ui, groups_ui);
-        actions.extend(advice);
-        actions.extend(group);
-        actions
-    }
-
-    /// Shows all parts below each other, for narrow windows.
-    fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
-        let mut actions = self.above_ui(ui, context, explained);
-        actions.extend(self.advice_ui(ui, context, explained, 0));
-        ui.separator();
-        let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
-        let height = (rows + 4.0) * theme::ROW_HEIGHT + 20.0;
-        exact_height_ui(ui, height, |ui| actions.extend(self.groups_ui(ui, context, explained)));
-        actions
+        let [removal, group] = match explained.explanation.removals.is_empty() {
+            true if is_wide => [None, groups_ui(ui, self)],
+            false if is_wide => {
+                let width = (ui.available_width() - GROUPS_WIDTH).clamp(REMOVALS_WIDTHS[0], REMOVALS_WIDTHS[1]) - 8.0;
+                split_ui(ui, "explanation", (width, 0.0), self, removals_ui, groups_ui).into()
+            }
+            _ => {
+                let removal = removals_ui(ui, self);
+                ui.separator();
+                let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
+                let height = (rows + 4.0) * theme::ROW_HEIGHT + 20.0;
+                [removal, exact_height_ui(ui, height, |ui| groups_ui(ui, self))]
+            }
+        };
+        removal.into_iter().chain(group).collect()
     }
 
     /// The part above the columns.
@@ -146,27 +178,10 @@ impl ExplainView {
         actions.extend(head::failed_ui(ui, explained, can_click));
         actions.extend(head::filtered_ui(ui, explained, can_click));
         let (peak, composition) = (&explained.explanation.peak, &explained.composition);
-        actions.extend(bar::bar_ui(ui, composition, peak, context.filter, can_click));
+        actions.extend(bar::bar_ui(ui, composition, peak, Looks::new(context), (context.filter, can_click)));
         ui.add_space(4.0);
-        actions
-    }
-
-    /// The advice from row `first` on, and the peak without one part after another.
-    fn advice_ui(
-        &mut self,
-        ui: &mut Ui,
-        context: &ViewContext<'_>,
-        explained: &Explained,
-        first: usize,
-    ) -> Vec<Action> {
-        let mut actions = Vec::new();
-        let all = explained.explanation.advice.len();
-        if first == 0 || all > first {
-            actions.extend(advice::advice_ui(ui, explained, (context.filter, can_click(context)), first));
-        }
-        if !explained.explanation.peak.is_state {
-            actions.extend(advice::removals_ui(ui, explained, &mut self.removals));
-        }
+        actions.extend(advice::cards_ui(ui, explained, context.filter, can_click));
+        ui.add_space(6.0);
         actions
     }
 
@@ -174,7 +189,7 @@ impl ExplainView {
         if !context.is_picture {
             head::keys_ui(ui, &mut self.keys, context.recording);
         }
-        self.groups.groups_ui(ui, explained, !context.is_picture)
+        self.groups.groups_ui(ui, explained, Looks::new(context), !context.is_picture)
     }
 
     /// Asks for the current explanation, and takes over finished ones.

@@ -6,7 +6,7 @@ use highwater_analysis::frames::leading_frame;
 use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_analysis::{GroupKey, NO_LABEL, Tree, TreeKey};
-use highwater_snapshots::{BlockId, Trace};
+use highwater_snapshots::{BlockId, Category, Trace};
 
 use crate::gui::colouring::short_line;
 use crate::gui::widgets::words::{name_of_none, title};
@@ -18,7 +18,7 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(block) => title(trace, &trace.blocks.get(block)),
         Part::Line(Some(_)) => short_line(&tree.name(&trace.tables, id)),
-        Part::Value(key, Some(_)) => key.with_name(tree.name(&trace.tables, id)),
+        Part::Value(key, Some(_)) => key.with_name(own(recording, tree, id)),
         Part::Value(key, None) if !recording.absent.is_only_before(key) => format!("no {}", key.name()),
         _ => own(recording, tree, id),
     }
@@ -29,6 +29,11 @@ fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let (name, node) = (tree.name(&recording.trace.tables, id), tree.node(id));
     match tree.query().keys.get(usize::from(node.level)) {
         Some(TreeKey::By(key)) if name == NO_LABEL => name_of_none(recording, *key).to_owned(),
+        Some(TreeKey::By(GroupKey::Category)) if name == Category::Unknown.name() => {
+            let device = tree.blocks().next().map(|(block, _)| recording.trace.blocks.device[block.0 as usize]);
+            let index = recording.devices.iter().find(|index| Some(index.device) == device);
+            index.and_then(|index| index.leak_of_unknown()).map_or(name, str::to_owned)
+        }
         _ => name,
     }
 }

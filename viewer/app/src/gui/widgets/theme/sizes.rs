@@ -60,6 +60,8 @@ pub(crate) const EXPLAIN_HEIGHT: f32 = 420.0;
 pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
 /// Minimum height of the explanation in two columns, in points; in less room it scrolls.
 pub(crate) const EXPLAIN_MIN: f32 = 560.0;
+/// Height of a further row of advice in it, in points.
+pub(crate) const CARD_HEIGHT: f32 = 130.0;
 /// Initial height of the what-if view below the timeline, in points.
 pub(crate) const WHATIF_HEIGHT: f32 = 440.0;
 /// Minimum width with the form beside the results, in points.
