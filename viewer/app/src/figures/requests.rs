@@ -27,15 +27,23 @@ pub fn failure_text(failure: &RequestFailure) -> String {
 }
 
 /// Formats a failed request in short, with the line that made it if that is known: `1 GiB requested, 5 MiB free on the
-/// device, 2 GiB free in segments · train.py:12 step · at event 7`.
+/// device, 2 GiB free in segments · train.py:12 step · at event 7`. If both together would be enough, it names
+/// fragmentation.
 pub fn short_failure_text(trace: &Trace, failure: &RequestFailure, free_in_segments: u64) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
     let in_segments = format_bytes(free_in_segments);
+    let enough = failure.device_free.saturating_add(free_in_segments);
+    let sizes = if (failure.device_free + 1..=enough).contains(&failure.requested) {
+        format!(
+            "Probably fragmentation: {requested} requested, {free} free on the device and {in_segments} in segments"
+        )
+    } else {
+        format!("{requested} requested, {free} free on the device, {in_segments} free in segments")
+    };
     let stack = failure.event.index().map(|row| trace.events.stack[row]);
     let line = stack.and_then(|stack| leading_frame(&trace.tables, stack)).map(|frame| place(trace, frame));
     let when = at_event(failure.number, failure.step, failure.phase);
-    let parts =
-        std::iter::once(format!("{requested} requested, {free} free on the device, {in_segments} free in segments"));
+    let parts = std::iter::once(sizes);
     let parts = parts.chain(line).chain([when]);
     parts.collect::<Vec<String>>().join("  ·  ")
 }
@@ -63,14 +71,15 @@ mod tests {
 
     #[test]
     fn a_failed_request_names_the_line_that_made_it_if_it_is_known() {
-        let trace = trace_from_text("oom 4096 free=0 < step\noom 4096 free=0\n").unwrap();
+        let trace = trace_from_text("oom 4096 free=0 < step\noom 4096 free=0\noom 4096 free=3072\n").unwrap();
         let texts: Vec<String> =
             RequestFailure::all(&trace, DeviceId(0)).map(|one| short_failure_text(&trace, &one, 1024)).collect();
         assert_eq!(
             texts,
             [
                 "4 KiB requested, 0 B free on the device, 1 KiB free in segments  ·  step  ·  at event 0",
-                "4 KiB requested, 0 B free on the device, 1 KiB free in segments  ·  at event 1"
+                "4 KiB requested, 0 B free on the device, 1 KiB free in segments  ·  at event 1",
+                "Probably fragmentation: 4 KiB requested, 3 KiB free on the device and 1 KiB in segments  ·  at event 2"
             ]
         );
     }
