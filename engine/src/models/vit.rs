@@ -124,8 +124,8 @@ impl Encoder {
 }
 
 impl Module for Encoder {
-    /// Returns the class token of each image, `[batch, width]`. The position embedding is added in place. Only the class
-    /// token is normalized, because the others are not used.
+    /// Returns the class token of each image, `[batch, width]`. The position embedding is added in place. Only the
+    /// class token is normalized, because the others are not used.
     fn forward_into(&self, tokens: Tensor) -> Result<Tensor> {
         let positioned = tokens.into_add(&self.pos_embedding)?;
         let class_token = self.layers.forward(&positioned)?.select(1, 0)?.compact()?;

@@ -63,8 +63,8 @@ impl Session {
         Ok(Self::on(scenario, device, options)?)
     }
 
-    /// Sets up a scenario on an open device, with the optimizer given by `options`, or its own by default. The optimizer
-    /// allocates nothing before its first step.
+    /// Sets up a scenario on an open device, with the optimizer given by `options`, or its own by default. The
+    /// optimizer allocates nothing before its first step.
     pub(crate) fn on(scenario: &Scenario, device: Device, options: &Options) -> Result<Self> {
         let _phase = scope::phase(Phase::Setup);
         let task = (scenario.build)(&device, options)?;
@@ -199,8 +199,8 @@ fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<StepsW
     Ok(StepsWhen::AfterBackward(Box::new(RuleOptimizer::new(rule, task.parameters())?)))
 }
 
-/// Finds a scenario and opens the device given by `options`. What follows belongs to no step, even if another run in the
-/// same process came before.
+/// Finds a scenario and opens the device given by `options`. What follows belongs to no step, even if another run in
+/// the same process came before.
 pub(crate) fn found(name: &str, options: &Options) -> Result<(&'static Scenario, Device), ScenarioError> {
     let scenario = catalog::find(name, options)?;
     let device = open_device(options)?;

@@ -142,8 +142,8 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
     answer
 }
 
-/// Frees memory by `call`. It is recorded as freed before, since another thread may get it as soon as it is free, and as
-/// allocated again if the driver refuses.
+/// Frees memory by `call`. It is recorded as freed before, since another thread may get it as soon as it is free, and
+/// as allocated again if the driver refuses.
 pub(crate) fn frees(name: Name, call: impl FnOnce() -> Answered) -> Answer {
     let taken = quietly(|| lock().take(name, &mut send)).flatten();
     given_back(call(), taken, |ledger, allocation| ledger.put_back(name, allocation, &mut send))

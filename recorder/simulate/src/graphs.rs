@@ -69,7 +69,8 @@ creates! { cudaGraphCreate cudaGraphInstantiate cudaGraphInstantiateWithFlags cu
 
 succeeds! {
     cudaGraphLaunch cudaGraphDestroy cudaGraphExecDestroy cudaGraphRetainUserObject cudaUserObjectRelease
-    cudaGraphDebugDotPrint cudaThreadExchangeStreamCaptureMode cudaStreamUpdateCaptureDependencies cudaGraphUpload cudaGraphExecUpdate
+    cudaGraphDebugDotPrint cudaThreadExchangeStreamCaptureMode cudaStreamUpdateCaptureDependencies cudaGraphUpload
+    cudaGraphExecUpdate
 }
 
 refuses! { cudaDeviceGetGraphMemAttribute cudaDeviceSetGraphMemAttribute cudaGraphConditionalHandleCreate }

@@ -89,7 +89,9 @@ hooks! {
 
     /// Allocates pinned host memory, with flags.
     "cuMemHostAlloc": cuMemHostAlloc since 2020;
-    (address: *mut *mut c_void, bytes: usize, flags: c_uint) |hook, call| { asked_of_host(hook, bytes, call(), address) }
+    (address: *mut *mut c_void, bytes: usize, flags: c_uint) |hook, call| {
+        asked_of_host(hook, bytes, call(), address)
+    }
 
     /// Frees host memory.
     "cuMemFreeHost": cuMemFreeHost since 2000;

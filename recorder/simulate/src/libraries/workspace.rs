@@ -2,7 +2,9 @@
 
 /// Defines functions that write 0 to sizes, behind as many parameters as there are `_`.
 macro_rules! sizes_zero {
-    ($before:tt $sizes:tt $($name:ident)*) => { $($crate::libraries::workspace::sizes_zero! { @$name $before $sizes })* };
+    ($before:tt $sizes:tt $($name:ident)*) => {
+        $($crate::libraries::workspace::sizes_zero! { @$name $before $sizes })*
+    };
     (@$name:ident [$($before:tt)*] [$($size:ident: $type:ty),*]) => {
         $crate::abi::functions! {
             fn $name($($before: usize,)* $($size: $crate::abi::Out<'_, $type>),*) -> $crate::abi::Status {

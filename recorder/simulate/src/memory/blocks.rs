@@ -55,7 +55,7 @@ fn attributes(address: usize) -> PointerAttributes {
 }
 
 functions! {
-    // With the allocator backend cudaMallocAsync too: work on a stream is complete at once, so that a pool keeps nothing.
+    // With the allocator backend cudaMallocAsync too: work on a stream is complete at once, so a pool keeps nothing.
     fn cudaMalloc, cuMemAlloc_v2, cudaMallocAsync, cudaMallocFromPoolAsync(address: Out<'_, usize>, bytes: usize) {
         allocate(address, bytes)
     }
