@@ -11,7 +11,7 @@ use super::tracks::Track;
 /// Values that one thread encodes at a time.
 const RUN: usize = 1 << 13;
 
-/// Encoded bytes that are kept, and a little more.
+/// Number of encoded bytes from which on they are written.
 const MAX_BYTES: usize = 1 << 18;
 
 /// What happens on a track.

@@ -21,7 +21,7 @@ fn push(bytes: &mut Vec<u8>, packet: Packet) {
 
 impl Encoding for Perfetto {
     fn describe(self, bytes: &mut Vec<u8>, track: Track, name: &str) {
-        let counter = track.is_counter().then(|| Counter { unit: SIZE_BYTES });
+        let counter = track.is_counter().then_some(Counter { unit: SIZE_BYTES });
         let parent_uuid = track.device().map(|device| Track::Device(device).id()).filter(|id| *id != track.id());
         let track = TrackDescriptor { uuid: track.id(), name: name.to_owned(), parent_uuid, counter };
         push(bytes, Packet { track_descriptor: Some(track), ..Packet::default() });
