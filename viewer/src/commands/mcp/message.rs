@@ -11,9 +11,6 @@ use serde_json::{Value, json};
 /// Maximum bytes of a line that is read.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Maximum bytes of the id of a request.
-const MAX_ID: usize = 1 << 10;
-
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
@@ -179,7 +176,7 @@ fn answer_message(
     }
     let id = message.get("id");
     // An answer repeats it, whose length is limited.
-    let is_id = |id: &Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID);
+    let is_id = |id: &Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= 1024);
     let Some(method) = message.get("method").and_then(Value::as_str) else {
         let id = id.filter(|id| is_id(id)).unwrap_or(&Value::Null);
         let refusal = Refusal::new(Code::Request, "not a request: expected an object with a method");
@@ -187,8 +184,7 @@ fn answer_message(
     };
     let id = id?;
     if !is_id(id) {
-        let text = format!("invalid id: expected a number, or a string of at most {MAX_ID} bytes");
-        let refusal = Refusal::new(Code::Request, text);
+        let refusal = Refusal::new(Code::Request, "invalid id: expected a number, or a string of at most 1024 bytes");
         return Some(refusal.answer(&Value::Null));
     }
     // Without its beginning, a session cannot go on: clients must not cancel that.
