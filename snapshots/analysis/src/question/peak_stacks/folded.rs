@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{NO_STACK, PeakStacks};
+use super::{NO_STACK, PeakStacks, program_entries};
 
 /// Writes a line for each stack, with its frames from the outermost to the innermost separated by `;`, a space, and the
 /// bytes, sorted by line.
@@ -11,7 +11,9 @@ pub(super) fn write(out: &mut impl Write, stacks: &PeakStacks<'_>) -> io::Result
     // Stacks that differ only in addresses read the same.
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for ((stack, _), sum) in &stacks.sums {
-        let text = stacks.trace.tables.folded_text(*stack);
+        let (tables, mut text) = (&stacks.trace.tables, stacks.trace.tables.folded_text(*stack));
+        // Outermost first.
+        text = text.split(';').take(program_entries(tables, *stack).count()).collect::<Vec<_>>().join(";");
         *lines.entry(if text.is_empty() { NO_STACK.to_owned() } else { text }).or_default() += sum.bytes;
     }
     lines.iter().try_for_each(|(line, bytes)| writeln!(out, "{line} {bytes}"))
@@ -37,5 +39,13 @@ mod tests {
     fn where_nothing_exceeds_the_baseline_the_baseline_is_reported() {
         assert_eq!(folded("baseline w 100 < load\nbaseline v 50 waiting\nfree w"), "load 100\n");
         assert_eq!(folded(""), "");
+    }
+
+    #[test]
+    fn calls_of_the_recorder_are_left_out() {
+        assert_eq!(
+            folded("alloc a 10 < highwater_recorder::context::stack < f < main\nalloc b 5"),
+            "(no stack) 5\nmain;f 10\n"
+        );
     }
 }

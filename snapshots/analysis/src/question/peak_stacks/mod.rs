@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use hashbrown::HashMap;
 use highwater_snapshots::ids::{FrameId, StackId, StringId};
 use highwater_snapshots::line_text::function_text;
+use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, Error, Result};
@@ -93,6 +94,11 @@ struct Line {
     line: u32,
 }
 
+/// The entries of a stack without those of the recorder, which an allocator calls, innermost first.
+fn program_entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = LeadingFrame> {
+    entries(tables, stack).map(|(_, entry)| entry).skip_while(move |entry| entry.is_recorder(tables))
+}
+
 /// What a line is known by: the names of its function and file with its number, or a frame without source lines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LineKey {
@@ -113,8 +119,7 @@ impl Lines {
     fn of(&mut self, trace: &Trace, stack: StackId) -> Vec<usize> {
         let tables = &trace.tables;
         let mut rows = Vec::new();
-        // Where an allocator calls the recorder says nothing of the program.
-        for (_, entry) in entries(tables, stack).skip_while(|(_, entry)| entry.is_recorder(tables)) {
+        for entry in program_entries(tables, stack) {
             rows.push(match entry {
                 LeadingFrame::Line(line) => self.row(LineKey::Source(line.function, line.file, line.line), || Line {
                     function: function_text(tables.string(line.function)).into_owned(),
