@@ -27,7 +27,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/analysis", lines: 24_050, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_150, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_400, homonyms: 3 },
+    Budget { folder: "viewer", lines: 20_550, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 37_350, homonyms: 12 },
 ];
 
