@@ -189,7 +189,7 @@ impl OpenFile {
             Command::ToggleSide => settings.is_side_folded = !settings.is_side_folded,
             Command::NextLook => {
                 settings.side = Side::Moment;
-                settings.choices.look = next_of(MomentLook::ALL, settings.choices.look);
+                settings.choices.show_as(next_of(MomentLook::ALL, settings.choices.look));
             }
             Command::NextKey => {
                 settings.side = Side::Moment;

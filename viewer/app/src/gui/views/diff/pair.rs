@@ -271,11 +271,12 @@ impl Pair {
         ui.advance_cursor_after_rect(room);
     }
 
-    /// The name of the side, its bytes at the compared moment, and the legend at that moment.
+    /// The name of the side, its bytes at the compared moment, and the legend.
     fn head_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
-        let side = &mut self.sides[row];
         let recording = shown.recordings[row];
         let name = ["A", "B"][row];
+        // In little height, the legend is beside the name.
+        let is_low = ui.available_height() < theme::LEGEND_FROM;
         ui.horizontal(|ui| {
             ui.label(RichText::new(name).strong().size(15.0).color(Shades::in_ui(ui).mark));
             ui.add(Label::new(RichText::new(&recording.name).strong()).truncate());
@@ -285,11 +286,20 @@ impl Pair {
                 ui.label(format!("{} {metric}", format_bytes(moment.bytes)));
                 ui.weak(when(moment));
             }
+            if is_low {
+                ui.add_space(8.0);
+                self.legend_ui(ui, shown, row);
+            }
         });
-        let position = shown.moments.map_or(0, |moments| moments[row].position());
-        if ui.available_height() < theme::LEGEND_FROM {
-            return;
+        if !is_low {
+            self.legend_ui(ui, shown, row);
         }
+    }
+
+    /// The legend at the compared moment. A click on an entry selects its blocks on both sides, or all again.
+    fn legend_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
+        let (side, recording) = (&mut self.sides[row], shown.recordings[row]);
+        let position = shown.moments.map_or(0, |moments| moments[row].position());
         if let Some(picture) = side.timeline.picture() {
             let asked = Asked::new(recording, &side.selection, position, &picture.colouring);
             side.shares.ask(ui.ctx(), &asked);

@@ -76,6 +76,18 @@ impl Choices {
         Self { first, second: self.second.filter(has), ..self }
     }
 
+    /// Shows memory as `look`. A flame graph has the stacks below a single key, which has one row alone.
+    pub(crate) fn show_as(&mut self, look: MomentLook) {
+        let stack = Some(TreeKey::By(GroupKey::Stack));
+        let is_flat = |key: TreeKey| !matches!(key, TreeKey::Block | TreeKey::By(GroupKey::Stack | GroupKey::Scope));
+        self.second = match (look, self.second) {
+            (MomentLook::Flame, None) if is_flat(self.first) => stack,
+            (_, second) if self.look == MomentLook::Flame && look != self.look => second.filter(|_| second != stack),
+            (_, second) => second,
+        };
+        self.look = look;
+    }
+
     pub(crate) fn is_of_modules(&self) -> bool {
         let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
         is_module(&self.first) || self.second.as_ref().is_some_and(is_module)
@@ -91,7 +103,9 @@ impl Choices {
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording, is_low: bool) {
     let looks_ui = |ui: &mut Ui, choices: &mut Choices| {
         for &look in MomentLook::ALL {
-            ui.selectable_value(&mut choices.look, look, look.name());
+            if ui.selectable_label(choices.look == look, look.name()).clicked() {
+                choices.show_as(look);
+            }
         }
     };
     let groups_ui = |ui: &mut Ui, choices: &mut Choices| {

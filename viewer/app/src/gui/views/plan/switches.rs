@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eframe::egui::{Checkbox, Grid, Role, Ui, WidgetInfo, vec2};
+use eframe::egui::{Checkbox, Grid, Response, Role, Ui, WidgetInfo, vec2};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::{Chosen, Found};
@@ -11,10 +11,14 @@ use crate::figures::planned::costs;
 
 /// Minimum width at which the phase of the peak is shown, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
-/// Share of the width that the names take, and their least width in points.
-const NAME_SHARE: f32 = 0.28;
-/// See [`NAME_SHARE`].
-const NAME_MIN: f32 = 112.0;
+/// Width of a column of bytes, and of the phase of the peak, with the space before it, in points.
+const BYTES_WIDTH: f32 = 88.0;
+/// See [`BYTES_WIDTH`].
+const PLACE_WIDTH: f32 = 136.0;
+/// Least width of the names, in points.
+const NAME_MIN: f32 = 150.0;
+/// Distance of what is below a switch from its start, in points.
+const INDENT: f32 = 20.0;
 
 /// The changes, each on or off.
 #[derive(Clone, Debug, Default)]
@@ -71,20 +75,23 @@ impl Switches {
         }
         let mut is_switched = false;
         let has_place = ui.available_width() >= ROOM_FOR_PLACE;
-        let columns = if has_place { 5 } else { 4 };
-        let width = name_width(ui);
+        let columns = if has_place { 4 } else { 3 };
+        let width = name_width(ui, has_place);
         let mut lines = chosen.map(|chosen| chosen.lines.iter());
         // The lines are those of the changes that are on, in the same order.
-        let mut next = |is_on: bool| lines.as_mut().filter(|_| is_on).and_then(Iterator::next);
+        let mut next = |is_on: bool| {
+            let line = lines.as_mut().filter(|_| is_on).and_then(Iterator::next);
+            line.map(|line| (line, found.proof)).ok_or(if is_on { "…" } else { "off" })
+        };
         Grid::new("changes").num_columns(columns).spacing(vec2(12.0, 3.0)).striped(true).show(ui, |ui| {
-            for name in ["Change", "Costs", "Requested", "Reserved", "Peak in"].into_iter().take(columns) {
+            for name in ["Change", "Requested", "Reserved", "Peak in"].into_iter().take(columns) {
                 ui.weak(name);
             }
             ui.end_row();
             for (change, is_on) in &mut self.changes {
                 let line = next(*is_on);
-                is_switched |= name_ui(ui, width, |ui| ui.checkbox(is_on, change.name()).changed());
-                figures_ui(ui, *is_on, line.map(|line| (line, found.proof)), has_place);
+                let set = Checkbox::new(is_on, change.name());
+                is_switched |= row_ui(ui, (width, has_place), line, set);
             }
             if !self.modules.is_empty() {
                 let on = self.modules.iter().filter(|(_, is_on)| *is_on).count();
@@ -92,11 +99,10 @@ impl Switches {
                 let mut is_on = on == self.modules.len();
                 let is_some = on > 0 && !is_on;
                 let set = Checkbox::new(&mut is_on, &self.recomputed).indeterminate(is_some);
-                if name_ui(ui, width, |ui| ui.add(set).changed()) {
+                if row_ui(ui, (width, has_place), line, set) {
                     is_switched = true;
                     self.modules.iter_mut().for_each(|(_, module)| *module = is_on);
                 }
-                figures_ui(ui, on > 0, line.map(|line| (line, found.proof)), has_place);
                 let words = if self.is_open { "Hide single modules" } else { "Single modules" };
                 self.is_open ^= ui.small_button(words).on_hover_text("Leave single modules out.").clicked();
                 ui.end_row();
@@ -106,8 +112,8 @@ impl Switches {
             }
             if let Some((settings, is_on)) = &mut self.settings {
                 let line = next(*is_on);
-                is_switched |= name_ui(ui, width, |ui| ui.checkbox(is_on, settings.as_str()).changed());
-                figures_ui(ui, *is_on, line.map(|line| (line, found.proof)), has_place);
+                let set = Checkbox::new(is_on, settings.as_str());
+                is_switched |= row_ui(ui, (width, has_place), line, set);
             }
         });
         if is_switched {
@@ -123,12 +129,12 @@ impl Switches {
         let mut is_switched = false;
         for (path, is_on) in &mut self.modules {
             ui.horizontal(|ui| {
-                ui.add_space(18.0);
+                ui.add_space(INDENT);
                 is_switched |= ui.checkbox(is_on, path.as_str()).changed();
+                let share = shares.get(path).map(|share| format!("about +{:.1} % FLOPs", share * 100.0));
+                ui.weak(share.unwrap_or_default());
             });
-            let share = shares.get(path).map(|share| format!("about +{:.1} % FLOPs", share * 100.0));
-            ui.weak(share.unwrap_or_default());
-            (2..columns).for_each(|_| {
+            (1..columns).for_each(|_| {
                 ui.label("");
             });
             ui.end_row();
@@ -137,41 +143,60 @@ impl Switches {
     }
 }
 
-/// Width of the column of names, in points: names of many modules are long, and wrap.
-pub(super) fn name_width(ui: &Ui) -> f32 {
-    (ui.available_width() * NAME_SHARE).max(NAME_MIN)
+/// Width of the column of names beside the figures, in points: names of many modules are long, and wrap.
+pub(super) fn name_width(ui: &Ui, has_place: bool) -> f32 {
+    let figures = 2.0 * BYTES_WIDTH + if has_place { PLACE_WIDTH } else { 0.0 };
+    (ui.available_width() - figures).max(NAME_MIN)
 }
 
 /// Shows a cell of `width` points, in which a long name wraps.
 pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
     ui.vertical(|ui| {
         ui.set_width(width);
+        ui.spacing_mut().item_spacing.y = 0.0;
         show(ui)
     })
     .inner
 }
 
-/// The cells of a change after its switch.
-fn figures_ui(ui: &mut Ui, is_on: bool, line: Option<(&PlanLine, Proof)>, has_place: bool) {
-    let cells = match line {
-        Some((line, proof)) => {
-            let costs = costs(proof, line.class, line.shares);
-            let class = line.class.about();
-            let cost = ui.label(&costs).on_hover_text(class);
-            if costs != class {
-                let text = format!("Costs: {costs}; {class}");
-                cost.widget_info(|| WidgetInfo::labeled(Role::Label, true, &text));
+/// A row of a change: its switch with its costs below, else what is in their place, and its figures. Returns whether it
+/// was switched.
+fn row_ui(
+    ui: &mut Ui,
+    (width, has_place): (f32, bool),
+    line: Result<(&PlanLine, Proof), &str>,
+    switch: Checkbox<'_>,
+) -> bool {
+    let is_switched = name_ui(ui, width, |ui| {
+        let is_switched = ui.add(switch).changed();
+        match line {
+            Ok((line, proof)) => {
+                let (costs, class) = (costs(proof, line.class, line.shares), line.class.about());
+                let cost = below_ui(ui, &costs).on_hover_text(class);
+                if costs != class {
+                    let text = format!("Costs: {costs}; {class}");
+                    cost.widget_info(|| WidgetInfo::labeled(Role::Label, true, &text));
+                }
             }
-            [format_bytes(line.trial.requested), format_bytes(line.trial.reserved), line.place()]
+            Err(text) => drop(below_ui(ui, text)),
         }
-        None => {
-            ui.weak(if is_on { "…" } else { "off" });
-            Default::default()
-        }
+        is_switched
+    });
+    let figures = |(line, _): (&PlanLine, _)| {
+        [format_bytes(line.trial.requested), format_bytes(line.trial.reserved), line.place()]
     };
-    let shown = if has_place { 3 } else { 2 };
-    for cell in cells.iter().take(shown) {
+    for cell in line.map(figures).unwrap_or_default().into_iter().take(if has_place { 3 } else { 2 }) {
         ui.label(cell);
     }
     ui.end_row();
+    is_switched
+}
+
+/// Shows quiet text below a switch.
+pub(super) fn below_ui(ui: &mut Ui, text: &str) -> Response {
+    let below = |ui: &mut Ui| {
+        ui.add_space(INDENT);
+        ui.weak(text)
+    };
+    ui.horizontal(below).inner
 }
