@@ -24,11 +24,11 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "recorder/simulate", lines: 3_100, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
     Budget { folder: "snapshots", lines: 14_200, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 24_050, homonyms: 2 },
+    Budget { folder: "snapshots/analysis", lines: 24_100, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_150, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
     Budget { folder: "viewer", lines: 20_550, homonyms: 3 },
-    Budget { folder: "viewer/app", lines: 37_350, homonyms: 12 },
+    Budget { folder: "viewer/app", lines: 37_450, homonyms: 12 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.

@@ -112,8 +112,7 @@ impl PeakCause {
         };
         let Some((cause, bytes)) = sums.max_by_key(weight).filter(|(_, bytes)| *bytes > 0) else { return Ok(None) };
         blocks.retain(|id| CategoryAndPhase::of(trace, &trace.blocks.get(*id)) == cause);
-        let sum = |blocks: &[BlockId]| blocks.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum::<u64>();
-        let most = largest_allocator(trace, &blocks).filter(|(_, group)| sum(&group.blocks) > bytes / 2);
+        let most = largest_allocator(trace, &blocks).filter(|(_, group)| group.bytes > bytes / 2);
         let allocated_by = most.map(|(_, group)| unique_suffixes(&group.key).join(" "));
         Ok(Some(Self { cause, bytes, is_rise, allocated_by }))
     }
