@@ -371,3 +371,17 @@ fn equal_layers_are_one_row_of_the_table_unless_each_is_asked_for() {
     harness.state_mut().panel.choices.siblings = Siblings::Each;
     assert_eq!(harness.state_mut().answer().rows.len(), 4);
 }
+
+#[test]
+fn a_flame_graph_by_one_key_has_the_stacks_below_it_and_a_table_has_not() {
+    let stack = Some(TreeKey::By(GroupKey::Stack));
+    let mut choices = Choices::default();
+    for (look, second) in [(MomentLook::Flame, stack), (MomentLook::Flame, stack), (MomentLook::Table, None)] {
+        choices.show_as(look);
+        assert_eq!((choices.look, choices.second), (look, second));
+    }
+    let mut pools = Choices::OF_STATE;
+    pools.show_as(MomentLook::Flame);
+    pools.show_as(MomentLook::Table);
+    assert_eq!(pools.second, Choices::OF_STATE.second, "a chosen key stays");
+}
