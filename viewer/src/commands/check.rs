@@ -226,8 +226,7 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     let is_input = |file: &Path| inputs.iter().flatten().any(|input| !is_stdin(input) && same(file, input));
     for (option, file) in [("--markdown", markdown), ("--picture", arguments.picture.as_deref())] {
         if let Some(file) = file.filter(|file| !is_stdin(file) && is_input(file)) {
-            let text = format!("{option} {}: that is a file to be read", file.display());
-            return Err(Failure::Usage(text));
+            return Err(Failure::Usage(format!("{option} {}: that is a file to be read", file.display())));
         }
     }
     Ok(())

@@ -170,8 +170,7 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
         return Err(Failure::Usage(text.to_owned()));
     };
     if arguments.table.is_some() {
-        let text = "--table is for an OUT with the ending .parquet, and for --to parquet";
-        return Err(Failure::Usage(text.to_owned()));
+        return Err(Failure::Usage("--table is for an OUT with the ending .parquet, and for --to parquet".to_owned()));
     }
     let destination = Destination::new(out, file)?;
     let beside = arguments.with.as_deref().map(|trace| read_kineto(trace, &destination)).transpose()?;

@@ -49,8 +49,7 @@ pub(crate) fn open(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> 
         return Ok(Status::Fine);
     };
     if files.is_empty() {
-        let text = format!("{why}, and no file was given: `highwater --help` lists the commands");
-        return Err(Failure::Usage(text));
+        return Err(Failure::Usage(format!("{why}, and no file was given: `highwater --help` lists the commands")));
     }
     message::print(&format!("{why}: here is a summary instead of the app"));
     match summary {

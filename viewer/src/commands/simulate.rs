@@ -114,8 +114,7 @@ const DEVICES_OF_RANKS: u32 = 8;
 /// Fails if the program cannot be started, or nothing was recorded.
 pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.ranks.is_some_and(|ranks| arguments.rank >= ranks) {
-        let text = format!("invalid value '{}' for --rank: ranks are counted from 0", arguments.rank);
-        return Err(Failure::Usage(text));
+        return Err(Failure::Usage(format!("invalid value '{}' for --rank: ranks are counted from 0", arguments.rank)));
     }
     if let Some(folder) = &arguments.provide {
         page.json(&variables(arguments, folder)?)?;

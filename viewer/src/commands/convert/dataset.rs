@@ -61,8 +61,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
     let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
     let [file] = files else {
-        let text = "several recordings are written as a folder: --to parquet OUTDIR";
-        return Err(Failure::Usage(text.to_owned()));
+        return Err(Failure::Usage("several recordings are written as a folder: --to parquet OUTDIR".to_owned()));
     };
     if file.is_dir() {
         let text = format!("{}: a folder of recordings is written as a folder: --to parquet OUTDIR", file.display());

@@ -179,8 +179,7 @@ fn answer_message(
     let is_id = |id: &Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= 1024);
     let Some(method) = message.get("method").and_then(Value::as_str) else {
         let id = id.filter(|id| is_id(id)).unwrap_or(&Value::Null);
-        let refusal = Refusal::new(Code::Request, "not a request: expected an object with a method");
-        return Some(refusal.answer(id));
+        return Some(Refusal::new(Code::Request, "not a request: expected an object with a method").answer(id));
     };
     let id = id?;
     if !is_id(id) {

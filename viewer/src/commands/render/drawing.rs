@@ -270,8 +270,7 @@ fn selection_of(arguments: &RenderArguments, recording: &Recording, device: Devi
         let events = recording.events();
         check_event(at, recording.run.as_ref().map_or(events.end, |run| run.events()))?;
         if !events.contains(&at) {
-            let text = format!("--at {at}: not among the events of --from and --to");
-            return Err(Failure::Usage(text));
+            return Err(Failure::Usage(format!("--at {at}: not among the events of --from and --to")));
         }
         selection.pin = Some(Pin { block: None, moment: (at - events.start) as usize + 1 });
     }
@@ -294,8 +293,7 @@ fn check_event(at: u64, count: u64) -> Result<(), Failure> {
     if at < count {
         return Ok(());
     }
-    let text = format!("--at {at}: the recording has no such event; it has {count}, counted from 0");
-    Err(Failure::Usage(text))
+    Err(Failure::Usage(format!("--at {at}: the recording has no such event; it has {count}, counted from 0")))
 }
 
 /// The events to draw, of `count`.
