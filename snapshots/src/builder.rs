@@ -132,7 +132,7 @@ impl TraceBuilder {
     }
 
     /// Adds texts of source files.
-    pub fn add_sources(&mut self, sources: Vec<SourceText>) {
+    pub(crate) fn add_sources(&mut self, sources: Vec<SourceText>) {
         Arc::make_mut(&mut self.trace.sources).extend(sources);
     }
 
@@ -165,7 +165,7 @@ impl TraceBuilder {
 
     /// Sets what precedes the first event, of a trace that is a window of a longer recording; `births` are the
     /// allocations of the blocks of the starting states, in their order.
-    pub fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {
+    pub(crate) fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {
         self.devices.iter_mut().for_each(|state| state.sums.begin_window(start.events));
         self.trace.start = start;
         self.trace.blocks.births = births;

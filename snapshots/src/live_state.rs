@@ -236,7 +236,7 @@ impl LiveState {
     }
 
     /// Returns how often events contradicted those before them since the last call.
-    pub fn take_contradictions(&mut self) -> Contradictions {
+    pub(crate) fn take_contradictions(&mut self) -> Contradictions {
         std::mem::take(&mut self.contradictions)
     }
 

@@ -57,7 +57,7 @@ impl MergedRows {
     }
 
     /// Sets the merged row of the first operation, and the number of operations, where the tables have none of them.
-    pub fn set_operations(&mut self, first: u32, count: usize) {
+    pub(crate) fn set_operations(&mut self, first: u32, count: usize) {
         (self.first_op, self.ops) = (first, count);
     }
 

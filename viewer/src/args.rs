@@ -19,14 +19,14 @@ use highwater_analysis::guess::RULES;
 /// # Panics
 ///
 /// If the command does not accept the words.
-pub fn arguments_of<T: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> T {
+pub(crate) fn arguments_of<T: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> T {
     let command = T::augment_args(clap::Command::new("highwater").no_binary_name(true));
     let parsed = command.try_get_matches_from(words).and_then(|matches| T::from_arg_matches(&matches));
     parsed.unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// The arguments of a command that is given only the recording `file`.
-pub fn arguments_of_file<T: Args>(file: &Path) -> T {
+pub(crate) fn arguments_of_file<T: Args>(file: &Path) -> T {
     arguments_of(["--".as_ref(), file.as_os_str()])
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::output::outcome::Failure;
 
 /// The script of the page, which starts the app and connects it with the browser.
-pub const SCRIPT: &str = include_str!("../web/page.js");
+pub(crate) const SCRIPT: &str = include_str!("../web/page.js");
 
 /// The page without its scripts.
 const START: &str = include_str!("../web/page.html");
@@ -75,7 +75,7 @@ pub fn name_of(file: &Path, others: &[&str]) -> String {
 
 /// Returns a page that loads its scripts, and the recordings, from the server that it came from. It also follows the
 /// ranks of a folder, if the server has them.
-pub fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
+pub(crate) fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
     let list = list(recordings);
     let start = if has_ranks { START.replacen("<body>", "<body data-ranks=\"yes\">", 1) } else { START.to_owned() };
     format!("{start}{list}<script src=\"page.js\"></script>\n<script src=\"app.js\"></script>\n</body>\n</html>\n")
@@ -86,7 +86,7 @@ pub fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
 /// # Errors
 ///
 /// Fails if this program was built without the app for browsers.
-pub fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Failure> {
+pub(crate) fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Failure> {
     let Module { wasm, loader } = module()?;
     let mut script = String::new();
     GzDecoder::new(loader).read_to_string(&mut script)?;

@@ -157,7 +157,7 @@ commands! {
 }
 
 /// Lets `write` write a page to standard output, buffered and with its width.
-pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
+pub(crate) fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
     let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let status = write(&mut Page::for_stdout(&mut out))?;
     out.flush()?;

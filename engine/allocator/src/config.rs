@@ -80,7 +80,7 @@ impl AllocConfig {
 
     /// Returns the bytes of a segment for requests above 1 MiB and under 10 MiB, and of a page of the large pool's
     /// expandable segments.
-    pub fn large_segment_bytes(&self) -> u64 {
+    pub(crate) fn large_segment_bytes(&self) -> u64 {
         self.large_segment_bytes
     }
 

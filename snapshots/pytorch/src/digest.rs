@@ -31,7 +31,7 @@ impl EventDigest {
     }
 
     /// Ends the trace of `device`. Traces must be added in order of their devices.
-    pub fn end_trace(&mut self, device: u64) {
+    pub(crate) fn end_trace(&mut self, device: u64) {
         if self.events > 0 {
             self.crc.update(&device.to_le_bytes());
             self.crc.update(&self.events.to_le_bytes());

@@ -267,17 +267,17 @@ impl Intake {
     }
 
     /// Adds a fact about the recorded program.
-    pub fn run_value(&mut self, name: impl Into<String>, value: impl Into<String>) {
+    pub(crate) fn run_value(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.raw.run.values.push((name.into(), value.into()));
     }
 
     /// Adds a tensor that was live at the time of the snapshot.
-    pub fn run_tensor(&mut self, tensor: RawTensor) {
+    pub(crate) fn run_tensor(&mut self, tensor: RawTensor) {
         self.raw.run.tensors.push(tensor);
     }
 
     /// Adds a tensor that an operator returned.
-    pub fn logged_shape(&mut self, shape: LoggedShape) {
+    pub(crate) fn logged_shape(&mut self, shape: LoggedShape) {
         self.raw.logged_shapes.push(shape);
     }
 
@@ -302,7 +302,7 @@ impl Intake {
     }
 
     /// Counts an unexpected value. `what` completes "3 times: …", for example "the key 'foo', which …".
-    pub fn count_unexpected(&mut self, what: impl Into<String>) {
+    pub(crate) fn count_unexpected(&mut self, what: impl Into<String>) {
         let mut what = what.into();
         if self.unexpected.len() >= MAX_UNEXPECTED && !self.unexpected.contains_key(&what) {
             "… and others".clone_into(&mut what);

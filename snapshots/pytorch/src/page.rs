@@ -30,7 +30,7 @@ const BUFFER: usize = 1 << 16;
 /// # Errors
 ///
 /// Returns an error if the page has no snapshot, or if `read` or reading `page` fails.
-pub fn read_page(
+pub(crate) fn read_page(
     page: &mut dyn BufRead,
     read: &mut dyn FnMut(&mut PageFile<'_>) -> Result<Option<RawSnapshot>>,
 ) -> Result<RawSnapshot> {

@@ -100,7 +100,7 @@ impl SectionHeader {
     }
 
     /// The kind's name, or its number.
-    pub fn kind_text(&self) -> String {
+    pub(crate) fn kind_text(&self) -> String {
         kind_text(self.kind)
     }
 }

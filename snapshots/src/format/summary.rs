@@ -350,7 +350,7 @@ impl Summarizer {
 
     /// Ends the part of the recording before a checkpoint that is made now. Returns the rows of the part, and the
     /// blocks of the last checkpoint whose lives have ended.
-    pub fn end_part(&mut self) -> (Vec<Summary>, Vec<EndedBlock>) {
+    pub(crate) fn end_part(&mut self) -> (Vec<Summary>, Vec<EndedBlock>) {
         if self.row.events > 0 {
             self.end_row();
         }

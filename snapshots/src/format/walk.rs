@@ -62,7 +62,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Creates a walker over a part of a file that begins at byte `base`, at the start of a section.
-    pub fn over_part(bytes: &'a [u8], base: u64) -> Self {
+    pub(crate) fn over_part(bytes: &'a [u8], base: u64) -> Self {
         Self { base, ..Self::new(bytes, 0) }
     }
 

@@ -123,7 +123,7 @@ pub struct Trust {
 impl Trust {
     /// Takes contradictions that were counted. What a file states of them may be more: a trace that was written again
     /// no longer has all of them.
-    pub fn count_at_least(&mut self, counted: impl IntoIterator<Item = Contradictions>) {
+    pub(crate) fn count_at_least(&mut self, counted: impl IntoIterator<Item = Contradictions>) {
         let mut sums = [0; 4];
         for one in counted {
             let counts = [one.unmatched_frees, one.repeated_allocs, one.unmatched_uses, one.unmatched_releases];

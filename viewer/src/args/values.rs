@@ -25,7 +25,7 @@ impl Where {
     /// # Errors
     ///
     /// Fails if the text is not a filter, or has no condition.
-    pub fn with_condition(text: &str) -> Result<Self, String> {
+    pub(crate) fn with_condition(text: &str) -> Result<Self, String> {
         let read: Self = text.parse()?;
         let example = "write a condition, such as category=activation";
         if read.filter.is_empty() { Err(format!("it matches all blocks: {example}")) } else { Ok(read) }

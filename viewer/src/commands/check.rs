@@ -99,12 +99,12 @@ pub struct CheckArguments {
 }
 
 /// The category spelt `name`.
-pub fn category_of(name: &str) -> Result<Category, String> {
+pub(crate) fn category_of(name: &str) -> Result<Category, String> {
     named("category", name, Category::ALL, |category| category.name())
 }
 
 /// The phase spelt `name`.
-pub fn phase_of(name: &str) -> Result<Phase, String> {
+pub(crate) fn phase_of(name: &str) -> Result<Phase, String> {
     named("phase", name, Phase::ALL, |phase| phase.name())
 }
 

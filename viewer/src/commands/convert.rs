@@ -94,7 +94,7 @@ pub struct ConvertArguments {
 
 impl ConvertArguments {
     /// The recordings to read, and the file or folder to write; `None` if only one path is given.
-    pub fn files_and_out(&self) -> Option<(&[PathBuf], &Path)> {
+    pub(crate) fn files_and_out(&self) -> Option<(&[PathBuf], &Path)> {
         let (out, files) = self.paths.split_last()?;
         (!files.is_empty()).then_some((files, out))
     }
@@ -124,7 +124,7 @@ impl ConvertArguments {
     }
 
     /// Whether a page for browsers is written.
-    pub fn wants_page(&self) -> bool {
+    pub(crate) fn wants_page(&self) -> bool {
         self.to.is_none() && self.has_ending("html")
     }
 
@@ -133,7 +133,7 @@ impl ConvertArguments {
     }
 
     /// Whether tables are written, for query engines.
-    pub fn wants_tables(&self) -> bool {
+    pub(crate) fn wants_tables(&self) -> bool {
         self.to.is_some() || self.has_ending("parquet")
     }
 }
@@ -144,7 +144,7 @@ fn events_of(text: &str) -> Result<Range<usize>, String> {
 }
 
 /// Returns the error if only one path is given.
-pub fn out_is_missing() -> Failure {
+pub(crate) fn out_is_missing() -> Failure {
     Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())
 }
 

@@ -447,7 +447,7 @@ impl Report for DiffReport<'_> {
 }
 
 /// Returns the error if the recording of `side` does not have the step of `at`.
-pub fn missing_step(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
+pub(crate) fn missing_step(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
     let rows = input.ask(|source, watch| source.stages(device, Metric::Requested, watch))?;
     let steps = steps_of(&rows);
     let have = match (steps.first(), steps.last()) {
@@ -460,7 +460,7 @@ pub fn missing_step(at: DiffAt, side: usize, input: &Input, device: DeviceId) ->
 }
 
 /// Returns the compared moments of both sides, of two recordings or, if `is_one`, of that one.
-pub fn moments_of(
+pub(crate) fn moments_of(
     [at, at_b]: [Option<DiffAt>; 2],
     is_one: bool,
     (input, device): (&Input, DeviceId),

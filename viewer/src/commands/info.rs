@@ -109,7 +109,7 @@ impl<'a> InfoReport<'a> {
     }
 
     /// Prints the report as text, without the limitations.
-    pub fn print_facts(&self, page: &mut Page<'_>) -> io::Result<()> {
+    pub(crate) fn print_facts(&self, page: &mut Page<'_>) -> io::Result<()> {
         if let Some(failed) = self.out_of_memory() {
             page.headline(&failed)?;
         }

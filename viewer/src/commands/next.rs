@@ -9,13 +9,13 @@ use crate::args::Given;
 use crate::commands::Arguments;
 
 /// Formats a suggested command: `Next: highwater peak step.snap --by op,scope   for …`.
-pub fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {
+pub(crate) fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {
     next_with(command, &[file], options, &Given::default(), what_for)
 }
 
 /// Formats the same for several files, with the `given` options that the command accepts and `options` does not
 /// contain.
-pub fn next_with(command: &[&str], files: &[&Path], options: &[&str], given: &Given, what_for: &str) -> String {
+pub(crate) fn next_with(command: &[&str], files: &[&Path], options: &[&str], given: &Given, what_for: &str) -> String {
     let name = |file: &&Path| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
     let mut words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
     words.extend(files.iter().map(name));
@@ -56,7 +56,7 @@ pub fn quoted(word: &str) -> String {
 }
 
 /// Splits words that are quoted for a shell.
-pub fn unquoted(text: &str) -> Vec<String> {
+pub(crate) fn unquoted(text: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

@@ -150,7 +150,7 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
 
 /// The first `shown` of the rows, whose sizes are of the total of `peak`. An arrow marks the row with the event of the
 /// peak. Unless the recording `is_marked`, its only phase has no name.
-pub fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
+pub(crate) fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let is_of_peak = |row: &PhaseRow| match peak.number() {
         Some(event) => (row.first..=row.last).contains(&event),

@@ -67,7 +67,7 @@ impl PlanArguments {
     }
 
     /// Returns what the time of a step is estimated from, if that is asked for.
-    pub fn roofline(&self) -> Option<Roofline> {
+    pub(crate) fn roofline(&self) -> Option<Roofline> {
         // That of a program chooses its kernels.
         let gpu = self.gpu.filter(|_| self.words.is_empty())?;
         Some(Roofline { rates: gpu.rates().ok()?, tf32: self.tf32 })

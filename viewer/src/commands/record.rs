@@ -81,7 +81,7 @@ impl RecordArguments {
     }
 
     /// The file to open in the app afterwards.
-    pub fn to_open(&self) -> Option<PathBuf> {
+    pub(crate) fn to_open(&self) -> Option<PathBuf> {
         self.open.then(|| self.file())
     }
 

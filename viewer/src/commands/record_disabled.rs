@@ -21,7 +21,7 @@ pub struct RecordArguments {
 
 impl RecordArguments {
     /// Returns `None`, since nothing is recorded.
-    pub fn to_open(&self) -> Option<PathBuf> {
+    pub(crate) fn to_open(&self) -> Option<PathBuf> {
         None
     }
 }

@@ -118,7 +118,7 @@ impl VerifyReport {
     }
 
     /// Returns the report for a file of which nothing could be read.
-    pub fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
+    pub(crate) fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
         Self { problems: vec![error.to_string()], is_unreadable: true, ..Self::default() }
     }
 

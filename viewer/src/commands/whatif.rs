@@ -120,7 +120,7 @@ impl WhatIfArguments {
     }
 
     /// Returns the change as text, in the words of the options.
-    pub fn change_in_words(&self) -> String {
+    pub(crate) fn change_in_words(&self) -> String {
         let without: Vec<&str> = self.without.iter().map(|one| one.text.as_str()).collect();
         let until_last_use: Vec<&str> = self.until_last_use.iter().map(|one| one.text.as_str()).collect();
         let scale = self.scale.iter().map(|one| (one.part, one.text.split_once(':').map_or("", |(_, rest)| rest)));

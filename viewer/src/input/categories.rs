@@ -12,7 +12,7 @@ use crate::input::recording::{Recording, read};
 use crate::output::outcome::Failure;
 
 /// Reads `file`, and assigns categories by `choice`.
-pub fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
+pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
     // Errors in a rules file are reported before a long read.
     let rules = rules(choice)?;
     let mut recording = read(file)?;

@@ -18,7 +18,7 @@ pub fn on_device(trace: &Trace, device: DeviceId) -> String {
 }
 
 /// Returns the same for a report about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
-pub fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
+pub(crate) fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
     match where_phrase(trace, devices) {
         Some((preposition, phrase)) => format!("{}{} {phrase}: ", preposition[..1].to_uppercase(), &preposition[1..]),
         None => String::new(),
@@ -26,7 +26,7 @@ pub fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
 }
 
 /// Names `device` within a sentence: ` on device 1 of 3` if the recording has several devices, else nothing.
-pub fn where_on(trace: &Trace, device: DeviceId) -> String {
+pub(crate) fn where_on(trace: &Trace, device: DeviceId) -> String {
     where_phrase(trace, &[device]).map_or_else(String::new, |(preposition, phrase)| format!(" {preposition} {phrase}"))
 }
 
@@ -59,7 +59,7 @@ pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
 }
 
 /// Names the devices that a verdict covers, as [`phrase`]; host memory also where the recording has nothing else.
-pub fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+pub(crate) fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let is_cpu = |device: DeviceId| trace.device_facts(device).is_some_and(|facts| facts.driver == CPU_DRIVER);
     let is_host = |device: &DeviceId| trace.is_host_memory(*device) || is_cpu(*device);
     phrase(trace, devices).or_else(|| (!devices.is_empty() && devices.iter().all(is_host)).then(|| HOST.to_owned()))
@@ -75,7 +75,7 @@ pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Fail
 }
 
 /// Returns the devices to compare: the requested ones, which must be in their recordings, else of each its default one.
-pub fn compared_devices(
+pub(crate) fn compared_devices(
     inputs: [&Input; 2],
     wanted: [Option<u16>; 2],
     metric: Metric,

@@ -41,7 +41,7 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
 }
 
 /// Like [`read`], but also succeeds if no event can be read. On a terminal a bar shows the progress of a large file.
-pub fn read_any(file: &Path) -> Result<Recording, Failure> {
+pub(crate) fn read_any(file: &Path) -> Result<Recording, Failure> {
     if file.is_dir() && Windows::find_rotated(file).is_none() {
         let text =
             "is a folder; name one of the recordings in it (`info`, `diff` and `convert --to parquet` take folders)";
@@ -127,7 +127,7 @@ fn available_bytes() -> Option<u64> {
 }
 
 /// Returns a progress bar on standard error for reading a file; hidden unless that is a terminal.
-pub fn reading_bar(doing: &str) -> ProgressBar {
+pub(crate) fn reading_bar(doing: &str) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
     bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
@@ -153,7 +153,7 @@ pub fn show(bar: &ProgressBar, now: Progress) {
 /// # Errors
 ///
 /// Fails if the folder cannot be listed, or if none of its files is a readable recording.
-pub fn read_fleet(
+pub(crate) fn read_fleet(
     folder: &Path,
     open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
 ) -> Result<Fleet, Failure> {
@@ -174,7 +174,7 @@ pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
 }
 
 /// Reads `inputs`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are done.
-pub fn read_inputs(
+pub(crate) fn read_inputs(
     inputs: &Inputs,
     open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
 ) -> Fleet {
@@ -189,7 +189,7 @@ pub fn read_inputs(
 }
 
 /// Returns why `fleet` has no readable recording.
-pub fn nothing_to_read(fleet: &Fleet) -> String {
+pub(crate) fn nothing_to_read(fleet: &Fleet) -> String {
     let reason = |(path, why): &(PathBuf, String)| {
         let path = path.display().to_string();
         if why.contains(&path) { why.clone() } else { format!("{path}: {why}") }
@@ -206,7 +206,7 @@ pub fn nothing_to_read(fleet: &Fleet) -> String {
 }
 
 /// Returns a progress bar on standard error for work on many files; hidden unless that is a terminal.
-pub fn counting_bar(doing: &str, count: usize) -> ProgressBar {
+pub(crate) fn counting_bar(doing: &str, count: usize) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
     bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
@@ -244,7 +244,7 @@ pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Fai
 }
 
 /// Returns an error if `source` has no samples of `metric` on `device`.
-pub fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+pub(crate) fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric) -> Result<(), Failure> {
     if metric != Metric::DeviceUsed || source.count(device, EventKind::DeviceUsed) > 0 {
         return Ok(());
     }
@@ -254,7 +254,7 @@ pub fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric) -> Re
 }
 
 /// Returns the events `from` to `to`, the last one by default, of a recording that has `count`; `None` if it has none.
-pub fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Option<Range<u64>>, Failure> {
+pub(crate) fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Option<Range<u64>>, Failure> {
     let Some(last) = count.checked_sub(1) else {
         return Ok(None);
     };
@@ -271,7 +271,7 @@ pub fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Option<Rang
 
 /// Returns the keys for the operations and modules that allocated, and what they are; `None` if the recording names
 /// neither. PyTorch's have no operations.
-pub fn origin_keys(trace: &Trace) -> Option<(&'static str, &'static str)> {
+pub(crate) fn origin_keys(trace: &Trace) -> Option<(&'static str, &'static str)> {
     let has_ops = trace.tables.ops.iter().any(|op| op.name.is_some());
     match (trace.tables.scopes.is_empty(), has_ops) {
         (false, true) => Some(("scope,op", "modules and operations")),

@@ -70,7 +70,7 @@ impl Input {
     /// # Errors
     ///
     /// As `change`.
-    pub fn map_whole(self, change: impl FnOnce(Trace) -> Result<Trace, Failure>) -> Result<Self, Failure> {
+    pub(crate) fn map_whole(self, change: impl FnOnce(Trace) -> Result<Trace, Failure>) -> Result<Self, Failure> {
         let source = match self.source.into_whole() {
             Ok(trace) => Source::in_memory(change(trace)?),
             Err(source) => source,
@@ -116,7 +116,7 @@ impl Input {
     }
 
     /// Returns an error if `metric` is not available for `device`.
-    pub fn check_metric(&self, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+    pub(crate) fn check_metric(&self, device: DeviceId, metric: Metric) -> Result<(), Failure> {
         check_metric(&self.source, device, metric)
     }
 }
@@ -126,7 +126,7 @@ impl Input {
 /// # Errors
 ///
 /// Fails if the recording cannot be read, or as `answer` does.
-pub fn answer_from<T>(
+pub(crate) fn answer_from<T>(
     file: &Path,
     choice: &CategoryChoice,
     answer: impl FnMut(&Input) -> Result<T, Failure>,
@@ -139,7 +139,7 @@ pub fn answer_from<T>(
 /// # Errors
 ///
 /// Fails if the recording cannot be read, or as `answer` does.
-pub fn answer_counting<T>(
+pub(crate) fn answer_counting<T>(
     file: &Path,
     choice: &CategoryChoice,
     filter: &Filter,
@@ -158,7 +158,7 @@ pub fn answer_counting<T>(
 /// # Errors
 ///
 /// Fails if the recording cannot be read, or as `answer` does.
-pub fn answer_or_whole<I, T>(
+pub(crate) fn answer_or_whole<I, T>(
     open: impl Fn(bool) -> Result<I, Failure>,
     mut answer: impl FnMut(&I) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -212,7 +212,7 @@ pub fn opener(
 /// # Errors
 ///
 /// Fails if the rules for categories cannot be read.
-pub fn opener_up_to(
+pub(crate) fn opener_up_to(
     most: u64,
     choice: &CategoryChoice,
 ) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
@@ -234,7 +234,7 @@ pub fn opener_up_to(
 /// # Errors
 ///
 /// Fails if the setting of the environment is not a number.
-pub fn resident_events() -> Result<u64, Failure> {
+pub(crate) fn resident_events() -> Result<u64, Failure> {
     match std::env::var(RESIDENT_EVENTS) {
         Err(_) => Ok(MAX_RESIDENT_EVENTS),
         Ok(text) => {

@@ -7,7 +7,7 @@ use highwater_snapshots::units::format_count;
 
 /// The columns of a table with a block in each row, and in the row after them the `rest`: a number of blocks and their
 /// bytes.
-pub fn block_columns<'a>(
+pub(crate) fn block_columns<'a>(
     of: impl Fn(usize) -> Option<&'a ListedBlock> + Copy + 'a,
     (rest_blocks, rest_bytes): (u64, u64),
 ) -> Vec<Column<'a>> {

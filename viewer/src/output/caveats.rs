@@ -40,7 +40,7 @@ pub fn trust(trace: &Trace) -> Value {
 }
 
 /// Returns the problems of the file, a sentence each.
-pub fn problem_texts(trace: &Trace) -> Vec<String> {
+pub(crate) fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }
 
@@ -99,7 +99,7 @@ const SIMULATED: &str = "simulated";
 
 /// Returns a sentence if one of two compared recordings is of a simulated GPU and the other is not, or is of another
 /// one; `None` otherwise.
-pub fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
+pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
     let gpu = |of: &Trace| of.header.facts.iter().find(|(name, _)| name == SIMULATED).map(|(_, gpu)| gpu.clone());
     let (own, other) = (gpu(trace), gpu(baseline));
     let place =
@@ -123,7 +123,7 @@ pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// Prints the limits and problems of one of several recordings, called `name`.
-pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+pub(crate) fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let (bare, unmatched) = (bare_stacks(trace), unmatched_skips(&trace.tables));
     // Contradictions are in the first lines.
     let others: Vec<_> = trace.problems.iter().filter(|problem| !problem.is_of_sums).collect();

@@ -15,7 +15,7 @@ use highwater_snapshots::{StackId, Trace};
 /// The columns that name the rows of a table of groups by `keys`, of which each is given by its values of them and its
 /// stack in these tables, which is none if stacks are not a key; then come rows that are sums, by name. Stacks have one
 /// text line for each frame.
-pub fn key_columns<'a>(
+pub(crate) fn key_columns<'a>(
     keys: &'a [GroupKey],
     groups: impl Iterator<Item = (&'a Vec<String>, (&'a Tables, StackId))>,
     sums: &[String],
@@ -59,7 +59,7 @@ pub fn key_columns<'a>(
 }
 
 /// Names the rows after groups: what is not listed, if anything, and the total.
-pub fn sum_names(rest_groups: u64) -> Vec<String> {
+pub(crate) fn sum_names(rest_groups: u64) -> Vec<String> {
     let rest = (rest_groups > 0).then(|| count_of(rest_groups, "more group"));
     rest.into_iter().chain(["total".to_owned()]).collect()
 }
@@ -72,7 +72,7 @@ pub fn named(keys: &[GroupKey], values: &[String]) -> Value {
 
 /// Returns the size of each of `members` equal modules that have `bytes` in all: `32 × 416.83 MiB`. Empty if the row is
 /// of one.
-pub fn each_text(bytes: u64, members: usize) -> String {
+pub(crate) fn each_text(bytes: u64, members: usize) -> String {
     match members as u64 {
         0 | 1 => String::new(),
         members => format!("{} × {}", format_count(members), format_bytes(bytes / members)),
@@ -80,7 +80,7 @@ pub fn each_text(bytes: u64, members: usize) -> String {
 }
 
 /// Explains the value `(none)` of the first key that has it in one of `groups`; `None` if there is none.
-pub fn none_note<'a>(
+pub(crate) fn none_note<'a>(
     trace: &Trace,
     keys: &[GroupKey],
     groups: impl Iterator<Item = &'a Vec<String>>,

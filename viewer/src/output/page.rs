@@ -30,7 +30,7 @@ const MIN_WIDTH: usize = 40;
 
 /// The version of the keys of all JSON objects: it rises when one is removed or changes its meaning, not when one
 /// comes.
-pub const SCHEMA_VERSION: u32 = 1;
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// An answer with the version of its keys.
 #[derive(Serialize)]
@@ -56,7 +56,7 @@ impl<'a> Page<'a> {
 
     /// Creates a page for standard output: its width, and colours if it is a terminal and the environment allows them
     /// (`NO_COLOR`, `TERM=dumb`).
-    pub fn for_stdout(out: &'a mut dyn Write) -> Self {
+    pub(crate) fn for_stdout(out: &'a mut dyn Write) -> Self {
         if !io::stdout().is_terminal() {
             return Self::plain(out);
         }
@@ -67,7 +67,7 @@ impl<'a> Page<'a> {
     }
 
     /// Creates a page for standard error: its width if it is a terminal, without colour.
-    pub fn for_stderr(out: &'a mut dyn Write) -> Self {
+    pub(crate) fn for_stderr(out: &'a mut dyn Write) -> Self {
         let width = io::stderr().is_terminal().then(columns);
         Self { out, width, is_coloured: false, facts: None, suggestion: None }
     }
@@ -146,7 +146,7 @@ impl<'a> Page<'a> {
     }
 
     /// Prints a report as text, and hands its JSON object to whoever asked for it with [`Page::with_facts`].
-    pub fn with_text<T: Serialize>(
+    pub(crate) fn with_text<T: Serialize>(
         &mut self,
         answer: impl FnOnce() -> T,
         print: impl FnOnce(&mut Self) -> io::Result<()>,
@@ -166,7 +166,7 @@ impl<'a> Page<'a> {
     /// Suggests what `suggestion` returns for the words of a command after `highwater`, or nothing, in place of the
     /// command.
     #[must_use]
-    pub fn with_suggestions(self, suggestion: Suggestion<'a>) -> Self {
+    pub(crate) fn with_suggestions(self, suggestion: Suggestion<'a>) -> Self {
         Self { suggestion: Some(suggestion), ..self }
     }
 

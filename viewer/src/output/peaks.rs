@@ -27,7 +27,7 @@ fn known_phase(moment: &Moment) -> Option<Phase> {
 }
 
 /// The peaks of a device's totals, and their values at the end; of a state, its totals.
-pub fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
+pub(crate) fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
     let peaks = &summary.peaks;
     let event = |row: usize| peaks[row].number().map_or_else(|| "start".to_owned(), format_count);
     let step = |row: usize| peaks[row].step.map_or_else(|| "-".to_owned(), |step| step.to_string());
@@ -53,7 +53,7 @@ pub fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
 }
 
 /// Returns the peak of each metric by its name; null if the recording has no samples of it.
-pub fn peaks_value(header: &Header, summary: &DeviceSummary) -> Value {
+pub(crate) fn peaks_value(header: &Header, summary: &DeviceSummary) -> Value {
     let peaks = Metric::ALL.map(|metric| {
         let peak = summary.peak(metric).map(|moment| Value::Map(peak_facts(header, moment)));
         (metric.name(), peak.into())

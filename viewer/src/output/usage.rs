@@ -3,7 +3,7 @@
 use highwater_snapshots::suggest::did_you_mean;
 
 /// Returns what is wrong with a command line, in a line, without usage and far-fetched suggestions.
-pub fn usage_error(error: &clap::Error) -> String {
+pub(crate) fn usage_error(error: &clap::Error) -> String {
     let text = error.render().to_string();
     // An unknown option is a mistake, and not meant as a value.
     let is_useful = |line: &&str| {

@@ -46,7 +46,7 @@ pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -
 }
 
 /// The condition for the module paths `wanted` and for none of `others`.
-pub fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<String> {
+pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<String> {
     wanted.sort_unstable();
     wanted.dedup();
     if others.iter().any(|path| wanted.binary_search(path).is_ok()) {

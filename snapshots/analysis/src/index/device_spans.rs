@@ -66,7 +66,7 @@ impl StepActivity {
 
 /// The spans of `trace` in order, without the steps in which other devices have events and `device` has none. Spans
 /// outside all steps are kept.
-pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
+pub(crate) fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
     let spans = trace.spans.rows();
     let steps = StepActivity::of(spans.iter().map(|span| (span.step, activity_in(trace, device, span))));
     spans.iter().filter(|span| steps.is_of_device(span.step)).copied().collect()

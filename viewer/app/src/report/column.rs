@@ -25,7 +25,7 @@ pub enum Unit {
 
 impl Unit {
     /// Whether the values are numbers, which are right-aligned.
-    pub fn is_numeric(self) -> bool {
+    pub(crate) fn is_numeric(self) -> bool {
         self != Self::Text
     }
 
@@ -202,12 +202,12 @@ impl<'a> Column<'a> {
     }
 
     /// Whether the column appears in CSV.
-    pub fn is_in_csv(&self) -> bool {
+    pub(crate) fn is_in_csv(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Files)
     }
 
     /// Whether the column appears in the JSON object.
-    pub fn is_in_json(&self) -> bool {
+    pub(crate) fn is_in_json(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Files | Place::Json)
     }
 
@@ -225,7 +225,7 @@ impl<'a> Column<'a> {
     }
 
     /// The value of a row as Markdown.
-    pub fn markdown_cell(&self, row: usize) -> String {
+    pub(crate) fn markdown_cell(&self, row: usize) -> String {
         let own = self.markdown.as_ref().and_then(|text| text(row));
         own.unwrap_or_else(|| self.cell(row))
     }

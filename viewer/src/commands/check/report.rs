@@ -155,7 +155,7 @@ impl<'a> CheckReport<'a> {
     }
 
     /// Returns whether all budgets are met, and confirmed.
-    pub fn has_passed(&self) -> bool {
+    pub(crate) fn has_passed(&self) -> bool {
         self.broken().next().is_none() && self.undecided().next().is_none()
     }
 

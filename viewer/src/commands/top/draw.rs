@@ -99,7 +99,7 @@ fn state_span(state: &State) -> Span<'static> {
 }
 
 /// Whether more is expected, in a few words.
-pub fn state_text(state: &State) -> String {
+pub(crate) fn state_text(state: &State) -> String {
     match state {
         State::Waiting => "no events yet".to_owned(),
         State::Growing => "recording".to_owned(),
@@ -118,7 +118,7 @@ fn age_text(age: Duration) -> String {
 }
 
 /// A step and a phase, in a few words.
-pub fn stage_text(stage: &Stage) -> String {
+pub(crate) fn stage_text(stage: &Stage) -> String {
     stage.step.map_or_else(|| stage.phase.name().to_owned(), |step| format!("step {step}, {}", stage.phase.name()))
 }
 

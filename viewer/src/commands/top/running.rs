@@ -213,7 +213,7 @@ impl Running {
 
     /// The live states at the peaks of all devices and totals, by device and position. Those read from an earlier file
     /// are not known and left out.
-    pub fn at_peaks(&self) -> BTreeMap<(DeviceId, u64), Arc<LiveThen>> {
+    pub(crate) fn at_peaks(&self) -> BTreeMap<(DeviceId, u64), Arc<LiveThen>> {
         let mut found = BTreeMap::new();
         for (&id, device) in &self.devices {
             for position in device.peaks.iter().map(|peak| peak.position) {
@@ -246,7 +246,7 @@ impl Running {
 
     /// Continues with the next file of the same recording. It has its own tables, and begins with the blocks that are
     /// live.
-    pub fn begin_file(&mut self) {
+    pub(crate) fn begin_file(&mut self) {
         self.devices.values_mut().for_each(|device| device.live = LiveState::default());
         self.at_peaks.clear();
         // Nothing before the file can be found in its tables.

@@ -90,7 +90,7 @@ impl AddressIndex {
     }
 
     /// All ranges ever reserved, in order of reservation.
-    pub fn extents(&self) -> &[Extent] {
+    pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
     }
 

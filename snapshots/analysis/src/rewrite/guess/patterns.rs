@@ -76,6 +76,7 @@ pub(super) enum FrameSense {
 }
 
 /// The pattern of a function name: any, or words separated by spaces of which one is the name, begins it or is in it.
+#[derive(Clone, Copy)]
 enum Name {
     Any,
     Is(&'static str),

@@ -47,7 +47,7 @@ macro_rules! views {
                 }
 
                 /// The view that `command` shows.
-                pub fn shown_by(command: Command) -> Option<Self> {
+                pub(crate) fn shown_by(command: Command) -> Option<Self> {
                     Self::ALL.iter().copied().find(|view| view.command() == command)
                 }
 

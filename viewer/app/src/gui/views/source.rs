@@ -46,7 +46,7 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
 }
 
 /// The lines around line `line` of a source text; `None` if it has no such line.
-pub fn excerpt_from(mut reader: impl BufRead, line: u32) -> Option<Excerpt> {
+pub(crate) fn excerpt_from(mut reader: impl BufRead, line: u32) -> Option<Excerpt> {
     if line == 0 {
         return None;
     }

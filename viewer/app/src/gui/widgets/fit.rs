@@ -10,7 +10,7 @@ use highwater_snapshots::line_text::{LineText, shorten_line};
 /// Fits `text` into `room` points: a source line loses its folders, then the end of its function, never its line
 /// number; other text loses its middle if `keeps_end` is set, otherwise the caller truncates it. `None` if not even a
 /// source line's number fits.
-pub fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
+pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
     if width(ui, text, font) <= room {
         return Some(Cow::Borrowed(text));
     }

@@ -50,7 +50,7 @@ const MAX_LINES_BY_AGE: usize = 300;
 impl Settings {
     /// Shows a recording that was not opened before by what tells most about it, and at its peak, since no block of it
     /// is pinned.
-    pub fn start_with(&mut self, recording: &Recording) {
+    pub(crate) fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
         self.paint.colour_by = ColourBy(key);
         let index = &recording.devices[recording.main_device()];

@@ -26,7 +26,7 @@ highwater_snapshots::vocabulary!(
 
 impl DiffLook {
     /// The tooltip of the button that chooses this form.
-    pub const fn tooltip(self) -> &'static str {
+    pub(crate) const fn tooltip(self) -> &'static str {
         match self {
             Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
             Self::Flame => "The same groups as a flame graph; a bar is as wide as its larger side.",

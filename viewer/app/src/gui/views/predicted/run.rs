@@ -55,7 +55,7 @@ impl PredictedRun {
     }
 
     /// Converts one of its moments to the recorded event.
-    pub fn renumbered(&self, moment: &Moment) -> Moment {
+    pub(crate) fn renumbered(&self, moment: &Moment) -> Moment {
         let recorded = |event: EventId| self.source.get(event.index()?).copied();
         Moment { event: moment.event.and_then(recorded), events_before: self.first, ..*moment }
     }

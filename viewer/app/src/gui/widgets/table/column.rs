@@ -96,12 +96,12 @@ impl<'a> Column<'a> {
     }
 
     /// Draws bars in the room that the column's texts do not need.
-    pub fn with_bars(self) -> Self {
+    pub(crate) fn with_bars(self) -> Self {
         Self { has_bars: true, ..self }
     }
 
     /// Orders rows by `value` instead of the value that is shown.
-    pub fn ordered_by<V: Into<Value>>(self, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub(crate) fn ordered_by<V: Into<Value>>(self, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { order: Some(Box::new(move |row| value(row).into())), ..self }
     }
 

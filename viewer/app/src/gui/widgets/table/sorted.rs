@@ -22,7 +22,7 @@ impl SortedTable {
     }
 
     /// Shows the rows in the available space, under the name `label`.
-    pub fn table_ui(&mut self, ui: &mut Ui, label: &str, rows: &Rows<'_>) -> Touched {
+    pub(crate) fn table_ui(&mut self, ui: &mut Ui, label: &str, rows: &Rows<'_>) -> Touched {
         let Self { state, order } = self;
         let row_of = |row: usize| order.get(row).copied();
         let touched = shown_ui(ui, label, (&rows.columns, order.len()), state, row_of);
@@ -75,7 +75,7 @@ impl SortedTable {
     }
 
     /// Scrolls to the first row.
-    pub fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         self.state.first = 0;
     }
 
