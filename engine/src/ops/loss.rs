@@ -45,7 +45,7 @@ impl Tensor {
                 let (logits, targets, statistics, count) = (logits?, targets?, statistics?, count?);
                 let grad = grad.reshaped(&Shape::SCALAR)?;
                 let known = [grad.view(), statistics.view(), count.view()];
-                let out = logits.rewritten(Tensor::is_free_to_write, |out, logits| {
+                let out = logits.rewritten(Self::is_free_to_write, |out, logits| {
                     backend::cross_entropy_backward(out, logits, known, targets.view(), ignored)
                 })?;
                 inputs.give(0, out)

@@ -81,7 +81,7 @@ impl Tensor {
                     _ if inputs.needs(1) => (1, Side::Right),
                     _ => (0, Side::Left),
                 };
-                let out = grad.rewritten(Tensor::is_free_in_order, |out, grad| {
+                let out = grad.rewritten(Self::is_free_in_order, |out, grad| {
                     backend::piecewise_backward(out, grad, slopes.view(), side)
                 })?;
                 drop(slopes);

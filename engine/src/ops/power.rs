@@ -21,7 +21,7 @@ impl Tensor {
             gradient(move |grad, inputs| {
                 let input = known.input.get("powf")?;
                 drop(known);
-                let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| {
+                let out = grad.rewritten(Self::is_free_to_write, |out, grad| {
                     backend::power_backward(out, grad, input.view(), exponent)
                 })?;
                 inputs.give(0, out)

@@ -50,7 +50,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| {
             gradient(move |grad, inputs| {
                 let scan = Scan { fold: Fold::Sum, exclusive, backwards: true };
-                let out = grad.rewritten(Tensor::is_free_to_write, |out, grad| backend::scan(out, grad, axis, scan))?;
+                let out = grad.rewritten(Self::is_free_to_write, |out, grad| backend::scan(out, grad, axis, scan))?;
                 inputs.give(0, out)
             })
         }))

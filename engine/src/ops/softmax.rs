@@ -43,7 +43,7 @@ impl Tensor {
                 let result = result.take(op)?;
                 let rows = grad.with_layout(grad.layout().transpose(axis, last));
                 drop(grad);
-                let out = rows.rewritten(Tensor::is_free_in_order, |out, grad| back(out, grad, result.view()))?;
+                let out = rows.rewritten(Self::is_free_in_order, |out, grad| back(out, grad, result.view()))?;
                 drop(result);
                 let turned = out.with_layout(out.layout().transpose(axis, last));
                 drop(out);

@@ -37,7 +37,7 @@ impl Tensor {
                     inputs.give(1, of_right)?;
                 }
                 let (wanted, own, other) = if inputs.needs(0) { (0, left, right) } else { (1, right, left) };
-                let out = own.rewritten(Tensor::is_free_to_write, |out, own| {
+                let out = own.rewritten(Self::is_free_to_write, |out, own| {
                     backend::squared_error_backward(out, grad.view(), own, other.view(), 2.0 * scale)
                 })?;
                 drop(other);

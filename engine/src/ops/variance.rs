@@ -77,7 +77,7 @@ impl Tensor {
                 let shape = *input.shape();
                 let mean = input.exact_mean(&axes)?.broadcast_to(op, &shape)?;
                 let grad = grad.reshaped(&with_ones)?.broadcast_to(op, &shape)?;
-                let out = input.rewritten(Tensor::is_free_to_write, |out, input| {
+                let out = input.rewritten(Self::is_free_to_write, |out, input| {
                     backend::variance_backward(out, grad.view(), input, mean.view(), 2.0 * scale)
                 })?;
                 inputs.give(0, out)

@@ -62,7 +62,7 @@ functions! {
 
     fn cudaDeviceCanAccessPeer(can: Out<'_, c_int>) { give(can, 0) }
     fn cudaDriverGetVersion, cudaRuntimeGetVersion, cuDriverGetVersion(version: Out<'_, c_int>) {
-        give(version, CUDA_VERSION)
+        give(version, CUDA_VERSION);
     }
     fn cudaDeviceGetLimit, cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0) }
 

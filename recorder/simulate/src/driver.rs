@@ -53,7 +53,7 @@ functions! {
     fn cudaGetErrorString(status: Status) -> *const c_char { description(status).as_ptr() }
     fn cudaGetErrorName(status: Status) -> *const c_char { description(status).as_ptr() }
     fn cuGetErrorString, cuGetErrorName(status: Status, text: Out<'_, *const c_char>) {
-        give(text, description(status).as_ptr())
+        give(text, description(status).as_ptr());
     }
 
     /// `status` is set to 1 if there is no such function.

@@ -60,7 +60,7 @@ functions! {
     fn cudaMemcpy, cudaMemcpyAsync, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2,
         cuMemcpyDtoDAsync_v2, cuMemcpyAsync(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
     fn cudaMemcpyPeerAsync(to: *mut u8, _device: c_int, from: *const u8, _from_device: c_int, bytes: usize) {
-        copy(to, from, bytes)
+        copy(to, from, bytes);
     }
 
     fn cudaMemcpy2D, cudaMemcpy2DAsync(
