@@ -70,6 +70,13 @@ pub struct TablelessSource {
     pub json: bool,
 }
 
+impl TablelessSource {
+    /// The form of the answer.
+    pub fn form(&self) -> Form {
+        Form { json: self.json, csv: false }
+    }
+}
+
 /// The device to look at.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct DeviceChoice {
@@ -78,7 +85,7 @@ pub struct DeviceChoice {
     pub device: Option<u16>,
 }
 
-/// The blocks to look at.
+/// The blocks to look at, and the sources of what is not recorded of them.
 #[derive(Clone, Debug, Default, Args)]
 pub struct BlockChoice {
     /// Only blocks that match all conditions, such as 'category=activation size>=1MiB', or a plain word: adam
@@ -90,6 +97,9 @@ pub struct BlockChoice {
     /// `before` and `always`: allocated before the recording, and freed in it or live at its end.
     #[arg(long = "where", value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub filter: Where,
+    /// The source of categories that were not recorded.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
 }
 
 /// Whether equal modules are listed as one.

@@ -103,7 +103,8 @@ commands! {
     /// Run a PyTorch program on a simulated GPU: what it needs, and whether it fits, without a GPU (Linux)
     ///
     /// The program needs no change and runs with its own PyTorch, whose allocator decides every byte. The device has
-    /// no contents: kernels do nothing, and its values are zeros. Modules, phases and steps are recorded.
+    /// no contents: kernels do nothing, and its values are zeros. Modules, phases and steps are recorded. With --json
+    /// or --csv, what the program prints goes to standard error.
     Simulate(Box<simulate::SimulateArguments>) => simulate::run,
     /// Show what a recording contains: devices, peaks, and its limitations; for a folder, ranks and outliers
     Info(info::InfoArguments) => info::run,

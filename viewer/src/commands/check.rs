@@ -1,7 +1,6 @@
 //! Runs `highwater check`: reads recordings and budgets, draws the picture, and prints the report.
 
 pub mod budgets;
-mod advice;
 mod parts;
 mod devices;
 pub mod report;
@@ -24,7 +23,7 @@ use self::budgets::Budgets;
 use self::markdown::markdown;
 use self::report::CheckReport;
 use crate::args::values::metric_parser;
-use crate::args::{CategoryChoice, DeviceChoice, Given, Source, TablelessSource, Where, arguments_of};
+use crate::args::{CategoryChoice, DeviceChoice, Given, Source, TablelessSource, arguments_of};
 use crate::commands::render::{self, Drawing, PictureBy, PictureSize, RenderArguments};
 use crate::input::categories::read_with;
 use crate::input::recording::Recording;
@@ -50,10 +49,10 @@ pub struct CheckArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_reserved: Option<u64>,
     /// Limit of a category at the moment when it is largest: --max activation=2GiB
-    #[arg(long, value_name = "CATEGORY=SIZE", value_parser = category_limit)]
+    #[arg(long, value_name = "CATEGORY=SIZE", value_parser = |text: &str| limit_of(text, "activation=2GiB", category_of))]
     pub max: Vec<(Category, u64)>,
     /// Limit of the peak within a phase, in any step: --max-phase optimizer=5GiB
-    #[arg(long, value_name = "PHASE=SIZE", value_parser = phase_limit)]
+    #[arg(long, value_name = "PHASE=SIZE", value_parser = |text: &str| limit_of(text, "optimizer=5GiB", phase_of))]
     pub max_phase: Vec<(Phase, u64)>,
     /// Recording to compare with, such as the main branch's; if a budget is exceeded, the growth is broken down
     #[arg(long, value_name = "FILE")]
@@ -118,16 +117,7 @@ fn named<T: Copy>(kind: &str, name: &str, all: &[T], spelt: fn(T) -> &'static st
     })
 }
 
-/// The budget of a category, in bytes.
-fn category_limit(text: &str) -> Result<(Category, u64), String> {
-    limit_of(text, "activation=2GiB", category_of)
-}
-
-/// The budget of a phase, in bytes.
-fn phase_limit(text: &str) -> Result<(Phase, u64), String> {
-    limit_of(text, "optimizer=5GiB", phase_of)
-}
-
+/// The budget of what has a name, in bytes.
 fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) -> Result<(T, u64), String> {
     let (name, size) = text.split_once('=').ok_or_else(|| format!("write a name and a size: {example}"))?;
     Ok((parse(name.trim())?, parse_size(size)?))
@@ -136,7 +126,7 @@ fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) 
 impl CheckArguments {
     /// The options that another command may share, where the budgets are of `metric`.
     pub fn given(&self, metric: Metric) -> Given {
-        Given::default().with("device", self.device).metric(metric).blocks(&Where::default(), &self.categories)
+        Given::of(&self.source.file).with("device", self.device).metric(metric).categories(&self.categories)
     }
 }
 

@@ -26,10 +26,11 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, parse_range};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::CategoryChoice;
-use crate::commands::next::{next_command, quoted};
+use crate::args::{CategoryChoice, Form, Given};
+use crate::commands::next::quoted;
 use crate::input::recording::spinner;
 use crate::input::source::{Input, answer_or_whole};
+use crate::output::answer::{Report, answer};
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -87,16 +88,22 @@ pub struct ConvertArguments {
     /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
-    /// Print one JSON object to standard output
-    #[arg(long)]
-    pub json: bool,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
 }
 
 impl ConvertArguments {
-    /// The recordings to read, and the file or folder to write; `None` if only one path is given.
-    pub(crate) fn files_and_out(&self) -> Option<(&[PathBuf], &Path)> {
-        let (out, files) = self.paths.split_last()?;
-        (!files.is_empty()).then_some((files, out))
+    /// The recordings to read, and the file or folder to write.
+    ///
+    /// # Errors
+    ///
+    /// Fails if only one path is given.
+    pub fn files_and_out(&self) -> Result<(&[PathBuf], &Path), Failure> {
+        match self.paths.split_last() {
+            Some((out, files)) if !files.is_empty() => Ok((files, out)),
+            _ => Err(Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())),
+        }
     }
 
     /// Leaves out of `trace`, a recording or a window of it that has the events, what the options say.
@@ -143,11 +150,6 @@ fn events_of(text: &str) -> Result<Range<usize>, String> {
     parse_range(text).ok_or_else(|| "expected FROM..TO with FROM less than TO, such as 1000..2000".to_owned())
 }
 
-/// Returns the error if only one path is given.
-pub(crate) fn out_is_missing() -> Failure {
-    Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())
-}
-
 /// Converts to tables, to a page, or to a recording in another format.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.with.is_some() && (arguments.wants_tables() || arguments.wants_page()) {
@@ -164,7 +166,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 
 /// Reads the recording, writes it in another format, and prints the result.
 fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
         let text = "only --to parquet (into a folder) and .html (two, to compare) take several recordings; convert one at a time";
         return Err(Failure::Usage(text.to_owned()));
@@ -178,13 +180,8 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
     let (input, (exported, bytes)) = read_and(file, arguments, in_windows, |input| {
         Ok((input.clone(), write_to(&destination, &input.source, beside.as_ref())?))
     })?;
-    let answer = Answer { file, input: &input, destination: &destination, exported, bytes };
-    if arguments.json {
-        page.json(&answer.facts())?;
-    } else {
-        answer.print(page)?;
-    }
-    Ok(Status::Fine)
+    let report = ConvertReport { file, input: &input, destination: &destination, exported, bytes };
+    answer(input.facts(), arguments.form, page, &report)
 }
 
 /// The exported data, and its bytes.
@@ -289,7 +286,7 @@ fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
 }
 
 /// The report about one recording.
-struct Answer<'a> {
+struct ConvertReport<'a> {
     file: &'a Path,
     input: &'a Input,
     destination: &'a Destination,
@@ -297,7 +294,7 @@ struct Answer<'a> {
     bytes: u64,
 }
 
-impl Answer<'_> {
+impl Report for ConvertReport<'_> {
     fn facts(&self) -> Facts<'_> {
         Facts::new([
             ("file", self.destination.path.as_path().into()),
@@ -308,7 +305,7 @@ impl Answer<'_> {
     }
 
     /// The file that was read, and the one that was written.
-    fn files(&self) -> Table<'_> {
+    fn table(&self) -> Table<'_> {
         let Self { file, input, destination, .. } = self;
         let in_bytes = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
         let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
@@ -329,10 +326,9 @@ impl Answer<'_> {
         let Self { input, destination, exported, .. } = self;
         let out = &destination.path;
         let events = count_of(exported.events, "event");
-        caveats::lead(input.facts(), "", page)?;
         page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
         page.gap()?;
-        page.table(&self.files())?;
+        page.table(&self.table())?;
         page.gap()?;
         if exported.lost.is_empty() {
             page.line("Nothing was lost.")?;
@@ -364,9 +360,9 @@ impl Answer<'_> {
                 })
             }
             Kind::Perfetto | Kind::Chrome => page.hint("Next: open it in Perfetto's viewer, ui.perfetto.dev"),
-            Kind::Snap => page.hint(&next_command(&["info"], out, &[], "for what is in it")),
+            Kind::Snap => page.hint(&Given::of(out).next("info", &[], "for what is in it")),
             Kind::Pickle | Kind::Json => {
-                page.hint(&next_command(&["peak"], out, &[], "or open it in PyTorch's viewer, pytorch.org/memory_viz"))
+                page.hint(&Given::of(out).next("peak", &[], "or open it in PyTorch's viewer, pytorch.org/memory_viz"))
             }
         }
     }

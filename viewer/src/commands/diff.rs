@@ -23,8 +23,7 @@ use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
 
 use self::facts::difference;
 use crate::args::values::{keys_help, metric_parser};
-use crate::args::{BlockChoice, CategoryChoice, ComparedAt, Form, Given, GroupKeys, ModuleChoice};
-use crate::commands::next::next_with;
+use crate::args::{BlockChoice, ComparedAt, Form, Given, GroupKeys, ModuleChoice};
 use crate::input::devices::{compared_devices, on_device, phrase};
 use crate::input::recording::origin_keys;
 use crate::input::source::{Input, answer_from};
@@ -80,9 +79,6 @@ pub struct DiffArguments {
     /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
     /// The form of the answer.
     #[command(flatten)]
     pub form: Form,
@@ -91,10 +87,11 @@ pub struct DiffArguments {
 impl DiffArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        let given = Given::default().with("at", self.at.as_ref().map(ComparedAt::to_string));
+        let files: Vec<&Path> = std::iter::once(&self.a).chain(&self.b).map(AsRef::as_ref).collect();
+        let given = Given::of(&self.a).about(&files).with("at", self.at.as_ref().map(ComparedAt::to_string));
         let given = given.with("at-b", self.at_b.as_ref().map(ComparedAt::to_string)).with("device", self.device);
         let given = given.with("device-b", self.device_b).metric(self.metric);
-        given.blocks(&self.blocks.filter, &self.categories)
+        given.blocks(&self.blocks)
     }
 }
 
@@ -103,9 +100,9 @@ pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fai
     if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
         return ranks::run(arguments, page);
     }
-    answer_from(&arguments.a, &arguments.categories, |first| {
+    answer_from(&arguments.a, &arguments.blocks.categories, |first| {
         let Some(b) = &arguments.b else { return diff_of([first, first], arguments, page) };
-        answer_from(b, &arguments.categories, |second| diff_of([first, second], arguments, page))
+        answer_from(b, &arguments.blocks.categories, |second| diff_of([first, second], arguments, page))
     })
 }
 
@@ -140,14 +137,14 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
     let member = |values: &Vec<String>| {
         Value::Map(vec![
             ("key", values.join(", ").into()),
-            ("keys", named(keys, values)),
+            ("keys", named(keys, values).into()),
             ("a_bytes", (group.a_bytes / count).into()),
             ("b_bytes", (group.b_bytes / count).into()),
             ("delta_bytes", (group.delta() / i128::from(count)).into()),
             ("a_blocks", (group.a_blocks / count).into()),
             ("b_blocks", (group.b_blocks / count).into()),
-            ("change", Value::of(group.change())),
-            ("likeness", Value::of(group.match_kind)),
+            ("change", Value::of(group.change()).into()),
+            ("likeness", Value::of(group.match_kind).into()),
         ])
     };
     (count > 0).then(|| group.members.iter().map(member).collect())
@@ -311,29 +308,27 @@ impl<'a> DiffReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let files: Vec<&Path> =
-            std::iter::once(&self.arguments.a).chain(&self.arguments.b).map(AsRef::as_ref).collect();
-        let given = self.arguments.given();
+        let (a, given) = (self.arguments.a.as_path(), self.arguments.given());
         if self.is_equal() {
-            return next_with(&["explain"], &files[..1], &[], &given, "for what would lower the peak");
+            return given.about(&[a]).next("explain", &[], "for what would lower the peak");
         }
         // Most of reserved memory may be free, which has no origin.
         let is_reserved = self.arguments.metric == Metric::Reserved;
         if is_reserved && !self.arguments.by.0.contains(&GroupKey::Pool) {
-            return next_with(&["diff"], &files, &["--by", "pool,size"], &given, "for the segments behind it");
+            return given.next("diff", &["--by", "pool,size"], "for the segments behind it");
         }
         let is_by_code = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack));
         let is_by_origin = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Scope | GroupKey::Op));
         if let Some((keys, names)) = origin_keys(self.traces[0]).filter(|_| !is_by_origin && !is_reserved) {
-            return next_with(&["diff"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
+            return given.next("diff", &["--by", keys], &format!("for the {names} behind it"));
         }
         if is_by_code || is_reserved {
             // The side that takes more.
             let is_a = self.comparison.diff.a.bytes >= self.comparison.diff.b.bytes;
-            let larger = if is_a { files[..1].to_vec() } else { files.last().copied().into_iter().collect() };
-            return next_with(&["explain"], &larger, &[], &given, "for what could be done");
+            let larger = self.arguments.b.as_deref().filter(|_| !is_a).unwrap_or(a);
+            return given.about(&[larger]).next("explain", &[], "for what could be done");
         }
-        next_with(&["diff"], &files, &["--by", "frame"], &given, "for the lines of code behind it")
+        given.next("diff", &["--by", "frame"], "for the lines of code behind it")
     }
 }
 

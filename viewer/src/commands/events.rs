@@ -20,8 +20,7 @@ use highwater_snapshots::units::format_count;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 
 use crate::args::values::kind_parser;
-use crate::args::{BlockChoice, CategoryChoice, Given, Source};
-use crate::commands::next::next_with;
+use crate::args::{BlockChoice, Given, Source};
 use crate::input::devices::{on_device, on_devices};
 use crate::input::recording::{choose_device, event_range};
 use crate::input::source::{Input, answer_from};
@@ -59,21 +58,18 @@ pub struct EventsArguments {
     /// The blocks whose events are listed.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
 }
 
 impl EventsArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        Given::default().with("device", self.device).blocks(&self.blocks.filter, &self.categories)
+        Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
 }
 
 /// Runs `highwater events`.
 pub fn run(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
+    answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let listing = EventsListing::of(input, arguments)?;
         // Once events are written, a damaged one ends the list.
         Ok(list(input, &listing, arguments, page))
@@ -112,13 +108,6 @@ pub struct EventsListing<'a> {
 
 /// Events that are read at once.
 const EVENTS_AT_ONCE: u64 = 1 << 19;
-
-/// An event, whose text does not include its stack.
-#[derive(Clone, Copy)]
-struct Listed<'a> {
-    trace: &'a Trace,
-    id: EventId,
-}
 
 impl<'a> EventsListing<'a> {
     /// Selects events of a recording, and reads the first of them.
@@ -194,7 +183,7 @@ impl<'a> EventsListing<'a> {
         let heading = if self.trace.has_times() { "seconds" } else { "" };
         page.hint(&format!("  {:>number_width$}{heading:>time_width$}  {:<14}  what", "event", "kind"))?;
         let mut last_listed = None;
-        self.each(|Listed { trace, id }| {
+        let mut print = |trace: &Trace, id: EventId| -> Result<(), Failure> {
             let number = trace.number(id);
             let is_everywhere = trace.is_everywhere(id);
             last_listed = Some((number, (!is_everywhere).then(|| trace.events.device[id.0 as usize])));
@@ -218,7 +207,8 @@ impl<'a> EventsListing<'a> {
                 }
             }
             Ok(())
-        })?;
+        };
+        self.each_window(|trace, ids| ids.iter().try_for_each(|id| print(trace, *id)))?;
         if last_listed.is_none() {
             page.line("  none")?;
         }
@@ -231,13 +221,13 @@ impl<'a> EventsListing<'a> {
     /// Returns a command that shows the memory after the last listed event, of which the number and the device are
     /// given.
     fn hint(&self, last_listed: Option<(u64, Option<DeviceId>)>) -> String {
-        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let given = self.arguments.given();
         let Some((number, device)) = last_listed else {
-            return next_with(&["peak"], &files, &[], &given, "for what is using memory at the peak");
+            return given.next("peak", &[], "for what is using memory at the peak");
         };
         let device = device.filter(|_| self.trace.device_ids().len() > 1).map(|device| device.0);
         let what_for = "for what is using memory after this event";
-        next_with(&["peak"], &files, &["--at", &number.to_string()], &given.on_device(device), what_for)
+        given.on_device(device).next("peak", &["--at", &number.to_string()], what_for)
     }
 
     fn restriction(&self) -> String {
@@ -250,11 +240,6 @@ impl<'a> EventsListing<'a> {
             parts.push(format!("of blocks with {filter}"));
         }
         if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
-    }
-
-    /// Calls `take` with the events that are to be listed.
-    fn each(&self, mut take: impl FnMut(Listed<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
-        self.each_window(|trace, ids| ids.iter().try_for_each(|id| take(Listed { trace, id: *id })))
     }
 
     /// Calls `take` with the events of each window that are to be listed.

@@ -19,8 +19,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::args::values::{block_metric_parser, keys_help};
-use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
-use crate::commands::next::next_with;
+use crate::args::{BlockChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
 use crate::input::devices::where_on;
 use crate::input::recording::{choose_device, origin_keys};
 use crate::input::source::{Input, answer_from};
@@ -60,9 +59,6 @@ pub struct ExplainArguments {
     /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
 }
 
 impl ExplainArguments {
@@ -74,14 +70,14 @@ impl ExplainArguments {
 
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        let given = Given::default().with("device", self.device.device).metric(self.metric);
-        given.blocks(&self.blocks.filter, &self.categories)
+        let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
+        given.blocks(&self.blocks)
     }
 }
 
 /// Runs `highwater explain`.
 pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
+    answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = ExplainReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)
     })
@@ -242,17 +238,14 @@ impl<'a> ExplainReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let files = [self.arguments.source.file.as_path()];
         let given = self.arguments.given();
         if self.arguments.by.0.contains(&GroupKey::Frame) {
-            return next_with(&["whatif"], &files, &[], &given, "for the same run under other allocator settings");
+            return given.next("whatif", &[], "for the same run under other allocator settings");
         }
         let is_by_origin = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Scope | GroupKey::Op));
         match origin_keys(self.trace).filter(|_| !is_by_origin) {
-            Some((keys, names)) => {
-                next_with(&["explain"], &files, &["--by", keys], &given, &format!("for the {names} behind it"))
-            }
-            None => next_with(&["explain"], &files, &["--by", "frame"], &given, "for the lines of code behind it"),
+            Some((keys, names)) => given.next("explain", &["--by", keys], &format!("for the {names} behind it")),
+            None => given.next("explain", &["--by", "frame"], "for the lines of code behind it"),
         }
     }
 }
@@ -268,7 +261,7 @@ impl Report for ExplainReport<'_> {
             ("device", peak.device.0.into()),
             ("metric", Value::of(peak.metric).into()),
             ("peak", moment_value(&self.trace.header, peak).into()),
-            ("layers", Value::of(self.explanation.layers).into()),
+            ("layers", self.explanation.layers.map(Value::of).into()),
             // The free bytes of segments by pool, stream and size.
             ("free_in_segments", Fact::or_absent((free.count() > 0).then(|| free_table(&free)))),
             ("filter", Fact::or_absent(self.arguments.blocks.filter.stated())),
@@ -348,9 +341,8 @@ impl Report for ExplainReport<'_> {
         if !advice.iter().any(is_planned) {
             return Ok(());
         }
-        let files = [self.arguments.source.file.as_path()];
         let given = self.arguments.given();
-        page.hint(&next_with(&["plan"], &files, &["--budget", "SIZE"], &given, "for the cheapest changes that fit"))
+        page.hint(&given.next("plan", &["--budget", "SIZE"], "for the cheapest changes that fit"))
     }
 }
 

@@ -10,7 +10,7 @@ use clap::Args;
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::growth::{
-    Between, FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps,
+    Between, FirstStep, Growth, GrowthQuery, Leak, StepRange, StepWindow, growth, how_to_mark_steps,
 };
 use highwater_analysis::{GroupKey, Metric, Question};
 use highwater_app::figures::leaks::{leak_texts, reserved_growth};
@@ -21,10 +21,9 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use self::holders::Holders;
 use self::parts::{Projection, causes, leaks, reserved_facts, stacks, steps, steps_table, sum};
-use self::query::{check_filter, keys, measured_devices, query, refused, reserved_query};
+use self::query::{check_filter, keys, measured_devices, refused, reserved_query};
 use crate::args::values::{between_parser, growing_metric_parser, keys_help};
-use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, Source};
-use crate::commands::next::next_with;
+use crate::args::{BlockChoice, DeviceChoice, Given, GroupKeys, Source};
 use crate::input::devices::on_device;
 use crate::input::recording::choose_device;
 use crate::input::source::{Input, answer_from};
@@ -69,25 +68,22 @@ pub struct GrowthArguments {
     /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
 }
 
 impl GrowthArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        let given = Given::default().with("from-step", self.from_step).with("to-step", self.to_step);
+        let given = Given::of(&self.source.file).with("from-step", self.from_step).with("to-step", self.to_step);
         let between = Some(self.between).filter(|between| *between != Between::default());
         let given = given.with("between", between.map(Between::name));
         let given = given.with("device", self.device.device).metric(self.metric);
-        given.blocks(&self.blocks.filter, &self.categories)
+        given.blocks(&self.blocks)
     }
 }
 
 /// Runs `highwater growth`.
 pub fn run(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
+    answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = GrowthReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)
     })
@@ -117,9 +113,11 @@ impl<'a> GrowthReport<'a> {
         let keys = keys(trace, arguments);
         check_filter(arguments)?;
         let devices = measured_devices(device, trace.device_ids(), arguments);
-        let queries: Vec<GrowthQuery<'_>> =
-            std::iter::once(query(&keys, arguments)).chain(reserved_query(arguments)).collect();
-        let found = input.ask(|source, watch| growth(source, &devices, query::steps(arguments), &queries, watch))?;
+        let GrowthArguments { metric, top, from_step: from, to_step: to, between, .. } = *arguments;
+        let asked = GrowthQuery { metric, keys: &keys, top, filter: &arguments.blocks.filter.filter };
+        let queries: Vec<GrowthQuery<'_>> = std::iter::once(asked).chain(reserved_query(arguments)).collect();
+        let steps = StepRange { from, to, between };
+        let found = input.ask(|source, watch| growth(source, &devices, steps, &queries, watch))?;
         let mut found = found.into_iter();
         let (mut devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
         // Not every device of a server works in bursts.
@@ -308,36 +306,36 @@ impl<'a> GrowthReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let given = self.arguments.given();
         let balance = &self.growth.balance;
         if self.trace.is_state() {
-            return next_with(&["peak"], &files, &[], &given, "for what is using memory");
+            return given.next("peak", &[], "for what is using memory");
         }
         if balance.born.blocks == 0 && balance.freed.blocks == 0 {
-            return next_with(&["phases"], &files, &[], &given, "for what each step and phase did");
+            return given.next("phases", &[], "for what each step and phase did");
         }
         if self.measures_segments() {
             let options = ["--metric", "reserved", "--at", "end", "--by", "pool,stream,size"];
             let given = given.without("metric");
-            return next_with(&["peak"], &files, &options, &given, "for all reserved memory by pool and stream");
+            return given.next("peak", &options, "for all reserved memory by pool and stream");
         }
         if !self.keys.contains(&GroupKey::Stack) {
             let options = ["--by", "stack"];
-            return next_with(&["growth"], &files, &options, &given, "for the call stacks of what is still live");
+            return given.next("growth", &options, "for the call stacks of what is still live");
         }
         if self.growth.window.from() == self.growth.window.to() {
             let options = ["--at", "end", "--by", "frame"];
-            return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
+            return given.next("peak", &options, "for everything that is live at the end");
         }
         // Growth is measured from the end of the step before the window.
         let before = self.growth.window.from().checked_sub(1).filter(|_| self.arguments.between == Between::Steps);
         let Some(before) = before else {
             let options = ["--at", "end", "--by", "frame"];
-            return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
+            return given.next("peak", &options, "for everything that is live at the end");
         };
         let [a, b] = [before, self.growth.window.to()].map(|step| format!("step-end:{step}"));
         let options = ["--at", &a, "--at-b", &b];
-        next_with(&["diff"], &files, &options, &given, "for the ends of two steps side by side")
+        given.next("diff", &options, "for the ends of two steps side by side")
     }
 }
 

@@ -20,8 +20,7 @@ use highwater_snapshots::trace::{Annotation, EXCERPT, HOLDERS, LEFT_OUT, NOTE, S
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{BlockId, Trace};
 
-use crate::args::{BlockChoice, CategoryChoice, Given, Source};
-use crate::commands::next::next_with;
+use crate::args::{BlockChoice, Given, Source};
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::choose_device;
 use crate::input::source::{Input, answer_counting};
@@ -43,15 +42,12 @@ pub struct InfoArguments {
     /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
 }
 
 impl InfoArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        Given::default().with("device", self.device).blocks(&self.blocks.filter, &self.categories)
+        Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
 }
 
@@ -61,7 +57,7 @@ pub fn run(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fai
     if file.is_dir() && Windows::find_rotated(file).is_none() {
         return ranks::info(arguments, page);
     }
-    answer_counting(file, &arguments.categories, &arguments.blocks.filter.filter, |input| {
+    answer_counting(file, &arguments.blocks.categories, &arguments.blocks.filter.filter, |input| {
         let report = InfoReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)
     })
@@ -363,13 +359,13 @@ impl Report for InfoReport<'_> {
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
-        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let given = self.arguments.given();
         let what_for =
             if self.trace.is_state() { "for what is using memory" } else { "for what is using memory at the peak" };
         page.hint(&if self.out_of_memory().is_none() {
-            next_with(&["peak"], &files, &[], &given, what_for)
+            given.next("peak", &[], what_for)
         } else {
-            next_with(&["oom"], &files, &[], &given, "for why the request failed, and what would have helped")
+            given.next("oom", &[], "for why the request failed, and what would have helped")
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
@@ -16,10 +16,10 @@ use highwater_app::report::{Column, Facts, Rows, Table};
 use highwater_snapshots::units::format_bytes;
 
 use super::convert::write_to;
-use crate::args::CategoryChoice;
-use crate::commands::next::next_command;
+use crate::args::{CategoryChoice, Form, Given};
 use crate::input::categories::read_with;
 use crate::input::recording::Recording;
+use crate::output::answer::Report;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -39,9 +39,9 @@ pub struct JoinArguments {
     /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
-    /// Print one JSON object to standard output
-    #[arg(long)]
-    pub json: bool,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
 }
 
 /// A stretch of time, given in seconds.
@@ -99,7 +99,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
         .map(|((recording, name), offset_ns)| JoinPart { name, trace: &recording.trace, offset_ns })
         .collect();
     let joined = join(&parts).map_err(|why| Failure::Usage(why.to_string()))?;
-    if !arguments.json {
+    if arguments.form.is_text() {
         for (recording, name) in recordings.iter().zip(&names) {
             caveats::lead(&recording.trace, name, page)?;
         }
@@ -107,12 +107,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
     drop(recordings);
     let (exported, bytes) = write_to(&destination, &Source::in_memory(&joined.trace), None)?;
     let lost = joined.lost.iter().chain(&exported.lost).cloned().collect();
-    let answer = Answer { arguments, joined, lost, bytes };
-    if arguments.json {
-        page.json(&answer.facts())?;
-    } else {
-        answer.print(page)?;
-    }
+    JoinReport { arguments, joined, lost, bytes }.write(arguments.form, page)?;
     Ok(Status::Fine)
 }
 
@@ -138,20 +133,16 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
 }
 
 /// The report about the recordings.
-struct Answer<'a> {
+struct JoinReport<'a> {
     arguments: &'a JoinArguments,
     joined: Joined,
     lost: Vec<String>,
     bytes: u64,
 }
 
-impl Answer<'_> {
-    fn out(&self) -> &Path {
-        &self.arguments.out
-    }
-
+impl Report for JoinReport<'_> {
     /// The devices of the merged recording.
-    fn devices(&self) -> Table<'_> {
+    fn table(&self) -> Table<'_> {
         let trace = &self.joined.trace;
         let known = trace.device_ids();
         let devices = self.joined.devices.iter().filter(|device| known.contains(&device.device));
@@ -177,10 +168,10 @@ impl Answer<'_> {
 
     fn facts(&self) -> Facts<'_> {
         Facts::new([
-            ("file", self.out().into()),
+            ("file", self.arguments.out.as_path().into()),
             ("bytes", self.bytes.into()),
             ("events", self.joined.trace.events.len().into()),
-            ("devices", self.devices().into()),
+            ("devices", self.table().into()),
             ("lost", self.lost.clone().into()),
             ("warnings", self.joined.warnings.clone().into()),
         ])
@@ -189,11 +180,11 @@ impl Answer<'_> {
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let trace = &self.joined.trace;
         let events = count_of(trace.events.len() as u64, "event");
-        let (out, size) = (self.out().display(), format_bytes(self.bytes));
-        let files = self.arguments.files.len();
-        page.headline(&format!("Wrote {out} ({size}): {events} of {files} recordings on one axis of time."))?;
+        let JoinArguments { out, files, .. } = self.arguments;
+        let (name, size, count) = (out.display(), format_bytes(self.bytes), files.len());
+        page.headline(&format!("Wrote {name} ({size}): {events} of {count} recordings on one axis of time."))?;
         page.gap()?;
-        page.table(&self.devices())?;
+        page.table(&self.table())?;
         if !self.lost.is_empty() || !self.joined.warnings.is_empty() {
             page.gap()?;
         }
@@ -205,7 +196,7 @@ impl Answer<'_> {
         }
         caveats::print(trace, page)?;
         page.gap()?;
-        page.hint(&next_command(&["info"], self.out(), &[], "for the peaks of all devices"))
+        page.hint(&Given::of(out).next("info", &[], "for the peaks of all devices"))
     }
 }
 

@@ -8,25 +8,23 @@ use highwater_app::files::is_stdin;
 use crate::args::Given;
 use crate::commands::Arguments;
 
-/// Formats a suggested command: `Next: highwater peak step.snap --by op,scope   for …`.
-pub(crate) fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {
-    next_with(command, &[file], options, &Given::default(), what_for)
-}
-
-/// Formats the same for several files, with the `given` options that the command accepts and `options` does not
-/// contain.
-pub(crate) fn next_with(command: &[&str], files: &[&Path], options: &[&str], given: &Given, what_for: &str) -> String {
-    let name = |file: &&Path| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
-    let mut words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-    words.extend(files.iter().map(name));
-    words.extend(options.iter().map(|word| (*word).to_owned()));
-    for (option, value) in given.options() {
-        let word = format!("--{option}");
-        if !options.contains(&word.as_str()) && takes(command, option, value) {
-            words.extend([word, quoted(value)]);
+impl Given {
+    /// Suggests a command about the same files: `Next: highwater peak step.snap --by op,scope   for …`. It has
+    /// `options`, and the given ones that it accepts and `options` does not contain.
+    pub fn next(&self, command: &str, options: &[&str], what_for: &str) -> String {
+        let name =
+            |file: &PathBuf| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
+        let mut words = vec![command.to_owned()];
+        words.extend(self.files.iter().map(name));
+        words.extend(options.iter().map(|word| (*word).to_owned()));
+        for (option, value) in &self.options {
+            let word = format!("--{option}");
+            if !options.contains(&word.as_str()) && takes(command, option, value) {
+                words.extend([word, quoted(value)]);
+            }
         }
+        format!("Next: highwater {}   {what_for}", words.join(" "))
     }
-    format!("Next: highwater {}   {what_for}", words.join(" "))
 }
 
 /// The path from the current folder, if the file lies in it.
@@ -37,9 +35,9 @@ pub fn shortened(file: &Path) -> PathBuf {
 }
 
 /// Returns whether `command` has `option` and accepts `value` for it.
-fn takes(command: &[&str], option: &str, value: &str) -> bool {
+fn takes(command: &str, option: &str, value: &str) -> bool {
     let all = Arguments::command();
-    let Some(command) = command.first().and_then(|name| all.find_subcommand(name)) else { return false };
+    let Some(command) = all.find_subcommand(command) else { return false };
     command.get_arguments().find(|argument| argument.get_long() == Some(option)).is_some_and(|argument| {
         let possible = argument.get_possible_values();
         possible.is_empty() || possible.iter().any(|one| one.matches(value, false))
@@ -83,9 +81,9 @@ mod tests {
 
     #[test]
     fn file_names_with_spaces_can_be_pasted() {
-        let next = next_command(&["peak"], Path::new("my run's.snap"), &["--top", "5"], "for more");
+        let next = Given::of(Path::new("my run's.snap")).next("peak", &["--top", "5"], "for more");
         assert_eq!(next, r"Next: highwater peak 'my run'\''s.snap' --top 5   for more");
-        assert!(next_command(&["peak"], Path::new("-"), &[], "").contains("peak FILE"));
+        assert!(Given::of(Path::new("-")).next("peak", &[], "").contains("peak FILE"));
         let words = ["my run's.snap", "", "a", "'", "\\ b"];
         assert_eq!(unquoted(&words.map(quoted).join("  ")), words);
     }
@@ -95,8 +93,7 @@ mod tests {
         let words =
             "highwater peak a.snap --device 1 --at 12 --metric reserved --where size>1 --categories none --top 3";
         let Some(Command::Peak(peak)) = Arguments::try_parse_from(words.split(' ')).unwrap().command else { panic!() };
-        let next =
-            |command: &str, options: &[&str]| next_with(&[command], &[Path::new("a.snap")], options, &peak.given(), "");
+        let next = |command: &str, options: &[&str]| peak.given().next(command, options, "");
         let same = "--device 1 --at 12 --metric reserved --where 'size>1' --categories none";
         assert_eq!(next("peak", &["--by", "frame"]).trim(), format!("Next: highwater peak a.snap --by frame {same}"));
         let explain = next("explain", &[]);

@@ -11,12 +11,11 @@ use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials}
 use highwater_app::answers::replays::analyse;
 use highwater_app::figures::moment::{at_event, count_of, micros_since_1970};
 use highwater_app::figures::requests::{requested, stream_text};
-use highwater_app::report::{Column, Facts, Rows, Table, Value, percent};
+use highwater_app::report::{Column, Facts, Field, Rows, Table, Value, percent};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
 use highwater_snapshots::{DeviceId, Error, StackId, Trace};
 
-use crate::args::{self, CategoryChoice, Given, Where};
-use crate::commands::next::next_with;
+use crate::args::{self, CategoryChoice, Given};
 use crate::input::devices::where_on;
 use crate::input::recording::{choose_device, spinner};
 use crate::input::source::{Input, answer_from};
@@ -52,7 +51,7 @@ pub struct OomArguments {
 impl OomArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        Given::default().with("device", self.device).blocks(&Where::default(), &self.categories)
+        Given::of(&self.source.file).with("device", self.device).categories(&self.categories)
     }
 }
 
@@ -168,20 +167,20 @@ impl<'a> OomReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let given = self.arguments.given();
         let Some(Case { analysis: case, .. }) = self.cases.first() else {
             if self.trace.is_state() {
-                return next_with(&["peak"], &files, &[], &given, "for what is using memory");
+                return given.next("peak", &[], "for what is using memory");
             }
-            return next_with(&["explain"], &files, &[], &given, "for the peak, and what would lower it");
+            return given.next("explain", &[], "for the peak, and what would lower it");
         };
         let given = given.on_device((self.trace.device_ids().len() > 1).then_some(case.device.0));
         let event = case.number(case.request.event).to_string();
         match case.cause() {
-            Verdict::Capacity => next_with(&["explain"], &files, &[], &given, "for what would lower the peak"),
+            Verdict::Capacity => given.next("explain", &[], "for what would lower the peak"),
             _ => {
                 let options = ["--out", "segments.png", "--view", "segments", "--at", &event];
-                next_with(&["render"], &files, &options, &given, "for a picture of the segments at that event")
+                given.next("render", &options, "for a picture of the segments at that event")
             }
         }
     }
@@ -390,11 +389,11 @@ fn reasons(case: &OomAnalysis) -> Vec<String> {
 }
 
 /// Groups and rest sum to `bytes`.
-fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Value)> {
+fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Field)> {
     let group = |group: &LiveGroup| {
         Value::Map(vec![
             ("key", group.key.join(", ").into()),
-            ("keys", named(&holders.keys, &group.key)),
+            ("keys", named(&holders.keys, &group.key).into()),
             ("bytes", group.bytes.into()),
             ("blocks", group.blocks.len().into()),
         ])

@@ -99,7 +99,7 @@ pub fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status
     let status = record::run(arguments, page)?;
     if let Some(file) = arguments.to_open() {
         page.raw().flush()?;
-        open(&[file], if arguments.json { Summary::None } else { Summary::Peak }, page)?;
+        open(&[file], if arguments.form.is_text() { Summary::Peak } else { Summary::None }, page)?;
     }
     Ok(status)
 }

@@ -10,7 +10,7 @@ use highwater_analysis::growth::Leaks;
 use highwater_analysis::listed_blocks::LargestBlocks;
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phases, reached_elsewhere};
-use highwater_analysis::{Filter, Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
+use highwater_analysis::{Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
 use highwater_app::figures::leaks::leak_lines;
 use highwater_app::figures::moment::{elsewhere_text, how_much_and_when, moment_facts, peak_name, when};
 use highwater_app::report::{Column, Fact, Facts, Table, Value, bar, percent};
@@ -19,8 +19,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use self::pools::PoolsReport;
 use crate::args::values::{keys_help, metric_parser};
-use crate::args::{At, BlockChoice, CategoryChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
-use crate::commands::next::next_with;
+use crate::args::{At, BlockChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::{choose_device, origin_keys};
 use crate::input::source::{Input, answer_from};
@@ -64,22 +63,21 @@ pub struct PeakArguments {
     /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
 }
 
 impl PeakArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        let given = Given::default().with("device", self.device.device).with("at", self.at.as_ref().map(At::to_string));
-        given.metric(self.metric).blocks(&self.blocks.filter, &self.categories)
+        let given = Given::of(&self.source.file)
+            .with("device", self.device.device)
+            .with("at", self.at.as_ref().map(At::to_string));
+        given.metric(self.metric).blocks(&self.blocks)
     }
 }
 
 /// Runs `highwater peak`.
 pub fn run(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
+    answer_from(&arguments.source.file, &arguments.blocks.categories, |input| {
         let report = PeakReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)
     })
@@ -140,13 +138,6 @@ fn query(arguments: &PeakArguments) -> Query<'_> {
     }
 }
 
-/// The query for all pools.
-const BY_POOL: &[GroupKey] = &[GroupKey::Pool];
-
-fn by_pool(filter: &Filter) -> Query<'_> {
-    Query { keys: BY_POOL, top: usize::MAX, filter, siblings: Siblings::Each }
-}
-
 impl<'a> PeakReport<'a> {
     /// Computes the report of a recording.
     pub fn of(input: &'a Input, arguments: &'a PeakArguments) -> Result<Self, Failure> {
@@ -183,8 +174,8 @@ impl<'a> PeakReport<'a> {
             let broken_down = |query: &Query<'_>| Peak::at(trace_at, &index.live, &index.series, moment, query);
             let query = query(arguments);
             let pools = together.map(|together| {
-                let peak = broken_down(&by_pool(&arguments.blocks.filter.filter));
-                PoolsReport::of(&peak.breakdown, together)
+                let by_pool = Query { keys: &[GroupKey::Pool], top: usize::MAX, siblings: Siblings::Each, ..query };
+                PoolsReport::of(&broken_down(&by_pool).breakdown, together)
             });
             let leaks = leaks.map(|leaks| {
                 let at_moment = leaks.breakdown(trace_at, &index.live, &moment, &query);
@@ -211,44 +202,38 @@ impl<'a> PeakReport<'a> {
         let member = |values: &Vec<String>| {
             Value::Map(vec![
                 ("key", values.join(", ").into()),
-                ("keys", named(keys, values)),
+                ("keys", named(keys, values).into()),
                 ("bytes", (group.bytes / count).into()),
                 ("blocks", (group.blocks / count).into()),
                 ("leaked_bytes", self.leaks.as_ref().map(|leaks| leaks.of_key(values)).into()),
-                ("free_bytes", Value::or_absent(has_free.then_some(group.free_bytes / count))),
+                ("free_bytes", Value::or_absent(has_free.then_some(group.free_bytes / count)).into()),
             ])
         };
         (count > 0).then(|| group.members.iter().map(member).collect())
     }
 
-    /// Prints the first other moment with the same peak, and the number of further ones.
-    fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
-        elsewhere_text(&self.elsewhere).map_or(Ok(()), |text| page.line(&text))
-    }
-
     fn hint(&self) -> String {
-        let files = [self.arguments.source.file.as_path()];
         let given = self.arguments.given();
         if self.peak.breakdown.groups.is_empty() {
-            return next_with(&["peak"], &files, &[], &Given::default(), "for what is using memory at the peak");
+            return Given::of(&self.arguments.source.file).next("peak", &[], "for what is using memory at the peak");
         }
         let keys = &self.arguments.by.0;
         // Most of reserved memory may be free, which has no origin.
         let is_reserved = self.arguments.metric == Metric::Reserved;
         if is_reserved && !keys.contains(&GroupKey::Pool) {
             let by = ["--by", "pool,stream,size"];
-            return next_with(&["peak"], &files, &by, &given, "for the segments behind it, by pool and stream");
+            return given.next("peak", &by, "for the segments behind it, by pool and stream");
         }
         if let Some((keys, names)) = origin_keys(self.trace).filter(|_| *keys == [GroupKey::Category]) {
-            return next_with(&["peak"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
+            return given.next("peak", &["--by", keys], &format!("for the {names} behind it"));
         }
         if !is_reserved && !keys.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
-            return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
+            return given.next("peak", &["--by", "frame"], "for the lines of code behind it");
         }
         if self.peak.moment.step.is_none() {
-            return next_with(&["explain"], &files, &[], &given, "for what would lower the peak");
+            return given.next("explain", &[], "for what would lower the peak");
         }
-        next_with(&["phases"], &files, &[], &given, "for what each step and phase did")
+        given.next("phases", &[], "for what each step and phase did")
     }
 }
 
@@ -330,7 +315,7 @@ impl Report for PeakReport<'_> {
             None => {
                 let on = where_on(self.trace, moment.device);
                 page.headline(&format!("{}{on}: {}.", peak_name(moment), how_much_and_when(moment)))?;
-                self.print_elsewhere(page)?;
+                elsewhere_text(&self.elsewhere).map_or(Ok(()), |text| page.line(&text))?;
             }
             Some(_) => {
                 let when = when(moment);

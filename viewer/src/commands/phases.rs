@@ -12,8 +12,7 @@ use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
 use crate::args::values::metric_parser;
-use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, Given, Source};
-use crate::commands::next::next_with;
+use crate::args::{BlockChoice, DeviceChoice, Given, Source};
 use crate::input::devices::{on_device, where_on};
 use crate::input::recording::{choose_device, origin_keys};
 use crate::input::source::{Input, answer_counting};
@@ -37,23 +36,20 @@ pub struct PhasesArguments {
     /// The blocks that count; by default all.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
 }
 
 impl PhasesArguments {
     /// The options that another command may share.
     pub fn given(&self) -> Given {
-        let given = Given::default().with("device", self.device.device).metric(self.metric);
-        given.blocks(&self.blocks.filter, &self.categories)
+        let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
+        given.blocks(&self.blocks)
     }
 }
 
 /// Runs `highwater phases`.
 pub fn run(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let filter = &arguments.blocks.filter.filter;
-    answer_counting(&arguments.source.file, &arguments.categories, filter, |input| {
+    answer_counting(&arguments.source.file, &arguments.blocks.categories, filter, |input| {
         let report = PhasesReport::of(input, arguments)?;
         answer(input.facts(), arguments.source.form, page, &report)
     })
@@ -127,14 +123,14 @@ impl Report for PhasesReport<'_> {
         page.table(&self.table())?;
         caveats::print(self.trace, page)?;
         page.gap()?;
-        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let given = self.arguments.given();
         let keys = origin_keys(self.trace).map_or("frame", |(keys, _)| keys);
         let mut options = vec!["--by", keys];
         // The peak of some blocks alone is at another moment than the whole one.
         let is_filtered = self.arguments.blocks.filter.stated().is_some();
         let at = self.peak.number().filter(|_| is_filtered).map(|event| event.to_string());
         options.extend(at.iter().flat_map(|at| ["--at", at]));
-        page.hint(&next_with(&["peak"], &files, &options, &given, "for what is using memory at the peak"))
+        page.hint(&given.next("peak", &options, "for what is using memory at the peak"))
     }
 }
 

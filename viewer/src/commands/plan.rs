@@ -1,6 +1,5 @@
 //! `highwater plan`: the cheapest changes with which a training step fits a memory budget.
 
-mod proven;
 mod report;
 #[cfg(feature = "engine")]
 mod rerun;
@@ -13,7 +12,6 @@ mod program;
 #[cfg(feature = "engine")]
 use self::{maximize::largest, rerun::Rerun};
 #[cfg(feature = "engine")]
-#[cfg(feature = "engine")]
 use crate::commands::next::quoted;
 
 use std::ffi::OsString;
@@ -23,20 +21,22 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use highwater_analysis::Source;
 use highwater_app::answers::plan::{
-    Allowance, Forbidden, Plan, Query, Recorded, RerunOf, Search, Setup, TrainingStep, plan_with, search,
+    Allowance, Forbidden, Plan, PlanLine, Query, Recorded, RerunOf, Search, Setup, TrainingStep, composition,
+    plan_with, search,
 };
 use highwater_app::answers::replays::used_outside;
-use highwater_app::figures::planned::{Budget, counted_outside};
+use highwater_app::figures::planned::{Budget, assumptions, counted_outside};
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::{format_bytes, parse_size};
 
 use self::program::SimulatedProgram;
-use self::report::{PlanContext, PlanReport};
-use crate::args::CategoryChoice;
+use self::report::PlanReport;
+use crate::args::{CategoryChoice, Form};
 use crate::commands::record::ScenarioArguments;
 use crate::gpu::{Gpu, Roofline};
 use crate::input::categories::read_with;
 use crate::input::recording::spinner;
+use crate::output::answer::Report as _;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -114,9 +114,9 @@ pub struct PlanArguments {
     /// budget
     #[arg(value_name = "PROGRAM", last = true, conflicts_with_all = ["file", "scenario"])]
     pub words: Vec<OsString>,
-    /// Print one JSON object: sizes in bytes, times in microseconds
-    #[arg(long)]
-    pub json: bool,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
     /// The source of categories that were not recorded.
     #[command(flatten)]
     pub categories: CategoryChoice,
@@ -157,11 +157,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
         Some(file) => of_file(file, arguments, page)?,
         None => of_scenario(arguments)?,
     };
-    if arguments.json {
-        page.json(&report.facts())?;
-    } else {
-        page.with_text(|| report.facts(), |page| report.print(page))?;
-    }
+    report.write(arguments.form, page)?;
     // A fit that cannot be confirmed does not pass either.
     Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })
 }
@@ -169,7 +165,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
 /// Plans the step in `file`: by running it again if it is a built-in one, or else by replaying the recording.
 fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let trace = Arc::new(read_with(file, &arguments.categories)?.trace);
-    if !arguments.json {
+    if arguments.form.is_text() {
         caveats::lead(&trace, "", page)?;
     }
     let device = trace.main_device();
@@ -207,7 +203,7 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
     let program = SimulatedProgram::new(arguments);
     let simulated = program.recorded()?;
     let warnings: Vec<String> = program.assumed().into_iter().collect();
-    if !arguments.json {
+    if arguments.form.is_text() {
         warnings.iter().try_for_each(|text| page.warning(text))?;
     }
     let trace = simulated.trace();
@@ -218,8 +214,9 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
     let expected = found.best().map_or(found.as_is, |plan| plan.trial);
     let is_possible = found.fits_as_is || !found.plans.is_empty();
     let proven = is_possible.then(|| program.prove(&code, expected, simulated.file())).transpose()?;
-    let warnings = if arguments.json { warnings } else { Vec::new() };
-    Ok(report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })?.proven(proven))
+    let warnings = if arguments.form.is_text() { Vec::new() } else { warnings };
+    let applied = Applied { setup, warnings, ..Applied::default() };
+    Ok(PlanReport { proven, ..report(&step, found, arguments, applied)? })
 }
 
 /// The changes of a report, and the limits beside the step's own warnings.
@@ -266,11 +263,31 @@ fn report(
 ) -> Result<PlanReport, Failure> {
     let Applied { setup, command, mut warnings } = applied;
     let budget = arguments.budget();
-    let possible = if found.plans.is_empty() { with_allowances(step, arguments)? } else { Vec::new() };
+    let (mut possible, mut at_minimum) = (Vec::new(), Vec::new());
+    if found.plans.is_empty() {
+        possible = with_allowances(step, arguments)?;
+        at_minimum = composition(&step.recording(&found.minimum.setup).map_err(Failure::Usage)?);
+    }
     let code = setup.map(|setup| step.code(&setup)).transpose().map_err(Failure::Usage)?.unwrap_or_default();
     warnings.splice(0..0, step.warnings(&found.as_is));
-    let context = PlanContext { budget, command, code, warnings, possible, roofline: arguments.roofline() };
-    PlanReport::of(step, found, context).map_err(Failure::Usage)
+    let best = found.best().map(|plan| plan.setup.clone());
+    // The step is run once more for each change of the plan.
+    let lines = best.as_ref().map(|setup| PlanLine::all(step, setup, budget.capacity())).transpose();
+    Ok(PlanReport {
+        budget,
+        lines: lines.map_err(Failure::Usage)?.unwrap_or_default(),
+        at_minimum,
+        proof: step.proof(),
+        command,
+        code,
+        assumptions: assumptions(step, best.as_ref()),
+        warnings,
+        possible,
+        roofline: arguments.roofline(),
+        search: found,
+        maximized: None,
+        proven: None,
+    })
 }
 
 #[cfg(feature = "engine")]
@@ -324,7 +341,8 @@ fn maximized(
     let step = step.with_size(which, size).map_err(Failure::Usage)?;
     let found = searched(&step, &arguments)?;
     let setup = found.plans.first().map(|plan| if found.fits_as_is { Setup::default() } else { plan.setup.clone() });
-    Ok(of_setup(&step, found, &arguments, setup, warnings)?.maximized(which, size))
+    let maximized = Some((which, size));
+    Ok(PlanReport { maximized, ..of_setup(&step, found, &arguments, setup, warnings)? })
 }
 
 /// Builds the report, whose command and lines apply `setup`.

@@ -15,16 +15,16 @@ use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
 use highwater_app::figures::moment::count_of;
-use highwater_app::report::{Column, Facts, Table, Value};
-use highwater_engine::scenario::{self, DeviceChoice, Options, Report};
+use highwater_app::report::{Column, Facts, Field, Rows, Table, Value};
+use highwater_engine::scenario::{self, DeviceChoice, Options, ScenarioInfo};
 use highwater_snapshots::units::{format_bytes, format_count, format_flops, parse_size};
 
 use self::step_options::{ModelArguments, StepArguments};
-use crate::args::CategoryChoice;
-use crate::commands::next::next_command;
+use crate::args::{CategoryChoice, Form, Given};
 use crate::commands::phases::rows_table;
 use crate::input::recording::spinner;
 use crate::input::source::{Input, answer_from};
+use crate::output::answer::Report;
 use crate::output::caveats::{self, problem_texts};
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -64,9 +64,9 @@ pub struct RecordArguments {
     /// Open the recording in the app afterwards
     #[arg(long)]
     pub open: bool,
-    /// Print one JSON object to standard output
-    #[arg(long)]
-    pub json: bool,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
     // Last, since its heading applies to everything after it.
     /// The model and its data.
     #[command(flatten)]
@@ -145,7 +145,7 @@ pub fn example(name: &str, file: &Path) -> Result<(), String> {
 /// Runs the scenario, reads its recording, and prints its memory.
 pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.list {
-        list(arguments, page)?;
+        ScenarioList(scenario::all()).write(arguments.form, page)?;
         return Ok(Status::Fine);
     }
     let name = arguments.scenario.as_deref().unwrap_or_default();
@@ -157,63 +157,70 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     turning.finish_and_clear();
     let report = report.map_err(|error| Failure::Record(error.to_string()))?;
     let choice = CategoryChoice::default();
-    let answer = answer_from(&file, &choice, |input| Answer::of(name, &file, &report, input))?;
-    if arguments.json {
-        page.json(&answer.facts())?;
-    } else {
-        answer.print(page)?;
-    }
+    answer_from(&file, &choice, |input| RecordReport::of(name, &file, &report, input))?.write(arguments.form, page)?;
     Ok(if report.oom.is_some() { Status::Unsound } else { Status::Fine })
 }
 
-fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure> {
-    let scenarios = scenario::all();
-    if arguments.json {
-        let variants = |info: &scenario::ScenarioInfo| -> BTreeMap<_, _> {
+/// The scenarios, and what each shows.
+struct ScenarioList(&'static [ScenarioInfo]);
+
+impl ScenarioList {
+    /// A value of each scenario, by its name.
+    fn by_name<V: Into<Field>>(&self, value: impl Fn(&'static ScenarioInfo) -> V) -> Value {
+        let values: BTreeMap<_, _> = self.0.iter().map(|info| (info.name, value(info).into())).collect();
+        Value::Map(values.into_iter().collect())
+    }
+}
+
+impl Report for ScenarioList {
+    fn facts(&self) -> Facts<'_> {
+        let variants = |info: &ScenarioInfo| -> BTreeMap<_, _> {
             info.variants.iter().map(|variant| (variant.name, variant.about)).collect()
         };
-        let by_name = |value: &dyn Fn(&scenario::ScenarioInfo) -> Value| {
-            let values = scenarios.iter().map(|info| (info.name, value(info)));
-            Value::Map(BTreeMap::from_iter(values).into_iter().collect())
-        };
-        page.json(&Facts::new([
-            ("scenarios", by_name(&|info| info.about.into()).into()),
-            ("options", by_name(&|info| info.options.to_vec().into()).into()),
-            ("variants", by_name(&|info| Value::of(variants(info))).into()),
-        ]))?;
-        return Ok(());
+        Facts::new([
+            ("scenarios", self.by_name(|info| info.about).into()),
+            ("options", self.by_name(|info| info.options.to_vec()).into()),
+            ("variants", self.by_name(|info| Value::of(variants(info))).into()),
+        ])
     }
-    page.headline(&format!("{}:", count_of(scenarios.len() as u64, "scenario")))?;
-    page.gap()?;
-    let mut rows: Vec<(String, String)> = Vec::new();
-    for info in scenarios {
-        rows.push((info.name.to_owned(), info.about.to_owned()));
-        let variants = info.variants.iter();
-        rows.extend(variants.map(|variant| (format!("  --variant {}", variant.name), variant.about.to_owned())));
-        rows.push(("  also".to_owned(), info.options.join(" ")));
+
+    fn table(&self) -> Table<'_> {
+        let mut rows: Vec<(String, String)> = Vec::new();
+        for info in self.0 {
+            rows.push((info.name.to_owned(), info.about.to_owned()));
+            let variants = info.variants.iter();
+            rows.extend(variants.map(|variant| (format!("  --variant {}", variant.name), variant.about.to_owned())));
+            rows.push(("  also".to_owned(), info.options.join(" ")));
+        }
+        let rows: Rows<_> = rows.into_iter().collect();
+        let columns = [
+            Column::text("name", "name", rows.of(|row| row.0.clone())),
+            Column::text("about", "what it is and shows", rows.of(|row| row.1.clone())).wrapped(),
+        ];
+        Table::new(rows.count(), columns)
     }
-    let columns = [
-        Column::text("name", "name", |row| rows[row].0.as_str()),
-        Column::text("about", "what it is and shows", |row| rows[row].1.as_str()).wrapped(),
-    ];
-    page.table(&Table::new(rows.len(), columns))?;
-    page.gap()?;
-    page.hint("Next: highwater record NAME   on the accounting device, which needs no GPU and no memory")?;
-    Ok(())
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        page.headline(&format!("{}:", count_of(self.0.len() as u64, "scenario")))?;
+        page.gap()?;
+        page.table(&self.table())?;
+        page.gap()?;
+        page.hint("Next: highwater record NAME   on the accounting device, which needs no GPU and no memory")
+    }
 }
 
 /// The memory of a run, as recorded.
-struct Answer<'a> {
+struct RecordReport<'a> {
     name: &'a str,
     file: &'a Path,
-    report: &'a Report,
+    report: &'a scenario::Report,
     input: Input,
     summary: DeviceSummary,
     phases: Vec<PhaseRow>,
 }
 
-impl<'a> Answer<'a> {
-    fn of(name: &'a str, file: &'a Path, report: &'a Report, input: &Input) -> Result<Self, Failure> {
+impl<'a> RecordReport<'a> {
+    fn of(name: &'a str, file: &'a Path, report: &'a scenario::Report, input: &Input) -> Result<Self, Failure> {
         let device = input.facts().main_device();
         let (summary, phases) = input.ask(|source, watch| {
             let steps = source.count_steps(&[device], &mut *watch)?;
@@ -224,6 +231,14 @@ impl<'a> Answer<'a> {
         Ok(Self { name, file, report, input: input.clone(), summary, phases })
     }
 
+    /// The table of the first `shown` phases; `None` if the recording has none.
+    fn phases_table(&self, shown: usize) -> Option<Table<'_>> {
+        let peak = self.summary.peak(Metric::Requested)?;
+        Some(rows_table(&self.phases, shown, peak, true))
+    }
+}
+
+impl Report for RecordReport<'_> {
     fn facts(&self) -> Facts<'_> {
         let trace = self.input.facts();
         let oom = self.report.oom.as_ref().map(|oom| {
@@ -245,10 +260,8 @@ impl<'a> Answer<'a> {
         ])
     }
 
-    /// The table of the first `shown` phases; `None` if the recording has none.
-    fn phases_table(&self, shown: usize) -> Option<Table<'_>> {
-        let peak = self.summary.peak(Metric::Requested)?;
-        Some(rows_table(&self.phases, shown, peak, true))
+    fn table(&self) -> Table<'_> {
+        self.phases_table(self.phases.len()).unwrap_or_else(|| Table::new(0, []))
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -290,8 +303,8 @@ impl<'a> Answer<'a> {
         caveats::print(trace, page)?;
         page.gap()?;
         page.hint(&match &report.oom {
-            Some(_) => next_command(&["oom"], file, &[], "for why it ran out of memory, and what would have helped"),
-            None => next_command(&["peak"], file, &[], "for what is using memory at the peak"),
+            Some(_) => Given::of(file).next("oom", &[], "for why it ran out of memory, and what would have helped"),
+            None => Given::of(file).next("peak", &[], "for what is using memory at the peak"),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use highwater_app::example::Example;
 
+use crate::args::Form;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
@@ -16,7 +17,7 @@ pub struct RecordArguments {
     pub ignored: Vec<String>,
     /// Always false: this build has no engine.
     #[arg(skip)]
-    pub json: bool,
+    pub form: Form,
 }
 
 impl RecordArguments {

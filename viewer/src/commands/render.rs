@@ -19,7 +19,7 @@ use highwater_app::colour_by::ColourBy;
 use highwater_snapshots::units::parse_size;
 
 use crate::args::values::metric_parser;
-use crate::args::{BlockChoice, CategoryChoice, DeviceChoice, TablelessSource};
+use crate::args::{BlockChoice, DeviceChoice, TablelessSource};
 use crate::args::{ComparedAt, GroupKeys};
 
 const VIEW: &str = "timeline";
@@ -91,9 +91,6 @@ pub struct RenderArguments {
     /// The blocks that keep their colour; with --view diff, those that are compared.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The source of categories that were not recorded.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
 }
 
 /// Width and height in pixels.

@@ -14,19 +14,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use highwater_analysis::GroupKey;
+use highwater_app::report::Facts;
 use highwater_snapshots::alloc_rules::AddressOrder;
 use highwater_snapshots::units::parse_bytes;
 
 use self::files::{Files, variables_of_caches};
 use self::found::WithOnes;
-use self::report::Report;
-use crate::commands::run::{Program, Signals, code};
+use self::report::SimulateReport;
+use crate::args::{Form, GroupKeys, arguments_of_file};
+use crate::commands;
+use crate::commands::next::shortened;
+use crate::commands::peak::PeakArguments;
+use crate::commands::run::{Program, Signals, code, make_way};
 use crate::gpu::Gpu;
+use crate::output::answer::Report as _;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
 /// Training steps that are run by default: of the second on, nothing new is usually allocated.
 const STEPS: u32 = 3;
+
+/// Groups of the peak that are listed.
+const TOP: usize = 6;
 
 fn address_order(name: &str) -> Result<AddressOrder, String> {
     AddressOrder::named(name).ok_or_else(|| "expected 'linux' or 'windows' (also for WSL)".to_owned())
@@ -78,9 +88,9 @@ pub struct SimulateArguments {
     /// Initialize large tensors on the host, which are left uninitialized by default
     #[arg(long)]
     pub keep_init: bool,
-    /// Print one JSON object: sizes in bytes; what the program prints goes to standard error
-    #[arg(long)]
-    pub json: bool,
+    /// The form of the answer; unless it is text, what the program prints goes to standard error.
+    #[command(flatten)]
+    pub form: Form,
     /// Write the simulated GPU into this folder, and print the environment variables of programs that use it as a JSON
     /// object
     #[arg(long, value_name = "FOLDER", hide = true, conflicts_with = "words")]
@@ -117,15 +127,17 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
         return Err(Failure::Usage(format!("invalid value '{}' for --rank: ranks are counted from 0", arguments.rank)));
     }
     if let Some(folder) = &arguments.provide {
-        page.json(&variables(arguments, folder)?)?;
+        let variables = variables(arguments, folder)?.into_iter().map(|(name, value)| (name, value.into()));
+        page.json(Facts::new(variables))?;
         return Ok(Status::Fine);
     }
     let simulated = simulate(arguments, &[])?;
-    let report = Report::of(&simulated);
-    if arguments.json {
-        page.json(&report.facts())?;
-    } else {
-        report.print(page)?;
+    SimulateReport::of(&simulated).write(arguments.form, page)?;
+    if arguments.form.is_text() {
+        let mut peak = arguments_of_file::<PeakArguments>(&shortened(simulated.file()));
+        (peak.by, peak.top) = (GroupKeys(vec![GroupKey::Scope, GroupKey::Category]), TOP);
+        page.gap()?;
+        commands::peak::run(&peak, page)?;
     }
     Ok(match simulated.outcome() {
         Outcome::Fits => Status::Fine,
@@ -156,8 +168,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
         command.envs(more.iter().cloned()).envs(of_run.iter().cloned());
         if is_silent {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        } else if arguments.json {
-            // Standard output is for the object alone.
+        } else if !arguments.form.is_text() {
+            // Standard output is for the answer alone.
             command.stdout(standard_error());
         }
         let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
@@ -228,7 +240,7 @@ fn file_of(arguments: &SimulateArguments, program: &Program) -> Result<PathBuf, 
     let name = || program.script(&arguments.words).unwrap_or_else(|| program.name());
     let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.snap", name())));
     let file = std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))?;
-    crate::commands::run::make_way(&file)?;
+    make_way(&file)?;
     Ok(file)
 }
 

@@ -20,9 +20,9 @@ use highwater_snapshots::symbols::{
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::convert::write_to;
-use crate::commands::next::next_command;
+use crate::args::{Form, Given};
 use crate::input::recording::{Recording, read};
-use crate::output::caveats;
+use crate::output::answer::{Report, answer};
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
@@ -45,9 +45,9 @@ pub struct SymbolizeArguments {
     /// Also look up frames that have a function but no file and line
     #[arg(long)]
     pub again: bool,
-    /// Print one JSON object to standard output
-    #[arg(long)]
-    pub json: bool,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
 }
 
 /// An uncompressed `.snap`, whose sections can be copied.
@@ -74,14 +74,9 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
     let asked = if arguments.again { Asked::BareAndNamed } else { Asked::Bare };
     let found = look_up(&recording.trace.tables, asked, &mut symbolizer);
     let written = write(arguments, destination.as_ref(), &mut recording, &found)?;
-    let answer = Answer { arguments, found, written };
-    if arguments.json {
-        page.json(&answer.facts())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        answer.print(page)?;
-    }
-    Ok(answer.status())
+    let report = SymbolizeReport { arguments, found, written };
+    answer(&recording.trace, arguments.form, page, &report)?;
+    Ok(report.status())
 }
 
 /// Returns the destination of the recording, unless it is written back in place.
@@ -158,13 +153,13 @@ fn write(
 }
 
 /// The answer of `highwater symbolize`: what was found, and what was written.
-struct Answer<'a> {
+struct SymbolizeReport<'a> {
     arguments: &'a SymbolizeArguments,
     found: LookUp,
     written: Option<Written>,
 }
 
-impl Answer<'_> {
+impl SymbolizeReport<'_> {
     /// Returns failure if nothing of what was looked up in one of the program's own binaries is known, or in all of
     /// them, or if a binary was refused since it was rebuilt.
     fn status(&self) -> Status {
@@ -176,83 +171,6 @@ impl Answer<'_> {
         let has_failed = self.found.asked() > 0 && self.found.resolved() == 0
             || self.found.modules.iter().filter(is_own).any(is_bare);
         if has_failed || self.found.modules.iter().any(is_rebuilt) { Status::Broken } else { Status::Fine }
-    }
-
-    fn facts(&self) -> Facts<'_> {
-        let sum = |count: fn(&ModuleOutcome) -> u64| self.found.modules.iter().map(count).sum::<u64>().into();
-        let written = self.written.as_ref();
-        Facts::new([
-            // Null if nothing was written.
-            ("file", written.map(|written| written.path.as_path()).into()),
-            ("bytes", written.map(|written| written.bytes).into()),
-            // Frames within modules.
-            ("frames", sum(|module| module.frames)),
-            ("asked", sum(|module| module.asked)),
-            ("with_lines", sum(|module| module.with_lines)),
-            ("with_names", sum(|module| module.with_names)),
-            ("unresolved", sum(ModuleOutcome::unresolved)),
-            // Frames without lines outside all modules.
-            ("outside", self.found.outside.into()),
-            ("torn_bytes", written.map_or(0, |written| written.torn_bytes).into()),
-            ("modules", self.modules().into()),
-        ])
-    }
-
-    /// The modules whose frames were looked up.
-    fn modules(&self) -> Table<'_> {
-        let rows: Rows<&ModuleOutcome> = self.found.modules.iter().filter(|module| module.asked > 0).collect();
-        let found = |module: &ModuleOutcome| module.finding.as_ref().and_then(|finding| finding.as_ref().ok().cloned());
-        let columns = [
-            Column::text("path", "module", rows.of(|module| module.path.clone())).source_lines(),
-            Column::count("frames", "", rows.of(|module| module.frames)).in_files(),
-            Column::count("asked", "frames", rows.of(|module| module.asked)),
-            Column::count("with_lines", "lines", rows.of(|module| module.with_lines)),
-            Column::count("with_names", "names", rows.of(|module| module.with_names)),
-            // The file that was read.
-            Column::text(
-                "from",
-                "from",
-                rows.of(move |module| found(module).map(|found| found.path.display().to_string())),
-            )
-            .shown(rows.of(|module| source(module)))
-            .source_lines(),
-            // Whether it is certainly the file that ran.
-            Column::text("certain", "", rows.of(move |module| found(module).is_none_or(|found| found.is_certain)))
-                .in_files(),
-            // Why some frames have no file and line, and what would help.
-            Column::text("reason", "", rows.of(|module| self.reason(module))).in_files(),
-        ];
-        Table::new(rows.count(), columns)
-    }
-
-    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let found = &self.found;
-        let asked = found.asked();
-        if asked == 0 {
-            return self.print_nothing(page);
-        }
-        let (lines, names) = found
-            .modules
-            .iter()
-            .fold((0, 0), |(lines, names), module| (lines + module.with_lines, names + module.with_names));
-        let mut headline =
-            format!("{} of {} now known by file and line", format_count(lines), count_of(asked, "frame"));
-        if names > 0 {
-            headline += &format!(", {} by the function's name alone", format_count(names));
-        }
-        page.headline(&format!("{headline}."))?;
-        page.gap()?;
-        page.table(&self.modules())?;
-        self.print_reasons(page)?;
-        page.gap()?;
-        match &self.written {
-            Some(written) => {
-                page.line(&format!("Wrote {} ({}).", written.path.display(), format_bytes(written.bytes)))?;
-                page.gap()?;
-                page.hint(&next_command(&["peak"], &written.path, &["--by", "frame"], "for the lines that use memory"))
-            }
-            None => page.line("Nothing was written: the recording is as it was."),
-        }
     }
 
     /// Prints that there was nothing to look up, and why.
@@ -345,6 +263,85 @@ impl Answer<'_> {
             format!("pass --debug-dir with a folder that has {what} or its debug file")
         } else {
             format!("a --debug-dir must have {what} or its debug file")
+        }
+    }
+}
+
+impl Report for SymbolizeReport<'_> {
+    fn facts(&self) -> Facts<'_> {
+        let sum = |count: fn(&ModuleOutcome) -> u64| self.found.modules.iter().map(count).sum::<u64>().into();
+        let written = self.written.as_ref();
+        Facts::new([
+            // Null if nothing was written.
+            ("file", written.map(|written| written.path.as_path()).into()),
+            ("bytes", written.map(|written| written.bytes).into()),
+            // Frames within modules.
+            ("frames", sum(|module| module.frames)),
+            ("asked", sum(|module| module.asked)),
+            ("with_lines", sum(|module| module.with_lines)),
+            ("with_names", sum(|module| module.with_names)),
+            ("unresolved", sum(ModuleOutcome::unresolved)),
+            // Frames without lines outside all modules.
+            ("outside", self.found.outside.into()),
+            ("torn_bytes", written.map_or(0, |written| written.torn_bytes).into()),
+            ("modules", self.table().into()),
+        ])
+    }
+
+    /// The modules whose frames were looked up.
+    fn table(&self) -> Table<'_> {
+        let rows: Rows<&ModuleOutcome> = self.found.modules.iter().filter(|module| module.asked > 0).collect();
+        let found = |module: &ModuleOutcome| module.finding.as_ref().and_then(|finding| finding.as_ref().ok().cloned());
+        let columns = [
+            Column::text("path", "module", rows.of(|module| module.path.clone())).source_lines(),
+            Column::count("frames", "", rows.of(|module| module.frames)).in_files(),
+            Column::count("asked", "frames", rows.of(|module| module.asked)),
+            Column::count("with_lines", "lines", rows.of(|module| module.with_lines)),
+            Column::count("with_names", "names", rows.of(|module| module.with_names)),
+            // The file that was read.
+            Column::text(
+                "from",
+                "from",
+                rows.of(move |module| found(module).map(|found| found.path.display().to_string())),
+            )
+            .shown(rows.of(|module| source(module)))
+            .source_lines(),
+            // Whether it is certainly the file that ran.
+            Column::text("certain", "", rows.of(move |module| found(module).is_none_or(|found| found.is_certain)))
+                .in_files(),
+            // Why some frames have no file and line, and what would help.
+            Column::text("reason", "", rows.of(|module| self.reason(module))).in_files(),
+        ];
+        Table::new(rows.count(), columns)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let found = &self.found;
+        let asked = found.asked();
+        if asked == 0 {
+            return self.print_nothing(page);
+        }
+        let (lines, names) = found
+            .modules
+            .iter()
+            .fold((0, 0), |(lines, names), module| (lines + module.with_lines, names + module.with_names));
+        let mut headline =
+            format!("{} of {} now known by file and line", format_count(lines), count_of(asked, "frame"));
+        if names > 0 {
+            headline += &format!(", {} by the function's name alone", format_count(names));
+        }
+        page.headline(&format!("{headline}."))?;
+        page.gap()?;
+        page.table(&self.table())?;
+        self.print_reasons(page)?;
+        page.gap()?;
+        match &self.written {
+            Some(written) => {
+                page.line(&format!("Wrote {} ({}).", written.path.display(), format_bytes(written.bytes)))?;
+                page.gap()?;
+                page.hint(&Given::of(&written.path).next("peak", &["--by", "frame"], "for the lines that use memory"))
+            }
+            None => page.line("Nothing was written: the recording is as it was."),
         }
     }
 }

@@ -99,7 +99,7 @@ impl View {
     fn list(&mut self) -> Result<(), Failure> {
         self.listed = Some(Instant::now());
         for (path, name) in self.target.recordings()? {
-            if self.watched.iter().all(|one| one.path() != path) {
+            if self.watched.iter().all(|one| one.path != path) {
                 self.watched.push(Watched::new(&path, &name));
             }
         }

@@ -1,21 +1,20 @@
 //! `highwater verify`: whether a recording is consistent.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use highwater_analysis::Source;
 use highwater_analysis::verify::verify;
 use highwater_app::figures::moment::count_of;
-use highwater_app::report::Value;
+use highwater_app::report::{Fact, Facts, Value};
 use highwater_pytorch::open::FileKind;
-use serde::Serialize;
 
-use crate::args::{CategoryChoice, TablelessSource};
-use crate::commands::next::next_command;
+use crate::args::{CategoryChoice, Given, TablelessSource};
 use crate::input::devices::on_devices;
 use crate::input::recording::{Recording, choose_device, read_any};
 use crate::input::source::{Input, answer_or_whole};
+use crate::output::answer::Report;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -34,21 +33,15 @@ pub struct VerifyArguments {
 /// Runs `highwater verify`.
 pub fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
-    let report = match answer_or_whole(|is_whole| open(file, is_whole), |input| VerifyReport::of(input, arguments)) {
-        Ok(report) => report,
-        Err(failure) => {
-            // With --json, an unreadable file is reported as JSON too.
-            if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
-                page.json(&VerifyReport::of_unreadable(source))?;
-            }
-            return Err(failure);
+    let report = answer_or_whole(|is_whole| open(file, is_whole), |input| VerifyReport::of(input, arguments));
+    let report = report.inspect_err(|failure| {
+        // With --json, an unreadable file is reported as JSON too.
+        if let (Failure::Read { source, .. }, true) = (failure, arguments.source.json) {
+            // The error itself is reported in any case.
+            let _ = VerifyReport::of_unreadable(source).write(arguments.source.form(), page);
         }
-    };
-    if arguments.source.json {
-        page.json(&report)?;
-    } else {
-        report.print(file, page)?;
-    }
+    })?;
+    report.write(arguments.source.form(), page)?;
     Ok(report.status())
 }
 
@@ -62,31 +55,24 @@ fn open(file: &Path, is_whole: bool) -> Result<Input, Failure> {
 }
 
 /// The report, as text and as JSON.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub struct VerifyReport {
+    file: PathBuf,
     ok: bool,
     problems: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<Value>,
     /// Losses, as sentences.
-    #[serde(skip)]
     limits: Vec<String>,
     /// Facts that were computed rather than recorded, as sentences.
-    #[serde(skip)]
     routine: Vec<String>,
     /// The beginning of the first line.
-    #[serde(skip)]
     on: String,
     devices: Vec<u16>,
     /// Whether no other command can answer anything.
-    #[serde(skip)]
     is_unreadable: bool,
     /// Whether the file has checksums, which were then checked while reading.
-    #[serde(skip)]
     has_checksums: bool,
 }
 
@@ -103,6 +89,7 @@ impl VerifyReport {
         let others = trace.problems.iter().filter(|problem| !problem.is_of_sums);
         let problems: Vec<String> = others.chain(&found).map(ToString::to_string).collect();
         Ok(Self {
+            file: arguments.source.file.clone(),
             ok: problems.is_empty(),
             problems,
             on: on_devices(trace, devices),
@@ -126,9 +113,21 @@ impl VerifyReport {
     pub fn status(&self) -> Status {
         if self.ok { Status::Fine } else { Status::Unsound }
     }
+}
 
-    /// Prints the report as text.
-    pub fn print(&self, file: &Path, page: &mut Page<'_>) -> io::Result<()> {
+impl Report for VerifyReport {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("ok", self.ok.into()),
+            ("problems", self.problems.clone().into()),
+            ("events", Fact::or_absent(self.events)),
+            ("blocks", Fact::or_absent(self.blocks)),
+            ("trust", Fact::or_absent(self.trust.clone())),
+            ("devices", self.devices.clone().into()),
+        ])
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let count = |count: Option<u64>, noun: &str| count_of(count.unwrap_or(0), noun);
         let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));
         if self.ok {
@@ -155,6 +154,6 @@ impl VerifyReport {
             return Ok(());
         }
         page.gap()?;
-        page.hint(&next_command(&["info"], file, &[], "for what is in it"))
+        page.hint(&Given::of(&self.file).next("info", &[], "for what is in it"))
     }
 }

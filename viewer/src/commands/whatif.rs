@@ -131,11 +131,13 @@ impl WhatIfArguments {
 
     /// The options that another command may share, the change among them.
     pub fn given(&self) -> Given {
-        let given = Given::default().with("device", self.device.device).with("alloc-conf", self.alloc_conf.as_ref());
+        let given = Given::of(&self.source.file)
+            .with("device", self.device.device)
+            .with("alloc-conf", self.alloc_conf.as_ref());
         let given = given.with("capacity", self.capacity.map(format_exact_bytes)).filters("without", &self.without);
         let given = given.filters("until-last-use", &self.until_last_use);
         let given = self.scale.iter().fold(given, |given, scaled| given.with("scale", Some(&scaled.text)));
-        given.blocks(&Where::default(), &self.categories)
+        given.categories(&self.categories)
     }
 }
 

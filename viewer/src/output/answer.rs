@@ -15,8 +15,10 @@ pub trait Report {
     /// Returns its facts: the JSON object.
     fn facts(&self) -> Facts<'_>;
 
-    /// Returns its main table.
-    fn table(&self) -> Table<'_>;
+    /// Returns its main table; without columns, if it has none.
+    fn table(&self) -> Table<'_> {
+        Table::new(0, [])
+    }
 
     /// Prints the report as text.
     fn print(&self, page: &mut Page<'_>) -> io::Result<()>;
@@ -28,12 +30,13 @@ pub trait Report {
     /// Fails if the page cannot be written.
     fn write(&self, form: Form, page: &mut Page<'_>) -> Result<(), Failure> {
         if form.json {
-            return Ok(page.json(&self.facts())?);
+            return Ok(page.json(self.facts())?);
         }
         if form.csv {
             return Ok(self.table().write_csv(page.raw())?);
         }
-        Ok(page.with_text(|| self.facts(), |page| self.print(page))?)
+        page.keep(|| self.facts());
+        Ok(self.print(page)?)
     }
 }
 

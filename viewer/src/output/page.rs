@@ -2,8 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
-use highwater_app::report::{Table, wrapped};
-use serde::Serialize;
+use highwater_app::report::{Facts, Table, wrapped};
 
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, is_hidden, shown};
@@ -16,11 +15,14 @@ pub struct Page<'a> {
     /// Characters per line, if limited.
     width: Option<usize>,
     is_coloured: bool,
-    /// The JSON object of the report that is printed as text, if it is kept.
-    facts: Option<&'a mut dyn FnMut(serde_json::Value)>,
+    /// What takes the facts of the reports that are printed as text, if they are kept.
+    facts: Option<Keep<'a>>,
     /// What is suggested in place of a command, if not the command.
     suggestion: Option<Suggestion<'a>>,
 }
+
+/// Takes the facts of a report.
+type Keep<'a> = &'a mut dyn FnMut(Facts<'_>);
 
 /// Returns what is suggested in place of a command, if anything.
 type Suggestion<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -32,12 +34,9 @@ const MIN_WIDTH: usize = 40;
 /// comes.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-/// An answer with the version of its keys.
-#[derive(Serialize)]
-struct Versioned<'a, T: Serialize> {
-    schema_version: u32,
-    #[serde(flatten)]
-    answer: &'a T,
+/// Returns `facts` with the version of their keys first.
+pub fn versioned(facts: Facts<'_>) -> Facts<'_> {
+    Facts::new([("schema_version", SCHEMA_VERSION.into())]).and(facts)
 }
 
 /// Separates a suggested command from its purpose.
@@ -140,26 +139,21 @@ impl<'a> Page<'a> {
     }
 
     /// Prints one JSON object, the version of its keys first, and a line end.
-    pub fn json(&mut self, answer: &impl Serialize) -> Result<(), serde_json::Error> {
-        serde_json::to_writer_pretty(JsonText(&mut *self.out), &Versioned { schema_version: SCHEMA_VERSION, answer })?;
+    pub fn json(&mut self, facts: Facts<'_>) -> Result<(), serde_json::Error> {
+        serde_json::to_writer_pretty(JsonText(&mut *self.out), &versioned(facts))?;
         writeln!(self.out).map_err(serde_json::Error::io)
     }
 
-    /// Prints a report as text, and hands its JSON object to whoever asked for it with [`Page::with_facts`].
-    pub(crate) fn with_text<T: Serialize>(
-        &mut self,
-        answer: impl FnOnce() -> T,
-        print: impl FnOnce(&mut Self) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Hands over the facts of a report that is printed as text, if they are kept.
+    pub fn keep<'f>(&mut self, facts: impl FnOnce() -> Facts<'f>) {
         if let Some(keep) = &mut self.facts {
-            keep(serde_json::to_value(Versioned { schema_version: SCHEMA_VERSION, answer: &answer() })?);
+            keep(facts());
         }
-        print(self)
     }
 
-    /// Gives `keep` the JSON object of each report that is printed as text.
+    /// Gives `keep` the facts of each report that is printed as text.
     #[must_use]
-    pub fn with_facts(self, keep: &'a mut dyn FnMut(serde_json::Value)) -> Self {
+    pub fn with_facts(self, keep: Keep<'a>) -> Self {
         Self { facts: Some(keep), ..self }
     }
 
@@ -229,8 +223,6 @@ impl<W: Write> Write for JsonText<W> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use highwater_app::report::Column;
 
     use super::*;
@@ -271,16 +263,13 @@ mod tests {
 
     #[test]
     fn json_escapes_what_a_terminal_would_obey_and_loses_nothing() {
-        let names = BTreeMap::from([("names", ["a\u{1b}b", "c\u{9b}d\u{7f}", "e\u{202e}f", "größe\n"])]);
+        let names = ["a\u{1b}b", "c\u{9b}d\u{7f}", "e\u{202e}f", "größe\n"];
         let mut out = Vec::new();
-        Page::plain(&mut out).json(&names).unwrap();
+        Page::plain(&mut out).json(Facts::new([("names", names.to_vec().into())])).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains("größe"), "{text}");
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(
-            (&read["schema_version"], &read["names"]),
-            (&SCHEMA_VERSION.into(), &names["names"].to_vec().into())
-        );
+        assert_eq!((&read["schema_version"], &read["names"]), (&SCHEMA_VERSION.into(), &names.to_vec().into()));
     }
 
     #[test]

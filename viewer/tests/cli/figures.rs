@@ -1,5 +1,8 @@
 //! Figures: what each command prints for programs, and that it adds up.
 
+use clap::CommandFactory as _;
+use highwater::commands::Arguments;
+use highwater_analysis::{Filter, GroupKey};
 use serde_json::Value;
 
 use crate::sample::{answer, json, trace};
@@ -81,4 +84,30 @@ fn questions_that_a_recording_cannot_answer_are_refused() {
     assert!(why("phases step.snap --metric reserved --where size>1").contains("not a sum over blocks"));
     assert!(why("events step.snap --from 999").contains("they go from 0 to"));
     assert!(why("events step.snap --from 5 --to 4").contains("after the last"));
+}
+
+#[test]
+fn texts_list_the_keys_that_conditions_and_groups_have() {
+    let why = "colour=red".parse::<Filter>().unwrap_err();
+    let known: Vec<&str> = why.split_once("keys are ").unwrap().1.split(", ").collect();
+    let (mut numbers, mut texts): (Vec<&str>, Vec<&str>) =
+        known.into_iter().partition(|key| format!("{key}<1").parse::<Filter>().is_ok());
+    let help = Arguments::command().find_subcommand("peak").unwrap().clone().render_long_help().to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ").replace(',', "");
+    let app = include_str!("../../../docs/app.md").replace('`', "");
+    for listed in [&help, &app] {
+        for (kind, known) in [("ext keys (", &mut texts), ("umeric keys (", &mut numbers)] {
+            let start = listed.split_once(kind).unwrap_or_else(|| panic!("{kind}")).1;
+            let mut keys: Vec<&str> = start.split_once(')').unwrap().0.split(' ').collect();
+            keys.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(keys, *known);
+        }
+    }
+    let commands = include_str!("../../../docs/commands.md");
+    let mut keys: Vec<&str> = commands.split_once("Keys: `").unwrap().1.split_once('`').unwrap().0.split(' ').collect();
+    let mut known: Vec<&str> = GroupKey::ALL.iter().map(|key| key.name()).collect();
+    keys.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(keys, known);
 }

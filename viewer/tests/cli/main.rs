@@ -28,7 +28,7 @@ mod tables;
 mod query;
 #[cfg(feature = "gui")]
 mod render;
-#[cfg(all(feature = "engine", feature = "gui", feature = "parquet"))]
+#[cfg(all(target_os = "linux", feature = "engine", feature = "gui", feature = "parquet", feature = "simulate"))]
 mod schema;
 #[cfg(feature = "engine")]
 mod questions;

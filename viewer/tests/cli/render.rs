@@ -130,7 +130,7 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         refused(folder.path(), &format!("render {words}"), words_in_it);
     }
     std::fs::rename(folder.path().join("step.snap"), folder.path().join("step.png")).unwrap();
-    refused(folder.path(), "render step.png --out ./step.png", "the recording itself");
+    refused(folder.path(), "render step.png --out ./step.png", "that is the recording");
     assert_eq!(names(folder.path()), ["folder.png", "step.png"]);
 }
 

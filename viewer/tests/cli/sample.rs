@@ -166,11 +166,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
         }
         Command::Verify(arguments) => {
             let report = VerifyReport::of(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report)?;
-            } else {
-                report.print(&arguments.source.file, page)?;
-            }
+            report.write(arguments.source.form(), page)?;
         }
         Command::Convert(_) => panic!("converting is tested with the binary"),
         Command::Join(_) => panic!("joining is tested with the binary"),

@@ -163,7 +163,7 @@ fn a_recording_that_grows_is_followed_to_its_end() {
     std::fs::write(&growing, "").unwrap();
     let mut watched = Watched::new(&growing, "growing.snap");
     let answer = answered(&mut watched, CHOICE);
-    assert_eq!(*watched.state(), State::Waiting);
+    assert_eq!(watched.state, State::Waiting);
     assert!(screen(&answer, 80, 24)[1].starts_with("no events yet"));
     let mut events = Vec::new();
     for part in 1..=20 {
@@ -177,7 +177,7 @@ fn a_recording_that_grows_is_followed_to_its_end() {
     }
     assert!(events.is_sorted() && events[0] < events[19], "{events:?}");
     assert_agrees(&answered(&mut watched, CHOICE), folder.path(), "mlp.snap");
-    assert_eq!(*watched.state(), State::Complete);
+    assert_eq!(watched.state, State::Complete);
 }
 
 #[test]

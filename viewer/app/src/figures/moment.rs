@@ -6,7 +6,7 @@ use highwater_snapshots::trace::Header;
 pub use highwater_snapshots::units::count_of;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use crate::report::Value;
+use crate::report::{Field, Value};
 
 /// Converts a time of the recording to microseconds since 1970.
 pub fn micros_since_1970(header: &Header, time_ns: u64) -> u64 {
@@ -14,13 +14,13 @@ pub fn micros_since_1970(header: &Header, time_ns: u64) -> u64 {
 }
 
 /// The peak of a total in a JSON object: bytes, its event and time.
-pub fn peak_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Value)> {
+pub fn peak_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Field)> {
     let time_us = moment.time_ns.map(|time| micros_since_1970(header, time));
     vec![("bytes", moment.bytes.into()), ("event", moment.number().into()), ("time_us", time_us.into())]
 }
 
 /// A moment in a JSON object: the facts of [`peak_facts`], with the step and the phase.
-pub fn moment_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Value)> {
+pub fn moment_facts(header: &Header, moment: &Moment) -> Vec<(&'static str, Field)> {
     let place = [("step", moment.step.into()), ("phase", moment.phase.name().into())];
     peak_facts(header, moment).into_iter().chain(place).collect()
 }

@@ -12,7 +12,7 @@ use super::moment::{count_of, how_much_and_when, moment_value};
 use super::requests::failure_text;
 use crate::answers::outliers::{Middle, Standing};
 use crate::files::fleet::{Fleet, Rank, ranges_text};
-use crate::report::{Column, Table, Value};
+use crate::report::{Column, Field, Table, Value};
 
 /// The totals that are searched for outliers.
 pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
@@ -233,8 +233,8 @@ pub fn ranks_table<'t>(fleet: &'t Fleet, at: impl Fn(usize) -> usize + Copy + 't
     let step = move |row: usize| peak(row).step.map_or_else(|| "-".to_owned(), |step| step.to_string());
     let complete = move |row: usize| if rank(row).is_complete() { "complete" } else { "limited" }.to_owned();
     let peaks = move |row: usize| {
-        let of = |peak: &Moment| (peak.metric.name(), moment_value(&rank(row).header, peak));
-        let by_name: BTreeMap<&'static str, Value> = summary(row).peaks.iter().map(of).collect();
+        let of = |peak: &Moment| (peak.metric.name(), moment_value(&rank(row).header, peak).into());
+        let by_name: BTreeMap<&'static str, Field> = summary(row).peaks.iter().map(of).collect();
         Value::Map(by_name.into_iter().collect())
     };
     let end = move |row: usize| {

@@ -1,6 +1,7 @@
 //! Reads and writes files: recordings, folders of ranks, and whatever is saved. The only module besides the app's own
 //! dialogs and settings that touches files.
 
+use std::fs::Metadata;
 use std::path::Path;
 
 pub mod failure;
@@ -40,4 +41,17 @@ pub fn file_name(file: &Path) -> String {
 /// The name of the recording in `file`: that of the file, or `standard input` for `-`.
 pub fn recording_name(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file_name(file) }
+}
+
+/// Whether both describe the same file, as reported by the system.
+#[cfg(unix)]
+pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether both describe the same file, as reported by the system.
+#[cfg(not(unix))]
+pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    one.created().ok() == other.created().ok()
 }

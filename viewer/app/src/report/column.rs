@@ -4,7 +4,7 @@ use std::fmt;
 
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos, format_signed_bytes};
 
-use super::Value;
+use super::{Field, IntoValue, Value};
 
 /// The unit of a column's values, which determines how they are shown, aligned and ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub struct Column<'a> {
     pub is_optional: bool,
     /// Whether its cells may have several lines.
     pub has_lines: bool,
+    /// Whether there may be no value in a row.
+    pub may_lack_values: bool,
     place: Place,
     value: Box<dyn Fn(usize) -> Value + 'a>,
     shown: Option<Box<dyn Fn(usize) -> String + 'a>>,
@@ -104,34 +106,45 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn new<V: Into<Value>>(unit: Unit, [key, title]: [&'static str; 2], value: impl Fn(usize) -> V + 'a) -> Self {
+    fn new<V: IntoValue>(unit: Unit, [key, title]: [&'static str; 2], value: impl Fn(usize) -> V + 'a) -> Self {
         let value = Box::new(move |row| value(row).into());
-        let (fit, place) = (Fit::Never, Place::Everywhere);
-        Self { key, title, unit, fit, is_optional: false, has_lines: false, place, value, shown: None, markdown: None }
+        Self {
+            key,
+            title,
+            unit,
+            fit: Fit::Never,
+            is_optional: false,
+            has_lines: false,
+            may_lack_values: V::IS_OPTIONAL,
+            place: Place::Everywhere,
+            value,
+            shown: None,
+            markdown: None,
+        }
     }
 
     /// Creates a column of sizes in bytes.
-    pub fn bytes<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub fn bytes<V: IntoValue>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Bytes, [key, title], value)
     }
 
     /// Creates a column of differences in bytes.
-    pub fn difference<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub fn difference<V: IntoValue>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Difference, [key, title], value)
     }
 
     /// Creates a column of counts.
-    pub fn count<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub fn count<V: IntoValue>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Count, [key, title], value)
     }
 
     /// Creates a column of numbers that name something, such as steps.
-    pub fn number<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub fn number<V: IntoValue>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Number, [key, title], value)
     }
 
     /// Creates a column of texts.
-    pub fn text<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub fn text<V: IntoValue>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Text, [key, title], value)
     }
 
@@ -142,7 +155,7 @@ impl<'a> Column<'a> {
     }
 
     /// Values of several parts, which only the JSON object has.
-    pub fn nested<V: Into<Value>>(key: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+    pub fn nested<V: IntoValue>(key: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { place: Place::Json, ..Self::new(Unit::Text, [key, ""], value) }
     }
 
@@ -214,6 +227,11 @@ impl<'a> Column<'a> {
     /// The value of a row.
     pub fn value(&self, row: usize) -> Value {
         (self.value)(row)
+    }
+
+    /// The value of a row in an object.
+    pub fn field(&self, row: usize) -> Field {
+        Field { value: self.value(row), is_optional: self.may_lack_values }
     }
 
     /// The value of a row as text, for tables.

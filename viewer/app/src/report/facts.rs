@@ -3,12 +3,21 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
-use super::{Table, Value};
+use super::{Field, IntoValue, Table, Value};
 
 /// A fact of an answer.
+#[derive(Debug)]
+pub struct Fact<'a> {
+    /// What it is.
+    pub content: Content<'a>,
+    /// Whether it may be null, also where it is not.
+    pub is_optional: bool,
+}
+
+/// The content of a fact.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum Fact<'a> {
+pub enum Content<'a> {
     /// A single value.
     Value(Value),
     /// A list with one object for each row.
@@ -19,9 +28,9 @@ pub enum Fact<'a> {
     List(Vec<Facts<'a>>),
 }
 
-/// The facts of an answer, or of a part of it.
+/// The facts of an answer, or of a part of it, by name.
 #[derive(Debug, Default)]
-pub struct Facts<'a>(Vec<(&'static str, Fact<'a>)>);
+pub struct Facts<'a>(pub Vec<(&'static str, Fact<'a>)>);
 
 impl<'a> Facts<'a> {
     /// Facts by name. A name with [`Value::Absent`] is left out.
@@ -41,60 +50,72 @@ impl Serialize for Facts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, fact) in &self.0 {
-            if !matches!(fact, Fact::Value(Value::Absent)) {
-                map.serialize_entry(name, fact)?;
+            if !matches!(fact.content, Content::Value(Value::Absent)) {
+                map.serialize_entry(name, &fact.content)?;
             }
         }
         map.end()
     }
 }
 
-impl<V: Into<Value>> From<V> for Fact<'_> {
+impl<'a> From<Content<'a>> for Fact<'a> {
+    fn from(content: Content<'a>) -> Self {
+        Self { content, is_optional: false }
+    }
+}
+
+impl<V: IntoValue> From<V> for Fact<'_> {
     fn from(value: V) -> Self {
-        Self::Value(value.into())
+        Field::from(value).into()
+    }
+}
+
+impl From<Field> for Fact<'_> {
+    fn from(Field { value, is_optional }: Field) -> Self {
+        Self { content: Content::Value(value), is_optional }
     }
 }
 
 impl<'a> From<Table<'a>> for Fact<'a> {
     fn from(table: Table<'a>) -> Self {
-        Self::Table(table)
+        Content::Table(table).into()
     }
 }
 
 impl<'a> From<Facts<'a>> for Fact<'a> {
     fn from(facts: Facts<'a>) -> Self {
-        Self::Facts(facts)
+        Content::Facts(facts).into()
     }
 }
 
 impl<'a> From<Vec<Facts<'a>>> for Fact<'a> {
     fn from(list: Vec<Facts<'a>>) -> Self {
-        Self::List(list)
+        Content::List(list).into()
     }
 }
 
 impl<'a> From<Option<Table<'a>>> for Fact<'a> {
     fn from(table: Option<Table<'a>>) -> Self {
-        table.map_or(Self::Value(Value::Nothing), Into::into)
+        Self { is_optional: true, ..table.map_or_else(|| Value::Nothing.into(), Into::into) }
     }
 }
 
 impl<'a> From<Option<Facts<'a>>> for Fact<'a> {
     fn from(facts: Option<Facts<'a>>) -> Self {
-        facts.map_or(Self::Value(Value::Nothing), Into::into)
+        Self { is_optional: true, ..facts.map_or_else(|| Value::Nothing.into(), Into::into) }
     }
 }
 
 impl<'a> Fact<'a> {
     /// `fact`, or left out of the JSON object.
     pub fn or_absent(fact: Option<impl Into<Self>>) -> Self {
-        fact.map_or(Self::Value(Value::Absent), Into::into)
+        fact.map_or_else(|| Value::Absent.into(), Into::into)
     }
 }
 
-impl From<Vec<(&'static str, Value)>> for Facts<'_> {
-    fn from(values: Vec<(&'static str, Value)>) -> Self {
-        Self::new(values.into_iter().map(|(name, value)| (name, value.into())))
+impl From<Vec<(&'static str, Field)>> for Facts<'_> {
+    fn from(fields: Vec<(&'static str, Field)>) -> Self {
+        Self::new(fields.into_iter().map(|(name, field)| (name, field.into())))
     }
 }
 

@@ -11,10 +11,10 @@ mod text;
 mod markdown;
 
 pub use column::{Column, Fit, Unit};
-pub use facts::{Fact, Facts};
+pub use facts::{Content, Fact, Facts};
 pub use markdown::code;
 pub use rows::Rows;
 pub use table::Table;
 pub use text::{bar, cut, percent};
-pub use value::Value;
+pub use value::{Field, IntoValue, Value};
 pub use wrap::wrapped;

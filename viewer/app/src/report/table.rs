@@ -41,7 +41,7 @@ impl<'a> Table<'a> {
     /// A row as the JSON object has it.
     pub fn object(&self, row: usize) -> Value {
         let columns = self.columns.iter().filter(|column| column.is_in_json());
-        Value::Map(columns.map(|column| (column.key, column.value(row))).collect())
+        Value::Map(columns.map(|column| (column.key, column.field(row))).collect())
     }
 
     /// All rows but the sums as the JSON object has them.

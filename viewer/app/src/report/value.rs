@@ -6,6 +6,27 @@ use std::path::Path;
 use highwater_snapshots::natural;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
+/// What becomes a value. Its type tells whether there may be none, also of an answer in which there is one.
+pub trait IntoValue: Into<Value> {
+    /// Whether there may be none.
+    const IS_OPTIONAL: bool = false;
+}
+
+/// A value by name, and whether there may be none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// The value.
+    pub value: Value,
+    /// Whether there may be none.
+    pub is_optional: bool,
+}
+
+impl<V: IntoValue> From<V> for Field {
+    fn from(value: V) -> Self {
+        Self { value: value.into(), is_optional: V::IS_OPTIONAL }
+    }
+}
+
 /// A value in an answer: of a fact, or in a cell of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
@@ -27,7 +48,7 @@ pub enum Value {
     /// Several values.
     List(Vec<Self>),
     /// Values by name.
-    Map(Vec<(&'static str, Self)>),
+    Map(Vec<(&'static str, Field)>),
     /// A value of another type, in its form in JSON.
     Json(serde_json::Value),
 }
@@ -53,7 +74,7 @@ impl Value {
             Self::Text(text) => text.clone(),
             Self::List(values) => values.iter().map(Self::bare).collect::<Vec<_>>().join(", "),
             Self::Map(values) => {
-                let named = values.iter().map(|(name, value)| format!("{name} {}", value.bare()));
+                let named = values.iter().map(|(name, field)| format!("{name} {}", field.value.bare()));
                 named.collect::<Vec<_>>().join(", ")
             }
             Self::Json(value) => value.to_string(),
@@ -95,8 +116,8 @@ impl Serialize for Value {
             Self::Json(value) => value.serialize(serializer),
             Self::Map(values) => {
                 let mut map = serializer.serialize_map(None)?;
-                let present = values.iter().filter(|(_, value)| *value != Self::Absent);
-                present.into_iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+                let present = values.iter().filter(|(_, field)| field.value != Self::Absent);
+                present.into_iter().try_for_each(|(name, field)| map.serialize_entry(name, &field.value))?;
                 map.end()
             }
         }
@@ -110,7 +131,9 @@ macro_rules! from {
             fn from($value: $type) -> Self {
                 $converted
             }
-        })+
+        }
+
+        impl IntoValue for $type {})+
     };
 }
 
@@ -126,6 +149,13 @@ from! {
     String, text => Self::Text(text);
     &str, text => Self::Text(text.to_owned());
     &Path, path => Self::Text(path.display().to_string());
+}
+
+impl IntoValue for Value {}
+impl<T: IntoValue> IntoValue for Vec<T> {}
+
+impl<T: IntoValue> IntoValue for Option<T> {
+    const IS_OPTIONAL: bool = true;
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {

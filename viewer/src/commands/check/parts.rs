@@ -24,7 +24,7 @@ pub(super) fn difference_value(device: DeviceId, all: &Differences, keys: [Group
     let row = |row: &DiffGroup| {
         Value::Map(vec![
             ("key", row.key.join(", ").into()),
-            ("keys", named(&keys, &row.key)),
+            ("keys", named(&keys, &row.key).into()),
             // Number of groups, whose names differ only in numbers.
             ("groups", row.members.len().max(1).into()),
             ("baseline_bytes", row.a_bytes.into()),

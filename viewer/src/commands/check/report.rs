@@ -6,20 +6,19 @@ use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffGroup};
 use highwater_analysis::peak::Query;
-use highwater_analysis::{Diff, Doubt, Filter, GroupKey, Siblings};
+use highwater_analysis::{Diff, Doubt, Filter, GroupKey, Metric, Siblings};
+use highwater_app::answers::plan::AdvicePeaks;
 use highwater_app::figures::moment::{count_of, moment_value, when};
 use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, code};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{Category, DeviceId, Error, Trace};
 
-use super::advice::advice;
 use super::budgets::Budgets;
 use super::devices::{device_of_baseline, measured_devices};
 use super::parts::{culprit_value, difference_value};
 use crate::args::Given;
 use crate::commands::check::CheckArguments;
-use crate::commands::next::next_with;
 use crate::input::devices::{covered_phrase, on_device, phrase};
 use crate::input::source::Input;
 use crate::output::answer::Report;
@@ -149,9 +148,15 @@ impl<'a> CheckReport<'a> {
         Ok(outcomes)
     }
 
-    /// Returns what recomputing modules gives for an exceeded budget, of a recording in memory.
-    pub(super) fn advice(&self, outcome: &Outcome) -> Option<String> {
-        self.input.source.whole().and_then(|trace| advice(outcome, self.budgets.metric, trace))
+    /// Returns what recomputing modules gives, if that lowers an exceeded peak of requested bytes.
+    fn advice(&self, outcome: &Outcome) -> Option<String> {
+        let trace = self.input.source.whole()?;
+        let is_peak = matches!(outcome.budget, Budget::Peak(_) | Budget::Growth(_));
+        if !is_peak || self.budgets.metric != Metric::Requested || !outcome.is_broken() {
+            return None;
+        }
+        let peaks = AdvicePeaks::of(trace, outcome.moment.device);
+        if peaks.lowers(outcome.actual_bytes) { peaks.of_modules(outcome.actual_bytes) } else { None }
     }
 
     /// Returns whether all budgets are met, and confirmed.
@@ -376,24 +381,22 @@ impl<'a> CheckReport<'a> {
                 Doubt::OutOfMemory(_) => ("oom", "for why memory ran out, and what would have helped"),
                 _ => ("info", "for what the recording has"),
             };
-            return next_with(&[command], &[file], &[], &Given::default(), what_for);
+            return Given::of(file).next(command, &[], what_for);
         }
         match (&self.budgets.baseline, self.has_passed()) {
             (Some(baseline), _) => {
                 let what_for = "for all that differs from the baseline";
-                next_with(&["diff"], &[baseline.as_path(), file], &["--by", place], &given, what_for)
+                given.about(&[baseline, file]).next("diff", &["--by", place], what_for)
             }
             (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::StepGrowth(_))) => {
-                next_with(&["growth"], &[file], &[], &given, "for what is kept from step to step")
+                given.next("growth", &[], "for what is kept from step to step")
             }
             (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::ReservedGrowth(_))) => {
                 let options = ["--metric", "reserved"];
-                next_with(&["growth"], &[file], &options, &given.without("metric"), "for the segments that are kept")
+                given.without("metric").next("growth", &options, "for the segments that are kept")
             }
-            (None, false) => next_with(&["explain"], &[file], &[], &given, "for what could be done about the peak"),
-            (None, true) => {
-                next_with(&["peak"], &[file], &["--by", place], &given, "for what is using memory at the peak")
-            }
+            (None, false) => given.next("explain", &[], "for what could be done about the peak"),
+            (None, true) => given.next("peak", &["--by", place], "for what is using memory at the peak"),
         }
     }
 }
@@ -455,17 +458,12 @@ impl Report for CheckReport<'_> {
         }
         for (device, differences) in self.listed_differences() {
             page.gap()?;
-            page.line(&format!(
-                "{}What makes the difference to the baseline at the peak:",
-                on_device(self.trace, *device)
-            ))?;
+            let on_device = on_device(self.trace, *device);
+            page.line(&format!("{on_device}What makes the difference to the baseline at the peak:"))?;
             page.table(&self.differences_table(differences, self.keys[1].name()))?;
         }
-        for (device, why) in &self.unmeasured {
-            page.gap()?;
-            page.warning(&format!("Not measured on device {}: {why}.", device.0))?;
-        }
-        for warning in self.warnings() {
+        let of_device = |(device, why): &(DeviceId, String)| format!("Not measured on device {}: {why}.", device.0);
+        for warning in self.unmeasured.iter().map(of_device).chain(self.warnings()) {
             page.gap()?;
             page.warning(&warning)?;
         }

@@ -27,11 +27,10 @@ use self::answer::{Answer, Written};
 use self::column::{Column, Value};
 use self::identity::Identity;
 use self::tables::Tables;
-use crate::commands::convert::out_is_missing;
-use crate::commands::convert::read_and;
-use crate::commands::convert::{ConvertArguments, ConvertTable};
+use crate::commands::convert::{ConvertArguments, ConvertTable, read_and};
 use crate::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
 use crate::input::source::{Input, opener};
+use crate::output::answer::Report as _;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -48,18 +47,14 @@ trait Rows {
 
 /// Converts to a data set, or to a file with one table.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let answer = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
-    if arguments.json {
-        page.json(&answer.facts())?;
-    } else {
-        answer.print(page)?;
-    }
-    Ok(if answer.unread.is_empty() { Status::Fine } else { Status::Unsound })
+    let report = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
+    report.write(arguments.form, page)?;
+    Ok(if report.unread.is_empty() { Status::Fine } else { Status::Unsound })
 }
 
 /// Writes one table of one recording as a file.
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
-    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
         return Err(Failure::Usage("several recordings are written as a folder: --to parquet OUTDIR".to_owned()));
     };
@@ -72,11 +67,11 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     }
     let (input, (rank, bytes)) =
         read_and(file, arguments, true, |input| Ok((input.clone(), write_one(input, (file, out), arguments)?)))?;
-    if !arguments.json {
+    if arguments.form.is_text() {
         caveats::lead(input.facts(), "", page)?;
     }
-    let counts = counts(&input.source, file)?;
-    let written = Written::of(rank, file.clone(), counts, bytes);
+    let [events, blocks] = counts(&input.source, file)?;
+    let written = Written { rank, file: file.clone(), events, blocks, bytes };
     Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(input.facts()) })
 }
 
@@ -111,7 +106,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
         let text = "--events and --no-stacks are for one recording: leave them out, or convert each recording first";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let (files, out) = arguments.files_and_out()?;
     if files.iter().any(|file| is_stdin(file)) {
         let text = "standard input can be read only once, and a data set is of files: write it to a file first";
         return Err(Failure::Usage(text.to_owned()));
@@ -169,8 +164,9 @@ fn write_rank(
     let write = |is_whole: bool| match open(&rank.path, is_whole) {
         Ok(source) => {
             let bytes = write_tables(&source, rank, part, folder, table)?;
-            let counts = counts(&source, &rank.path)?;
-            Ok(Ok((Written::of(rank.number(), rank.path.clone(), counts, bytes), lost(source.facts()))))
+            let [events, blocks] = counts(&source, &rank.path)?;
+            let written = Written { rank: rank.number(), file: rank.path.clone(), events, blocks, bytes };
+            Ok(Ok((written, lost(source.facts()))))
         }
         Err(why) => Ok(Err((rank.path.clone(), why.to_string()))),
     };

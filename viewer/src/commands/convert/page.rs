@@ -1,17 +1,18 @@
 //! `highwater convert` to a page for browsers.
 
+use std::io;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{io_error, same, write_whole};
-use highwater_app::report::Facts;
+use highwater_app::report::{Column, Facts, Table};
 use highwater_snapshots::units::format_bytes;
 
 use crate::browser::{name_of, whole_page};
-use crate::commands::convert::ConvertArguments;
-use crate::commands::convert::out_is_missing;
-use crate::commands::convert::read_and;
+use crate::commands::convert::{ConvertArguments, read_and};
 use crate::input::source::Input;
+use crate::output::answer::Report;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -22,7 +23,7 @@ use crate::output::page::Page;
 ///
 /// Fails if a recording cannot be read or the page cannot be written, and in a build without the app for browsers.
 pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let (files, out) = arguments.files_and_out()?;
     if files.len() > 2 {
         let text = "a page shows one recording, or compares two; serve shows several: `highwater serve FILE…`";
         return Err(Failure::Usage(text.to_owned()));
@@ -46,26 +47,50 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
     }
     let html = whole_page(&recordings)?;
     let ((), bytes) = write_whole(out, |file| file.write_all(html.as_bytes()).map_err(io_error))?;
-    let events: u64 = inputs.iter().map(|input| input.source.count_events()).sum();
-    if arguments.json {
-        page.json(&Facts::new([
-            ("file", out.into()),
-            ("events", events.into()),
-            ("bytes", bytes.into()),
-            ("lost", Vec::<String>::new().into()),
-        ]))?;
-        return Ok(Status::Fine);
-    }
-    for input in &inputs {
-        caveats::lead(input.facts(), "", page)?;
-    }
-    let (events, size) = (count_of(events, "event"), format_bytes(bytes));
-    page.headline(&format!("Wrote {} ({size}): {events}.", out.display()))?;
-    page.gap()?;
-    let what = if inputs.len() == 1 { "the recording" } else { "both recordings" };
-    page.line(&format!("It contains the app and {what}, and opens in a browser without a server or network."))?;
-    for input in &inputs {
-        caveats::print(input.facts(), page)?;
-    }
+    let report = PageReport { out, bytes, inputs };
+    report.write(arguments.form, page)?;
     Ok(Status::Fine)
+}
+
+/// The report about a page.
+struct PageReport<'a> {
+    out: &'a Path,
+    bytes: u64,
+    inputs: Vec<Input>,
+}
+
+impl PageReport<'_> {
+    fn events(&self) -> u64 {
+        self.inputs.iter().map(|input| input.source.count_events()).sum()
+    }
+}
+
+impl Report for PageReport<'_> {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("file", self.out.into()),
+            ("events", self.events().into()),
+            ("bytes", self.bytes.into()),
+            ("lost", Vec::<String>::new().into()),
+        ])
+    }
+
+    fn table(&self) -> Table<'_> {
+        let columns = [
+            Column::text("file", "file", |_| self.out),
+            Column::count("events", "events", |_| self.events()),
+            Column::bytes("bytes", "size", |_| self.bytes),
+        ];
+        Table::new(1, columns)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        self.inputs.iter().try_for_each(|input| caveats::lead(input.facts(), "", page))?;
+        let (events, size) = (count_of(self.events(), "event"), format_bytes(self.bytes));
+        page.headline(&format!("Wrote {} ({size}): {events}.", self.out.display()))?;
+        page.gap()?;
+        let what = if self.inputs.len() == 1 { "the recording" } else { "both recordings" };
+        page.line(&format!("It contains the app and {what}, and opens in a browser without a server or network."))?;
+        self.inputs.iter().try_for_each(|input| caveats::print(input.facts(), page))
+    }
 }

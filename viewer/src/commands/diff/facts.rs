@@ -6,7 +6,7 @@ use std::path::Path;
 use highwater_analysis::Moment;
 use highwater_analysis::diff::{Comparison, PhasePair, UnmatchedBlocks};
 use highwater_app::figures::moment::moment_facts;
-use highwater_app::report::{Column, Fact, Facts, Table, Value};
+use highwater_app::report::{Column, Fact, Facts, Field, Table, Value};
 use highwater_snapshots::{Phase, Trace};
 
 use super::blocks;
@@ -26,8 +26,9 @@ pub(super) fn facts<'a>(
     let filter = arguments.blocks.filter.stated();
     let file_b = arguments.b.as_ref().unwrap_or(&arguments.a);
     let differing = comparison.settings.iter().filter(|setting| setting.differs());
-    let totals = comparison.totals.iter().map(|(metric, bytes)| (metric.name(), Value::Map(both(*bytes).into())));
-    let peaks: BTreeMap<&'static str, Value> = totals.collect();
+    let totals =
+        comparison.totals.iter().map(|(metric, bytes)| (metric.name(), Value::Map(both(*bytes).into()).into()));
+    let peaks: BTreeMap<&'static str, Field> = totals.collect();
     let [rest_a, rest_b, rest_delta] = both(diff.rest_bytes).map(|(_, value)| value.into());
     Facts::new([
         ("a", side_facts(traces[0], &arguments.a, &diff.a).into()),
@@ -55,7 +56,7 @@ pub(super) fn difference([a, b]: [u64; 2]) -> i128 {
 }
 
 /// Bytes in both recordings, and their difference.
-fn both(bytes: [u64; 2]) -> [(&'static str, Value); 3] {
+fn both(bytes: [u64; 2]) -> [(&'static str, Field); 3] {
     [("a_bytes", bytes[0].into()), ("b_bytes", bytes[1].into()), ("delta_bytes", difference(bytes).into())]
 }
 

@@ -25,7 +25,7 @@ use crate::output::page::Page;
 
 /// Runs `highwater diff` if A or B is a folder.
 pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let open = opener(&arguments.categories)?;
+    let open = opener(&arguments.blocks.categories)?;
     match &arguments.b {
         None => within(arguments, &open, page),
         Some(b) if b.is_dir() && arguments.a.is_dir() => between(arguments, b, &open, page),
@@ -270,7 +270,7 @@ fn compare(
     let sides = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
     let open = |is_whole: bool| {
         let open = if is_whole { Input::whole } else { Input::open };
-        let open = |rank: &Rank| open(&rank.path, &arguments.categories);
+        let open = |rank: &Rank| open(&rank.path, &arguments.blocks.categories);
         Ok([open(ranks[0])?, open(ranks[1])?])
     };
     answer_or_whole(open, |inputs| {

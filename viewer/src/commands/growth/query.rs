@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use highwater_analysis::growth::{Between, Bound, GrowthQuery, NoWindow, StepRange};
+use highwater_analysis::growth::{Between, Bound, GrowthQuery, NoWindow};
 use highwater_analysis::{Filter, GroupKey, Metric};
 use highwater_snapshots::{DeviceId, Trace};
 
@@ -42,17 +42,6 @@ pub(super) fn check_filter(arguments: &GrowthArguments) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns the query by `keys`.
-pub(super) fn query<'a>(keys: &'a [GroupKey], arguments: &'a GrowthArguments) -> GrowthQuery<'a> {
-    let filter = &arguments.blocks.filter.filter;
-    GrowthQuery { metric: arguments.metric, keys, top: arguments.top, filter }
-}
-
-/// Returns the steps that the options request.
-pub(super) fn steps(arguments: &GrowthArguments) -> StepRange {
-    StepRange { from: arguments.from_step, to: arguments.to_step, between: arguments.between }
 }
 
 /// Returns `device`, and the other devices unless it was requested.

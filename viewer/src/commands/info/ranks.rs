@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
 use highwater_analysis::Metric;
 use highwater_app::answers::outliers::RULE;
@@ -10,7 +11,6 @@ use highwater_app::files::fleet::{Fleet, Rank};
 use highwater_app::report::{Fact, Facts, Table, Value};
 
 use crate::commands::info::InfoArguments;
-use crate::commands::next::next_with;
 use crate::input::recording::read_fleet;
 use crate::input::source::opener;
 use crate::output::answer::Report;
@@ -29,7 +29,7 @@ pub(crate) fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Sta
         );
         return Err(Failure::Usage(text));
     }
-    let open = opener(&arguments.categories)?;
+    let open = opener(&arguments.blocks.categories)?;
     let filter = &arguments.blocks.filter.filter;
     // Summaries count all blocks.
     let needs_whole = !filter.is_empty();
@@ -53,11 +53,8 @@ impl Report for RanksReport<'_> {
         let missing: Vec<u32> = gaps.iter().cloned().flatten().take(MAX_MISSING).collect();
         let missing_count: u64 = gaps.iter().map(|gap| u64::from(gap.end() - gap.start()) + 1).sum();
         let highest = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]);
-        let medians = Metric::ALL.map(|metric| (metric.name(), Value::of(median(fleet, metric))));
+        let medians = Metric::ALL.map(|metric| (metric.name(), Value::of(median(fleet, metric)).into()));
         let outliers = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric));
-        let unread = fleet.unread.iter();
-        let unread =
-            unread.map(|(file, why)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]));
         Facts::new([
             ("folder", fleet.name.as_str().into()),
             ("world_size", fleet.world_size().into()),
@@ -72,7 +69,7 @@ impl Report for RanksReport<'_> {
             ("missing_count", missing_count.into()),
             ("ranks", self.table().into()),
             // Files that could not be read.
-            ("unread", unread.collect::<Vec<_>>().into()),
+            ("unread", unread_facts(&fleet.unread).into()),
             ("skipped", fleet.skipped.into()),
             ("problems", fleet.problems().into()),
         ])
@@ -102,16 +99,23 @@ impl Report for RanksReport<'_> {
             page.line(&passed_by(fleet.skipped))?;
         }
         page.gap()?;
-        let (folder, given) = (self.arguments.source.file.as_path(), self.arguments.given());
+        let given = self.arguments.given();
         let failed = fleet.ranks.iter().find(|rank| rank.failure.is_some());
         page.hint(&match (failed, fleet.ranks.as_slice()) {
-            (Some(rank), _) => next_with(&["oom"], &[&rank.path], &[], &given, "for why memory ran out"),
-            (None, [one]) => next_with(&["peak"], &[&one.path], &[], &given, "for what is using memory at the peak"),
-            (None, _) => next_with(&["diff"], &[folder], &[], &given, "for what makes the difference between ranks"),
+            (Some(rank), _) => given.about(&[&rank.path]).next("oom", &[], "for why memory ran out"),
+            (None, [one]) => given.about(&[&one.path]).next("peak", &[], "for what is using memory at the peak"),
+            (None, _) => given.next("diff", &[], "for what makes the difference between ranks"),
         })
     }
 
     fn table(&self) -> Table<'_> {
         ranks_table(self.fleet, |row| row)
     }
+}
+
+/// Files that could not be read, each with the reason.
+pub(crate) fn unread_facts(unread: &[(PathBuf, String)]) -> Vec<Facts<'static>> {
+    let file =
+        |(file, why): &(PathBuf, String)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]);
+    unread.iter().map(file).collect()
 }

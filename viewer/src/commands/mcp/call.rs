@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Parser as _;
+use highwater_app::report::Facts;
 use serde_json::{Value, json};
 
 use super::access::{Access, listed};
@@ -13,7 +14,7 @@ use super::suggested::suggested_call;
 use super::tools::{Kind, PICTURE, Parameter, TOOLS, Tool};
 use crate::commands::Arguments;
 use crate::output::outcome::Failure;
-use crate::output::page::Page;
+use crate::output::page::{Page, versioned};
 use crate::output::usage::usage_error;
 
 /// Characters per line of reports.
@@ -155,7 +156,7 @@ fn run(tool: &Tool, words: Vec<PathBuf>) -> Result<(String, Option<Value>), Unan
     let arguments = Arguments::try_parse_from(words).map_err(|error| in_words_of(tool, &usage_error(&error)))?;
     let command = arguments.command.ok_or_else(|| "no command".to_owned())?;
     let (mut text, mut facts) = (Vec::new(), None);
-    let mut keep = |object| facts = Some(object);
+    let mut keep = |found: Facts<'_>| facts = serde_json::to_value(versioned(found)).ok();
     let page = Page::of_width(&mut text, WIDTH).with_facts(&mut keep).with_suggestions(&suggested_call);
     let answered = command.run(&mut { page });
     answered.map_err(|failure| match failure {

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::args::arguments_of;
 use crate::commands::plan::PlanArguments;
 use crate::commands::plan::report::Proven;
-use crate::commands::simulate::SimulateArguments;
-use crate::commands::simulate::{Outcome, Simulated, simulate};
+use crate::commands::simulate::{Outcome, SimulateArguments, Simulated, simulate};
 use crate::gpu::Gpu;
 use crate::output::outcome::Failure;
 use highwater_analysis::Metric;
@@ -93,13 +92,11 @@ impl<'a> SimulatedProgram<'a> {
             Outcome::DoesNotFit => (Some(false), Some("it runs out of memory".to_owned())),
             Outcome::Unknown(why) => (None, Some(why)),
         };
-        let [requested, allocated, reserved] = peaks(&simulated);
+        let peaks = peaks(&simulated);
         Ok(Proven {
             fits,
-            requested_bytes: requested,
-            allocated_bytes: allocated,
-            reserved_bytes: reserved,
-            as_predicted: [requested, allocated, reserved] == predicted,
+            peaks,
+            as_predicted: peaks == predicted,
             depends_on_values: simulated.lines_that_read(),
             why,
             file: simulated.file().to_owned(),

@@ -2,107 +2,86 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
-use highwater_app::answers::plan::{
-    Allowance, Code, Plan, PlanLine, Proof, Reach, Search, Setup, TrainingStep, Trial, composition, micros, name, names,
-};
+use highwater_app::answers::plan::{Allowance, Code, Plan, PlanLine, Proof, Reach, Search, Trial, micros, name, names};
 use highwater_app::figures::planned::{
-    Budget, NOT_OPTIMAL, answer, assumptions, changes_table, costs, duration, large_enough, least, less_work, proven,
-    sharding, shares,
+    Budget, NOT_OPTIMAL, answer, changes_table, costs, duration, large_enough, least, less_work, proven, sharding,
+    shares,
 };
 use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_count};
 
-pub(crate) use super::proven::Proven;
 use crate::commands::plan::Maximize;
 use crate::gpu::Roofline;
+use crate::output::answer::Report;
 use crate::output::page::Page;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
 pub(crate) struct PlanReport {
-    budget: Budget,
-    search: Search,
-    lines: Vec<PlanLine>,
-    at_minimum: Vec<(String, u64)>,
-    proof: Proof,
-    /// The command that records the step with the plan.
-    command: Option<String>,
-    /// The code that applies the plan.
-    code: Code,
-    assumptions: Vec<String>,
-    warnings: Vec<String>,
-    possible: Vec<(Allowance, Plan)>,
-    /// The source of the estimated times.
-    roofline: Option<Roofline>,
-    /// The size that was made as large as possible.
-    maximized: Option<(Maximize, usize)>,
-    /// The program with the plan, simulated once more.
-    proven: Option<Proven>,
-}
-
-/// The data of a report beside the search.
-#[derive(Debug)]
-pub(crate) struct PlanContext {
     /// The memory that the step must fit into.
     pub budget: Budget,
+    /// The plans.
+    pub search: Search,
+    /// The changes of the cheapest plan, one after the other.
+    pub lines: Vec<PlanLine>,
+    /// If nothing fits, the composition of the smallest peak.
+    pub at_minimum: Vec<(String, u64)>,
+    /// What the figures rest on.
+    pub proof: Proof,
     /// The command that records the step with the plan.
     pub command: Option<String>,
     /// The code that applies the plan.
     pub code: Code,
+    /// What the plan assumes.
+    pub assumptions: Vec<String>,
     /// The limits of the answer.
     pub warnings: Vec<String>,
     /// If nothing fits, the plans that further changes would make possible.
     pub possible: Vec<(Allowance, Plan)>,
     /// The source of the estimated times, if there are any.
     pub roofline: Option<Roofline>,
+    /// The size that was made as large as possible.
+    pub maximized: Option<(Maximize, usize)>,
+    /// The program with the plan, simulated once more.
+    pub proven: Option<Proven>,
+}
+
+/// The program with the plan, simulated on a device of exactly the budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Proven {
+    /// Whether it fits; null if it ended otherwise.
+    pub fits: Option<bool>,
+    /// Its peaks of requested, allocated and reserved bytes.
+    pub peaks: [u64; 3],
+    /// Whether all peaks are as the plan has predicted.
+    pub as_predicted: bool,
+    /// Lines that read values of the device that are not known: the figures are exact if these decide about no memory.
+    pub depends_on_values: Vec<String>,
+    /// The reason that it does not fit, or that it is unknown whether it does.
+    pub why: Option<String>,
+    /// The path of the recording that the simulation wrote.
+    pub file: PathBuf,
+}
+
+impl Proven {
+    fn facts(&self) -> Facts<'_> {
+        let [requested, allocated, reserved] = self.peaks;
+        Facts::new([
+            ("fits", self.fits.into()),
+            ("requested_bytes", requested.into()),
+            ("allocated_bytes", allocated.into()),
+            ("reserved_bytes", reserved.into()),
+            ("as_predicted", self.as_predicted.into()),
+            ("depends_on_values", self.depends_on_values.clone().into()),
+            ("why", self.why.as_deref().into()),
+            ("file", self.file.as_path().into()),
+        ])
+    }
 }
 
 impl PlanReport {
-    /// Builds the report: runs `step` once more for each change of the plan.
-    ///
-    /// # Errors
-    ///
-    /// Returns why the step cannot be run.
-    pub(crate) fn of(step: &dyn TrainingStep, search: Search, context: PlanContext) -> Result<Self, String> {
-        let PlanContext { budget, command, code, warnings, possible, roofline } = context;
-        let proof = step.proof();
-        let best = search.best().map(|plan| plan.setup.clone());
-        let all = |setup: &Setup| PlanLine::all(step, setup, budget.capacity());
-        let lines = best.as_ref().map(all).transpose()?.unwrap_or_default();
-        let assumptions = assumptions(step, best.as_ref());
-        let mut at_minimum = Vec::new();
-        if search.plans.is_empty() {
-            at_minimum = composition(&step.recording(&search.minimum.setup)?);
-        }
-        Ok(Self {
-            budget,
-            search,
-            lines,
-            at_minimum,
-            proof,
-            command,
-            code,
-            assumptions,
-            warnings,
-            possible,
-            roofline,
-            maximized: None,
-            proven: None,
-        })
-    }
-
-    /// Says that `size` is the largest with which some plan fits.
-    #[cfg(feature = "engine")]
-    pub(crate) fn maximized(self, which: Maximize, size: usize) -> Self {
-        Self { maximized: Some((which, size)), ..self }
-    }
-
-    /// Adds what came of the program with the plan.
-    pub(crate) fn proven(self, proven: Option<Proven>) -> Self {
-        Self { proven, ..self }
-    }
-
     /// Returns whether some plan fits, as [`Search::fits`] does, and as the program with it did.
     pub(crate) fn fits(&self) -> Option<bool> {
         self.unproven().map_or_else(|| self.search.fits(), |proven| proven.fits)
@@ -111,69 +90,6 @@ impl PlanReport {
     /// Returns the result of the program with the plan, if it did not fit or could not be determined to fit.
     fn unproven(&self) -> Option<&Proven> {
         self.proven.as_ref().filter(|proven| proven.fits != Some(true))
-    }
-
-    /// Returns the JSON object.
-    pub(crate) fn facts(&self) -> Facts<'_> {
-        let Search { as_is, plans, minimum, combinations, trials, is_optimal, reach, .. } = &self.search;
-        let proof = match self.proof {
-            _ if self.proven.is_some() => "simulated",
-            Proof::Rerun(_) => "rerun",
-            Proof::Replayed => "replayed",
-        };
-        let environment: BTreeMap<String, String> = self.code.environment.iter().cloned().collect();
-        let least = Facts::new([
-            ("bytes", minimum.requested.into()),
-            ("changes", names(&minimum.setup).into()),
-            ("scopes", minimum.setup.recomputed.clone().unwrap_or_default().into()),
-            ("settings", minimum.setup.settings.as_deref().into()),
-            ("device_bytes", minimum.device_bytes.map(|bytes| bytes.saturating_add(self.budget.reserve)).into()),
-            ("is_exact", minimum.is_exact.into()),
-        ]);
-        let searched = Facts::new([
-            ("combinations", (*combinations).into()),
-            ("trials", (*trials).into()),
-            ("is_optimal", (*is_optimal).into()),
-        ]);
-        let spare = plans.first().map(|plan| self.budget.capacity().saturating_sub(plan.trial.reserved));
-        Facts::new([
-            ("budget_bytes", self.budget.bytes.into()),
-            ("reserve_bytes", self.budget.reserve.into()),
-            // Null if it does as far as the figures go, which is not to the end of the run.
-            ("fits", self.fits().into()),
-            ("fits_as_is", (self.search.fits_as_is && *reach == Reach::End).into()),
-            // How far the figures go: `end`, `failed_request`, or `recorded`.
-            ("reach", reach.name().into()),
-            // Why the run may need more memory than the recording shows.
-            ("unconfirmed_because", reach.doubt().into()),
-            // Whether every recorded request succeeds with the plan, if the figures go only so far.
-            ("gets_past_failure", (*reach == Reach::FailedRequest).then_some(!plans.is_empty()).into()),
-            ("proof", proof.into()),
-            // The program with the plan, simulated once more on a device of the budget; null if no program was given.
-            ("proven", self.proven.as_ref().map(Value::of).into()),
-            ("command", self.command.as_deref().into()),
-            // Lines of Python or Rust, to be pasted without changes.
-            ("lines", self.code.lines.clone().into()),
-            // Environment variables to set before the program starts.
-            ("environment", Value::of(environment).into()),
-            // The GPU that times are estimated for, if they are.
-            ("gpu", self.roofline.map(|roofline| roofline.rates.gpu).into()),
-            // The time of a step with the plan, or as it is if nothing is changed.
-            ("estimated_step_us", self.step_time()[1].into()),
-            // What plans are ranked by within a class, as a share of the step's work; null if nothing fits.
-            ("work_share", plans.first().map(|plan| self.work_share(plan)).into()),
-            ("before", peaks_value(as_is).into()),
-            ("after", plans.first().map(|plan| peaks_value(&plan.trial)).into()),
-            ("plan", changes_table(&self.lines, self.proof, false).into()),
-            ("alternatives", self.alternatives().into()),
-            ("minimum", least.into()),
-            // The largest size that fits, if one was asked for.
-            ("maximized", self.maximized.filter(|_| !plans.is_empty()).map(|(_, size)| size).into()),
-            ("spare_bytes", spare.into()),
-            ("searched", searched.into()),
-            ("assumptions", self.assumptions.clone().into()),
-            ("warnings", self.warnings.clone().into()),
-        ])
     }
 
     /// The additional work of a plan, weighted as plans are ranked.
@@ -206,72 +122,16 @@ impl PlanReport {
         [as_is, with_plan.or(as_is)]
     }
 
-    /// Prints the report as text.
-    pub(crate) fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        if let Some((which, size)) = self.maximized.filter(|_| !self.search.plans.is_empty()) {
-            page.headline(&format!("The largest {} that fits is {}.", which.name(), format_count(size as u64)))?;
-        }
-        if let Some(proven) = self.unproven() {
-            page.headline(&simulated_again(proven, self.budget))?;
-            page.gap()?;
-            page.line("What the replay of the recording has predicted:")?;
-        }
-        match self.search.plans.first() {
-            _ if self.search.fits_as_is => self.print_fit(page)?,
-            Some(plan) => self.print_plan(plan, page)?,
-            None => self.print_nothing(page)?,
-        }
-        if let Some(proven) = self.proven.as_ref().filter(|proven| proven.fits == Some(true)) {
-            page.line(&simulated_again(proven, self.budget))?;
-        }
-        if let (Some(roofline), [Some(before), Some(now)]) = (self.roofline, self.step_time()) {
-            let (name, with) = (roofline.rates.gpu, if roofline.tf32 { "in" } else { "without" });
-            let before = if before == now { String::new() } else { format!(", {} before", duration(before)) };
-            page.line(&format!(
-                "Estimated, {name}: a step takes about {}{before}, with each operation at the peak rate or bandwidth and \
-                 f32 products {with} TF32.",
-                duration(now)
-            ))?;
-        }
-        if !(self.assumptions.is_empty() && self.warnings.is_empty()) {
-            page.gap()?;
-        }
-        let assumptions = self.assumptions.iter().map(|text| format!("Assumed: {text}."));
-        for text in assumptions.chain(self.warnings.iter().cloned()) {
-            page.broken(0, &text).iter().try_for_each(|line| page.warning(line))?;
-        }
-        let parts =
-            [("Set in the environment:", self.code.environment_words()), ("To apply it:", self.code.lines.clone())];
-        for (title, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
-            page.gap()?;
-            page.line(title)?;
-            lines.iter().try_for_each(|line| page.line(&format!("  {line}")))?;
-        }
-        page.gap()?;
-        match &self.command {
-            Some(command) => page.hint(&format!("Next: {command}   to record the step with the plan")),
-            None if self.code != Code::default() => {
-                page.hint("Next: apply it, record the step again, and compare the two with `highwater diff`")
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Prints the answer, which leads unless the program has shown otherwise.
     fn lead(&self, page: &mut Page<'_>, text: &str) -> io::Result<()> {
         if self.unproven().is_some() { page.line(text) } else { page.headline(text) }
-    }
-
-    fn print_fit(&self, page: &mut Page<'_>) -> io::Result<()> {
-        self.lead(page, &answer(&self.search, self.budget))?;
-        less_work(&self.search).map_or(Ok(()), |text| page.line(&text))
     }
 
     fn print_plan(&self, plan: &Plan, page: &mut Page<'_>) -> io::Result<()> {
         let Search { plans, is_optimal, reach, .. } = &self.search;
         self.lead(page, &answer(&self.search, self.budget))?;
         page.gap()?;
-        page.table(&changes_table(&self.lines, self.proof, self.roofline.is_some()))?;
+        page.table(&self.table())?;
         page.line(&proven(self.proof, reach, plan, self.budget))?;
         if !is_optimal {
             page.warning(NOT_OPTIMAL)?;
@@ -310,6 +170,128 @@ impl PlanReport {
     }
 }
 
+impl Report for PlanReport {
+    fn facts(&self) -> Facts<'_> {
+        let Search { as_is, plans, minimum, combinations, trials, is_optimal, reach, .. } = &self.search;
+        let proof = match self.proof {
+            _ if self.proven.is_some() => "simulated",
+            Proof::Rerun(_) => "rerun",
+            Proof::Replayed => "replayed",
+        };
+        let environment: BTreeMap<String, String> = self.code.environment.iter().cloned().collect();
+        let least = Facts::new([
+            ("bytes", minimum.requested.into()),
+            ("changes", names(&minimum.setup).into()),
+            ("scopes", minimum.setup.recomputed.clone().unwrap_or_default().into()),
+            ("settings", minimum.setup.settings.as_deref().into()),
+            ("device_bytes", minimum.device_bytes.map(|bytes| bytes.saturating_add(self.budget.reserve)).into()),
+            ("is_exact", minimum.is_exact.into()),
+        ]);
+        let searched = Facts::new([
+            ("combinations", (*combinations).into()),
+            ("trials", (*trials).into()),
+            ("is_optimal", (*is_optimal).into()),
+        ]);
+        let spare = plans.first().map(|plan| self.budget.capacity().saturating_sub(plan.trial.reserved));
+        Facts::new([
+            ("budget_bytes", self.budget.bytes.into()),
+            ("reserve_bytes", self.budget.reserve.into()),
+            // Null if it does as far as the figures go, which is not to the end of the run.
+            ("fits", self.fits().into()),
+            ("fits_as_is", (self.search.fits_as_is && *reach == Reach::End).into()),
+            // How far the figures go: `end`, `failed_request`, or `recorded`.
+            ("reach", reach.name().into()),
+            // Why the run may need more memory than the recording shows.
+            ("unconfirmed_because", reach.doubt().into()),
+            // Whether every recorded request succeeds with the plan, if the figures go only so far.
+            ("gets_past_failure", (*reach == Reach::FailedRequest).then_some(!plans.is_empty()).into()),
+            ("proof", proof.into()),
+            // The program with the plan, simulated once more on a device of the budget; null if no program was given.
+            ("proven", self.proven.as_ref().map(Proven::facts).into()),
+            ("command", self.command.as_deref().into()),
+            // Lines of Python or Rust, to be pasted without changes.
+            ("lines", self.code.lines.clone().into()),
+            // Environment variables to set before the program starts.
+            ("environment", Value::of(environment).into()),
+            // The GPU that times are estimated for, if they are.
+            ("gpu", self.roofline.map(|roofline| roofline.rates.gpu).into()),
+            // The time of a step with the plan, or as it is if nothing is changed.
+            ("estimated_step_us", self.step_time()[1].into()),
+            // What plans are ranked by within a class, as a share of the step's work; null if nothing fits.
+            ("work_share", plans.first().map(|plan| self.work_share(plan)).into()),
+            ("before", peaks_value(as_is).into()),
+            ("after", plans.first().map(|plan| peaks_value(&plan.trial)).into()),
+            ("plan", self.table().into()),
+            ("alternatives", self.alternatives().into()),
+            ("minimum", least.into()),
+            // The largest size that fits, if one was asked for.
+            ("maximized", self.maximized.filter(|_| !plans.is_empty()).map(|(_, size)| size).into()),
+            ("spare_bytes", spare.into()),
+            ("searched", searched.into()),
+            ("assumptions", self.assumptions.clone().into()),
+            ("warnings", self.warnings.clone().into()),
+        ])
+    }
+
+    /// The changes of the plan.
+    fn table(&self) -> Table<'_> {
+        changes_table(&self.lines, self.proof, self.roofline.is_some())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        if let Some((which, size)) = self.maximized.filter(|_| !self.search.plans.is_empty()) {
+            page.headline(&format!("The largest {} that fits is {}.", which.name(), format_count(size as u64)))?;
+        }
+        if let Some(proven) = self.unproven() {
+            page.headline(&simulated_again(proven, self.budget))?;
+            page.gap()?;
+            page.line("What the replay of the recording has predicted:")?;
+        }
+        match self.search.plans.first() {
+            _ if self.search.fits_as_is => {
+                self.lead(page, &answer(&self.search, self.budget))?;
+                less_work(&self.search).map_or(Ok(()), |text| page.line(&text))?;
+            }
+            Some(plan) => self.print_plan(plan, page)?,
+            None => self.print_nothing(page)?,
+        }
+        if let Some(proven) = self.proven.as_ref().filter(|proven| proven.fits == Some(true)) {
+            page.line(&simulated_again(proven, self.budget))?;
+        }
+        if let (Some(roofline), [Some(before), Some(now)]) = (self.roofline, self.step_time()) {
+            let (name, with) = (roofline.rates.gpu, if roofline.tf32 { "in" } else { "without" });
+            let before = if before == now { String::new() } else { format!(", {} before", duration(before)) };
+            page.line(&format!(
+                "Estimated, {name}: a step takes about {}{before}, with each operation at the peak rate or bandwidth and \
+                 f32 products {with} TF32.",
+                duration(now)
+            ))?;
+        }
+        if !(self.assumptions.is_empty() && self.warnings.is_empty()) {
+            page.gap()?;
+        }
+        let assumptions = self.assumptions.iter().map(|text| format!("Assumed: {text}."));
+        for text in assumptions.chain(self.warnings.iter().cloned()) {
+            page.broken(0, &text).iter().try_for_each(|line| page.warning(line))?;
+        }
+        let parts =
+            [("Set in the environment:", self.code.environment_words()), ("To apply it:", self.code.lines.clone())];
+        for (title, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+            page.gap()?;
+            page.line(title)?;
+            lines.iter().try_for_each(|line| page.line(&format!("  {line}")))?;
+        }
+        page.gap()?;
+        match &self.command {
+            Some(command) => page.hint(&format!("Next: {command}   to record the step with the plan")),
+            None if self.code != Code::default() => {
+                page.hint("Next: apply it, record the step again, and compare the two with `highwater diff`")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// The peaks of a trial.
 fn peaks_value(trial: &Trial) -> Value {
     Value::Map(vec![
@@ -322,9 +304,8 @@ fn peaks_value(trial: &Trial) -> Value {
 
 /// Words what came of the program with the plan.
 fn simulated_again(proven: &Proven, budget: Budget) -> String {
-    let Proven { requested_bytes, reserved_bytes, .. } = *proven;
     let device = format_bytes(budget.bytes);
-    let [requested, reserved] = [requested_bytes, reserved_bytes].map(format_bytes);
+    let [requested, _, reserved] = proven.peaks.map(format_bytes);
     let condition = match proven.depends_on_values.as_slice() {
         [] => String::new(),
         _ if proven.as_predicted => String::new(),

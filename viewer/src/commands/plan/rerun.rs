@@ -22,8 +22,7 @@ use highwater_snapshots::{DeviceId, ScopeId, Trace};
 use rayon::prelude::*;
 
 use crate::commands::plan::Maximize;
-use crate::commands::record::ScenarioArguments;
-use crate::commands::record::{recording_turn, running_turn};
+use crate::commands::record::{ScenarioArguments, recording_turn, running_turn};
 use crate::commands::{Arguments, Command};
 use crate::gpu::{Arithmetic, Roofline};
 
@@ -43,10 +42,13 @@ const LORA_RANK: usize = 16;
 /// A built-in training step that is run again with changes, to find and check plans.
 #[derive(Clone, Debug)]
 pub(super) struct Rerun {
-    name: String,
-    options: Options,
+    /// The name of the scenario.
+    pub(super) name: String,
+    /// The options of the step as it is.
+    pub(super) options: Options,
     batch: Option<usize>,
-    loss_is_mean: bool,
+    /// Whether the loss is a mean over the batch.
+    pub(super) loss_is_mean: bool,
     candidates: Vec<ScopePattern>,
     /// The modules that may be recomputed, each with the additional work of a step in which it is.
     modules: Vec<(String, u64)>,
@@ -161,21 +163,6 @@ impl Rerun {
             Maximize::Seq => options.sizes.seq = Some(size),
         }
         Ok(Self::new(&self.name, options, &self.candidates)?.timed(self.roofline))
-    }
-
-    /// Returns the name of the scenario.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the options of the step as it is.
-    pub(super) fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// Returns whether the loss is a mean over the batch.
-    pub(super) fn loss_is_mean(&self) -> bool {
-        self.loss_is_mean
     }
 
     /// Returns the optimizer; `None` if parameters are not updated.

@@ -15,7 +15,7 @@ impl Rerun {
     ///
     /// Returns why the step cannot be run.
     pub(super) fn program(&self, setup: &Setup) -> Result<RustProgram, String> {
-        let options = self.options();
+        let options = &self.options;
         let kind = self.optimizer();
         let rule = match kind {
             Some(OptimizerKind::Sgd) => "Sgd",
@@ -33,7 +33,7 @@ impl Rerun {
             rule: rule.to_owned(),
             fields: fields.collect(),
             steps_in_backward: options.optimizer_in_backward,
-            loss_is_mean: self.loss_is_mean(),
+            loss_is_mean: self.loss_is_mean,
             alloc_conf: options.alloc_conf.clone().unwrap_or_default(),
             lora_targets: self.lora_targets().iter().map(|&name| name.to_owned()).collect(),
             frozen: if is_frozen { self.frozen(setup)? } else { Vec::new() },
@@ -42,7 +42,7 @@ impl Rerun {
 
     /// Returns the layers that get adapters by default.
     fn lora_targets(&self) -> &'static [&'static str] {
-        match self.name() {
+        match self.name.as_str() {
             "gpt2" => &["c_attn"],
             "falcon-7b" => &["query_key_value"],
             _ => &["q_proj", "v_proj"],
@@ -54,7 +54,7 @@ impl Rerun {
         let trained = |setup: &Setup| -> Result<BTreeSet<String>, String> {
             let options = Options { optimizer_in_backward: false, ..self.with(setup, None) };
             let _turn = running_turn();
-            let mut session = Session::start(self.name(), &options).map_err(|error| error.to_string())?;
+            let mut session = Session::start(&self.name, &options).map_err(|error| error.to_string())?;
             let gradients = session.gradients().map_err(|error| error.to_string())?;
             Ok(gradients.into_iter().map(|(path, _)| path).collect())
         };

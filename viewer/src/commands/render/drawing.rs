@@ -23,13 +23,13 @@ use highwater_app::session::Recording;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Error, Trace};
 
-use crate::args::ComparedAt;
-use crate::commands::next::next_command;
+use crate::args::{ComparedAt, Given};
 use crate::commands::plan::RERUN;
 use crate::commands::render::{PictureAt, PictureAxis, PictureBy, PictureOrder, PictureTheme, RenderArguments};
 use crate::input::categories::read_with;
 use crate::input::devices::on_device;
 use crate::input::recording::{check_metric, choose_device, event_range, spinner};
+use crate::output::answer::Report;
 use crate::output::caveats;
 use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
@@ -45,16 +45,26 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
             Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {}
             drawn => {
                 let (part, written) = drawn?;
-                return drawing.report(&[part], &written, page);
+                return report(&drawing, &[part], &written, page);
             }
         }
     }
-    let read = |file: &Path| read_with(file, &arguments.categories).map(|read| recording(file, read.trace));
+    let read = |file: &Path| read_with(file, &arguments.blocks.categories).map(|read| recording(file, read.trace));
     let first = read(&arguments.source.file)?;
     let second = arguments.b.as_deref().map(read).transpose()?;
     let recordings = [Some(first), second].into_iter().flatten().collect::<Vec<_>>();
     let written = drawing.draw(&recordings)?;
-    drawing.report(&recordings, &written, page)
+    report(&drawing, &recordings, &written, page)
+}
+
+fn report(
+    drawing: &Drawing<'_>,
+    recordings: &[Arc<Recording>],
+    written: &Written,
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
+    RenderReport { drawing, recordings, written }.write(drawing.arguments.source.form(), page)?;
+    Ok(Status::Fine)
 }
 
 /// Returns `trace`, read from `file`, with the data for drawing.
@@ -123,28 +133,37 @@ impl<'a> Drawing<'a> {
             Content::Two { keys, at } => diff::draw(self.arguments, self.paper, (keys, *at), recordings),
         }
     }
+}
 
-    /// Prints what was written.
-    fn report(&self, recordings: &[Arc<Recording>], written: &Written, page: &mut Page<'_>) -> Result<Status, Failure> {
-        let (arguments, [width, height]) = (self.arguments, self.paper.size());
-        if arguments.source.json {
-            let [.., device] = written.devices;
-            page.json(&Facts::new([
-                ("file", arguments.out.as_path().into()),
-                ("device", device.0.into()),
-                ("width", width.into()),
-                ("height", height.into()),
-                ("view", arguments.view.as_str().into()),
-                ("bytes", written.bytes.into()),
-            ]))?;
-            return Ok(Status::Fine);
+/// What was drawn.
+struct RenderReport<'a> {
+    drawing: &'a Drawing<'a>,
+    recordings: &'a [Arc<Recording>],
+    written: &'a Written,
+}
+
+impl Report for RenderReport<'_> {
+    fn facts(&self) -> Facts<'_> {
+        let (arguments, [width, height]) = (self.drawing.arguments, self.drawing.paper.size());
+        let [.., device] = self.written.devices;
+        Facts::new([
+            ("file", arguments.out.as_path().into()),
+            ("device", device.0.into()),
+            ("width", width.into()),
+            ("height", height.into()),
+            ("view", arguments.view.as_str().into()),
+            ("bytes", self.written.bytes.into()),
+        ])
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let (arguments, [width, height]) = (self.drawing.arguments, self.drawing.paper.size());
+        let size = format!("{width} x {height} pixels, {}", format_bytes(self.written.bytes));
+        let devices = self.written.devices;
+        match self.drawing.content {
+            Content::One { .. } => print(arguments, (&self.recordings[0].trace, devices[0]), &size, page),
+            Content::Two { .. } => diff::print(arguments, self.recordings, devices, &size, page),
         }
-        let size = format!("{width} x {height} pixels, {}", format_bytes(written.bytes));
-        match &self.content {
-            Content::One { .. } => print(arguments, (&recordings[0].trace, written.devices[0]), &size, page)?,
-            Content::Two { .. } => diff::print(arguments, recordings, written.devices, &size, page)?,
-        }
-        Ok(Status::Fine)
     }
 }
 
@@ -332,5 +351,5 @@ fn print(
         Some(at) => (vec!["--at", at], "for the memory at that event as text"),
         None => (vec![], "for the peak as text"),
     };
-    page.hint(&next_command(&["peak"], &arguments.source.file, &options, what_for))
+    page.hint(&Given::of(&arguments.source.file).next("peak", &options, what_for))
 }

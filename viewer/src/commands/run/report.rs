@@ -11,8 +11,8 @@ use highwater_snapshots::units::format_bytes;
 
 use super::program::Program;
 use super::verdict::verdict;
-use crate::args::CategoryChoice;
-use crate::commands::next::{next_command, shortened};
+use crate::args::{CategoryChoice, Given};
+use crate::commands::next::shortened;
 use crate::input::source::Input;
 use crate::output::caveats;
 use crate::output::outcome::Failure;
@@ -93,13 +93,13 @@ fn report_files(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io
 /// The command to try next.
 fn next_of(file: &Path, input: &Input) -> String {
     if !is_of_pytorch(input) {
-        return next_command(&["peak"], file, &["--by", "scope,frame"], "for the calls that allocated memory");
+        return Given::of(file).next("peak", &["--by", "scope,frame"], "for the calls that allocated memory");
     }
     let ends_out_of_memory = input.ask(|source, _| source.final_oom()).is_ok_and(|failed| failed.is_some());
     if ends_out_of_memory {
-        return next_command(&["oom"], file, &[], "for why the request failed, and what would have helped");
+        return Given::of(file).next("oom", &[], "for why the request failed, and what would have helped");
     }
-    next_command(&["explain"], file, &[], "for what makes the peak, and what would lower it")
+    Given::of(file).next("explain", &[], "for what makes the peak, and what would lower it")
 }
 
 /// Whether PyTorch has recorded it, and not the preloaded library.

@@ -6,7 +6,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::found::{Called, Recorded, Simulated};
-use super::orders::{Interval, Orders};
+use super::orders::{BOUNDED, Interval, Orders};
 
 /// The accuracy of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,10 +46,8 @@ pub(super) struct Accuracy {
     pub(super) values: Values,
     /// The totals under other orders of addresses, or why they are not known.
     pub(super) orders: Option<Result<Orders, String>>,
-    pub(super) requested: Interval,
-    pub(super) allocated: Interval,
-    pub(super) active: Interval,
-    pub(super) reserved: Interval,
+    /// The bounds of the totals in [`BOUNDED`].
+    pub(super) bounds: [Interval; BOUNDED.len()],
 }
 
 impl Accuracy {
@@ -67,19 +65,13 @@ impl Accuracy {
             (false, Some((status, _))) => Values::OtherEnd(status),
         };
         let with_ones = other.and_then(|(_, trace)| trace).map(|trace| Figures::of_trace(trace, device));
-        let peak = |metric: Metric| {
-            let measured = Interval::of(main.peak(metric));
-            with_ones.as_ref().map_or(measured, |figures| measured.with(figures.peak_bytes(metric)))
-        };
         let orders = main.orders.as_ref().and_then(|orders| orders.as_ref().ok());
-        let under_orders = |metric: Metric, interval: Option<Interval>| match interval {
-            Some(Interval { low, high }) => peak(metric).with(low).with(high),
-            None => peak(metric),
-        };
-        let requested = peak(Metric::Requested);
-        let allocated = under_orders(Metric::Allocated, orders.map(|orders| orders.allocated));
-        let active = under_orders(Metric::Active, orders.map(|orders| orders.active));
-        let reserved = under_orders(Metric::Reserved, orders.map(|orders| orders.reserved));
+        let bounds = BOUNDED.map(|metric| {
+            let under_orders = orders.map(|orders| orders.peaks[metric as usize]);
+            let others = under_orders.into_iter().flat_map(|peak| [peak.low, peak.high]);
+            let others = others.chain(with_ones.as_ref().map(|figures| figures.peak_bytes(metric)));
+            others.fold(Interval::of(main.peak(metric)), Interval::with)
+        });
         // A program that failed has not come to its end, and its peak may lie there.
         let is_at_end = simulated.status == 0 && main.noted.missing.is_empty() && main.noted.endless.is_none();
         let is_known = is_at_end && !matches!(main.orders, Some(Err(_)));
@@ -89,14 +81,17 @@ impl Accuracy {
             Class::LowerBound
         } else if values == Values::Untried || !main.noted.autotuned.is_empty() {
             Class::Conditional
-        } else if matches!(values, Values::OtherWithOnes(_))
-            || ![requested, allocated, active, reserved].into_iter().all(Interval::is_exact)
-        {
+        } else if matches!(values, Values::OtherWithOnes(_)) || !bounds.into_iter().all(Interval::is_exact) {
             Class::Bounded
         } else {
             Class::Exact
         };
-        Self { class, values, orders: main.orders.clone(), requested, allocated, active, reserved }
+        Self { class, values, orders: main.orders.clone(), bounds }
+    }
+
+    /// The bounds of a total.
+    pub(super) fn bounds(&self, metric: Metric) -> Interval {
+        self.bounds[metric as usize]
     }
 }
 

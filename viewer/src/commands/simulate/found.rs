@@ -9,7 +9,7 @@ use highwater_analysis::summary::{self, DeviceSummary};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_snapshots::Trace;
 use highwater_snapshots::trace::SIMULATION;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::orders::Orders;
 use crate::gpu::Gpu;
@@ -17,7 +17,7 @@ use crate::input::recording::read;
 use crate::output::outcome::Failure;
 
 /// A function that was called, or a value that was read, at a line of the program.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Called {
     /// The function; of values, how large they are.
     pub(super) name: String,

@@ -33,12 +33,14 @@ impl Interval {
     }
 }
 
+/// The totals that have bounds, in the order of [`Metric::ALL`].
+pub(super) const BOUNDED: [Metric; 4] = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
+
 /// The peaks of the recorded requests under every order of addresses, the recorded one included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Orders {
-    pub(super) allocated: Interval,
-    pub(super) active: Interval,
-    pub(super) reserved: Interval,
+    /// Of the totals in [`BOUNDED`]; requested bytes are the same under all.
+    pub(super) peaks: [Interval; BOUNDED.len()],
     /// Whether a request fails under another order.
     pub(super) may_fail: bool,
 }
@@ -46,7 +48,7 @@ pub(super) struct Orders {
 impl Orders {
     /// Whether the order of addresses makes no difference.
     pub(super) fn is_exact(&self) -> bool {
-        [self.allocated, self.active, self.reserved].into_iter().all(Interval::is_exact)
+        self.peaks.into_iter().all(Interval::is_exact)
     }
 
     /// Replays the requests on a device of `capacity` bytes.
@@ -66,11 +68,11 @@ impl Orders {
             })
             .collect();
         let peaks = |metric: Metric| {
-            let others = replays.iter().map(|(figures, _)| figures.peak_bytes(metric));
+            let others = replays.iter().filter(|_| metric != Metric::Requested);
+            let others = others.map(|(figures, _)| figures.peak_bytes(metric));
             others.fold(Interval::of(measured.peak_bytes(metric)), Interval::with)
         };
-        let [allocated, active, reserved] = [Metric::Allocated, Metric::Active, Metric::Reserved].map(peaks);
         let may_fail = measured.failure.is_none() && replays.iter().any(|(_, fails)| *fails);
-        Ok(Self { allocated, active, reserved, may_fail })
+        Ok(Self { peaks: BOUNDED.map(peaks), may_fail })
     }
 }

@@ -1,8 +1,9 @@
 //! The answer of `highwater simulate`: whether the program fits, what it needs, and how far that is exact.
 
+use std::io;
 use std::path::Path;
 
-use highwater_analysis::{GroupKey, Metric, Moment};
+use highwater_analysis::{Metric, Moment};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::moment::{count_of, when};
 use highwater_app::figures::requests::failure_text;
@@ -11,12 +12,9 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::accuracy::{Accuracy, Class, Values};
 use super::found::{Called, Outcome, Recorded, Simulated};
-use super::orders::Interval;
-use crate::args::{GroupKeys, arguments_of_file};
-use crate::commands;
+use super::orders::{BOUNDED, Interval};
 use crate::commands::next::shortened;
-use crate::commands::peak::PeakArguments;
-use crate::output::outcome::Failure;
+use crate::output::answer::Report;
 use crate::output::page::Page;
 
 /// Maximum bytes of a device that a CUDA context, and NCCL beside it, take: a program that fits by less may not fit.
@@ -24,9 +22,6 @@ const OUTSIDE_BYTES: u64 = 1 << 30;
 
 /// Lines of the program that are listed.
 const MAX_LINES: usize = 8;
-
-/// Groups of the peak that are listed.
-const TOP: usize = 6;
 
 /// The memory that the answer does not include.
 const NOT_INCLUDED: [&str; 3] = [
@@ -36,48 +31,31 @@ const NOT_INCLUDED: [&str; 3] = [
 ];
 
 /// The answer of `highwater simulate`: whether the program fits, and how exact that is.
-pub(super) struct Report<'a> {
+pub(super) struct SimulateReport<'a> {
     simulated: &'a Simulated,
     outcome: Outcome,
     accuracy: Accuracy,
 }
 
-impl<'a> Report<'a> {
+impl<'a> SimulateReport<'a> {
     /// Computes the answer from the result of the run.
     pub(super) fn of(simulated: &'a Simulated) -> Self {
         Self { simulated, outcome: simulated.outcome(), accuracy: Accuracy::of(simulated) }
-    }
-
-    /// Prints it as text.
-    pub(super) fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
-        let main = self.simulated.main();
-        page.gap()?;
-        page.headline(&self.verdict())?;
-        for line in self.accuracy() {
-            page.line(&line)?;
-        }
-        page.gap()?;
-        page.table(&self.peaks())?;
-        let mut peak = arguments_of_file::<PeakArguments>(&shortened(&main.file));
-        peak.by = GroupKeys(vec![GroupKey::Scope, GroupKey::Category]);
-        peak.top = TOP;
-        page.gap()?;
-        commands::peak::run(&peak, page)?;
-        Ok(())
     }
 
     fn verdict(&self) -> String {
         let main = self.simulated.main();
         let gpu = &self.simulated.gpu;
         let device = format!("{} ({})", gpu.name, format_bytes(gpu.memory_bytes));
-        let Interval { low, high } = self.accuracy.reserved;
+        let reserved = self.accuracy.bounds(Metric::Reserved);
+        let Interval { low, high } = reserved;
         let unknown = main.noted.unknown_workspaces.len() as u64;
         let (reserved, limit) = if unknown > 0 {
             let functions = count_of(unknown, "function");
             let why = format!("a lower bound: the workspaces of {functions} are not known");
             (format!("at least {} reserved at the peak ({why})", format_bytes(low)), "at most ")
         } else if low < high {
-            (format!("{} reserved at the peak", range(&self.accuracy.reserved)), "at least ")
+            (format!("{} reserved at the peak", range(&reserved)), "at least ")
         } else {
             (format!("{} reserved at the peak", format_bytes(high)), "")
         };
@@ -104,7 +82,8 @@ impl<'a> Report<'a> {
     /// The accuracy of the figures, as sentences.
     fn accuracy(&self) -> Vec<String> {
         let simulated = self.simulated;
-        let Accuracy { class, values, orders, requested, .. } = &self.accuracy;
+        let Accuracy { class, values, orders, .. } = &self.accuracy;
+        let requested = self.accuracy.bounds(Metric::Requested);
         let unknown = simulated.noted(|noted| &noted.unknown_workspaces);
         let reads = simulated.noted(|noted| &noted.reads);
         let autotuned = simulated.noted(|noted| &noted.autotuned);
@@ -149,7 +128,7 @@ impl<'a> Report<'a> {
                 let peak = if requested.is_exact() {
                     "the peak is the same".to_owned()
                 } else {
-                    format!("{} are requested", range(requested))
+                    format!("{} are requested", range(&requested))
                 };
                 lines.push(format!(
                     "What is allocated depends on values of the device{at}; with all of them zeros or ones, {peak}. Lines that \
@@ -165,8 +144,8 @@ impl<'a> Report<'a> {
         match orders {
             Some(Ok(orders)) if !orders.is_exact() => lines.push(format!(
                 "Some bytes depend on the order in which the driver returns addresses: {} allocated, {} reserved.",
-                range(&orders.allocated),
-                range(&orders.reserved)
+                range(&orders.peaks[Metric::Allocated as usize]),
+                range(&orders.peaks[Metric::Reserved as usize])
             )),
             Some(Err(why)) => {
                 let what = "Allocated and reserved bytes under other orders of addresses are not known";
@@ -182,9 +161,68 @@ impl<'a> Report<'a> {
         lines.push(format!("Not included: {}.", NOT_INCLUDED.join("; ")));
         lines
     }
+}
+
+impl<'a> Report for SimulateReport<'a> {
+    fn facts(&self) -> Facts<'_> {
+        let simulated = self.simulated;
+        let gpu = &simulated.gpu;
+        let main = simulated.main();
+        let fact =
+            |name: &str| main.trace.header.facts.iter().find(|(of, _)| of == name).map(|(_, text)| text.as_str());
+        let (fits, unknown) = match &self.outcome {
+            Outcome::Fits => (Some(true), None),
+            Outcome::DoesNotFit => (Some(false), None),
+            Outcome::Unknown(why) => (None, Some(why.as_str())),
+        };
+        let bounds = |metric: Metric| (metric.name(), Value::of(self.accuracy.bounds(metric)).into());
+        let first_to_decide = match &self.accuracy.values {
+            Values::OtherWithOnes(line) => line.as_deref(),
+            _ => None,
+        };
+        let same_with_ones = match self.accuracy.values {
+            Values::NotRead | Values::Untried => None,
+            Values::SameWithOnes => Some(true),
+            Values::OtherWithOnes(_) | Values::OtherEnd(_) => Some(false),
+        };
+        let unknown_workspaces = simulated.noted(|noted| &noted.unknown_workspaces);
+        let skipped: u64 = simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum();
+        Facts::new([
+            ("fits", fits.into()),
+            ("unknown", unknown.into()),
+            ("gpu", gpu.name.into()),
+            ("compute_capability", format!("{}.{}", gpu.capability.0, gpu.capability.1).into()),
+            ("capacity_bytes", gpu.memory_bytes.into()),
+            ("reserve_bytes", simulated.reserve_bytes.into()),
+            ("peaks", peaks_value(main).into()),
+            ("accuracy", Value::of(self.accuracy.class).into()),
+            // Between what the peaks are.
+            ("bounds", Value::Map(BOUNDED.map(bounds).into()).into()),
+            ("ranks", simulated.recorded.iter().map(rank_value).collect::<Vec<_>>().into()),
+            ("oom", main.failure().as_ref().map(failure_value).into()),
+            ("steps", main.summary.steps.into()),
+            // Whether the program was ended after these steps.
+            ("stopped", simulated.recorded.iter().any(|one| one.noted.is_stopped).into()),
+            ("exit_status", simulated.status.into()),
+            ("not_included", NOT_INCLUDED.to_vec().into()),
+            ("requested_is_lower_bound", (!unknown_workspaces.is_empty()).into()),
+            ("unknown_workspaces", called(&unknown_workspaces).into()),
+            ("missing", called(&simulated.noted(|noted| &noted.missing)).into()),
+            // Lines in which kernels are chosen by the time that they take.
+            ("autotuned", called(&simulated.noted(|noted| &noted.autotuned)).into()),
+            ("depends_on_values", called(&simulated.noted(|noted| &noted.reads)).into()),
+            // The line after which the first other request is made if values are ones.
+            ("first_to_decide", first_to_decide.map(called_value).into()),
+            // Whether the same is allocated if values are ones; null unless that was tried.
+            ("same_with_ones", same_with_ones.into()),
+            ("uninitialized_host_bytes", skipped.into()),
+            ("torch", fact("torch").into()),
+            ("file", main.file.as_path().into()),
+        ])
+    }
 
     /// The peaks of each process.
-    fn peaks(&self) -> Table<'_> {
+    fn table(&self) -> Table<'_> {
         let wanted = [Metric::Requested, Metric::Allocated, Metric::Reserved];
         let rank = |(number, one): (usize, &Recorded)| {
             one.trace.header.rank.map_or_else(|| number.to_string(), |rank| rank.to_string())
@@ -208,68 +246,12 @@ impl<'a> Report<'a> {
         Table::new(rows.count(), columns)
     }
 
-    /// Returns the JSON object.
-    pub(super) fn facts(&self) -> Facts<'_> {
-        let simulated = self.simulated;
-        let gpu = &simulated.gpu;
-        let main = simulated.main();
-        let fact =
-            |name: &str| main.trace.header.facts.iter().find(|(of, _)| of == name).map(|(_, text)| text.as_str());
-        let (fits, unknown) = match &self.outcome {
-            Outcome::Fits => (Some(true), None),
-            Outcome::DoesNotFit => (Some(false), None),
-            Outcome::Unknown(why) => (None, Some(why.as_str())),
-        };
-        let Accuracy { requested, allocated, active, reserved, .. } = self.accuracy;
-        let bounds = [
-            (Metric::Requested, requested),
-            (Metric::Allocated, allocated),
-            (Metric::Active, active),
-            (Metric::Reserved, reserved),
-        ];
-        let first_to_decide = match &self.accuracy.values {
-            Values::OtherWithOnes(line) => line.as_deref(),
-            _ => None,
-        };
-        let same_with_ones = match self.accuracy.values {
-            Values::NotRead | Values::Untried => None,
-            Values::SameWithOnes => Some(true),
-            Values::OtherWithOnes(_) | Values::OtherEnd(_) => Some(false),
-        };
-        let unknown_workspaces = simulated.noted(|noted| &noted.unknown_workspaces);
-        let skipped: u64 = simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum();
-        Facts::new([
-            ("fits", fits.into()),
-            ("unknown", unknown.into()),
-            ("gpu", gpu.name.into()),
-            ("compute_capability", format!("{}.{}", gpu.capability.0, gpu.capability.1).into()),
-            ("capacity_bytes", gpu.memory_bytes.into()),
-            ("reserve_bytes", simulated.reserve_bytes.into()),
-            ("peaks", peaks_value(main).into()),
-            ("accuracy", Value::of(self.accuracy.class).into()),
-            // Between what the peaks are.
-            ("bounds", Value::Map(bounds.map(|(metric, bounds)| (metric.name(), Value::of(bounds))).into()).into()),
-            ("ranks", simulated.recorded.iter().map(rank_value).collect::<Vec<_>>().into()),
-            ("oom", main.failure().as_ref().map(failure_value).into()),
-            ("steps", main.summary.steps.into()),
-            // Whether the program was ended after these steps.
-            ("stopped", simulated.recorded.iter().any(|one| one.noted.is_stopped).into()),
-            ("exit_status", simulated.status.into()),
-            ("not_included", NOT_INCLUDED.to_vec().into()),
-            ("requested_is_lower_bound", (!unknown_workspaces.is_empty()).into()),
-            ("unknown_workspaces", called(&unknown_workspaces).into()),
-            ("missing", called(&simulated.noted(|noted| &noted.missing)).into()),
-            // Lines in which kernels are chosen by the time that they take.
-            ("autotuned", called(&simulated.noted(|noted| &noted.autotuned)).into()),
-            ("depends_on_values", called(&simulated.noted(|noted| &noted.reads)).into()),
-            // The line after which the first other request is made if values are ones.
-            ("first_to_decide", first_to_decide.map(Value::of).into()),
-            // Whether the same is allocated if values are ones; null unless that was tried.
-            ("same_with_ones", same_with_ones.into()),
-            ("uninitialized_host_bytes", skipped.into()),
-            ("torch", fact("torch").into()),
-            ("file", main.file.as_path().into()),
-        ])
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        page.gap()?;
+        page.headline(&self.verdict())?;
+        self.accuracy().iter().try_for_each(|line| page.line(line))?;
+        page.gap()?;
+        page.table(&self.table())
     }
 }
 
@@ -311,8 +293,7 @@ fn place_of(called: &Called) -> String {
 
 /// Returns the peak of each total of a process as a JSON object.
 fn peaks_value(recorded: &Recorded) -> Value {
-    let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
-    Value::Map(metrics.map(|metric| (metric.name(), recorded.peak(metric).into())).into())
+    Value::Map(BOUNDED.map(|metric| (metric.name(), recorded.peak(metric).into())).into())
 }
 
 /// The JSON value of a process's recording.
@@ -321,7 +302,7 @@ fn rank_value(recorded: &Recorded) -> Value {
         ("rank", recorded.trace.header.rank.into()),
         ("pid", recorded.trace.header.pid.into()),
         ("device", recorded.summary.device.0.into()),
-        ("peaks", peaks_value(recorded)),
+        ("peaks", peaks_value(recorded).into()),
         ("file", recorded.file.as_path().into()),
     ])
 }
@@ -337,5 +318,16 @@ fn failure_value(failure: &RequestFailure) -> Value {
 
 /// Lines of the program in a JSON object.
 fn called(all: &[Called]) -> Vec<Value> {
-    all.iter().map(Value::of).collect()
+    all.iter().map(called_value).collect()
+}
+
+fn called_value(called: &Called) -> Value {
+    Value::Map(vec![
+        ("name", called.name.clone().into()),
+        ("file", called.file.clone().into()),
+        ("line", called.line.into()),
+        ("function", called.function.clone().into()),
+        ("text", called.text.clone().into()),
+        ("count", called.count.into()),
+    ])
 }

@@ -184,10 +184,10 @@ impl Computed {
     pub fn answer(&mut self, watched: &mut [Watched], choice: Choice) -> Answer {
         let recordings = watched.iter().map(|one| line(one, choice.metric)).collect();
         let detail = watched.get_mut(choice.row).map(|one| {
-            let (is_complete, note) = (*one.state() == State::Complete, one.note().map(str::to_owned));
-            let of = (choice, one.restarts(), one.running().events(), is_complete, note);
+            let (is_complete, note) = (one.state == State::Complete, one.note().map(str::to_owned));
+            let of = (choice, one.restarts, one.running.events, is_complete, note);
             if let Some((_, detail)) = self.detail.as_ref().filter(|(known, _)| *known == of) {
-                return Detail { state: one.state().clone(), ..detail.clone() };
+                return Detail { state: one.state.clone(), ..detail.clone() };
             }
             let detail = self.detail(one, choice);
             self.detail = Some((of, detail.clone()));
@@ -198,10 +198,10 @@ impl Computed {
 
     fn detail(&mut self, watched: &mut Watched, choice: Choice) -> Detail {
         let trace = watched.now();
-        let devices: Vec<DeviceId> = watched.running().uses().iter().map(|one| one.device).collect();
+        let devices: Vec<DeviceId> = watched.running.uses().iter().map(|one| one.device).collect();
         let main = devices.iter().position(|device| *device == trace.main_device()).unwrap_or(0);
         let device = devices.get((main + choice.device) % devices.len().max(1)).copied().unwrap_or_default();
-        let (name, state) = (watched.name().to_owned(), watched.state().clone());
+        let (name, state) = (watched.name.clone(), watched.state.clone());
         let mut notes: Vec<String> = watched.note().into_iter().map(str::to_owned).collect();
         if let State::Failed(why) = &state {
             notes.push(why.clone());
@@ -211,15 +211,15 @@ impl Computed {
         // An unfinished recording is not a problem here.
         let trust = Trust { unfinished: false, ..trace.trust.clone() };
         notes.extend(trust.limits().into_iter().chain(trace.routine_sentences()));
-        if trace.header.recorder == "PyTorch" && !watched.running().has_stages() {
+        if trace.header.recorder == "PyTorch" && !watched.running.has_stages {
             notes.push(NO_STAGES.to_owned());
         }
         let (program, capacity) =
             (trace.header.program.clone(), Capacity::recorded(&trace, device).map(|known| known.bytes));
         let device_name = trace.device_facts(device).map_or_else(String::new, |facts| facts.name.clone());
-        let of_device = watched.running().device(device).cloned().unwrap_or_default();
+        let of_device = watched.running.device(device).cloned().unwrap_or_default();
         let groups = self.groups(watched, trace, device, choice, &mut notes);
-        let running = watched.running();
+        let running = &watched.running;
         Detail {
             name,
             program,
@@ -228,16 +228,16 @@ impl Computed {
             device_name,
             capacity,
             state,
-            events: running.events(),
-            stage: running.stage(),
-            has_stages: running.has_stages(),
+            events: running.events,
+            stage: running.stage,
+            has_stages: running.has_stages,
             duration_ns: running.duration_ns(),
             totals: *of_device.totals(),
-            peaks: *of_device.peaks(),
-            is_sampled: of_device.is_sampled(),
-            curve: of_device.curve().clone(),
+            peaks: of_device.peaks,
+            is_sampled: of_device.is_sampled,
+            curve: of_device.curve.clone(),
             groups,
-            steps: of_device.steps().copied().collect(),
+            steps: of_device.steps.iter().copied().collect(),
             notes,
         }
     }
@@ -250,9 +250,9 @@ impl Computed {
         choice: Choice,
         notes: &mut Vec<String>,
     ) -> [Groups; 2] {
-        let position = watched.running().device(device).map_or(0, |of| of.peak(choice.metric).position);
-        let is_complete = *watched.state() == State::Complete;
-        let peak_of = (choice.row, watched.restarts(), device, position, is_complete);
+        let position = watched.running.device(device).map_or(0, |of| of.peak(choice.metric).position);
+        let is_complete = watched.state == State::Complete;
+        let peak_of = (choice.row, watched.restarts, device, position, is_complete);
         if self.peak.as_ref().is_none_or(|(known, _)| *known != peak_of) {
             self.peak = Some((peak_of, watched.at_peak(device, position)));
         }
@@ -294,18 +294,18 @@ fn broken_down(
 }
 
 fn line(watched: &Watched, metric: Metric) -> RecordingLine {
-    let running = watched.running();
+    let running = &watched.running;
     let uses = running.uses();
     // As the default device of commands, but for host memory, which is not known without the facts.
     let main = uses.iter().max_by_key(|one| (one.has_memory, one.ran_out, one.peak, std::cmp::Reverse(one.device)));
     let device = main.and_then(|main| running.device(main.device));
     RecordingLine {
-        name: watched.name().to_owned(),
+        name: watched.name.clone(),
         rank: watched.rank(),
-        state: watched.state().clone(),
+        state: watched.state.clone(),
         now: device.map_or(0, |device| device.totals().get(metric)),
         peak: device.map(|device| device.peak(metric)).unwrap_or_default(),
-        stage: running.stage(),
-        curve: device.map(|device| device.curve().clone()).unwrap_or_default(),
+        stage: running.stage,
+        curve: device.map(|device| device.curve.clone()).unwrap_or_default(),
     }
 }

@@ -57,13 +57,17 @@ pub struct StepTotals {
 #[derive(Clone, Debug, Default)]
 pub struct Device {
     live: LiveState,
-    peaks: [PeakMoment; Metric::ALL.len()],
-    curve: Curve,
-    steps: VecDeque<StepTotals>,
+    /// The moments at which the totals are largest, in the order of [`Metric::ALL`].
+    pub peaks: [PeakMoment; Metric::ALL.len()],
+    /// The totals over time.
+    pub curve: Curve,
+    /// The last steps, in order.
+    pub steps: VecDeque<StepTotals>,
     first_step: Option<u32>,
     has_memory: bool,
     ran_out: bool,
-    is_sampled: bool,
+    /// Whether the memory in use on the device was sampled.
+    pub is_sampled: bool,
 }
 
 impl Device {
@@ -72,34 +76,9 @@ impl Device {
         self.live.totals()
     }
 
-    /// The blocks and segments that are live now.
-    pub fn live(&self) -> &LiveState {
-        &self.live
-    }
-
     /// The moment at which `metric` is largest.
     pub fn peak(&self, metric: Metric) -> PeakMoment {
         self.peaks[metric as usize]
-    }
-
-    /// The moments at which the totals are largest, in the order of [`Metric::ALL`].
-    pub fn peaks(&self) -> &[PeakMoment; Metric::ALL.len()] {
-        &self.peaks
-    }
-
-    /// The totals over time.
-    pub fn curve(&self) -> &Curve {
-        &self.curve
-    }
-
-    /// The last steps, in order.
-    pub fn steps(&self) -> impl DoubleEndedIterator<Item = &StepTotals> {
-        self.steps.iter()
-    }
-
-    /// Whether the memory in use on the device was sampled.
-    pub fn is_sampled(&self) -> bool {
-        self.is_sampled
     }
 
     /// Takes the totals after an event into account, before which they were `before`.
@@ -160,9 +139,12 @@ pub struct LiveThen {
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     devices: BTreeMap<DeviceId, Device>,
-    events: u64,
-    stage: Stage,
-    has_stages: bool,
+    /// The number of events.
+    pub events: u64,
+    /// Step and phase now.
+    pub stage: Stage,
+    /// Whether there are steps or phases.
+    pub has_stages: bool,
     times_ns: Option<(u64, u64)>,
     span: Span,
     /// The live states at the peaks before the span, by device and position.
@@ -170,21 +152,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// The number of events.
-    pub fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// Step and phase now.
-    pub fn stage(&self) -> Stage {
-        self.stage
-    }
-
-    /// Whether there are steps or phases.
-    pub fn has_stages(&self) -> bool {
-        self.has_stages
-    }
-
     /// The time from the first event to the last, in nanoseconds; 0 without times.
     pub fn duration_ns(&self) -> u64 {
         self.times_ns.map_or(0, |(first, last)| last - first)

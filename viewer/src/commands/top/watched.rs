@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use highwater_analysis::Source;
+use highwater_app::files::is_same_file;
 use highwater_pytorch::open::FileKind;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::format::{Follower, MAGIC, write_trace};
@@ -54,20 +55,24 @@ struct Reading {
 /// A recording that is watched.
 #[derive(Debug)]
 pub struct Watched {
-    path: PathBuf,
-    name: String,
+    /// Its path.
+    pub path: PathBuf,
+    /// Its name in a list.
+    pub name: String,
     reading: Option<Reading>,
     follower: Follower,
-    running: Running,
+    /// The recording so far.
+    pub running: Running,
     /// The run of the program that wrote what was read: when it began, its process and its machine.
     run: Option<(u64, u32, String)>,
     /// The live blocks at the peaks of earlier files of a rotation.
     earlier: BTreeMap<(DeviceId, u64), Source<'static>>,
     /// The number of the file of a rotation.
     part: Option<u32>,
-    state: State,
-    /// Number of times that it was read from the start again.
-    restarts: u64,
+    /// Whether more is expected.
+    pub state: State,
+    /// Number of times that it was read from its start again, because its file was replaced.
+    pub restarts: u64,
     /// The reason that nothing more is read now, in a sentence; what was read stays.
     trouble: Option<String>,
     /// A note on the file, in a sentence.
@@ -93,39 +98,14 @@ impl Watched {
         }
     }
 
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its name in a list.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Number of times that the recording was read from its start again, because its file was replaced.
-    pub fn restarts(&self) -> u64 {
-        self.restarts
-    }
-
     /// A value that changes whenever the displayed answer has to change.
     pub fn version(&self) -> (u64, u64, State, Option<String>) {
-        (self.restarts, self.running.events(), self.state.clone(), self.note().map(str::to_owned))
-    }
-
-    /// Whether the recording is expected to grow.
-    pub fn state(&self) -> &State {
-        &self.state
+        (self.restarts, self.running.events, self.state.clone(), self.note().map(str::to_owned))
     }
 
     /// A note if the file has changed or cannot be read.
     pub fn note(&self) -> Option<&str> {
         self.trouble.as_deref().or(self.note.as_deref())
-    }
-
-    /// What is known of the recording from its events so far.
-    pub fn running(&self) -> &Running {
-        &self.running
     }
 
     /// The rank of its process.
@@ -136,7 +116,7 @@ impl Watched {
     /// The recording now, without its events.
     pub fn now(&mut self) -> Trace {
         let running = &self.running;
-        window(&mut self.follower, running, &running.live(), running.events(), running.stage())
+        window(&mut self.follower, running, &running.live(), running.events, running.stage)
     }
 
     /// The recording at a peak of `device`, without its events; `None` if it is no longer known.
@@ -167,7 +147,7 @@ impl Watched {
 
     /// Notes the reason that reading has failed; what was read before is still shown.
     fn fail(&mut self, why: String) {
-        if self.running.events() > 0 {
+        if self.running.events > 0 {
             self.trouble = Some(why);
         } else {
             self.state = State::Failed(why);
@@ -229,7 +209,7 @@ impl Watched {
             self.run = Some((*started_unix_us, *pid, host.clone()));
         }
         self.running.take(&passed);
-        self.state = match self.running.events() {
+        self.state = match self.running.events {
             _ if self.follower.is_finished() => State::Complete,
             0 => State::Waiting,
             _ => State::Growing,
@@ -308,7 +288,7 @@ impl Watched {
         }
         let is_peak = |(device, position): &(DeviceId, u64)| {
             let device = self.running.device(*device);
-            device.is_some_and(|device| device.peaks().iter().any(|peak| peak.position == *position))
+            device.is_some_and(|device| device.peaks.iter().any(|peak| peak.position == *position))
         };
         self.earlier.retain(|key, _| is_peak(key));
         self.running.begin_file();
@@ -332,7 +312,7 @@ fn window(
     events: u64,
     stage: Stage,
 ) -> Trace {
-    let (all_events, has_stages) = (Some(running.events()), running.has_stages());
+    let (all_events, has_stages) = (Some(running.events), running.has_stages);
     follower.window(live, Start { events, all_events, stage, has_stages, ..Start::default() }, &running.uses())
 }
 
@@ -341,17 +321,4 @@ fn is_snap_or_empty(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
     read.is_err() || MAGIC.starts_with(&start) || start == MAGIC
-}
-
-/// Whether both describe the same file, as reported by the system.
-#[cfg(unix)]
-fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Whether both describe the same file, as reported by the system.
-#[cfg(not(unix))]
-fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    one.created().ok() == other.created().ok()
 }

@@ -14,7 +14,7 @@ use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 use highwater_snapshots::{Phase, Trace};
 
 use crate::commands::convert::write_to;
-use crate::commands::next::{next_with, quoted};
+use crate::commands::next::quoted;
 use crate::commands::whatif::WhatIfArguments;
 use crate::commands::whatif::rerun::rerun;
 use crate::input::devices::on_device;
@@ -154,14 +154,14 @@ impl<'a> WhatIfReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let given = self.arguments.given();
         let failed = self.prediction.changed.as_ref().filter(|changed| changed.oom.is_some());
         if let Some(bytes) = failed.and_then(|changed| changed.suffices)
             && self.arguments.capacity.is_some()
         {
             let size = format_exact_bytes(bytes);
             let given = given.without("capacity");
-            return next_with(&["whatif"], &files, &["--capacity", &size], &given, "for a device that is large enough");
+            return given.next("whatif", &["--capacity", &size], "for a device that is large enough");
         }
         let is_open = self
             .prediction
@@ -174,21 +174,21 @@ impl<'a> WhatIfReport<'a> {
         match (&self.written, &self.prediction.changed) {
             (Some((out, _)), _) => {
                 let out = quoted(out);
-                next_with(&["diff"], &files, &[out.as_str()], &given, "for what makes the difference")
+                given.next("diff", &[out.as_str()], "for what makes the difference")
             }
             (None, Some(_)) => {
                 let what_for = "to write the changed recording, to look at it and compare";
-                next_with(&["whatif"], &files, &["--out", "changed.snap"], &given, what_for)
+                given.next("whatif", &["--out", "changed.snap"], what_for)
             }
             (None, None) => match suggested_capacity(&self.prediction).filter(|_| !self.trace.is_state()) {
                 Some(size) => {
                     let has_settings = self.trace.allocator(self.prediction.device).has_settings();
                     let settings = if has_settings { "--alloc-conf, " } else { "" };
                     let what_for = &format!("or {settings}--without, --scale: see --help");
-                    next_with(&["whatif"], &files, &["--capacity", size], &given, what_for)
+                    given.next("whatif", &["--capacity", size], what_for)
                 }
-                None if self.trace.is_state() => next_with(&["peak"], &files, &[], &given, "for what is using memory"),
-                None => next_with(&["explain"], &files, &[], &given, "for what the peak is made of"),
+                None if self.trace.is_state() => given.next("peak", &[], "for what is using memory"),
+                None => given.next("explain", &[], "for what the peak is made of"),
             },
         }
     }
@@ -229,7 +229,7 @@ impl Report for WhatIfReport<'_> {
             (
                 "fragmentation",
                 Value::Map(vec![
-                    ("measured", unused_value(measured)),
+                    ("measured", unused_value(measured).into()),
                     ("changed", changed.map(|changed| unused_value(&changed.figures)).into()),
                 ])
                 .into(),

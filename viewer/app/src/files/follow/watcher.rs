@@ -1,6 +1,6 @@
 //! Watches a file that grows: reads all of it until it is too long to be held in memory, then only its summaries.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use highwater_snapshots::format::{Follower, Windows};
 use web_time::Instant;
 
 use super::{Followed, recording};
+use crate::files::is_same_file;
 use crate::session::run::Run;
 
 /// Time between two looks at the file's length.
@@ -225,17 +226,4 @@ impl Watcher<'_> {
     fn lost(&self, why: &str) -> Stop {
         Stop::Lost(format!("stopped following {}: {why}", self.path.display()))
     }
-}
-
-/// Whether both describe the same file, as reported by the system.
-#[cfg(unix)]
-fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Whether both describe the same file, as reported by the system.
-#[cfg(not(unix))]
-fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    one.created().ok() == other.created().ok()
 }

@@ -9,7 +9,9 @@ use highwater_app::report::{Column, Facts, Table};
 use highwater_snapshots::units::format_bytes;
 
 use crate::commands::convert::{ConvertArguments, ConvertTable};
+use crate::commands::info::ranks::unread_facts;
 use crate::commands::next::quoted;
+use crate::output::answer::Report;
 use crate::output::page::Page;
 
 /// Maximum number of recordings and unreadable files that are listed.
@@ -18,19 +20,13 @@ const TOLD: usize = 8;
 /// One recording that was written.
 #[derive(Debug)]
 pub(super) struct Written {
-    rank: Option<u32>,
-    file: PathBuf,
-    events: u64,
-    blocks: u64,
-    bytes: u64,
-}
-
-impl Written {
-    /// Returns the entry of a recording of `[events, blocks]`, which was read from `file` and takes this many bytes in
-    /// its tables.
-    pub(super) fn of(rank: Option<u32>, file: PathBuf, [events, blocks]: [u64; 2], bytes: u64) -> Self {
-        Self { rank, file, events, blocks, bytes }
-    }
+    pub(super) rank: Option<u32>,
+    /// The file that was read.
+    pub(super) file: PathBuf,
+    pub(super) events: u64,
+    pub(super) blocks: u64,
+    /// The bytes of its tables.
+    pub(super) bytes: u64,
 }
 
 /// The report, as text and as JSON.
@@ -51,23 +47,7 @@ impl Answer<'_> {
     }
 
     fn bytes(&self) -> u64 {
-        self.written.iter().map(|written| written.bytes).sum()
-    }
-
-    pub(super) fn facts(&self) -> Facts<'_> {
-        let unread = self.unread.iter();
-        let unread =
-            unread.map(|(file, why)| Facts::new([("file", file.as_path().into()), ("why", why.as_str().into())]));
-        Facts::new([
-            ("file", self.out.into()),
-            ("events", self.sum(|written| written.events).into()),
-            ("blocks", self.sum(|written| written.blocks).into()),
-            ("bytes", self.bytes().into()),
-            ("recordings", self.recordings(self.written.len()).into()),
-            ("unread", unread.collect::<Vec<_>>().into()),
-            ("skipped", self.skipped.into()),
-            ("lost", self.lost.clone().into()),
-        ])
+        self.sum(|written| written.bytes)
     }
 
     /// The table of the first `shown` recordings that were converted.
@@ -83,8 +63,27 @@ impl Answer<'_> {
         ];
         Table::new(shown, columns)
     }
+}
 
-    pub(super) fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+impl Report for Answer<'_> {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new([
+            ("file", self.out.into()),
+            ("events", self.sum(|written| written.events).into()),
+            ("blocks", self.sum(|written| written.blocks).into()),
+            ("bytes", self.bytes().into()),
+            ("recordings", self.table().into()),
+            ("unread", unread_facts(&self.unread).into()),
+            ("skipped", self.skipped.into()),
+            ("lost", self.lost.clone().into()),
+        ])
+    }
+
+    fn table(&self) -> Table<'_> {
+        self.recordings(self.written.len())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let out = self.out.display().to_string();
         let [events, blocks] = [self.sum(|written| written.events), self.sum(|written| written.blocks)];
         let what = format!("{}, {}", count_of(events, "event"), count_of(blocks, "block"));

@@ -27,7 +27,7 @@ pub(super) fn open(arguments: &RenderArguments, view: SheetView) -> Result<Optio
         return Ok(None);
     }
     let file = &arguments.source.file;
-    let windows = open_windows(file, &arguments.categories)?;
+    let windows = open_windows(file, &arguments.blocks.categories)?;
     // What is wrong with the file is reported when all of it is read.
     Ok(windows.and_then(|windows| Run::new(windows, file).ok()).map(Arc::new))
 }
