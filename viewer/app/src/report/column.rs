@@ -220,7 +220,7 @@ impl<'a> Column<'a> {
     }
 
     /// Whether the column appears in the JSON object.
-    pub(crate) fn is_in_json(&self) -> bool {
+    pub fn is_in_json(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Files | Place::Json)
     }
 
