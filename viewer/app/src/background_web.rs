@@ -42,7 +42,7 @@ extern "C" {
 /// Runs the waiting jobs; only pictures, if it interrupts another job, and only one, if jobs cannot be suspended.
 /// Returns whether it must be called again.
 #[wasm_bindgen(jspi)]
-pub(crate) fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
+pub fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
     in_slices(|| {
         while let Some((urgency, job)) = next(is_interrupting) {
             IS_DRAWING.set(urgency == Urgency::Picture);
@@ -64,7 +64,7 @@ pub(crate) fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
 /// Whether a picture waits to be drawn, for which the job that runs may be interrupted: no picture interrupts another,
 /// since they share a cache.
 #[wasm_bindgen]
-pub(crate) fn has_waiting_picture() -> bool {
+pub fn has_waiting_picture() -> bool {
     !IS_DRAWING.get() && QUEUES.with(|[pictures, _]| !pictures.borrow().is_empty())
 }
 
@@ -118,7 +118,7 @@ impl Lane {
     /// # Errors
     ///
     /// None; threads can fail.
-    pub(crate) fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
+    pub fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
         enqueue(self.urgency, Box::new(job));
         Ok(())
     }

@@ -22,7 +22,7 @@ macro_rules! commands {
             }
 
             /// The explanation, a sentence.
-            pub(crate) const fn tooltip(self) -> &'static str {
+            pub const fn tooltip(self) -> &'static str {
                 match self { $(Self::$variant => $tooltip,)+ }
             }
 
@@ -195,7 +195,7 @@ const STRIDE: f64 = 0.15;
 
 impl Command {
     /// Whether it zooms, pans or moves the cursor by an event.
-    pub(crate) const fn is_movement(self) -> bool {
+    pub const fn is_movement(self) -> bool {
         matches!(
             self,
             Self::ZoomIn
@@ -212,7 +212,7 @@ impl Command {
     }
 
     /// What it zooms or pans `view` to, if it does; a zoom keeps the middle of the axis, or `bytes`, in place.
-    pub(crate) fn steered(self, view: &View, bytes: f64) -> Option<View> {
+    pub fn steered(self, view: &View, bytes: f64) -> Option<View> {
         let View { x, y } = view;
         let center = [(x.start + x.end) / 2.0, bytes.clamp(y.start, y.end)];
         let stride = [(x.end - x.start) * STRIDE, (y.end - y.start) * STRIDE];

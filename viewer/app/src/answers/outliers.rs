@@ -69,7 +69,7 @@ pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
 }
 
 /// Returns for each peak the median and deviation of those of its kind; kind and bytes of each as in [`standings`].
-pub(crate) fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
+pub fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
     let mut of_kind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (kind, bytes) in peaks {
         of_kind.entry(*kind).or_default().push(*bytes);

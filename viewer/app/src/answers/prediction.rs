@@ -13,7 +13,7 @@ use crate::answers::recomputation::Recomputation;
 use crate::answers::request_failure::RequestFailure;
 
 /// Memory sizes of common devices, ascending, and devices that have them.
-pub(crate) const DEVICE_SIZES: [(&str, &str); 9] = [
+pub const DEVICE_SIZES: [(&str, &str); 9] = [
     ("8GiB", "Such as an RTX 3070 or 4060."),
     ("12GiB", "Such as an RTX 3060 or 4070."),
     ("16GiB", "Such as a T4, a V100 or an RTX 4080."),
@@ -111,12 +111,12 @@ pub struct Change {
 
 impl Change {
     /// Returns whether anything is changed.
-    pub(crate) fn changes_anything(&self) -> bool {
+    pub fn changes_anything(&self) -> bool {
         self.alloc_conf.is_some() || self.capacity.is_some() || self.changes_blocks()
     }
 
     /// Returns whether blocks are changed.
-    pub(crate) fn changes_blocks(&self) -> bool {
+    pub fn changes_blocks(&self) -> bool {
         !self.without.is_empty()
             || !self.until_last_use.is_empty()
             || !self.scale.is_empty()

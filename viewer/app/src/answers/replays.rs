@@ -37,7 +37,7 @@ use crate::answers::recomputation::recompute;
 /// # Errors
 ///
 /// Returns the problem.
-pub(crate) fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
+pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
 }
 

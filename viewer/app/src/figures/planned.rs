@@ -106,7 +106,7 @@ fn does_not_fit(search: &Search, budget: Budget) -> String {
 }
 
 /// Returns what figures cover, as an addition to a sentence.
-pub(crate) fn up_to(reach: &Reach) -> &'static str {
+pub fn up_to(reach: &Reach) -> &'static str {
     match reach {
         Reach::End => "",
         Reach::FailedRequest => " up to the request that failed",

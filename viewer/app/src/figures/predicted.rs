@@ -64,7 +64,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
 }
 
 /// Returns whether figures are of a recording without events.
-pub(crate) fn is_of_state(figures: &Figures) -> bool {
+pub fn is_of_state(figures: &Figures) -> bool {
     figures.summary.peaks.iter().any(|peak| peak.is_state)
 }
 

@@ -29,7 +29,7 @@ pub fn failure_text(failure: &RequestFailure) -> String {
 /// Formats a failed request in short, with the line that made it if that is known: `1 GiB requested, 5 MiB free on the
 /// device, 2 GiB free in segments · train.py:12 step · at event 7`. If both together would be enough, it names
 /// fragmentation.
-pub(crate) fn short_failure_text(trace: &Trace, failure: &RequestFailure, free_in_segments: u64) -> String {
+pub fn short_failure_text(trace: &Trace, failure: &RequestFailure, free_in_segments: u64) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
     let in_segments = format_bytes(free_in_segments);
     let enough = failure.device_free.saturating_add(free_in_segments);

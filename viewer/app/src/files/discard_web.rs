@@ -3,6 +3,6 @@
 use std::sync::Weak;
 
 /// Drops `thing`. A browser takes no memory back from a page.
-pub(crate) fn discard<T, H>(thing: T, _owner: Weak<H>) {
+pub fn discard<T, H>(thing: T, _owner: Weak<H>) {
     drop(thing);
 }

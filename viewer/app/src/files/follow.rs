@@ -111,7 +111,7 @@ impl Following {
     }
 
     /// Whether no more bytes will be fed.
-    pub(crate) fn has_input_ended(&self) -> bool {
+    pub fn has_input_ended(&self) -> bool {
         self.has_input_ended
     }
 

@@ -142,7 +142,7 @@ impl Loading {
     }
 
     /// The first picture of what has been read; `None` until there is any.
-    pub(crate) fn preview(&self) -> Option<Preview> {
+    pub fn preview(&self) -> Option<Preview> {
         let preview = self.state.preview.lock().unwrap_or_else(PoisonError::into_inner);
         (!preview.points.is_empty()).then(|| preview.clone())
     }

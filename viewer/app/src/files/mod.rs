@@ -26,7 +26,7 @@ pub mod discard;
 pub mod discard;
 
 /// Whether files and folders can be opened by path. In a browser they come one by one, from dialogs, drops and servers.
-pub(crate) const HAS_PATHS: bool = !cfg!(target_family = "wasm");
+pub const HAS_PATHS: bool = !cfg!(target_family = "wasm");
 
 /// Whether `file` is `-`, which stands for standard input.
 pub fn is_stdin(file: &Path) -> bool {

@@ -25,7 +25,7 @@ pub enum Unit {
 
 impl Unit {
     /// Whether the values are numbers, which are right-aligned.
-    pub(crate) fn is_numeric(self) -> bool {
+    pub fn is_numeric(self) -> bool {
         self != Self::Text
     }
 
@@ -215,7 +215,7 @@ impl<'a> Column<'a> {
     }
 
     /// Whether the column appears in CSV.
-    pub(crate) fn is_in_csv(&self) -> bool {
+    pub fn is_in_csv(&self) -> bool {
         matches!(self.place, Place::Everywhere | Place::Tables | Place::Files)
     }
 
@@ -243,7 +243,7 @@ impl<'a> Column<'a> {
     }
 
     /// The value of a row as Markdown.
-    pub(crate) fn markdown_cell(&self, row: usize) -> String {
+    pub fn markdown_cell(&self, row: usize) -> String {
         let own = self.markdown.as_ref().and_then(|text| text(row));
         own.unwrap_or_else(|| self.cell(row))
     }

@@ -21,7 +21,7 @@ struct Shown {
 impl Selection {
     /// Shows the step after (or before, for -1) the one that is shown; the nearest one if none is shown alone. Shows
     /// the part of a step within the device's moments; steps without any are skipped.
-    pub(crate) fn go_to_step(&mut self, recording: &Recording, by: i64) {
+    pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
         let steps = self.steps_on_device(recording);
         let target = self.step_by(&steps, by).clamp(0, (steps.len() as i64 - 1).max(0));
         if let Some(step) = steps.get(target as usize) {
@@ -31,7 +31,7 @@ impl Selection {
 
     /// The part of the recording to search for the step of [`Self::go_to_step`], if this part of a long recording does
     /// not have all of it.
-    pub(crate) fn step_elsewhere(&self, recording: &Recording, by: i64) -> Option<SoughtStep> {
+    pub fn step_elsewhere(&self, recording: &Recording, by: i64) -> Option<SoughtStep> {
         let shown = recording.events();
         let steps = self.steps_on_device(recording);
         let number = |event: u32| shown.start + u64::from(event);
@@ -56,7 +56,7 @@ impl Selection {
     }
 
     /// Shows the step that event `event` belongs to.
-    pub(crate) fn show_step(&mut self, recording: &Recording, event: u32) {
+    pub fn show_step(&mut self, recording: &Recording, event: u32) {
         let Some((_, events)) = recording.steps.iter().find(|(_, events)| events.contains(&event)) else { return };
         let x = self.x_of_step(recording, events);
         self.show(recording, View { x, y: self.view.y.clone() });
@@ -64,7 +64,7 @@ impl Selection {
 
     /// Shows the next step of number `number` that begins in view or later, other than one that is shown alone, else
     /// the first of all. Returns whether there is one.
-    pub(crate) fn go_to_step_number(&mut self, recording: &Recording, number: u32) -> bool {
+    pub fn go_to_step_number(&mut self, recording: &Recording, number: u32) -> bool {
         let from = self.first_event_to_search(recording);
         let steps = || recording.steps.iter().filter(|(known, _)| *known == number).map(|(_, events)| events.start);
         let found = steps().find(|first| *first >= from).or_else(|| steps().next());
@@ -72,7 +72,7 @@ impl Selection {
     }
 
     /// The first event in view; if a step is shown alone, the one after its first.
-    pub(crate) fn first_event_to_search(&self, recording: &Recording) -> u32 {
+    pub fn first_event_to_search(&self, recording: &Recording) -> u32 {
         let steps = self.steps_on_device(recording);
         let alone = self.step_in_view(&steps).filter(|step| self.is_alone(step));
         let first = || self.moment_at(&recording.trace, self.view.x.start).saturating_sub(1) as u32;

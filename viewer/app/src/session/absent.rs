@@ -54,7 +54,7 @@ impl Absent {
     }
 
     /// Returns whether all blocks without a value for `key` are from before the recording.
-    pub(crate) fn is_only_before(&self, key: GroupKey) -> bool {
+    pub fn is_only_before(&self, key: GroupKey) -> bool {
         self.only_before.iter().any(|before| before.name() == key.name())
     }
 
@@ -66,7 +66,7 @@ impl Absent {
 
     /// The key that tells most about a recording at first: the line of code if that is all that it has, as PyTorch's
     /// snapshots, else the category.
-    pub(crate) fn leading_key(&self) -> GroupKey {
+    pub fn leading_key(&self) -> GroupKey {
         let has = |key| self.reason(key).is_none();
         let is_of_lines = has(GroupKey::Frame) && !has(GroupKey::Scope) && !has(GroupKey::Op);
         if is_of_lines { GroupKey::Frame } else { GroupKey::Category }

@@ -97,7 +97,7 @@ impl Recording {
     /// # Errors
     ///
     /// Fails with a sentence if the file cannot be read.
-    pub(crate) fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
+    pub fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
         // Its file may grow meanwhile.
         let windows = run.windows();
         let end = windows.events();
@@ -122,7 +122,7 @@ impl Recording {
     }
 
     /// Whether a step with these events, numbered within the recording, begins before it or may end after it.
-    pub(crate) fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
+    pub fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
         let Some(run) = &self.run else { return false };
         let start = &self.trace.start;
         let begins_before = events.start == 0 && start.events > 0 && start.stage.step == Some(number);
@@ -137,7 +137,7 @@ impl Recording {
     }
 
     /// Returns the name of device `row`: its ordinal, and its name if known.
-    pub(crate) fn device_label(&self, row: usize) -> String {
+    pub fn device_label(&self, row: usize) -> String {
         let index = &self.devices[row];
         match index.summary.name.as_str() {
             "" => format!("device {}", index.device.0),
@@ -187,13 +187,13 @@ impl DeviceIndex {
     }
 
     /// Returns [`Self::leaks`] if they have been computed.
-    pub(crate) fn known_leaks(&self) -> Option<&Leaks> {
+    pub fn known_leaks(&self) -> Option<&Leaks> {
         self.leaks.get()?.as_ref().map(|(leaks, _)| leaks)
     }
 
     /// Returns the name of the leaks to which nearly all bytes of unknown category at the peak belong, if leaks are
     /// known.
-    pub(crate) fn leak_of_unknown(&self) -> Option<&str> {
+    pub fn leak_of_unknown(&self) -> Option<&str> {
         self.leaks.get()?.as_ref()?.1.as_deref()
     }
 

@@ -12,7 +12,7 @@ use highwater_snapshots::{Category, DeviceId, Result};
 pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 
 /// Events of the part that is shown first.
-pub(crate) const FIRST_EVENTS: u64 = 1 << 19;
+pub const FIRST_EVENTS: u64 = 1 << 19;
 
 /// Events of a part, at most.
 pub const MAX_EVENTS: u64 = 4 << 20;
@@ -80,7 +80,7 @@ impl Run {
     }
 
     /// Whether its program has not finished it, and it is in one file, which can be followed.
-    pub(crate) fn is_unfinished(&self) -> bool {
+    pub fn is_unfinished(&self) -> bool {
         self.is_one_file && self.windows().base().trust.unfinished
     }
 
@@ -131,13 +131,13 @@ impl Run {
     }
 
     /// The number of events that are shown instead of all once these are too many: those in view, with what is around.
-    pub(crate) fn length_around(view: &Range<u64>) -> u64 {
+    pub fn length_around(view: &Range<u64>) -> u64 {
         view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MAX_EVENTS)
     }
 
     /// The part of about `length` events with all of `step` in its middle, or with as much of its beginning as can be
     /// shown.
-    pub(crate) fn around_step(&self, step: &Range<u64>, length: u64) -> Range<u64> {
+    pub fn around_step(&self, step: &Range<u64>, length: u64) -> Range<u64> {
         let needed = step.end.saturating_sub(step.start).min(MAX_EVENTS);
         let length = length.clamp(needed, MAX_EVENTS);
         let start = step.start.saturating_sub((length - needed) / 2);

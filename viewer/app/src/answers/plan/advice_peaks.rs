@@ -100,7 +100,7 @@ impl AdvicePeaks {
     }
 
     /// Returns the lowest peak that recomputing modules leaves; `None` if there are no modules.
-    pub(crate) fn least_of_modules(&self) -> Option<u64> {
+    pub fn least_of_modules(&self) -> Option<u64> {
         self.all.iter().chain(&self.lowest).map(|(_, reached)| *reached).min()
     }
 

@@ -154,7 +154,7 @@ impl Fleet {
     }
 
     /// Returns for each rank the median and deviation that its peak is compared with.
-    pub(crate) fn middles(&self, metric: Metric) -> Vec<Middle> {
+    pub fn middles(&self, metric: Metric) -> Vec<Middle> {
         middles(&self.peaks(metric))
     }
 
