@@ -28,7 +28,7 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/pytorch", lines: 12_150, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
     Budget { folder: "viewer", lines: 20_400, homonyms: 3 },
-    Budget { folder: "viewer/app", lines: 37_500, homonyms: 12 },
+    Budget { folder: "viewer/app", lines: 37_550, homonyms: 12 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.
