@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::source::{HEADERS, Unit, file};
 
 /// Environment variable with the folder to use instead of the user's cache folder.
-pub(crate) const CACHE_VARIABLE: &str = "HIGHWATER_KERNEL_CACHE";
+pub const CACHE_VARIABLE: &str = "HIGHWATER_KERNEL_CACHE";
 
 /// Returns the machine code of `unit` for an architecture: from disk if cached, else compiled and cached.
 ///

@@ -16,7 +16,7 @@ use crate::error::{Error, Result, ToResult};
 use crate::nvrtc::Nvrtc;
 
 /// Environment variable with folders to search first, separated by colons.
-pub(crate) const PATH_VARIABLE: &str = "HIGHWATER_CUDA_PATH";
+pub const PATH_VARIABLE: &str = "HIGHWATER_CUDA_PATH";
 
 /// Folders where toolkits are usually installed, searched in addition to those in environment variables.
 const USUAL_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];

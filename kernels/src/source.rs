@@ -44,7 +44,7 @@ pub struct Unit {
 }
 
 /// The headers that kernel source files include, by name.
-pub(crate) const HEADERS: &[(&str, &str)] = &[
+pub const HEADERS: &[(&str, &str)] = &[
     ("number.cuh", include_str!("../cuda/number.cuh")),
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
     ("functions.cuh", include_str!("../cuda/functions.cuh")),

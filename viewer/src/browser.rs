@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::output::outcome::Failure;
 
 /// The script of the page, which starts the app and connects it with the browser.
-pub(crate) const SCRIPT: &str = include_str!("../web/page.js");
+pub const SCRIPT: &str = include_str!("../web/page.js");
 
 /// The page without its scripts.
 const START: &str = include_str!("../web/page.html");

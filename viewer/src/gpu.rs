@@ -62,7 +62,7 @@ const fn gpu(
 /// The known GPUs. Memory, multiprocessors and caches are those of public reports of CUDA's `deviceQuery` and PyTorch's
 /// `get_device_properties` on Linux.
 #[rustfmt::skip]
-pub(crate) const GPUS: &[Gpu] = &[
+pub const GPUS: &[Gpu] = &[
     gpu("h100", "NVIDIA H100 80GB HBM3", 85_028_896_768, (9, 0), 132, 52_428_800)
         // NVIDIA H100 Tensor Core GPU datasheet: SXM. Half of the rates with sparsity.
         .with_rates([989.5, 494.5, 67.0], 3350.0),

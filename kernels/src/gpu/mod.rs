@@ -28,7 +28,7 @@ use programs::Programs;
 use streams::Streams;
 
 /// The lowest compute capability that the kernels support.
-pub(crate) const MIN_CAPABILITY: (i32, i32) = (8, 0);
+pub const MIN_CAPABILITY: (i32, i32) = (8, 0);
 
 /// An open GPU. Shared by all its users; dropping the last reference releases the context.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ const MIN_WIDTH: usize = 40;
 
 /// The version of the keys of all JSON objects: it rises when one is removed or changes its meaning, not when one
 /// comes.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 1;
 
 /// Returns `facts` with the version of their keys first.
 pub fn versioned(facts: Facts<'_>) -> Facts<'_> {

@@ -13,7 +13,7 @@ use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
 /// Marks a block that belongs to no group.
-pub(crate) const NO_GROUP: u32 = u32::MAX;
+pub const NO_GROUP: u32 = u32::MAX;
 
 /// The group of every row of the trace's blocks, or [`NO_GROUP`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -48,7 +48,7 @@ pub struct Opened {
 }
 
 /// Number of bytes that a compressed file which is read as a whole may expand to regardless of its size.
-pub(crate) const FREE_EXPANSION: u64 = 64 << 20;
+pub const FREE_EXPANSION: u64 = 64 << 20;
 
 /// Beyond [`FREE_EXPANSION`], maximum ratio of the expanded size of such a file to its compressed size. The sections of
 /// a `.snap` are already compressed, so genuine files hardly expand at all; databases shrink to about a tenth.

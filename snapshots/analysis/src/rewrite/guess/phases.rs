@@ -27,7 +27,7 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::yielding::tick;
 
 /// Maximum number of allocations between two runs of another phase that count as noise.
-pub(crate) const NOISE: u32 = 2;
+pub const NOISE: u32 = 2;
 
 /// A stretch of one device's events in which one phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
