@@ -6,8 +6,8 @@ use highwater_engine::{DType, Shape};
 use crate::harness::{Both, FLOATS, Pair, on_both, view};
 use crate::optim::{ADAM, SGD, TYPES};
 
-/// Tensors of every size from nothing to several chunks, more of them than one launch is told of, some from an odd
-/// place on and some not in order.
+/// Tensors of every size from nothing to several chunks, more of them than fit in the arguments of one launch, some from
+/// an odd place on and some not in order.
 fn tensors(both: &Both, dtype: DType, seed: u64, make: impl Fn(&Both, Shape, DType, u64) -> Pair) -> Vec<Pair> {
     let sizes = [1, 5, 16, 33, 0, 8192, 7, 64, 8193, 3, 129, 20_000];
     let of = |place: usize| {

@@ -61,7 +61,7 @@ fn find<D: Copy>(table: &HashMap<u64, D>, handle: u64) -> Result<D> {
     found(table.get(&handle).copied(), handle)
 }
 
-/// Sets an attribute of a description to the value of so many bytes that C gives.
+/// Sets an attribute of a description from `bytes` bytes at a pointer that C passes.
 fn set<D: Described>(
     described: Option<&mut D>,
     handle: u64,

@@ -118,7 +118,7 @@ fn answers_that_are_replaced_forgotten_or_about_something_else_are_discarded() {
     query.keep_if(|number| *number == 3);
     assert_eq!(query.answer(), Some(&3));
     query.keep_if(|number| *number != 3);
-    assert!(query.answer().is_none() && !query.receive(), "what is forgotten is not new");
+    assert!(query.answer().is_none() && !query.receive(), "an answer that was dropped is not reported as new");
     query.ask(&ctx, &4);
     query.wait();
     query.forget();
