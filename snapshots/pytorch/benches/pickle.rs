@@ -11,6 +11,7 @@ use highwater_pytorch::assemble;
 use highwater_pytorch::open::open_bytes;
 use highwater_pytorch::pickle::read_pickle;
 
+#[allow(clippy::print_stderr, reason = "a benchmark that has nothing to measure has to say so")]
 fn benches(criterion: &mut Criterion) {
     let paths = std::env::var("HIGHWATER_BENCH_FILES").unwrap_or_default();
     if paths.is_empty() {
