@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use highwater_analysis::diff::{
-    Asked, Change, Comparison, DiffAt, DiffGroup, MatchKind, PhasePair, Setting, UnmatchedBlocks,
+    Asked, Change, Comparison, DiffAt, DiffGroup, MatchKind, PhasePair, PhasePeak, Setting, UnmatchedBlocks,
 };
 use highwater_analysis::peak::Query;
-use highwater_analysis::phases::{PhaseRow, steps_of};
+use highwater_analysis::phases::steps_of;
 use highwater_analysis::{Diff, GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_app::report::{Column, Facts, Table, Value};
@@ -278,12 +278,12 @@ impl<'a> DiffReport<'a> {
         let alone: String = alone.iter().map(|text| format!(" {text}")).collect();
         page.line(&format!("Peaks of {count}.{alone}{which}"))?;
         let listed: Vec<&(String, &PhasePair)> = largest.into_iter().map(|row| &differing[row]).collect();
-        let peak = |row: &Option<PhaseRow>| row.as_ref().map(|row| row.peak_bytes);
+        let peak = |side: Option<PhasePeak>| side.map(|side| side.peak_bytes);
         let columns = [
             Column::text("step", "step", |row| listed[row].1.steps().unwrap_or_else(|| "-".to_owned())),
             Column::text("phase", "phase", |row| listed[row].0.clone()),
-            Column::bytes("a_peak_bytes", "A", |row| peak(&listed[row].1.a)),
-            Column::bytes("b_peak_bytes", "B", |row| peak(&listed[row].1.b)),
+            Column::bytes("a_peak_bytes", "A", |row| peak(listed[row].1.a)),
+            Column::bytes("b_peak_bytes", "B", |row| peak(listed[row].1.b)),
             Column::difference("delta_bytes", "difference", |row| listed[row].1.delta()),
         ];
         page.table(&Table::new(listed.len(), columns))

@@ -74,11 +74,11 @@ fn side_facts(trace: &Trace, file: &Path, moment: &Moment) -> Facts<'static> {
 /// The phases of both recordings, side by side.
 fn phases(pairs: &[PhasePair]) -> Table<'_> {
     let columns = [
-        Column::number("a_step", "step in A", |row| pairs[row].a.as_ref().and_then(|row| row.step)),
-        Column::number("b_step", "step in B", |row| pairs[row].b.as_ref().and_then(|row| row.step)),
+        Column::number("a_step", "step in A", |row| pairs[row].a.and_then(|side| side.step)),
+        Column::number("b_step", "step in B", |row| pairs[row].b.and_then(|side| side.step)),
         Column::text("phase", "phase", |row| pairs[row].phase().map_or("", Phase::name)),
-        Column::bytes("a_peak_bytes", "A", |row| pairs[row].a.as_ref().map(|row| row.peak_bytes)),
-        Column::bytes("b_peak_bytes", "B", |row| pairs[row].b.as_ref().map(|row| row.peak_bytes)),
+        Column::bytes("a_peak_bytes", "A", |row| pairs[row].a.map(|side| side.peak_bytes)),
+        Column::bytes("b_peak_bytes", "B", |row| pairs[row].b.map(|side| side.peak_bytes)),
         Column::difference("delta_bytes", "difference", |row| pairs[row].delta()),
     ];
     Table::new(pairs.len(), columns)

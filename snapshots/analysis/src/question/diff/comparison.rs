@@ -1,6 +1,6 @@
 //! A full comparison of two recordings: settings, totals, phases, groups.
 
-use super::{Asked, Diff, PhasePair, Setting, phase_pairs, settings};
+use super::{Asked, Diff, PhasePair, PhasePeak, Setting, phase_pairs, settings};
 use crate::metric::Metric;
 use crate::question::peak::{Moment, Query};
 use crate::question::phases::phases;
@@ -33,10 +33,12 @@ impl Comparison {
         let metric = moments[0].metric;
         let mut phases = Vec::new();
         if !std::ptr::eq(a, b) {
-            let rows_a = a.stages(device_a, metric, &mut *watch)?;
-            let rows_a = self::phases(a.facts(), device_a, metric, rows_a);
-            let rows_b = b.stages(device_b, metric, watch)?;
-            phases = phase_pairs(&rows_a, &self::phases(b.facts(), device_b, metric, rows_b));
+            let mut peaks_of = |source: &Source<'_>, device| -> Result<Vec<PhasePeak>> {
+                let rows = source.stages(device, metric, &mut *watch)?;
+                let rows = self::phases(source.facts(), device, metric, rows);
+                Ok(rows.into_iter().map(PhasePeak::from).collect())
+            };
+            phases = phase_pairs(&peaks_of(a, device_a)?, &peaks_of(b, device_b)?);
         }
         let mut totals = Vec::new();
         for metric in Metric::ALL {

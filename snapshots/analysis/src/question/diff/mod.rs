@@ -30,8 +30,8 @@ use crate::metric::Metric;
 pub use blocks::{LoneBlock, UnmatchedBlocks};
 pub use comparison::Comparison;
 pub use settings::{Setting, settings};
-pub use steps::PhasePair;
 use steps::phase_pairs;
+pub use steps::{PhasePair, PhasePeak};
 pub use tree::{DiffNode, DiffTree, StackText};
 
 use key_aligner::KeyAligner;

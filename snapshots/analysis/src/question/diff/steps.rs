@@ -5,30 +5,47 @@ use highwater_snapshots::Phase;
 
 use crate::question::phases::PhaseRow;
 
+/// What is compared of a phase: a recording may have a million of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhasePeak {
+    /// The step; `None` before the first.
+    pub step: Option<u32>,
+    /// The phase.
+    pub phase: Phase,
+    /// The largest total from start to end.
+    pub peak_bytes: u64,
+}
+
+impl From<PhaseRow> for PhasePeak {
+    fn from(row: PhaseRow) -> Self {
+        Self { step: row.step, phase: row.phase, peak_bytes: row.peak_bytes }
+    }
+}
+
 /// The same phase of the same step on both sides; `None` for a side that does not have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhasePair {
     /// The phase in A.
-    pub a: Option<PhaseRow>,
+    pub a: Option<PhasePeak>,
     /// The phase in B.
-    pub b: Option<PhaseRow>,
+    pub b: Option<PhasePeak>,
 }
 
 impl PhasePair {
     /// The phase, which is that of both sides if both have one.
     pub fn phase(&self) -> Option<Phase> {
-        self.a.as_ref().or(self.b.as_ref()).map(|row| row.phase)
+        self.a.or(self.b).map(|row| row.phase)
     }
 
     /// The peak in B minus the peak in A, in bytes; `None` if one side does not have the phase.
     pub fn delta(&self) -> Option<i128> {
-        let (a, b) = (self.a.as_ref()?, self.b.as_ref()?);
+        let (a, b) = (self.a?, self.b?);
         Some(i128::from(b.peak_bytes) - i128::from(a.peak_bytes))
     }
 
     /// The step numbers: `3`, or `3 and 5` if they differ; `None` outside steps.
     pub fn steps(&self) -> Option<String> {
-        let [a, b] = [&self.a, &self.b].map(|row| row.as_ref().and_then(|row| row.step));
+        let [a, b] = [self.a, self.b].map(|row| row?.step);
         match (a, b) {
             (Some(a), Some(b)) if a != b => Some(format!("{a} and {b}")),
             (step, other) => step.or(other).map(|step| step.to_string()),
@@ -64,15 +81,15 @@ pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32
 }
 
 /// The phases of both sides by step, in the order of A, then of B; phases outside all steps come first.
-pub(crate) fn phase_pairs(a: &[PhaseRow], b: &[PhaseRow]) -> Vec<PhasePair> {
-    let steps = |rows: &[PhaseRow]| {
+pub(crate) fn phase_pairs(a: &[PhasePeak], b: &[PhasePeak]) -> Vec<PhasePair> {
+    let steps = |rows: &[PhasePeak]| {
         let mut steps: Vec<u32> = rows.iter().filter_map(|row| row.step).collect();
         steps.dedup();
         steps
     };
     let (of_a, of_b) = (by_step(a), by_step(b));
-    let of = |rows: &[PhaseRow], by_step: &ByStep, step: Option<u32>| -> Vec<PhaseRow> {
-        by_step.get(&step).map_or(&[][..], Vec::as_slice).iter().map(|row| rows[*row].clone()).collect()
+    let of = |rows: &[PhasePeak], by_step: &ByStep, step: Option<u32>| -> Vec<PhasePeak> {
+        by_step.get(&step).map_or(&[][..], Vec::as_slice).iter().map(|row| rows[*row]).collect()
     };
     let mut pairs = join(of(a, &of_a, None), of(b, &of_b, None));
     for (step_a, step_b) in paired_steps(&steps(a), &steps(b)) {
@@ -86,19 +103,19 @@ pub(crate) fn phase_pairs(a: &[PhaseRow], b: &[PhaseRow]) -> Vec<PhasePair> {
 type ByStep = HashMap<Option<u32>, Vec<usize>>;
 
 /// Finds the rows of each step once: a recording may have a million.
-fn by_step(rows: &[PhaseRow]) -> ByStep {
+fn by_step(rows: &[PhasePeak]) -> ByStep {
     let mut by_step = ByStep::new();
     rows.iter().enumerate().for_each(|(at, row)| by_step.entry(row.step).or_default().push(at));
     by_step
 }
 
 /// Pairs the phases of one step: the nth forward with the nth forward.
-fn join(a: Vec<PhaseRow>, b: Vec<PhaseRow>) -> Vec<PhasePair> {
-    let mut left: Vec<Option<PhaseRow>> = b.into_iter().map(Some).collect();
+fn join(a: Vec<PhasePeak>, b: Vec<PhasePeak>) -> Vec<PhasePair> {
+    let mut left: Vec<Option<PhasePeak>> = b.into_iter().map(Some).collect();
     let mut pairs: Vec<PhasePair> = Vec::new();
     let mut next = 0;
     for row in a {
-        let is_same = |other: &Option<PhaseRow>, phase: Phase| other.as_ref().is_some_and(|other| other.phase == phase);
+        let is_same = |other: &Option<PhasePeak>, phase: Phase| other.is_some_and(|other| other.phase == phase);
         let found = (next..left.len()).find(|&at| is_same(&left[at], row.phase));
         if let Some(found) = found {
             // Phases that B has before it are placed before it.

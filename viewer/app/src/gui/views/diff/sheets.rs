@@ -71,7 +71,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sh
 /// The phases of both, step by step.
 pub(super) fn of_phases(comparison: &Comparison) -> Sheet {
     let row = |pair: &PhasePair| {
-        let peaks = [&pair.a, &pair.b].map(|row| row.as_ref().map(|row| row.peak_bytes));
+        let peaks = [pair.a, pair.b].map(|side| side.map(|side| side.peak_bytes));
         let change = Change::of(peaks.map(|peak| peak.unwrap_or(0)), peaks.map(|peak| u64::from(peak.is_some())));
         vec![
             Value::Text(pair.steps().unwrap_or_else(|| "-".to_owned())),
