@@ -7,6 +7,7 @@
 //! Modules are declared in layer order: each uses only modules declared above it.
 
 pub use highwater_snapshots as snapshots;
+#[cfg(feature = "symbols")]
 pub use highwater_snapshots::symbols as symbolize;
 
 mod reentrancy;

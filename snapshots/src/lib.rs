@@ -41,6 +41,7 @@ pub mod merge;
 mod live_blocks;
 pub mod live_state;
 pub mod format;
+#[cfg(feature = "symbols")]
 pub mod symbols;
 pub mod text;
 

@@ -43,18 +43,18 @@ impl Mapped {
 }
 
 /// Bytes that several readers share: a mapped file, or memory.
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 #[derive(Clone, Debug)]
 pub(crate) struct SharedBytes(Shared);
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 #[derive(Clone, Debug)]
 enum Shared {
     File(std::sync::Arc<memmap2::Mmap>),
     Memory(std::sync::Arc<[u8]>),
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 impl SharedBytes {
     /// Maps the file at `path`, as [`Mapped::open`] does.
     pub(crate) fn map(path: &Path) -> std::io::Result<Self> {
@@ -65,21 +65,21 @@ impl SharedBytes {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 impl Default for SharedBytes {
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 impl From<Vec<u8>> for SharedBytes {
     fn from(bytes: Vec<u8>) -> Self {
         Self(Shared::Memory(bytes.into()))
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 impl Deref for SharedBytes {
     type Target = [u8];
 
@@ -92,11 +92,11 @@ impl Deref for SharedBytes {
 }
 
 // SAFETY: the bytes stay where they are while any clone lives: a map and the content of an Arc do not move.
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 unsafe impl gimli::StableDeref for SharedBytes {}
 
 // SAFETY: a clone shares the map or the Arc, so that it has the very same bytes.
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "symbols", target_os = "linux"))]
 unsafe impl gimli::CloneStableDeref for SharedBytes {}
 
 /// Bytes that are released at a time.

@@ -20,7 +20,10 @@
 
 mod kind;
 mod varint;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(all(feature = "zstd", not(target_family = "wasm")))]
+mod compression;
+#[cfg(all(not(feature = "zstd"), not(target_family = "wasm")))]
+#[path = "compression_none.rs"]
 mod compression;
 #[cfg(target_family = "wasm")]
 #[path = "compression_web.rs"]
