@@ -1,5 +1,5 @@
-//! Compile: every kernel for the GPU at hand, or for the architecture that is named (`sm_90`), into the folder of
-//! compiled kernels, by all processors at once; so that nothing is left to compile when kernels are first used.
+//! Compiles every kernel for this machine's GPU, or for a given architecture (`sm_90`), in parallel into the kernel
+//! cache, so that nothing has to be compiled on first use.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program is for")]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The functions of cuBLASLt, CUDA's library of matrix products, that are used.
+//! The table of the functions of cuBLASLt (CUDA's matrix multiplication library) that this crate calls.
 #![expect(unsafe_code, reason = "calls cuBLASLt's C functions")]
 
 use std::ffi::{c_int, c_void};

@@ -55,10 +55,10 @@ pub enum Error {
     },
 
     // Failed operations.
-    /// The device has not enough free memory.
+    /// The device does not have enough free memory.
     #[error("the device has not enough free memory for {doing}")]
     OutOfMemory {
-        /// The operation.
+        /// Name of the failed operation.
         doing: String,
     },
     /// A call of the CUDA driver failed.
@@ -82,7 +82,7 @@ pub enum Error {
     /// A call of cuBLASLt failed.
     #[error("cuBLASLt failed at {doing}: {status}")]
     Products {
-        /// The operation.
+        /// Name of the failed operation.
         doing: String,
         /// The library's error message.
         status: String,

@@ -21,7 +21,7 @@ pub const PATH_VARIABLE: &str = "HIGHWATER_CUDA_PATH";
 /// Folders where toolkits are usually installed, searched in addition to those in environment variables.
 const USUAL_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
 
-/// Versions that the loader is asked for by name, in order.
+/// Major versions to try when a library is loaded by name, in order.
 const VERSIONS: [&str; 2] = ["13", "12"];
 
 /// Checks that the driver library is installed.
@@ -94,8 +94,8 @@ impl Versions {
     }
 }
 
-/// Loads the first library called `name` that has all functions of the table that `table` makes, with `first`, if
-/// given, from the same folder before it. It stays loaded.
+/// Loads the first library called `name` that has all functions of the table that `table` builds. If `first` is given,
+/// the library of that name in the same folder is loaded before it. The library stays loaded.
 fn load<T>(name: &str, first: Option<&str>, table: fn(&Loaded) -> Option<T>) -> Option<T> {
     let by_loader = VERSIONS.map(|version| PathBuf::from(format!("{name}.{version}")));
     let named = named_folders().into_iter().flat_map(|folder| files(&folder, name));
@@ -117,7 +117,7 @@ fn open(path: &Path) -> Option<Loaded> {
     unsafe { Loaded::open(Some(path), RTLD_LAZY | RTLD_GLOBAL) }.ok()
 }
 
-/// Returns the files of `folder` called `name` with a version after it, newest first.
+/// Returns the files in `folder` named `name` with a version suffix, newest first.
 fn files(folder: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(folder) = std::path::absolute(folder) else { return Vec::new() };
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The functions of NVRTC, CUDA's run-time compiler, that are used.
+//! The table of the functions of NVRTC (CUDA's run-time compiler) that this crate calls.
 #![expect(unsafe_code, reason = "calls the compiler's C functions")]
 
 use std::ffi::{c_char, c_int};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::functions::functions;
 
 functions! {
-    /// NVRTC.
+    /// The loaded NVRTC library.
     Nvrtc {
         fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> nvrtcResult;
         fn nvrtcCreateProgram(

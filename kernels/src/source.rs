@@ -9,7 +9,7 @@ pub struct File {
     pub name: &'static str,
     /// The CUDA C++ source text.
     pub text: &'static str,
-    /// The dtypes that it is compiled for: each pair of `T` and `U`.
+    /// The dtypes to compile it for: each pair of `T` and `U`.
     pub types: &'static [Types],
 }
 

@@ -1,11 +1,11 @@
-//! Maps the keys by which a recording names blocks to their rows.
+//! Maps a recording's block keys to rows of the block table.
 
 use hashbrown::HashMap;
 
 use crate::event::BlockKey;
 use crate::ids::BlockId;
 
-/// One device's keys: an array where they are dense, as a counter makes them, else a map.
+/// The block keys of one device: an array where keys are dense, as those of a counter are, else a hash map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockIndex {
     first: BlockKey,
@@ -18,7 +18,7 @@ pub(crate) struct BlockIndex {
 const PLACES_A_KEY: u64 = 8;
 
 impl BlockIndex {
-    /// The row last inserted for `key`; none if there is none.
+    /// The row last inserted for `key`; [`BlockId::NONE`] if there is none.
     #[inline]
     pub(crate) fn get(&self, key: BlockKey) -> BlockId {
         let dense = key.checked_sub(self.first).and_then(|slot| self.dense.get(usize::try_from(slot).ok()?));
@@ -29,7 +29,7 @@ impl BlockIndex {
         }
     }
 
-    /// Names row `block` by `key` from now on.
+    /// Maps `key` to row `block`, replacing an earlier row.
     #[inline]
     pub(crate) fn insert(&mut self, key: BlockKey, block: BlockId) {
         if self.dense.is_empty() {

@@ -1,4 +1,4 @@
-//! Builds a trace from events as recorded and checks every invariant. There is no other way to build one.
+//! Builds a trace from recorded events and checks its invariants. Traces are built only by this module.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use crate::tables::Tables;
 use crate::trace::{Annotation, Attribute, DeviceFacts, DeviceUse, Header, SegmentRole, SourceText, Start, Trace};
 use crate::transition::{Contradictions, Named, Transition, transition};
 
-/// A device's blocks and segments at the moment at which its events begin.
+/// A device's live blocks and reserved segments before its first event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StartingState {
     /// The device.
@@ -29,7 +29,7 @@ pub struct StartingState {
 }
 
 impl StartingState {
-    /// Whether nothing is live.
+    /// Whether there are no blocks, segments or mappings.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.mappings.is_empty() && self.blocks.is_empty()
     }
@@ -38,9 +38,9 @@ impl StartingState {
 /// A block that was active before the events begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StartingBlock {
-    /// The block as at its allocation.
+    /// The block's facts, as in an alloc event.
     pub alloc: Alloc,
-    /// The stack that allocated it, if that is known.
+    /// The stack that allocated it; none if unknown.
     pub stack: StackId,
     /// Whether its free was requested and waits for another stream.
     pub free_requested: bool,
@@ -50,9 +50,9 @@ pub struct StartingBlock {
 #[derive(Clone, Debug, Default)]
 pub struct TraceBuilder {
     trace: Trace,
-    /// By the device's ordinal.
+    /// State of each device, indexed by its ordinal.
     devices: Vec<DeviceState>,
-    /// The bytes of all blocks and segments so far.
+    /// The sum of the sizes of all blocks and segments added so far, in bytes.
     bytes_seen: u64,
     impossible_sizes: u64,
     refused: u64,
@@ -84,13 +84,14 @@ impl DeviceState {
     }
 }
 
-/// Devices have ordinals below this; each is walked on its own, so a file may not name thousands.
+/// Device ordinals must be below this: each device costs a pass over the events, so a file must not be able to name
+/// thousands.
 const MAX_DEVICES: u16 = 256;
 
-/// The number of impossible sizes that are reported one by one; the rest are counted.
+/// The number of impossible sizes that are reported individually; the others are only counted.
 const MAX_LISTED_SIZES: u64 = 100;
 
-/// All sizes of a trace together stay below this, so that no sum of them can overflow.
+/// Upper bound of the sum of all sizes in a trace, in bytes, so that no sum can overflow.
 const MAX_BYTES: u64 = 1 << 62;
 
 impl TraceBuilder {
@@ -126,7 +127,7 @@ impl TraceBuilder {
         self.trace.header = header;
     }
 
-    /// Adds facts to those of the header.
+    /// Appends facts to the header.
     pub fn add_facts(&mut self, facts: impl IntoIterator<Item = (String, String)>) {
         self.trace.header.facts.extend(facts);
     }
@@ -136,7 +137,7 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace.sources).extend(sources);
     }
 
-    /// Adds the texts of source files that another recording has.
+    /// Adds the source files' texts of another recording.
     pub fn merge_sources(&mut self, sources: &Arc<Vec<SourceText>>) {
         self.trace.merge_sources(sources);
     }
@@ -148,36 +149,35 @@ impl TraceBuilder {
         self.trace.devices.sort_by_key(|known| known.device);
     }
 
-    /// The tables, to be filled.
+    /// The tables, for adding rows.
     pub fn tables(&mut self) -> &mut Tables {
         &mut self.trace.tables
     }
 
-    /// The facts that limit trust, to be added to.
+    /// The limits of the recording's accuracy, to be updated.
     pub fn trust(&mut self) -> &mut crate::trace::Trust {
         &mut self.trace.trust
     }
 
-    /// Notes something that is wrong.
+    /// Adds a problem to report to the user.
     pub fn add_problem(&mut self, problem: Problem) {
         self.trace.problems.push(problem);
     }
 
-    /// Sets what precedes the first event, of a trace that is a window of a longer recording; `births` are the
-    /// allocations of the blocks of the starting states, in their order.
+    /// Sets the totals and the stage before the first event, for a trace that is a window of a longer recording.
+    /// `births` are the allocations of the blocks of the starting states, in the same order.
     pub(crate) fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {
         self.devices.iter_mut().for_each(|state| state.sums.begin_window(start.events));
         self.trace.start = start;
         self.trace.blocks.births = births;
     }
 
-    /// Adds a named range of events, in any order. Where the events themselves say nothing of steps and phases,
-    /// annotations do.
+    /// Adds a named range of events, in any order. Annotations provide steps and phases if no event does.
     pub fn add_annotation(&mut self, annotation: Annotation) {
         self.trace.annotations.push(annotation);
     }
 
-    /// Adds a further fact of an event, or of a block or segment of the baseline, in any order.
+    /// Adds an extra fact about an event, or about a block or segment of the baseline, in any order.
     pub fn add_attribute(&mut self, attribute: Attribute) {
         self.trace.attributes.push(attribute);
     }
@@ -192,12 +192,12 @@ impl TraceBuilder {
         (self.trace.blocks.len(), self.trace.segments.len())
     }
 
-    /// Returns the live memory over the events since the last call.
+    /// Returns the minimum and maximum of live memory over the events since the last call.
     pub fn take_levels(&mut self) -> LiveBytes {
         self.meter.take()
     }
 
-    /// `bytes`, or 0 with a problem noted where sizes add up to more than any machine has.
+    /// Returns `bytes`, or 0 and adds a problem if the sum of all sizes exceeds what any machine has.
     #[inline]
     fn bounded(&mut self, bytes: u64) -> u64 {
         match self.bytes_seen.checked_add(bytes) {
@@ -240,7 +240,7 @@ impl TraceBuilder {
         Alloc { allocated, requested: self.bounded(alloc.requested), ..*alloc }
     }
 
-    /// Takes a device's starting state.
+    /// Sets a device's starting state.
     pub fn set_starting_state(&mut self, state: &StartingState) {
         let device = state.device;
         if device.0 >= MAX_DEVICES {
@@ -294,7 +294,7 @@ impl TraceBuilder {
         self.trace.segments.push(device, range, SegmentRole::Mapping, event)
     }
 
-    /// Takes the next event. Events that contradict those before them are kept, and counted under
+    /// Adds the next event. Events that contradict earlier ones are kept, and counted in
     /// [`Trust`](crate::trace::Trust).
     pub fn push(&mut self, event: &Event) {
         let device = event.device;
@@ -361,8 +361,8 @@ impl TraceBuilder {
         columns.subject.push(subject);
     }
 
-    /// The block that an event names, or the last one that its key named, and what is known of it, or of the segment
-    /// that it releases.
+    /// Looks up the block that an event names, or the last one that its key named, and returns it with the known state
+    /// of that block, or of the segment that the event releases.
     fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
         let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };
         let Some(key) = what.block() else {
@@ -393,7 +393,7 @@ impl TraceBuilder {
         id
     }
 
-    /// Counts a block of `bytes` that begins to live.
+    /// Adds a block of `bytes` to the live blocks of a device.
     #[inline]
     fn begin(&mut self, device: DeviceId, bytes: u64) {
         self.meter.begin(bytes);
@@ -410,7 +410,8 @@ impl TraceBuilder {
         self.device(device).requested -= bytes;
     }
 
-    /// Counts a block of `device` as no longer active, and as no longer live if its request is missing.
+    /// Removes a block from the active blocks of `device`, and from the live ones if the event that requested its free
+    /// is missing.
     #[inline]
     fn complete(&mut self, device: DeviceId, block: BlockId, event: EventId) {
         let row = block.0 as usize;
@@ -436,7 +437,7 @@ impl TraceBuilder {
         row
     }
 
-    /// The finished trace.
+    /// Returns the finished trace.
     pub fn finish(mut self) -> Trace {
         if self.impossible_sizes > MAX_LISTED_SIZES {
             let more = self.impossible_sizes - MAX_LISTED_SIZES;
@@ -457,8 +458,8 @@ impl TraceBuilder {
         self.trace
     }
 
-    /// Notes where blocks do not fit into the segments; not where events are known to be missing. Of a window this is
-    /// not a problem, as its recording is checked as a whole.
+    /// Reports blocks that do not fit into the segments, unless events are known to be missing. In a window this is not
+    /// reported, since the recording is checked as a whole.
     fn check_sums(&mut self) {
         let devices = (0..).map(DeviceId).zip(&mut self.devices);
         self.trace.sums = devices.map(|(device, state)| (device, std::mem::take(&mut state.sums))).collect();

@@ -1,4 +1,4 @@
-//! Bytes that are read in parts, so that a file of gigabytes takes little memory.
+//! Reads files in parts, so that a file of gigabytes needs little memory.
 
 use std::fmt::Debug;
 #[cfg(any(unix, windows))]
@@ -6,16 +6,16 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes that can be read from any offset, by several threads at once.
+/// Random access to bytes, from several threads at once.
 pub trait ByteSource: Debug + Send + Sync {
-    /// Returns how many there are now. A growing file has more later.
+    /// Returns the current length in bytes; a growing file may get longer.
     fn length(&self) -> io::Result<u64>;
 
-    /// Fills `out` with the bytes from `offset` on.
+    /// Fills `out` with the bytes starting at `offset`.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
-/// One of the files of a recording, and its name.
+/// The name of one of a recording's files, and its bytes.
 pub type NamedSource = (String, Arc<dyn ByteSource>);
 
 impl ByteSource for Arc<[u8]> {

@@ -1,8 +1,8 @@
-//! The three fixed sets of names: categories, phases and pools of blocks.
+//! The fixed sets of names: categories, phases and pools of blocks.
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a closed vocabulary: an enum whose variants are in a fixed order, each with its one spelling.
+/// Declares an enum whose variants have a fixed order and one name each.
 #[macro_export]
 macro_rules! vocabulary {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
@@ -12,21 +12,21 @@ macro_rules! vocabulary {
         pub enum $name { $($(#[$variant_meta])* $variant,)+ }
 
         impl $name {
-            /// Every value, in its fixed order; a value that files contain is stored as its position.
+            /// All values in their fixed order; files store a value as its index.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The one spelling, in files, tables, controls and on the command line.
+            /// The name, as written in files, tables, the app and on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// The value stored as `code`, if there is one.
+            /// The value with index `code`; `None` if there is none.
             #[inline]
             pub fn from_code(code: u8) -> Option<Self> {
                 Self::ALL.get(usize::from(code)).copied()
             }
 
-            /// The value spelt `name`, if there is one.
+            /// The value with this name; `None` if there is none.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.name() == name)
             }
@@ -41,12 +41,12 @@ macro_rules! vocabulary {
 }
 
 vocabulary!(
-    /// The purpose of a block, set where it is allocated; the crate's own recordings never contain guessed ones.
+    /// The purpose of a block, set when it is allocated. In recordings of this project's recorder it is never guessed.
     #[derive(Serialize, Deserialize)]
     Category {
-        /// A weight that an optimizer changes.
+        /// A weight that an optimizer updates.
         Parameter = "parameter",
-        /// State of a module that no optimizer changes, such as running statistics.
+        /// Module state that no optimizer updates, such as running statistics.
         Buffer = "buffer",
         /// A gradient with respect to a parameter or an input.
         Gradient = "gradient",
@@ -54,9 +54,9 @@ vocabulary!(
         Activation = "activation",
         /// State of an optimizer that persists between steps.
         OptimizerState = "optimizer_state",
-        /// Data that the program feeds in.
+        /// A batch of data that the program passes to the model.
         Input = "input",
-        /// Dies within the operation, or soon after it.
+        /// Freed within the operation, or soon after it.
         Temporary = "temporary",
         /// Scratch space of a kernel.
         Workspace = "workspace",
@@ -77,17 +77,17 @@ vocabulary!(
         Backward = "backward",
         /// Updating parameters.
         Optimizer = "optimizer",
-        /// Dropping gradients.
+        /// Setting gradients to zero or freeing them.
         ZeroGrad = "zero_grad",
         /// Anything else.
         Other = "other",
-        /// Evaluating a model: forward without gradients, which begins no step.
+        /// Evaluating a model: forward without gradients; does not start a step.
         Eval = "eval",
     }
 );
 
 vocabulary!(
-    /// The allocator's pool, determined by the rounded size of the request that reserved the segment.
+    /// The allocator's pool, which depends on the rounded size of the request for which the segment was reserved.
     #[derive(Serialize, Deserialize)]
     Pool {
         /// Requests of at most 1 MiB.

@@ -1,31 +1,31 @@
-//! Errors that stop reading a recording, and problems that do not.
+//! Errors that prevent reading a recording, and problems that do not.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// An error in reading or writing a file: what, where, and what to do.
+/// An error in reading or writing a file: what failed, where, and what to do.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// A call of the operating system failed.
     Io {
         /// The operation that failed: "open", "write" …
         doing: &'static str,
-        /// The operating system's reason.
+        /// The operating system's error.
         source: std::io::Error,
         /// The path of the file.
         path: PathBuf,
     },
     /// The file is empty.
     Empty,
-    /// A file of another kind.
+    /// The file is not a recording.
     NotRecording {
         /// The kind or content of the file: `a PNG picture`, `JSON with the keys 'a', 'b'`.
         found: String,
-        /// A description of a recording, or advice.
+        /// What a recording is, or what to do instead.
         advice: &'static str,
     },
-    /// A pickle of a protocol that no memory snapshot has.
+    /// A pickle whose protocol is not one that memory snapshots use.
     Protocol {
         /// The protocol of the pickle.
         found: u8,
@@ -37,33 +37,34 @@ pub enum Error {
         /// The newest that we read.
         supported: u16,
     },
-    /// The bytes contradict themselves.
+    /// The file's bytes are inconsistent.
     Damaged {
         /// Offset in the file.
         offset: u64,
-        /// The contradiction.
+        /// What is inconsistent.
         what: String,
     },
-    /// A file with annotations, or attributes other than shapes, which cannot be read as one of several.
+    /// A file with annotations, or with attributes other than shapes, which cannot be read as one of several files of a
+    /// recording.
     NotAPart {
         /// The file.
         name: String,
     },
-    /// The file contains code to be run, which is refused.
+    /// The file contains code to execute, which is never run.
     Refused {
         /// Offset in the file.
         offset: u64,
         /// The refused code.
         what: String,
     },
-    /// Some part could not be encoded.
+    /// A part of the recording could not be encoded.
     Encode {
         /// The part, and the encoder's reason.
         what: String,
     },
     /// The caller cancelled reading.
     Cancelled,
-    /// A line of the text notation that means nothing.
+    /// A line of the text notation is invalid.
     Text {
         /// The number of the line, from 1.
         line: usize,
@@ -114,7 +115,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// The path of an input that has none.
+/// Used in place of the path for inputs without one, such as standard input.
 const NO_PATH: &str = "the input";
 
 impl Error {
@@ -123,7 +124,7 @@ impl Error {
         Self::Io { doing: "read the recording", source, path: NO_PATH.into() }.unwrapped()
     }
 
-    /// The error that is wrapped in an I/O error, if any.
+    /// The error of this crate inside an I/O error, if any.
     pub fn unwrapped(self) -> Self {
         match self {
             Self::Io { doing, source, path } => match source.downcast::<Self>() {
@@ -134,7 +135,7 @@ impl Error {
         }
     }
 
-    /// Returns the error with the name of the file in which it occurred, one of several.
+    /// Returns the error with the name of its file, for a recording of several files.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         match self {
@@ -155,27 +156,27 @@ impl Error {
     }
 }
 
-/// Something a reader should know about a recording that was read all the same.
+/// A problem in a recording that could nevertheless be read.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Problem {
-    /// Offset in the file, if the problem has a position.
+    /// Byte offset in the file, if the problem has one.
     pub offset: Option<u64>,
     /// The problem, as a sentence.
     pub what: String,
     /// Only the index at the end of the file, or a summary, is missing or damaged: the recording was read in full.
     #[serde(skip)]
     pub is_index_only: bool,
-    /// Totals contradict each other: blocks do not fit into the segments, or sums in the file are wrong. Not stored in
-    /// files: found when a trace is built.
+    /// Totals are inconsistent: blocks do not fit into the segments, or sums in the file are wrong. Not stored in
+    /// files; found when a trace is built.
     #[serde(skip)]
     pub is_of_sums: bool,
-    /// The file ends within a section, as it may while it is written.
+    /// The file ends within a section, as it may while it is being written.
     #[serde(skip)]
     pub is_cut: bool,
 }
 
 impl Problem {
-    /// A problem of the whole recording.
+    /// A problem that concerns the whole recording.
     pub fn new(what: impl Into<String>) -> Self {
         Self { offset: None, what: what.into(), is_index_only: false, is_of_sums: false, is_cut: false }
     }
@@ -185,18 +186,18 @@ impl Problem {
         Self { offset: Some(offset), ..Self::new(what) }
     }
 
-    /// A problem of totals that contradict each other.
+    /// A problem of inconsistent totals.
     pub fn of_sums(what: impl Into<String>) -> Self {
         Self { is_of_sums: true, ..Self::new(what) }
     }
 
-    /// The index of a file ends, or is damaged, at byte `offset`; the file lacks nothing else.
+    /// The index at the end of a file is missing or damaged at byte `offset`; the rest of the file is complete.
     pub(crate) fn of_index(offset: u64) -> Self {
         let what = "the index at the end of the file is missing or damaged, and nothing else is";
         Self { is_index_only: true, ..Self::at(offset, what) }
     }
 
-    /// A summary or a checkpoint of a file is damaged at byte `offset`; its events are not.
+    /// A summary or a checkpoint of a file is damaged at byte `offset`; the events are intact.
     pub(crate) fn of_summary(offset: u64) -> Self {
         let what = "a summary or checkpoint of the events is damaged, and the events are not";
         Self { is_index_only: true, ..Self::at(offset, what) }

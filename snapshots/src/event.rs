@@ -1,4 +1,4 @@
-//! Events with all their facts: the form in which a recording is written.
+//! Events in the form in which they are recorded.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::category::{Category, Phase, Pool};
 use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
 
 crate::vocabulary!(
-    /// The kind of an event; PyTorch's name if it has one.
+    /// The kind of an event, under PyTorch's name where PyTorch has one.
     EventKind {
         /// A segment was reserved from the driver.
         SegmentAlloc = "segment_alloc",
@@ -18,30 +18,30 @@ crate::vocabulary!(
         SegmentUnmap = "segment_unmap",
         /// A block was allocated.
         Alloc = "alloc",
-        /// The program gave a block back; another stream may still use it.
+        /// The program freed a block; another stream may still use it.
         FreeRequested = "free_requested",
         /// The block is free for reuse.
         FreeCompleted = "free_completed",
-        /// A block's category became known, or changed.
+        /// The category of a block was set or changed.
         Tag = "tag",
-        /// A request could not be met.
+        /// An allocation request failed for lack of memory.
         Oom = "oom",
         /// Bytes in use on the whole device, as the driver reports them.
         DeviceUsed = "device_used",
         /// A training step begins.
         Step = "step",
-        /// A phase of the step begins.
+        /// A phase of the training step begins.
         Phase = "phase",
-        /// A note by the program.
+        /// A text that the program added to the recording.
         Mark = "mark",
-        /// A kernel, a copy or the host read or wrote a block, or was submitted to do so.
+        /// A kernel, a copy or the host used a block; recorded when the work is submitted or when it runs.
         Used = "used",
     }
 );
 
 impl EventKind {
-    /// Whether a device with an event of the kind is active: anything but the marks of steps and phases, and samples of
-    /// the memory in use.
+    /// Whether an event of this kind means that its device is in use: true except for step and phase markers and
+    /// samples of the memory in use.
     pub const fn is_activity(self) -> bool {
         !matches!(self, Self::Step | Self::Phase | Self::DeviceUsed)
     }
@@ -56,13 +56,13 @@ pub struct Event {
     /// marks of imported recordings carry the device that they were recorded on. See
     /// [`Trace::is_everywhere`](crate::trace::Trace::is_everywhere).
     pub device: DeviceId,
-    /// The stack that caused it.
+    /// The call stack that caused it.
     pub stack: StackId,
-    /// The event itself, with the facts of its kind.
+    /// The kind of the event, and its facts.
     pub what: What,
 }
 
-/// The kind of an event with its facts.
+/// The kind of an event with the facts of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// See [`EventKind::SegmentAlloc`].
@@ -89,14 +89,14 @@ pub enum What {
     Step(u32),
     /// See [`EventKind::Phase`].
     Phase(Phase),
-    /// See [`EventKind::Mark`]: the note.
+    /// See [`EventKind::Mark`]: its text.
     Mark(StringId),
     /// See [`EventKind::Used`].
     Used(BlockKey),
 }
 
 impl What {
-    /// The block that the event names.
+    /// The key of the block that the event concerns; `None` if it concerns no block.
     #[inline]
     pub fn block(&self) -> Option<BlockKey> {
         match *self {
@@ -106,7 +106,7 @@ impl What {
         }
     }
 
-    /// The kind alone.
+    /// The kind without its facts.
     #[inline]
     pub fn kind(&self) -> EventKind {
         match self {
@@ -128,16 +128,16 @@ impl What {
     }
 }
 
-/// The number by which a recording names a block: chosen by the allocator, never reused within a recording of a device.
-/// Allocators that count their blocks from 0 get the smallest files.
+/// The number that identifies a block in a recording: chosen by the allocator, never reused on the same device. Files
+/// are smallest if the allocator counts its blocks from 0.
 pub type BlockKey = u64;
 
 /// A block at its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alloc {
-    /// Names the block.
+    /// The key of the block.
     pub block: BlockKey,
-    /// Its first byte on the device.
+    /// Address of its first byte on the device.
     pub address: u64,
     /// Requested bytes.
     pub requested: u64,
@@ -151,20 +151,20 @@ pub struct Alloc {
     pub category: Category,
     /// The operation that requested it.
     pub op: OpId,
-    /// The module in which that was.
+    /// The module in which that operation ran.
     pub scope: ScopeId,
 }
 
 /// A range of device memory: a segment, or mapped pages of an expandable one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// Its first byte.
+    /// Address of its first byte.
     pub address: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The stream whose blocks it serves.
+    /// The stream whose allocations it serves.
     pub stream: StreamId,
-    /// The pool whose blocks it serves.
+    /// The pool whose allocations it serves.
     pub pool: Pool,
 }
 

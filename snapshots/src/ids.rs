@@ -10,10 +10,10 @@ macro_rules! handle {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Names no row.
+            /// Refers to no row.
             pub const NONE: Self = Self(u32::MAX);
 
-            /// The row, or `None` for [`Self::NONE`].
+            /// The row number, or `None` for [`Self::NONE`].
             #[inline]
             pub fn index(self) -> Option<usize> {
                 (self != Self::NONE).then_some(self.0 as usize)
@@ -25,7 +25,7 @@ macro_rules! handle {
                 self != Self::NONE
             }
 
-            /// The handle of row `index`; panics past 2³² − 2 rows, which no table of ours may hold.
+            /// The handle of row `index`. Panics if `index` is above 2³² − 2, the maximum size of a table.
             #[inline]
             pub fn from_index(index: usize) -> Self {
                 assert!(index < u32::MAX as usize, "a table holds at most 2^32 - 2 rows");
@@ -51,11 +51,11 @@ macro_rules! handle {
 }
 
 handle!(
-    /// A row of the table of strings.
+    /// A row of the string table.
     StringId
 );
 handle!(
-    /// One machine frame, or one source frame of an imported recording.
+    /// A frame of a machine's call stack, or a source frame of an imported recording.
     FrameId
 );
 handle!(
@@ -67,11 +67,11 @@ handle!(
     ScopeId
 );
 handle!(
-    /// One forward operation, numbered in execution order; its backward carries the same id.
+    /// A forward operation, numbered in execution order; its backward operation has the same id.
     OpId
 );
 handle!(
-    /// A block: one allocation. Never its address, which is reused.
+    /// A block, that is, one allocation. Unlike an address, it is never reused.
     BlockId
 );
 handle!(
@@ -83,16 +83,15 @@ handle!(
     ModuleId
 );
 handle!(
-    /// An event of a trace, by position.
+    /// An event of a trace, by its index.
     EventId
 );
 
-/// A device, by the ordinal that its driver gives it.
+/// A device, identified by its ordinal in the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceId(pub u16);
 
-/// A stream, by the number its driver knows it by (for CUDA the value of the stream's pointer); 0 is the default
-/// stream.
+/// A stream, identified by the driver's value for it (in CUDA the stream pointer); 0 is the default stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamId(pub u64);
 

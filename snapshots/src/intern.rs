@@ -1,9 +1,9 @@
-//! Interns values: stores each once and numbers them in order of first appearance.
+//! Interns values: stores each distinct value once, numbered in order of first appearance.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Distinct values in order of first appearance, with the way back from value to position.
+/// Distinct values in order of first appearance, with a map from value to index.
 #[derive(Clone, Debug)]
 pub struct Interner<T> {
     rows: Vec<T>,
@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    /// The position of `value`, appended when it is new.
+    /// The index of `value`, which is appended if it is new.
     pub fn intern(&mut self, value: T) -> u32 {
         if let Some(&position) = self.index.get(&value) {
             return position;
@@ -28,7 +28,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         position
     }
 
-    /// The position of `value`, if it was interned.
+    /// The index of `value`, if it was interned.
     pub fn position<Q>(&self, value: &Q) -> Option<u32>
     where
         T: std::borrow::Borrow<Q>,
@@ -42,7 +42,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         &self.rows
     }
 
-    /// The values alone, without the way back.
+    /// Returns the values and drops the map.
     pub fn into_rows(self) -> Vec<T> {
         self.rows
     }

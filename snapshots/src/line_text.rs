@@ -1,4 +1,4 @@
-//! Formats source lines as `path/file.py:184 function`, parses and shortens them.
+//! Formats source lines as `path/file.py:184 function`, and parses and shortens them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ pub struct LineText<'a> {
 }
 
 impl<'a> LineText<'a> {
-    /// Reads a line as [`Display`](std::fmt::Display) writes it; text of another form is a function.
+    /// Parses text written by [`Display`](std::fmt::Display); text in another form is taken as a function name.
     pub fn parse(text: &'a str) -> Self {
         if let Some(found) = Self::with_number(text) {
             return found;
@@ -28,7 +28,8 @@ impl<'a> LineText<'a> {
         }
     }
 
-    /// The first `:digits` that ends the text or is followed by a space separates path and function.
+    /// Splits at the first `:digits` that ends the text or is followed by a space: the path before it, the function
+    /// after it.
     fn with_number(text: &'a str) -> Option<Self> {
         let mut colons = text.match_indices(':').map(|(at, _)| at).filter(|at| *at > 0);
         colons.find_map(|at| {
@@ -58,11 +59,12 @@ impl std::fmt::Display for LineText<'_> {
     }
 }
 
-/// The namespace in which PyTorch generates the classes of autograd's nodes.
+/// The C++ namespace in which PyTorch generates the classes of autograd nodes.
 const AUTOGRAD_NODES: &str = "torch::autograd::generated::";
 
-/// Removes what a Rust compiler adds to a function's name for closures and blocks: `main::{{closure}}#0` reads `main`.
-/// If nothing is left, returns the kind: `closure`. For a node of autograd, returns its name: `MmBackward0`.
+/// Removes what the Rust compiler adds to a function's name for closures and blocks: `main::{{closure}}#0` becomes
+/// `main`. If nothing remains, returns the kind: `closure`. For an autograd node, returns the node's name:
+/// `MmBackward0`.
 pub fn function_text(name: &str) -> Cow<'_, str> {
     if let Some((node, _)) = name.strip_prefix(AUTOGRAD_NODES).and_then(|name| name.split_once("::apply(")) {
         return Cow::Borrowed(node);
@@ -105,10 +107,10 @@ const COMPILER_PARTS: &[&str] = &[
     "vtable.shim",
 ];
 
-/// Bytes up to the end of a word of such a part, and from there to its end.
+/// Maximum length in bytes of a compiler-generated part: its word, and what follows the word.
 const MAX_COMPILER_PART: usize = 64;
 
-/// The word of such a part at the start of `text`, and what follows it.
+/// Splits `text`, which starts with a compiler-generated part, into that part's word and the rest.
 fn compiler_part(text: &str) -> Option<(&str, &str)> {
     let is_double = text.starts_with("{{");
     let inner = if is_double { &text[2..] } else { &text[1..] };
@@ -129,9 +131,9 @@ fn compiler_part(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// A line in at most `max_chars` characters: leading folders give way first (`…/models/vit.py:184 forward`), then the
-/// modules before the function's name, then the end of that name. The end of the file name and the line number always
-/// stay, even where they alone are longer.
+/// Shortens a line to at most `max_chars` characters: first the leading folders (`…/models/vit.py:184 forward`), then
+/// the modules before the function's name, then the end of that name. The end of the file name and the line number
+/// always stay, even if they alone are longer.
 pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     if length(text) <= max_chars {
         return Cow::Borrowed(text);
@@ -155,10 +157,10 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     })
 }
 
-/// Bytes of a character in UTF-8.
+/// Maximum number of bytes of a character in UTF-8.
 const MAX_CHAR_BYTES: usize = 4;
 
-/// Applies `write` to the longest end of `path`, in whole folders, that fits; to the file name alone if nothing fits.
+/// Applies `write` to the longest suffix of whole folders of `path` that fits; to the file name alone if nothing fits.
 fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) -> String {
     let separator = if path.contains('\\') && !path.contains('/') { '\\' } else { '/' };
     let drive = path.get(..3).filter(|start| start.ends_with(":\\") || start.ends_with(":/")).unwrap_or("");
@@ -173,7 +175,8 @@ fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) ->
     candidates.into_iter().find(fits).unwrap_or_else(|| write(path.rsplit(['/', '\\']).next().unwrap_or(path)))
 }
 
-/// The file name and line number, with as much of the function as fits; less of the file name if even they do not.
+/// Returns the file name and line number, with as much of the function as fits; the file name is shortened if even they
+/// do not fit.
 fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
     let name = line.file_name();
     let place = format!("{name}:{}", line.line);
@@ -190,8 +193,8 @@ fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
     format!("…{tail}:{}", line.line)
 }
 
-/// A function in at most `max_chars` characters: `…::models::forward` instead of `app::models::forward`. The end is cut
-/// if it has types or arguments, which may contain paths of their own.
+/// Shortens a function to at most `max_chars` characters: `…::models::forward` instead of `app::models::forward`. If it
+/// has types or arguments, which may contain paths, its end is cut instead.
 fn cut_function(function: &str, max_chars: usize) -> String {
     if length(function) <= max_chars || function.contains(['<', '(', ' ']) {
         return cut_right(function, max_chars);
@@ -216,8 +219,8 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The lines without the leading folders that are not needed to distinguish their files: `train.py:184 step`, but
-/// `a/model.py:3 forward` and `b/model.py:3 forward` where two files are called `model.py`. O(n log n).
+/// Removes leading folders that are not needed to distinguish the files: `train.py:184 step`, but `a/model.py:3
+/// forward` and `b/model.py:3 forward` if two files are called `model.py`. O(n log n).
 pub fn unique_suffixes<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
     let lines: Vec<LineText<'_>> = texts.iter().map(|text| LineText::parse(text.as_ref())).collect();
     let mut paths: Vec<(Vec<&str>, &str)> =

@@ -1,5 +1,5 @@
-//! The live blocks of a device by key, for programs whose blocks are mostly allocated in the order of their keys and
-//! freed soon.
+//! The live blocks of a device by key, optimized for programs that allocate blocks mostly in key order and free them
+//! soon.
 
 use hashbrown::HashMap;
 
@@ -10,9 +10,9 @@ use crate::stage::Outside;
 /// A live block, and when it was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
-    /// The block as at its allocation.
+    /// The block's facts at its allocation.
     pub block: StartingBlock,
-    /// Its allocation; none if it was live before the recording.
+    /// Its allocation; `None` if it was live before the recording.
     pub birth: Option<Outside>,
 }
 
@@ -22,20 +22,19 @@ impl LiveBlock {
     }
 }
 
-/// Keys that are found without hashing, at most. A training step rarely has more blocks that do not outlive it.
+/// The maximum number of keys that are found without hashing. A training step rarely has more short-lived blocks.
 const RECENT: usize = 4096;
 
-/// No row.
+/// Marks an empty entry.
 const NONE: u32 = u32::MAX;
 
-/// Blocks by key. The rows of removed blocks are used again, the last first, so that short-lived blocks share few of
-/// them.
+/// Blocks by key. Rows of removed blocks are reused, last removed first, so that short-lived blocks occupy few rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBlocks {
     rows: Vec<LiveBlock>,
-    /// Rows without a block.
+    /// Unused rows.
     vacant: Vec<u32>,
-    /// Of the keys with the same remainder by [`RECENT`], the row of the one that was added last; empty at first.
+    /// For each remainder of the key modulo [`RECENT`], the row of the key added last; empty at first.
     recent: Vec<u32>,
     /// The rows of all other keys.
     older: HashMap<BlockKey, u32>,

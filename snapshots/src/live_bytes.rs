@@ -1,51 +1,52 @@
-//! Computes live memory while a recording is still being read, for a first picture.
+//! Computes the live memory while a recording is still being read, for a preview.
 
-/// Between which bounds the requested bytes of live blocks lay over some events, on all devices together.
+/// Minimum and maximum of the requested bytes of live blocks during some events, summed over all devices.
 ///
-/// Of a `.snap` they are exact. A snapshot of PyTorch says only at its end what was alive at its beginning: there they
-/// count from an unknown level, may be negative, and tell the shape alone; each device's events begin at 0 again.
+/// They are exact for a `.snap` file. A PyTorch snapshot lists only at its end what was live at its start: there the
+/// values are relative to an unknown level, may be negative, and show only the shape of the curve; each device's events
+/// start at 0 again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBytes {
-    /// The lowest total, in bytes.
+    /// The minimum, in bytes.
     pub lowest: i64,
-    /// The highest total, in bytes.
+    /// The maximum, in bytes.
     pub highest: i64,
 }
 
 impl LiveBytes {
-    /// The bounds of two curves together.
+    /// The minimum and maximum of both.
     pub fn union(self, other: Self) -> Self {
         Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
     }
 }
 
-/// Sums the sizes of blocks that begin and end, and records the minimum and maximum since the last query.
+/// Sums the sizes of blocks as they are allocated and freed, and records the minimum and maximum since the last query.
 #[derive(Clone, Debug, Default)]
 pub struct LiveBytesMeter {
     now: i64,
     lowest: i64,
     highest: i64,
-    /// The first and last time of one device's events so far.
+    /// The first and the last time of the current device's events.
     times: Option<(u64, u64)>,
 }
 
 impl LiveBytesMeter {
-    /// A block begins to live.
+    /// Adds a block.
     #[inline]
     pub fn begin(&mut self, bytes: u64) {
         self.now = self.now.saturating_add_unsigned(bytes);
         self.highest = self.highest.max(self.now);
     }
 
-    /// A block ends.
+    /// Removes a block.
     #[inline]
     pub fn end(&mut self, bytes: u64) {
         self.now = self.now.saturating_sub_unsigned(bytes);
         self.lowest = self.lowest.min(self.now);
     }
 
-    /// Announces an event of `time`. Devices follow one another in a snapshot: when time goes back by more than half of
-    /// the elapsed time, the events of another device begin.
+    /// Must be called with the time of each event. A snapshot lists the devices one after another: if time decreases by
+    /// more than half of the elapsed time, the events of the next device begin.
     #[inline]
     pub fn at_time(&mut self, time: u64) {
         match &mut self.times {

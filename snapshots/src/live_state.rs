@@ -1,5 +1,5 @@
-//! The live blocks and segments of a device with their totals, updated event by event, so that a recording can be read
-//! from any event on.
+//! The live blocks and segments of a device and their totals, updated with each event, so that reading can start at any
+//! event of a recording.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::trace::{DeviceStart, Start};
 use crate::transition::{Contradictions, Named, Transition, transition};
 use hashbrown::HashMap;
 
-/// A block whose life has ended: its free was requested, or is missing and was made up for.
+/// A block that is no longer live, because its free was requested, or because the free is missing from the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The key of the block.
     pub block: BlockKey,
-    /// The number of its alloc event; none if it was live before the recording.
+    /// The number of its alloc event; `None` if it was live before the recording.
     pub birth: Option<u64>,
     /// Its category.
     pub category: Category,
@@ -33,7 +33,7 @@ impl Ended {
     }
 }
 
-/// The mapped ranges of expandable segments, none of which overlap.
+/// The mapped ranges of expandable segments, which do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mappings(BTreeMap<u64, Range>);
 
@@ -43,7 +43,7 @@ impl Mappings {
         self.0.insert(range.address, range);
     }
 
-    /// Removes `gone`, cutting the ranges that it overlaps.
+    /// Removes `gone`, truncating or splitting the ranges that it overlaps.
     pub fn unmap(&mut self, gone: Range) {
         let end = |range: &Range| range.address.saturating_add(range.bytes);
         let below = self.0.range(..end(&gone)).rev().map(|(_, range)| *range);
@@ -87,7 +87,7 @@ impl From<&StartingState> for LiveState {
 }
 
 impl LiveState {
-    /// Adds what was live before the first event.
+    /// Adds the blocks and segments that were live before the first event.
     pub fn begin(&mut self, state: &StartingState) {
         for range in &state.segments {
             self.reserve(range.bytes);
@@ -102,7 +102,7 @@ impl LiveState {
         }
     }
 
-    /// The effect of an event of this device.
+    /// The effect of an event of this device on its memory.
     #[inline]
     pub fn transition(&self, what: &What) -> Transition {
         let named = match *what {
@@ -119,13 +119,13 @@ impl LiveState {
         transition(what.kind(), named)
     }
 
-    /// Applies an event of this device whose number and stage do not matter.
+    /// Applies an event of this device, without its number and stage.
     pub fn follow(&mut self, event: &Event) {
         self.apply(event, self.transition(&event.what), 0, &Stage::default());
     }
 
-    /// Applies event number `number` of the recording, which is of this device, happens in `stage` and does `done`.
-    /// Returns the block that is no longer live.
+    /// Applies event number `number` of the recording, which concerns this device and occurs in `stage`; `done` is its
+    /// effect. Returns the block that is no longer live, if any.
     #[inline]
     pub fn apply(&mut self, event: &Event, done: Transition, number: u64, stage: &Stage) -> Option<Ended> {
         self.contradictions.count(done);
@@ -177,12 +177,12 @@ impl LiveState {
         None
     }
 
-    /// The number of blocks that are live, or wait for another stream.
+    /// The number of blocks that are live or wait for another stream.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The totals now.
+    /// The current totals.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -192,14 +192,14 @@ impl LiveState {
         &self.by_category
     }
 
-    /// Returns the live blocks in the order of their allocations, those from before the recording by key.
+    /// Returns the live blocks in allocation order; those from before the recording are ordered by key.
     pub fn blocks(&self) -> Vec<LiveBlock> {
         let mut blocks: Vec<LiveBlock> = self.blocks.iter().copied().collect();
         blocks.sort_unstable_by_key(|live| (live.birth.map(|birth| birth.event), live.block.alloc.block));
         blocks
     }
 
-    /// Returns the state as one that a recording of `device` can begin with: blocks by key, ranges by address.
+    /// Returns the state in the form of a starting state of `device`: blocks by key, ranges by address.
     pub fn state(&self, device: DeviceId) -> StartingState {
         let mut blocks: Vec<StartingBlock> = self.blocks.iter().map(|live| live.block).collect();
         blocks.sort_unstable_by_key(|block| block.alloc.block);
@@ -218,8 +218,8 @@ impl LiveState {
         self.mappings.ranges()
     }
 
-    /// Adds a block that is live, or waits for another stream. Returns the block that it proves to be freed: one of the
-    /// same key.
+    /// Adds a block that is live or waits for another stream. Returns the earlier block with the same key, if any,
+    /// which must have been freed.
     pub fn add(&mut self, live: &LiveBlock) -> Option<Ended> {
         let StartingBlock { alloc, free_requested, .. } = live.block;
         let former = self.blocks.insert(live);
@@ -235,17 +235,17 @@ impl LiveState {
         ended
     }
 
-    /// Returns how often events contradicted those before them since the last call.
+    /// Returns the number of events that contradicted earlier ones since the last call.
     pub(crate) fn take_contradictions(&mut self) -> Contradictions {
         std::mem::take(&mut self.contradictions)
     }
 
-    /// Sets the totals that blocks do not add up to.
+    /// Sets the totals that are not sums over blocks.
     pub(crate) fn set_driver_totals(&mut self, totals: &Totals) {
         (self.totals.reserved, self.totals.device_used) = (totals.reserved, totals.device_used);
     }
 
-    /// Counts a block as free for reuse; returns it if it was live.
+    /// Marks a block as free for reuse; returns it if it was live.
     fn complete(&mut self, live: &LiveBlock) -> Option<Ended> {
         let block = live.block;
         self.totals.active = self.totals.active.wrapping_sub(block.alloc.allocated);
@@ -255,7 +255,7 @@ impl LiveState {
         })
     }
 
-    /// Counts a block as no longer live.
+    /// Subtracts a block from the totals of live blocks.
     fn end(&mut self, block: &StartingBlock) {
         self.totals.requested = self.totals.requested.wrapping_sub(block.alloc.requested);
         self.totals.allocated = self.totals.allocated.wrapping_sub(block.alloc.allocated);
@@ -273,8 +273,8 @@ impl LiveState {
     }
 }
 
-/// Begins a trace that is a window of a longer recording with what is live then on each of the devices `known`, and
-/// completes `start` with their totals. Returns the keys of the blocks, in their order.
+/// Starts a trace that is a window of a longer recording: adds the blocks and segments that are live at that point on
+/// each of the devices `known`, and their totals to `start`. Returns the keys of the blocks, in order.
 pub(crate) fn begin_window<'a>(
     builder: &mut TraceBuilder,
     states: impl Iterator<Item = (DeviceId, &'a LiveState)>,

@@ -1,4 +1,4 @@
-//! The bytes of a mapped file, without a copy.
+//! Memory-mapped files.
 #![expect(unsafe_code, reason = "a mapped file's bytes are used without a copy")]
 
 use std::cell::Cell;
@@ -8,26 +8,26 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// A regular file's bytes.
+/// The mapped bytes of a regular file.
 #[derive(Debug)]
 pub struct Map {
     map: memmap2::Mmap,
-    /// The number of bytes that were released.
+    /// The number of bytes whose memory was released.
     forgotten: Cell<usize>,
 }
 
-/// A file that was opened for reading.
+/// A file opened for reading.
 #[derive(Debug)]
 pub enum Mapped {
-    /// A regular file: its bytes.
+    /// A regular file, memory-mapped.
     Bytes(Map),
-    /// Anything else (a pipe, a terminal, nothing): to be read to its end.
+    /// Any other file (a pipe, a terminal, an empty file), to be read to its end.
     Stream(File),
 }
 
 impl Mapped {
-    /// Opens `path`. A regular file is mapped: another program that shortens it meanwhile ends this one, as mapping
-    /// does everywhere; a recorder only ever appends.
+    /// Opens `path`. A regular file is mapped; if another program truncates it, this process ends with a bus error, as
+    /// with any mapping. The recorder only ever appends.
     pub fn open(path: &Path) -> Result<Self> {
         let io_error = |doing, source| Error::Io { doing, source, path: path.to_owned() };
         let file = File::open(path).map_err(|error| io_error("open the recording", error))?;
@@ -42,7 +42,7 @@ impl Mapped {
     }
 }
 
-/// Bytes that several readers share: a mapped file, or memory.
+/// Bytes shared by several readers: a mapped file, or memory.
 #[cfg(all(feature = "symbols", target_os = "linux"))]
 #[derive(Clone, Debug)]
 pub(crate) struct SharedBytes(Shared);
@@ -99,12 +99,12 @@ unsafe impl gimli::StableDeref for SharedBytes {}
 #[cfg(all(feature = "symbols", target_os = "linux"))]
 unsafe impl gimli::CloneStableDeref for SharedBytes {}
 
-/// Bytes that are released at a time.
+/// Granularity in which memory is released, in bytes.
 const PORTION: usize = 32 << 20;
 
 impl Map {
-    /// Releases the memory of the bytes before `end`, which were read: a file of gigabytes takes no more than a
-    /// portion of it at a time. They can still be read, from the file again.
+    /// Releases the memory of the bytes before `end` after they were read, so that reading a file of gigabytes needs
+    /// only a portion of it in memory. They can still be read; the system loads them from the file again.
     pub fn forget_before(&self, end: u64) {
         let end = usize::try_from(end).map_or(self.map.len(), |end| end.min(self.map.len()));
         let first = self.forgotten.get();

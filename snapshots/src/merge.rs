@@ -21,7 +21,7 @@ pub struct MergedTables {
     ops: Vec<Op>,
 }
 
-/// Identifies a frame: its module, address and lines, since one recording may know its lines and another not.
+/// Identity of a frame: its module, address and source lines, since one recording may have its lines and another not.
 type FrameKey = (ModuleId, u64, Vec<SourceLine>);
 
 /// The merged row of each row of one recording.
@@ -35,33 +35,34 @@ pub struct MergedRows {
 }
 
 impl MergedRows {
-    /// The merged row of a string; none if there is none.
+    /// The merged row of a string; [`StringId::NONE`] if the recording has no such row.
     pub fn string(&self, id: StringId) -> StringId {
         id.index().and_then(|row| self.strings.get(row)).copied().unwrap_or(StringId::NONE)
     }
 
-    /// The merged row of a stack; none if there is none.
+    /// The merged row of a stack; [`StackId::NONE`] if the recording has no such row.
     pub fn stack(&self, id: StackId) -> StackId {
         id.index().and_then(|row| self.stacks.get(row)).copied().unwrap_or(StackId::NONE)
     }
 
-    /// The merged row of a scope; none if there is none.
+    /// The merged row of a scope; [`ScopeId::NONE`] if the recording has no such row.
     pub fn scope(&self, id: ScopeId) -> ScopeId {
         id.index().and_then(|row| self.scopes.get(row)).copied().unwrap_or(ScopeId::NONE)
     }
 
-    /// The merged row of an operation; none if there is none.
+    /// The merged row of an operation; [`OpId::NONE`] if the recording has no such row.
     pub fn op(&self, id: OpId) -> OpId {
         let row = id.index().filter(|row| *row < self.ops);
         row.and_then(|row| self.first_op.checked_add(row as u32)).map_or(OpId::NONE, OpId)
     }
 
-    /// Sets the merged row of the first operation, and the number of operations, where the tables have none of them.
+    /// Sets the merged row of the first operation and the number of operations, for tables that were merged without
+    /// operations.
     pub(crate) fn set_operations(&mut self, first: u32, count: usize) {
         (self.first_op, self.ops) = (first, count);
     }
 
-    /// Makes `event` name the merged rows.
+    /// Replaces the row numbers in `event` by merged ones.
     pub fn rename(&self, event: &mut Event) {
         event.stack = self.stack(event.stack);
         match &mut event.what {
@@ -72,7 +73,7 @@ impl MergedRows {
         }
     }
 
-    /// Makes the blocks of `state` name the merged rows.
+    /// Replaces the row numbers in the blocks of `state` by merged ones.
     pub fn rename_state(&self, state: &mut StartingState) {
         for block in &mut state.blocks {
             block.stack = self.stack(block.stack);
@@ -82,7 +83,7 @@ impl MergedRows {
 }
 
 impl MergedTables {
-    /// Merges the rows of one recording. References to missing rows, as in a damaged file, become none.
+    /// Merges the rows of one recording. References to missing rows, as in a damaged file, become `NONE`.
     pub fn take(&mut self, tables: &tables::Tables) -> MergedRows {
         let mut rows = MergedRows::default();
         for text in &tables.strings {
@@ -113,7 +114,7 @@ impl MergedTables {
         rows
     }
 
-    /// The row of `text`.
+    /// The merged row of `text`.
     pub fn string(&mut self, text: &str) -> StringId {
         let known = self.strings.position(text);
         StringId(known.unwrap_or_else(|| self.strings.intern(text.to_owned())))

@@ -2,25 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A total, each with its own peak.
+/// A memory total; each has its own peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Bytes requested for live blocks, unrounded; a block is live from alloc to free requested.
+    /// Bytes requested for live blocks, before rounding; a block is live from its allocation until its free is
+    /// requested.
     #[default]
     Requested,
     /// The same blocks after the allocator's rounding.
     Allocated,
     /// Allocated, plus blocks freed but still waiting for another stream.
     Active,
-    /// Bytes obtained from the driver: segments and mapped pages.
+    /// Bytes reserved from the driver: segments and mapped pages.
     Reserved,
     /// Bytes in use on the whole device, as reported by the driver.
     DeviceUsed,
 }
 
 impl Metric {
-    /// Every metric, from the program's bytes to the device's.
+    /// All metrics, from the program's requests to the whole device.
     pub const ALL: [Self; 5] = [Self::Requested, Self::Allocated, Self::Active, Self::Reserved, Self::DeviceUsed];
 
     /// The metrics that are sums over blocks.
@@ -54,7 +55,7 @@ impl std::fmt::Display for Metric {
     }
 }
 
-/// The five totals of one device at one moment, in bytes. `device_used` is the last sample, 0 before the first.
+/// The five totals of one device at one point, in bytes. `device_used` is the last sample, 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// See [`Metric::Requested`].

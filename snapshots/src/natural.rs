@@ -1,4 +1,4 @@
-//! Natural order of names: numbers in them count as numbers.
+//! Natural sort order: numbers within names are compared by value.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! The messages of pprof's profiles: a part of
+//! The messages of pprof's profile format: a subset of
 //! [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
 
 use prost::Message;
@@ -18,38 +18,38 @@ pub struct Profile {
     /// The functions of the frames.
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<Function>,
-    /// The first is empty; other messages name strings by their row.
+    /// All strings; other messages refer to them by index. The first is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
-    /// Nanoseconds since 1970.
+    /// Time of the profile, in nanoseconds since 1970.
     #[prost(int64, tag = "9")]
     pub time_nanos: i64,
-    /// Comments, as rows of the string table.
+    /// Comments, as indices into the string table.
     #[prost(int64, repeated, tag = "13")]
     pub comment: Vec<i64>,
-    /// The type that is shown first, as a row of the string table.
+    /// The value type to show by default, as an index into the string table.
     #[prost(int64, tag = "14")]
     pub default_sample_type: i64,
 }
 
-/// The meaning and unit of a value of each sample, as rows of the string table.
+/// What a sample's value measures and in which unit, as indices into the string table.
 #[derive(Clone, PartialEq, Message)]
 pub struct ValueType {
-    /// The meaning.
+    /// The quantity, such as `inuse_space`.
     #[prost(int64, tag = "1")]
     pub r#type: i64,
-    /// The unit.
+    /// The unit, such as `bytes`.
     #[prost(int64, tag = "2")]
     pub unit: i64,
 }
 
-/// Values with the call stack and the labels that they belong to.
+/// Values with their call stack and labels.
 #[derive(Clone, PartialEq, Message)]
 pub struct Sample {
-    /// Innermost first.
+    /// The ids of the call stack's locations, innermost first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
-    /// The values, one for each of the profile's types.
+    /// One value for each of the profile's sample types.
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
     /// Its labels.
@@ -57,21 +57,21 @@ pub struct Sample {
     pub label: Vec<Label>,
 }
 
-/// A label of a sample, as rows of the string table.
+/// A label of a sample, as indices into the string table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Label {
-    /// The name.
+    /// The label's name.
     #[prost(int64, tag = "1")]
     pub key: i64,
-    /// The text.
+    /// The label's value, if it is text.
     #[prost(int64, tag = "2")]
     pub str: i64,
 }
 
-/// A place of the program: a frame of call stacks.
+/// A frame of a call stack.
 #[derive(Clone, PartialEq, Message)]
 pub struct Location {
-    /// Its number, from 1.
+    /// Its id, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Its lines, innermost (inlined) first.
@@ -79,21 +79,21 @@ pub struct Location {
     pub line: Vec<LineOf>,
 }
 
-/// A line of a function.
+/// A source line and the function that contains it.
 #[derive(Clone, PartialEq, Message)]
 pub struct LineOf {
-    /// The number of the function.
+    /// The id of the function.
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
-    /// The number of the line.
+    /// The line number.
     #[prost(int64, tag = "2")]
     pub line: i64,
 }
 
-/// A function; the name and the file are rows of the string table.
+/// A function; its name and file are indices into the string table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Function {
-    /// Its number, from 1.
+    /// Its id, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The name.

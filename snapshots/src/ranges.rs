@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges by start address, each with its end and tag. Every operation takes logarithmic time for each range that it
-/// creates or removes.
+/// Ranges by start address, each with its end and tag. Each operation takes logarithmic time per range that it creates
+/// or removes.
 #[derive(Clone, Debug)]
 pub struct Ranges<T> {
     rows: BTreeMap<u64, (u64, T)>,
@@ -17,7 +17,7 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Copy + Eq> Ranges<T> {
-    /// Inserts `start..end`, replacing what overlaps it.
+    /// Inserts `start..end`, replacing the parts of other ranges that it overlaps.
     #[inline]
     pub fn insert(&mut self, start: u64, mut end: u64, tag: T) {
         if start >= end {
@@ -44,7 +44,8 @@ impl<T: Copy + Eq> Ranges<T> {
         self.take(start, end, |_, _, _| {});
     }
 
-    /// Removes `start..end` from all ranges; calls `each` with the start, end and tag of each part, the last first.
+    /// Removes `start..end` from all ranges, and calls `each` with the start, end and tag of each removed part, in
+    /// descending order.
     pub fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64, T)) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
             if last <= start || start >= end {
@@ -67,7 +68,7 @@ impl<T: Copy + Eq> Ranges<T> {
         self.rows.get(&start).copied()
     }
 
-    /// Removes `start..end` from the front of the range that begins at `start` and extends to `end` or beyond.
+    /// Removes `start..end` from the range that starts at `start` and ends at `end` or later.
     #[inline]
     pub fn take_front(&mut self, start: u64, end: u64) {
         match self.rows.remove(&start) {
@@ -84,7 +85,7 @@ impl<T: Copy + Eq> Ranges<T> {
         (at < end).then_some((start, end, tag))
     }
 
-    /// The parts of `span` that are in no range.
+    /// The parts of `span` that are in none of the ranges.
     pub fn gaps(&self, span: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         if span.is_empty() {

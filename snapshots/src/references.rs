@@ -1,8 +1,8 @@
 //! References to a block by the program and by the autograd graph, as recorded by the Python package.
 //!
-//! They are the attribute [`ATTRIBUTE`] of a block, one fact a line. Positions are numbers of allocations on the device
-//! after the block's own, so that they stay valid whatever else is recorded; of a baseline block, after the beginning
-//! of the recording.
+//! They are stored in the attribute [`ATTRIBUTE`] of a block, one fact per line. A position is the number of
+//! allocations on the device since the block's own (for a baseline block, since the start of the recording), so that
+//! positions stay valid if other events are added or removed.
 //!
 //! ```text
 //! end 4
@@ -19,30 +19,30 @@ pub const ATTRIBUTE: &str = "references";
 /// The references to one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// From here on, only the graph refers to the block. The last in forward counts.
+    /// The position from which only the graph refers to the block; the last one in forward.
     pub end: Option<u64>,
-    /// Calls of modules with the block as an argument: where, and the path of the module.
+    /// Calls of modules that get the block as an argument: the position and the module path.
     pub inputs: Vec<(u64, String)>,
-    /// Nodes of the graph that save the block.
+    /// Nodes of the graph that saved the block for backward.
     pub saved: Vec<Saved>,
 }
 
-/// A node of the autograd graph that saves a block.
+/// A node of the autograd graph that saved a block for backward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// The event at which it is saved.
+    /// The position at which it is saved.
     pub packed: u64,
-    /// The event at which backward reads it.
+    /// The position at which backward reads it.
     pub unpacked: Option<u64>,
-    /// The position after which the node does not need it, although the graph still refers to it.
+    /// The position after which the node no longer needs it, although the graph still refers to it.
     pub dropped: Option<u64>,
-    /// The event at which the graph's reference ends.
+    /// The position at which the graph drops its reference.
     pub released: Option<u64>,
-    /// The path of the module that made the node.
+    /// The path of the module that created the node.
     pub module: String,
 }
 
-/// An optional position, which is `-` as text if there is none.
+/// An optional position; `-` in text if there is none.
 struct Position(Option<u64>);
 
 impl fmt::Display for Position {
@@ -78,7 +78,8 @@ impl FromStr for References {
     }
 }
 
-/// Returns the attribute `name` with `value` as facts for people, each with its name: one, unless it is the references.
+/// Returns the attribute `name` with `value` as readable facts, each with a name: several for references, else the
+/// attribute itself.
 pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
     match value.parse::<References>() {
         Ok(references) if name == ATTRIBUTE => references.facts(),
@@ -87,8 +88,9 @@ pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
 }
 
 impl References {
-    /// The references of a block that becomes part of a baseline: `own` allocations were made up to its own, and
-    /// `start` before the new recording begins. What is over by then is left out; what began before, begins with it.
+    /// Converts the references of a block for a recording in which it is part of the baseline. `own` allocations
+    /// precede the block's own, and `start` precede the new recording. References that ended before are dropped; those
+    /// that began before begin with the recording.
     pub fn from_start(&self, own: u64, start: u64) -> Self {
         let at = |position: u64| (own + position).checked_sub(start);
         let saved = self.saved.iter().filter(|saved| saved.released.is_none_or(|released| at(released).is_some()));
@@ -111,7 +113,7 @@ impl References {
         }
     }
 
-    /// The modules that have the block as an argument or save it, in order, each once.
+    /// The modules that get the block as an argument or save it, in order, without duplicates.
     fn facts(&self) -> Vec<(String, String)> {
         let joined = |name: &str, modules: &mut dyn Iterator<Item = &str>| {
             let mut found: Vec<&str> = Vec::new();

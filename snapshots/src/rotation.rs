@@ -1,10 +1,10 @@
-//! The files of a rotation: `run.0001.snap`, `run.0002.snap` and so on, which one recording is split into.
+//! The files of a rotated recording: `run.0001.snap`, `run.0002.snap` and so on.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The fact of a header that has the number of the file, in all files but the first of a run.
+/// The name of the header's fact with the file's number; in all files except the first of a run.
 pub const PART: &str = "part";
 
 /// Returns the path of the `number`th file of the recording `path`.
@@ -12,7 +12,7 @@ pub fn numbered(path: &Path, number: u32) -> PathBuf {
     with_part(path, &format!("{number:04}"))
 }
 
-/// Returns the number of `other` among the files of the recording `path`; `None` if it is not one.
+/// Returns the number of the file `other` of the recording `path`; `None` if it is not one of its files.
 pub fn number_of(path: &Path, other: &Path) -> Option<u32> {
     let number = Path::new(other.file_stem()?).extension()?.to_str()?.parse().ok()?;
     (numbered(path, number).file_name() == other.file_name()).then_some(number)
@@ -29,7 +29,7 @@ pub fn with_part(path: &Path, part: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns the recording that `file` is one of several files of; `None` if its name has no number.
+/// Returns the path of the rotated recording that `file` belongs to; `None` if its name has no number.
 pub fn recording_of(file: &Path) -> Option<PathBuf> {
     let name = Path::new(file.file_stem()?);
     let stem = Path::new(name.file_stem()?);
@@ -40,24 +40,24 @@ pub fn recording_of(file: &Path) -> Option<PathBuf> {
     number_of(&path, file).map(|_| path)
 }
 
-/// The endings of files that may be recordings.
+/// Extensions of files that may be recordings.
 const RECORDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
 
-/// The files of a rotation that are there, without a gap between them.
+/// The existing files of a rotation, from the last gap in their numbers on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotatedFiles {
-    /// The path of the recording, as it was given to the recorder: `run.snap`.
+    /// The path that was passed to the recorder: `run.snap`.
     pub path: PathBuf,
-    /// The files in order, each with its number.
+    /// The files in order, with their numbers.
     pub files: Vec<(u32, PathBuf)>,
-    /// The numbers of earlier files that are there, but after which others are missing.
+    /// The numbers of existing earlier files that are ignored because files after them are missing.
     pub left_out: Vec<u32>,
 }
 
 impl RotatedFiles {
-    /// Finds the files that `path` names: the path that was given to the recorder, where no file is; a pattern with a
-    /// star for the number; or a folder whose only recordings are these files, without other folders in it. `None` if
-    /// it names none.
+    /// Finds the files of the rotation that `path` names: the path that was passed to the recorder, if there is no file
+    /// of that name; a pattern with `*` for the number; or a folder that contains only these recordings and no other
+    /// folders. `None` if it names no rotation.
     pub fn find(path: &Path) -> Option<Self> {
         if path.is_dir() {
             let entries = || Some(fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()));
@@ -77,7 +77,8 @@ impl RotatedFiles {
         Self::of(&path.with_file_name(without_star))
     }
 
-    /// The recording of which all `files` are parts, in any order; `None` if they are not, or are fewer than two.
+    /// The path of the recording that all `files` belong to, in any order; `None` if they do not belong together, or
+    /// are fewer than two.
     pub fn all_of(files: &[PathBuf]) -> Option<PathBuf> {
         let recording = recording_of(files.first().filter(|_| files.len() > 1)?)?;
         let is_part = |file: &PathBuf| file.parent() == recording.parent() && number_of(&recording, file).is_some();
@@ -98,7 +99,7 @@ impl RotatedFiles {
         Some(Self { path: path.to_owned(), files: last, left_out })
     }
 
-    /// The files that are missing or left out, as a sentence; `None` if the first is there.
+    /// Describes the missing and ignored files in a sentence; `None` if the recording is complete from its first file.
     pub fn gap(&self) -> Option<String> {
         let (first, name) = (self.files.first()?.0, numbered(&self.path, self.files.first()?.0));
         let name = name.file_name()?.to_string_lossy().into_owned();

@@ -23,7 +23,7 @@ pub struct ScopePattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Text(Box<str>),
-    /// Any part of one name.
+    /// `*`: any part of one name.
     Star,
     OneOf(Box<[Choice]>),
 }
@@ -31,7 +31,7 @@ enum Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Choice {
     Name(Box<str>),
-    /// All numbers from the first to the last.
+    /// All numbers from the first to the last, inclusive.
     Range(u64, u64),
 }
 
@@ -41,8 +41,8 @@ impl ScopePattern {
         matches(&self.tokens, path)
     }
 
-    /// Returns the shortest patterns that match exactly `paths`, by joining those that differ in one number:
-    /// `layers.0`, `layers.1` and `layers.3` become `layers.{0-1,3}`. The order is that of the first path of each.
+    /// Returns the shortest patterns that match exactly `paths`, by merging those that differ in one number:
+    /// `layers.0`, `layers.1` and `layers.3` become `layers.{0-1,3}`. They are ordered by the first path of each.
     pub fn joined<S: AsRef<str>>(paths: &[S]) -> Vec<Self> {
         let mut groups: Vec<([&str; 2], Vec<u64>)> = Vec::new();
         let mut patterns: Vec<Result<usize, &str>> = Vec::new();
@@ -83,13 +83,13 @@ fn last_number(path: &str) -> Option<([&str; 2], u64)> {
     }
 }
 
-/// Returns the number that `name` is, if it has no sign and no leading zeros.
+/// Parses a name that is a number without a sign or leading zeros.
 fn canonical_number(name: &str) -> Option<u64> {
     let is_canonical = name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0'));
     name.parse().ok().filter(|_| is_canonical)
 }
 
-/// Returns the pattern of some numbers: `3`, `{0-9}`, `{0-2,5}`.
+/// Returns the pattern for some numbers: `3`, `{0-9}`, `{0-2,5}`.
 fn number_text(mut numbers: Vec<u64>) -> String {
     numbers.sort_unstable();
     numbers.dedup();
@@ -171,7 +171,7 @@ impl FromStr for ScopePattern {
     }
 }
 
-/// Reads what stands between two commas in braces.
+/// Parses one of the choices within braces.
 fn choice(text: &str) -> Option<Choice> {
     let text = text.trim();
     if let Some((first, last)) = text.split_once('-')

@@ -1,15 +1,15 @@
-//! Texts from files as they are shown: on one line, of limited length, and without characters that would change what is
-//! around them.
+//! Makes text from files safe to display: on one line, of limited length, and without characters that would affect the
+//! text around it.
 
 use std::borrow::Cow;
 
-/// Characters of a name in a table. JSON has it in full.
+/// Maximum number of characters of a name in a table; JSON output is not shortened.
 pub const MAX_IN_TABLE: usize = 400;
 
-/// Characters of any text that is shown. JSON has it in full.
+/// Maximum number of characters of any displayed text; JSON output is not shortened.
 pub const MAX_SHOWN: usize = 4096;
 
-/// Replaces a character that is not shown.
+/// Replaces characters that are not displayed.
 const REPLACEMENT: &str = "\u{fffd}";
 
 /// Whether a character would end the line, control a terminal, or change the direction of the text around it.
@@ -21,12 +21,12 @@ pub fn is_hidden(letter: char) -> bool {
     letter.is_control() || changes_direction || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
-/// Replaces the characters of `text` that are not shown, line breaks included.
+/// Replaces the characters of `text` that must not be displayed, line breaks included.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(is_hidden) { Cow::Owned(text.replace(is_hidden, REPLACEMENT)) } else { Cow::Borrowed(text) }
 }
 
-/// At most `most` characters of `text`, with an ellipsis if more follow, as [`printable`] gives them.
+/// The first `most` characters of `text`, with an ellipsis if it is longer, made [`printable`].
 pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some(_) => {
@@ -37,8 +37,7 @@ pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// A text as a cell of a file for spreadsheets: printable, and after an apostrophe where it would be taken for a
-/// formula.
+/// A text as a spreadsheet cell: printable, and preceded by an apostrophe if it would be taken as a formula.
 pub fn spreadsheet_text(text: &str) -> Cow<'_, str> {
     const BEGIN_FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let text = printable(text);

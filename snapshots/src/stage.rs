@@ -1,18 +1,18 @@
-//! The step and phase of moments and of allocations, for recordings that are read from the middle.
+//! The step and phase at an event or an allocation, for recordings that are read from the middle.
 
 use serde::{Deserialize, Serialize};
 
 use crate::category::Phase;
 use crate::event::What;
 
-/// The step and the phase that a moment of a recording belongs to.
+/// The step and the phase at some point of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The step; none outside all steps.
+    /// The step; `None` outside of steps.
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
-    /// The number of the event with which it begins.
+    /// The number of the event at which it began.
     pub since: u64,
 }
 
@@ -23,8 +23,8 @@ impl Default for Stage {
 }
 
 impl Stage {
-    /// Returns the stage once `what`, which is event `number`, has happened: a step begins in phase [`Phase::Other`],
-    /// and setup is outside all steps.
+    /// Returns the stage after event `number`, which is `what`. A step starts in phase [`Phase::Other`]; setup is
+    /// outside of steps.
     #[inline]
     #[must_use]
     pub fn after(self, what: &What, number: u64) -> Self {
@@ -38,7 +38,7 @@ impl Stage {
     }
 }
 
-/// The allocation or the requested free of a block, where it is outside of the events that were read.
+/// An allocation or a requested free that is outside of the window of events that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outside {
     /// The number of the event.

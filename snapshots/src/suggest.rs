@@ -1,12 +1,12 @@
-//! Finds the known word that a mistyped one may mean, for error messages.
+//! Suggests the correct spelling of a mistyped word, for error messages.
 
-/// ` (did you mean 'scope'?)` where one of `known` is spelt almost as `word`; else nothing.
+/// Returns ` (did you mean 'scope'?)` if one of `known` is spelt similarly to `word`; else an empty text.
 pub fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     nearest(word, known).map_or_else(String::new, |known| format!(" (did you mean '{known}'?)"))
 }
 
-/// The first of the words of `known` that differ least from `word`: by a third of its letters at most, or by letters
-/// that are missing at its end.
+/// Returns the word of `known` with the smallest edit distance from `word`, the first of several: at most a third of
+/// its letters, unless `word` is the start of it.
 fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_lowercase();
     let length = word.chars().count();

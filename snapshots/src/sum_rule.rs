@@ -1,26 +1,26 @@
-//! Checks, while the events of a device are added, that its blocks fit into its segments and that no segments overlap.
+//! Checks, as a device's events are added, that its blocks fit into its segments and that no segments overlap.
 
 use crate::error::Problem;
 use crate::event::Range;
 use crate::ids::DeviceId;
 use crate::units::{format_bytes, format_count};
 
-/// The reserved and active bytes of one device, and where they contradict each other.
+/// The reserved and active bytes of one device, and the contradictions found between them.
 #[derive(Clone, Debug, Default)]
 pub struct SumRule {
     active: u64,
     reserved: u64,
-    /// The number of events of the recording before those that are counted.
+    /// The number of the recording's events before the window.
     before: u64,
-    /// Whether a segment or mapping was recorded; a recorder may know none.
+    /// Whether a segment or mapping was recorded; some recorders do not record them.
     has_segments: bool,
-    /// The number of events after which blocks first exceeded what was reserved, and where they exceeded it most.
+    /// The number of events after which active bytes first exceeded reserved ones, and the largest excess.
     exceeded: Option<(u64, Excess)>,
     /// The first two segments that overlap, and the number of those that overlap another.
     overlap: Option<([Range; 2], u64)>,
 }
 
-/// Active bytes, and fewer reserved ones.
+/// A total of active bytes that exceeds the reserved bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excess {
     pub(crate) active: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Excess {
 }
 
 impl SumRule {
-    /// Adds a block that becomes active, `events` events into the window.
+    /// Adds a block that becomes active after `events` events of the window.
     #[inline]
     pub(crate) fn begin(&mut self, bytes: u64, events: usize) {
         self.active += bytes;
@@ -47,7 +47,7 @@ impl SumRule {
         self.reserved += bytes;
     }
 
-    /// Notes that segment `range` was reserved while its neighbour `other` is reserved.
+    /// Checks whether the newly reserved segment `range` overlaps its neighbour `other`.
     pub(crate) fn compare(&mut self, range: Range, other: Range) {
         let end = |range: &Range| range.address.saturating_add(range.bytes);
         if range.address < end(&other) && other.address < end(&range) {
@@ -55,13 +55,13 @@ impl SumRule {
         }
     }
 
-    /// Removes bytes returned to the driver.
+    /// Subtracts bytes released to the driver.
     pub(crate) fn release(&mut self, bytes: u64, events: usize) {
         self.reserved = self.reserved.saturating_sub(bytes);
         self.check(events);
     }
 
-    /// Checks the totals that are not known to be those after an event, such as those at the start.
+    /// Checks the totals at a point that is not directly after an event, such as the start.
     #[inline]
     pub(crate) fn check(&mut self, events: usize) {
         if self.active > self.reserved && self.has_segments {
@@ -71,14 +71,14 @@ impl SumRule {
         }
     }
 
-    /// Counts the events before those of a window, and forgets the segments that overlap before its first event: the
-    /// window before it has them.
+    /// Sets the number of events before a window, and discards overlaps found among the segments of its starting state:
+    /// they were reported for the window before it.
     pub(crate) fn begin_window(&mut self, events: u64) {
         self.before = events;
         self.overlap = self.overlap.filter(|_| events == 0);
     }
 
-    /// Adds what is found in the next window.
+    /// Adds the findings of the next window.
     pub fn merge(&mut self, next: &Self) {
         self.exceeded = match (self.exceeded, next.exceeded) {
             (Some((first, excess)), Some((_, next))) => Some((first, excess.larger(next))),
@@ -90,7 +90,7 @@ impl SumRule {
         };
     }
 
-    /// The problems of `device`.
+    /// The problems found for `device`.
     pub fn problems(&self, device: DeviceId) -> Vec<Problem> {
         let exceeded = self.exceeded.map(|(events, excess)| excess.problem(device, events));
         let overlap = self.overlap.map(|([one, other], count)| {
@@ -109,7 +109,7 @@ impl Excess {
         if other.active - other.reserved > self.active - self.reserved { other } else { self }
     }
 
-    /// The problem that blocks exceed what is reserved on `device`, from the moment after `events` events on.
+    /// Describes that blocks on `device` exceed the reserved memory after `events` events.
     pub(crate) fn problem(&self, device: DeviceId, events: u64) -> Problem {
         let since = events
             .checked_sub(1)

@@ -17,7 +17,7 @@ pub struct Tables {
     pub modules: Vec<Module>,
     /// Frames, by [`FrameId`].
     pub frames: Vec<Frame>,
-    /// Source lines of resolved frames; [`Frame::first_line`] points here.
+    /// Source lines of symbolized frames; indexed by [`Frame::first_line`].
     pub lines: Vec<SourceLine>,
     /// The stack tree, by [`StackId`].
     pub stacks: Vec<Stack>,
@@ -25,49 +25,50 @@ pub struct Tables {
     pub scopes: Vec<Scope>,
     /// Forward operations in execution order, by [`OpId`].
     pub ops: Vec<Op>,
-    /// Texts of lines that are to be taken as a library's, at the reader's request; not part of a file.
+    /// Source lines that the reader asked to treat as library code; not stored in files.
     pub skipped: Vec<String>,
 }
 
-/// A binary or shared library, with what is needed to find its symbols later or elsewhere.
+/// A binary or shared library, with what is needed to symbolize its addresses later or on another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// Path on the recording machine.
     pub path: StringId,
     /// The linker's build id; empty if the file has none.
     pub build_id: Vec<u8>,
-    /// The load bias: what the loader added to the file's addresses.
+    /// The load bias: the difference between addresses in memory and in the file.
     pub load_bias: u64,
 }
 
-/// One frame: a machine address, resolved to source lines or not yet; or an imported source frame without an address.
+/// A frame: a machine address, symbolized to source lines or not; or an imported source frame without an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {
     /// The module that contains the address.
     pub module: ModuleId,
-    /// The call's address minus the module's load bias: the return address minus one, so that it is within the call.
+    /// The address of the call minus the module's load bias. It is the return address minus one, so that it lies within
+    /// the call instruction.
     pub address: u64,
-    /// First of its source lines in [`Tables::lines`].
+    /// Index of its first source line in [`Tables::lines`].
     pub first_line: u32,
-    /// Number of lines: 0 while unresolved, more than one where functions were inlined.
+    /// Number of source lines: 0 if not symbolized, more than one if functions were inlined.
     pub line_count: u32,
 }
 
-/// A function and the place in it, as the source has it.
+/// A function, and a line in its source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SourceLine {
     /// Demangled name.
     pub function: StringId,
-    /// Path of the source file; none if unknown.
+    /// Path of the source file; [`StringId::NONE`] if unknown.
     pub file: StringId,
-    /// From 1; 0 if unknown.
+    /// Line number, from 1; 0 if unknown.
     pub line: u32,
 }
 
 /// A node of the stack tree: this frame, called from the parent stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stack {
-    /// The stack of the caller; none at the outermost frame. Always a row before this one.
+    /// The stack of the caller; [`StackId::NONE`] at the outermost frame. Always an earlier row.
     pub parent: StackId,
     /// The innermost frame.
     pub frame: FrameId,
@@ -76,9 +77,9 @@ pub struct Stack {
 /// A node of the scope tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Scope {
-    /// The enclosing scope; none at the top. Always a row before this one.
+    /// The enclosing scope; [`ScopeId::NONE`] at the top. Always an earlier row.
     pub parent: ScopeId,
-    /// The last part of the path.
+    /// The last component of the path.
     pub name: StringId,
 }
 
@@ -89,23 +90,24 @@ pub struct Op {
     pub name: StringId,
     /// The module in which it ran.
     pub scope: ScopeId,
-    /// The stack of the forward call; backward has no source line in the program.
+    /// The call stack of the forward operation; the backward operation has no source line in the program.
     pub stack: StackId,
 }
 
-/// Stacks and scopes are followed so far outward: a strange file may hold chains of millions. Recorders keep fewer.
+/// Maximum depth to which stacks and scopes are followed outward: a malicious file may contain chains of millions.
+/// Recorders write shorter ones.
 const MAX_DEPTH: usize = 1024;
 
-/// The file name that PyTorch writes for a function in a library without symbols.
+/// The file name that PyTorch reports for a function in a library without symbols.
 pub const UNKNOWN_FILE: &str = "??";
 
 impl Tables {
-    /// The text of `id`; empty for none, or for a row that the file does not have.
+    /// The text of `id`; empty for `NONE`, or for a row that does not exist.
     pub fn string(&self, id: StringId) -> &str {
         id.index().and_then(|index| self.strings.get(index)).map_or("", String::as_str)
     }
 
-    /// The path of `id` with dots between its parts, `encoder.layers.3.mlp`; empty for none.
+    /// The path of `id` with dots between its parts, `encoder.layers.3.mlp`; empty for `NONE`.
     pub fn scope_path(&self, id: ScopeId) -> String {
         let mut names: Vec<&str> = self.scope_names(id).collect();
         names.reverse();
@@ -117,13 +119,13 @@ impl Tables {
         self.scope_rows(id).map(|scope| self.string(scope.name))
     }
 
-    /// The scope and those around it, innermost first.
+    /// The scope and its enclosing scopes, innermost first.
     pub fn scope_rows(&self, id: ScopeId) -> impl Iterator<Item = Scope> {
         let row = move |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).copied();
         std::iter::successors(row(id), move |scope| row(scope.parent)).take(MAX_DEPTH)
     }
 
-    /// The part of the module path that has at most `depth` names: `encoder.layers` of `encoder.layers.3.mlp` for 2.
+    /// Truncates a module path to at most `depth` names: `encoder.layers.3.mlp` to `encoder.layers` for 2.
     pub fn scope_to_depth(&self, id: ScopeId, depth: usize) -> ScopeId {
         let surplus = self.scope_rows(id).count().saturating_sub(depth.max(1));
         let parent = |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).map(|scope| scope.parent);
@@ -135,7 +137,7 @@ impl Tables {
         id.index().and_then(|index| self.ops.get(index))
     }
 
-    /// The operation's name; empty for none.
+    /// The operation's name; empty for `NONE`.
     pub fn op_name(&self, id: OpId) -> &str {
         self.op(id).map_or("", |op| self.string(op.name))
     }
@@ -146,7 +148,7 @@ impl Tables {
         std::iter::successors(row(id), move |stack| row(stack.parent)).take(MAX_DEPTH).map(|stack| stack.frame)
     }
 
-    /// The source lines of a frame, innermost (inlined) first; none while the frame is unresolved.
+    /// The source lines of a frame, innermost (inlined) first; empty if the frame is not symbolized.
     pub fn frame_lines(&self, id: FrameId) -> &[SourceLine] {
         let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else {
             return &[];
@@ -155,20 +157,20 @@ impl Tables {
         self.lines.get(first..first + frame.line_count as usize).unwrap_or(&[])
     }
 
-    /// Whether a frame is an address in a module, of which no source line is known yet.
+    /// Whether a frame is an address in a module that has not been symbolized yet.
     pub fn is_unresolved(&self, id: FrameId) -> bool {
         let frame = id.index().and_then(|index| self.frames.get(index));
         frame.is_some_and(|frame| frame.module.is_some() && frame.line_count == 0)
     }
 
-    /// Returns the lines of a stack, innermost first: one entry for each source line, as [`Self::line_text`] formats
-    /// it, or the module and address if a frame could not be resolved.
+    /// Returns the lines of a stack, innermost first: one entry per source line, formatted by [`Self::line_text`], or
+    /// the module and address of a frame that is not symbolized.
     pub fn stack_text(&self, id: StackId) -> Vec<String> {
         self.stack_lines(id, |line| self.line_text(line))
     }
 
-    /// The lines of a stack as flame graph programs expect them: outermost first, with `;` between them, and in each
-    /// the function before its place, `forward (model.py:10)`. Characters that would end a line or an entry are
+    /// The lines of a stack in the folded format of flame graph tools: outermost first, separated by `;`, each with the
+    /// function before its location, `forward (model.py:10)`. Characters that would end a line or an entry are
     /// replaced.
     pub fn folded_text(&self, id: StackId) -> String {
         let mut lines = self.stack_lines(id, |line| {

@@ -1,34 +1,35 @@
-//! The effect of an event on the memory of its device: the only place that decides it. Everything that follows the
-//! events of a recording, written or read, asks [`transition`] and applies the answer to the state that it keeps.
+//! The effect of an event on the memory of its device. All code that follows a recording's events, in the recorder and
+//! in readers, calls [`transition`] and applies the result to its own state.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 
-/// The known state, before an event, of the block that it names, or of the segment that it releases.
+/// The state, before an event, of the block that the event concerns or of the segment that it releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// Never allocated or reserved, or free again.
+    /// Not allocated or reserved, or already freed.
     Unknown,
     /// A live block, or a reserved segment.
     Live,
-    /// A block whose free was requested, and waits for another stream.
+    /// A block whose free was requested and that waits for another stream.
     Waiting,
 }
 
 /// The effect of an event on the memory of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// The block becomes live. A former block of its key, if there is one in use, is free now: its free is missing.
+    /// The block becomes live. If an earlier block with its key is still in use, that block counts as freed: its free
+    /// event is missing.
     Allocated {
-        /// The state of the former block.
+        /// The state of the earlier block.
         former: Named,
     },
-    /// The free of the block is requested: it is no longer live, but active.
+    /// The free of the block is requested: it is no longer live, but still active.
     FreeRequested,
     /// The block is no longer active.
     FreeCompleted {
-        /// Whether it was live until now, since the request is missing.
+        /// Whether it was live until now, because the event that requested its free is missing.
         was_live: bool,
     },
     /// The block gets a category.
@@ -42,12 +43,12 @@ pub enum Transition {
     Reserved,
     /// A segment is released, or pages are unmapped.
     Released {
-        /// Whether the recording has it; if not, its bytes were never counted as reserved.
+        /// Whether the reservation was recorded; if not, its bytes were never counted as reserved.
         is_known: bool,
     },
     /// The driver reports the memory in use on the device.
     Sampled,
-    /// The event names a block that it cannot concern, and changes nothing.
+    /// The event does not apply to the block or segment in its state, and changes nothing.
     Refused(Contradiction),
     /// The event has no effect on memory.
     Nothing,
@@ -66,8 +67,8 @@ pub enum Contradiction {
     UnmatchedRelease,
 }
 
-/// The effect of an event of `kind`, by the state of the block or segment that it names; for a kind that names none,
-/// `named` does not matter.
+/// Returns the effect of an event of `kind`, given the state of the block or segment that it concerns; `named` is
+/// ignored for kinds that concern neither.
 #[inline]
 pub const fn transition(kind: EventKind, named: Named) -> Transition {
     match (kind, named) {
@@ -92,7 +93,7 @@ pub const fn transition(kind: EventKind, named: Named) -> Transition {
 }
 
 impl Transition {
-    /// The contradiction that it shows.
+    /// The contradiction that the transition reveals, if any.
     #[inline]
     pub const fn contradiction(self) -> Option<Contradiction> {
         match self {
@@ -104,7 +105,7 @@ impl Transition {
     }
 }
 
-/// Number of events that contradicted those before them, by kind.
+/// Counts of events that contradicted earlier ones, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contradictions {
     /// Frees and tags of unknown blocks.
@@ -118,7 +119,7 @@ pub struct Contradictions {
 }
 
 impl Contradictions {
-    /// Counts what a transition shows.
+    /// Counts the contradiction of a transition, if any.
     #[inline]
     pub fn count(&mut self, transition: Transition) {
         if let Some(contradiction) = transition.contradiction() {

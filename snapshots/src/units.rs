@@ -1,4 +1,4 @@
-//! One way to print bytes and durations, and to read sizes such as `512MiB` and ranges such as `10..13`.
+//! Formats bytes, counts and durations, and parses sizes such as `512MiB` and ranges such as `10..13`.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -22,8 +22,8 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A size that is needed, so that [`parse_bytes`] of the text is never less than `bytes`: in the unit and with the
-/// decimals of [`format_bytes`], rounded up: `40.50 GiB`, `40.02 GiB`.
+/// Formats a required size with the unit and decimals of [`format_bytes`], but rounded up, so that [`parse_bytes`] of
+/// the text is never less than `bytes`: `40.50 GiB`, `40.02 GiB`.
 pub fn format_required_bytes(bytes: u64) -> String {
     let Some((unit, size)) = STEPS[2..].iter().find(|(_, size)| bytes >= *size) else {
         return format_bytes(bytes);
@@ -35,7 +35,7 @@ pub fn format_required_bytes(bytes: u64) -> String {
     }
 }
 
-/// A size as a word that [`parse_bytes`] reads back exactly: `24GiB`, `28.6GiB`, `40974MiB`, `1000B`.
+/// Formats a size without spaces such that [`parse_bytes`] returns it exactly: `24GiB`, `28.6GiB`, `40974MiB`, `1000B`.
 pub fn format_exact_bytes(bytes: u64) -> String {
     let (number, unit) = STEPS[2..]
         .iter()
@@ -74,7 +74,7 @@ pub fn format_signed_bytes(bytes: impl Into<i128>) -> String {
     format!("{sign}{}", format_bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX)))
 }
 
-/// `count` with commas between groups of three digits.
+/// Formats `count` with a comma between each group of three digits.
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -87,13 +87,13 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
-/// A count with its noun: `1 step`, `1,234 steps`.
+/// Formats a count with its noun: `1 step`, `1,234 steps`.
 pub fn count_of(count: u64, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {noun}{s}", format_count(count))
 }
 
-/// A number of floating-point operations in the unit that suits it: `7 FLOP`, `3.33 TFLOP`.
+/// Formats a number of floating-point operations in a suitable unit: `7 FLOP`, `3.33 TFLOP`.
 pub fn format_flops(flops: u64) -> String {
     let units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"];
     let mut scaled = flops as f64;
@@ -106,7 +106,7 @@ pub fn format_flops(flops: u64) -> String {
     if unit == 0 { format!("{flops} {}", units[0]) } else { format!("{scaled:.2} {}", units[unit]) }
 }
 
-/// A duration given in nanoseconds, in the unit that suits it: `1.250 s`, `3.40 ms`, `12.0 µs`, `80 ns`.
+/// Formats a duration in nanoseconds in a suitable unit: `1.250 s`, `3.40 ms`, `12.0 µs`, `80 ns`.
 pub fn format_nanos(nanos: u64) -> String {
     match nanos {
         0..1_000 => format!("{nanos} ns"),
@@ -116,8 +116,8 @@ pub fn format_nanos(nanos: u64) -> String {
     }
 }
 
-/// A long duration given in nanoseconds, in the largest unit of which it has at least two: `633 days`, `30 h`; up to
-/// two hours as [`format_nanos`].
+/// Formats a long duration in nanoseconds in the largest unit of which it has at least two: `633 days`, `30 h`; up to
+/// two hours like [`format_nanos`].
 pub fn format_duration(nanos: u64) -> String {
     const HOUR: u64 = 3_600_000_000_000;
     match nanos / HOUR {
@@ -127,8 +127,8 @@ pub fn format_duration(nanos: u64) -> String {
     }
 }
 
-/// Reads a size in bytes: a whole or decimal number and an optional unit. `KiB`, `MiB`, `GiB`, `TiB` (and the short
-/// `K`, `M`, `G`, `T`) are powers of 1024; `kB`, `MB`, `GB`, `TB` are powers of 1000; a bare number is bytes.
+/// Parses a size in bytes: an integer or decimal number and an optional unit. `KiB`, `MiB`, `GiB`, `TiB` (and the short
+/// `K`, `M`, `G`, `T`) are powers of 1024; `kB`, `MB`, `GB`, `TB` are powers of 1000; a number without a unit is bytes.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
@@ -157,7 +157,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(bad()) }
 }
 
-/// Like [`parse_bytes`], for limits and sizes of devices, for which a number below 1 MiB without a unit is an error.
+/// Like [`parse_bytes`], for limits and device sizes, where a number below 1 MiB without a unit is an error.
 ///
 /// # Errors
 ///
@@ -172,7 +172,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Parses a range that is not empty: `10..13`, its first number and the one after its last.
+/// Parses a non-empty half-open range: `10..13` is 10, 11 and 12.
 pub fn parse_range<T: FromStr + PartialOrd>(text: &str) -> Option<Range<T>> {
     let (from, to) = text.split_once("..")?;
     let range = from.parse().ok()?..to.parse().ok()?;

@@ -1,12 +1,11 @@
-//! Lets long work give way to other work where threads are missing, as in a browser; with threads there is nothing to
-//! do. `yielding_web.rs` replaces it there.
+//! Lets long computations yield to other work on platforms without threads, such as the browser. With threads these
+//! functions do nothing; `yielding_web.rs` replaces this file in the browser.
 
-/// Gives way if the current slice of work has taken its time. Called before pieces of work that take a tenth of a
-/// millisecond and more.
+/// Yields if the current time slice is over. Call it before each piece of work of 0.1 ms or more.
 #[inline(always)]
 pub fn yield_if_due() {}
 
-/// Counts a piece of work that takes a microsecond or less, as for one event or block; after some hundreds of them,
-/// gives way like [`yield_if_due`].
+/// Counts a piece of work of at most a microsecond, such as one event or block; every few hundred calls, yields like
+/// [`yield_if_due`].
 #[inline(always)]
 pub fn tick() {}

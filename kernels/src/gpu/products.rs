@@ -186,7 +186,7 @@ fn failed(doing: &(impl ToString + ?Sized), error: CublasError) -> Error {
     Error::Products { doing: doing.to_string(), status: error.to_string() }
 }
 
-/// Returns whether the library does not support what it was asked for, rather than failing at it.
+/// Whether an error means that the library does not support the operation, rather than that it failed.
 fn is_refusal(CublasError(status): CublasError) -> bool {
     use sys::cublasStatus_t::{CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_NOT_SUPPORTED};
     matches!(status, CUBLAS_STATUS_NOT_SUPPORTED | CUBLAS_STATUS_INVALID_VALUE)
@@ -196,7 +196,7 @@ fn none(product: &Product) -> Error {
     Error::NoAlgorithm { product: product.to_string() }
 }
 
-/// A product in the library's terms.
+/// A product as cuBLASLt describes it: descriptors and proposed algorithms.
 #[derive(Debug)]
 struct Plan {
     // Locked while the product is submitted, since the address of the bias is part of the description.

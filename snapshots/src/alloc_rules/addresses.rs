@@ -1,17 +1,17 @@
-//! Device addresses, in the order in which a driver hands them out: PyTorch's allocator breaks ties by address, so that
-//! the reserved bytes of some programs depend on it.
+//! Device addresses in the order in which a driver returns them. PyTorch's allocator breaks ties by address, so the
+//! reserved bytes of some programs depend on that order.
 //!
-//! Uses nothing of this crate, since the simulated GPU, which has no dependencies, includes this file.
+//! Uses nothing else of this crate, since the simulated GPU, which has no dependencies, includes this file.
 
 use std::collections::BTreeMap;
 
-/// Memory of a device is allocated in pages of this size.
+/// The granularity of device memory in bytes.
 pub(super) const PAGE_BYTES: u64 = 2 << 20;
 
-/// On Linux, the driver takes address space in regions of a multiple of this size.
+/// On Linux, the driver reserves address space in multiples of this size, in bytes.
 pub(super) const REGION_BYTES: u64 = 32 << 20;
 
-/// The order in which a driver returns addresses. Found from public recordings of GPUs.
+/// The order in which a driver returns addresses, derived from public recordings of GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressOrder {
     /// Regions downward from a ceiling, each filled upward, as NVIDIA's driver does on Linux.
@@ -22,7 +22,7 @@ pub enum AddressOrder {
 }
 
 impl AddressOrder {
-    /// All orders, by name.
+    /// All orders, with their names.
     pub const ALL: [(&'static str, Self); 2] = [("linux", Self::Linux), ("windows", Self::Windows)];
 
     /// Returns the order with this name.
@@ -31,19 +31,19 @@ impl AddressOrder {
     }
 }
 
-/// The addresses of one space that are handed out.
+/// An address space, with the ranges that are in use and free.
 #[derive(Debug)]
 pub struct Addresses {
     order: AddressOrder,
     floor: u64,
     /// The lowest address of any region.
     lowest: u64,
-    /// The free ranges, of regions or above the floor: start and end.
+    /// Free address ranges, by start: each start and end.
     free: BTreeMap<u64, u64>,
 }
 
 impl Addresses {
-    /// Creates the space from `floor` to `ceiling`, of which nothing is handed out.
+    /// Creates the free address space from `floor` to `ceiling`.
     pub fn within(order: AddressOrder, floor: u64, ceiling: u64) -> Self {
         let free = match order {
             AddressOrder::Linux => BTreeMap::new(),
@@ -52,7 +52,7 @@ impl Addresses {
         Self { order, floor, lowest: ceiling - ceiling % REGION_BYTES, free }
     }
 
-    /// Hands out a range whose start is a multiple of `alignment`; `None` if there is none.
+    /// Reserves a range of `bytes` aligned to `alignment`; `None` if there is none.
     pub fn take(&mut self, bytes: u64, alignment: u64) -> Option<u64> {
         let alignment = alignment.max(PAGE_BYTES);
         let fits = |(start, end): (&u64, &u64)| {
@@ -79,7 +79,7 @@ impl Addresses {
         Some(at)
     }
 
-    /// Takes a range back.
+    /// Frees a range.
     pub fn give_back(&mut self, start: u64, bytes: u64) {
         let (mut start, mut end) = (start, start + bytes);
         if let Some((&before, _)) = self.free.range(..start).next_back().filter(|(_, end)| **end == start) {

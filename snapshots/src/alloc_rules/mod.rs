@@ -9,33 +9,34 @@ use crate::trace::DeviceFacts;
 pub use addresses::{AddressOrder, Addresses};
 pub use splitting::SegmentKind;
 
-/// The unit of every block, in bytes; no free block is smaller.
+/// The granularity of blocks in bytes; no free block is smaller.
 pub const MIN_BLOCK: u64 = 512;
-/// Rounded requests of at most this many bytes use the small pool. In the large pool a rest of at most this many
+/// Rounded requests of at most this many bytes use the small pool. In the large pool, a remainder of at most this many
 /// bytes is not split off.
 pub const SMALL_REQUEST: u64 = 1 << 20;
-/// A segment of the small pool, and a page of its expandable segments, in bytes.
+/// The size of a small-pool segment, and of a page of its expandable segments, in bytes.
 pub const SMALL_SEGMENT: u64 = 2 << 20;
-/// A segment that requests of the large pool share, and a page of its expandable segments, unless set otherwise.
+/// The default size in bytes of a large-pool segment shared by several requests, and of a page of expandable segments.
 const LARGE_SEGMENT: u64 = 20 << 20;
-/// Rounded requests of at least this many bytes get their own segment.
+/// Rounded requests of at least this many bytes get a segment of their own.
 const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
 /// The size of such a segment is a multiple of this many bytes.
 const SEGMENT_UNIT: u64 = 2 << 20;
-/// Sizes by powers of two from 1 MiB on have a setting each; the last is for all above.
+/// Number of size intervals with a separate rounding setting: one per power of two from 1 MiB on; the last one includes
+/// all larger sizes.
 const INTERVALS: usize = 16;
 
-/// The rules of PyTorch's caching allocator, and of ours, under the settings of one device. Recorders that say nothing
-/// of settings get the defaults.
+/// The rules of PyTorch's caching allocator, which ours follows too, under the settings of one device. If no settings
+/// were recorded, the defaults apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocRules {
-    /// Blocks of at least this many bytes are not split and serve no smaller request; `None` if unlimited.
+    /// Blocks of at least this many bytes are not split and serve no smaller requests; `None` if unlimited.
     pub max_split: Option<u64>,
-    /// The bytes of such a block that a request of that size may waste.
+    /// The number of bytes of such a block that may remain unused when it serves a smaller request.
     pub max_non_split_rounding: u64,
-    /// A segment that requests of the large pool share, in bytes.
+    /// The size in bytes of a large-pool segment shared by several requests.
     pub large_segment: u64,
-    /// New memory is mapped page by page into segments that grow.
+    /// Whether segments are expandable: new memory is mapped page by page into existing segments.
     pub is_expandable: bool,
     divisions: [u64; INTERVALS],
 }
@@ -53,8 +54,8 @@ impl Default for AllocRules {
 }
 
 impl AllocRules {
-    /// Reads the settings of a device, nested keys joined by dots: the configuration string first; settings that are
-    /// recorded separately take precedence.
+    /// Parses the settings of a device, with nested keys joined by dots. The configuration string is parsed first;
+    /// settings that are recorded separately take precedence.
     pub fn from_settings(settings: &[(String, String)]) -> Self {
         let mut rules = Self::default();
         for (_, text) in settings.iter().filter(|(name, _)| name.to_ascii_lowercase().ends_with("alloc_conf")) {
@@ -77,7 +78,7 @@ impl AllocRules {
         rules
     }
 
-    /// Reads `key:value,key:[a:b,c:d]`; keys that say nothing about sizes are passed over.
+    /// Parses `key:value,key:[a:b,c:d]`; keys that do not affect sizes are ignored.
     fn read(&mut self, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let mut rest = text.as_str();
@@ -124,7 +125,7 @@ impl AllocRules {
         }
     }
 
-    /// The bytes of the block that a request of `bytes` gets.
+    /// The size in bytes of the block for a request of `bytes`.
     #[inline]
     pub fn round(&self, bytes: u64) -> u64 {
         if bytes < MIN_BLOCK {
@@ -143,17 +144,17 @@ impl AllocRules {
         if rounded <= SMALL_REQUEST { Pool::Small } else { Pool::Large }
     }
 
-    /// A page of the expandable segments of `pool`, in bytes.
+    /// The page size of expandable segments of `pool`, in bytes.
     pub fn page(&self, pool: Pool) -> u64 {
         if pool == Pool::Small { SMALL_SEGMENT } else { self.large_segment.max(1) }
     }
 
-    /// The rules under the settings of a device.
+    /// The rules under the recorded settings of a device.
     pub fn of(facts: Option<&DeviceFacts>) -> Self {
         Self::from_settings(facts.map_or(&[][..], |facts| &facts.settings))
     }
 
-    /// The bytes requested from the driver if no free range fits a block of `rounded` bytes.
+    /// The bytes requested from the driver if no free block fits a request of `rounded` bytes.
     pub fn from_driver(&self, rounded: u64) -> u64 {
         let unit = match self.pool(rounded) {
             pool if self.is_expandable => self.page(pool),
@@ -164,7 +165,7 @@ impl AllocRules {
         rounded.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
     }
 
-    /// Returns the largest block of `pool` that fits into a free range of `bytes`; 0 if none does.
+    /// Returns the size of the largest block of `pool` that fits into a free range of `bytes`; 0 if none does.
     pub fn largest_in(&self, pool: Pool, bytes: u64) -> u64 {
         match pool {
             Pool::Small => bytes.min(SMALL_REQUEST),
@@ -173,7 +174,7 @@ impl AllocRules {
         }
     }
 
-    /// The largest block of `pool` that can be had where the driver gives `bytes` more as one new segment.
+    /// The size of the largest block of `pool` that can be allocated if the driver provides `bytes` as one new segment.
     pub fn largest_new(&self, pool: Pool, bytes: u64) -> u64 {
         let page = self.page(pool);
         match pool {
@@ -185,7 +186,7 @@ impl AllocRules {
         }
     }
 
-    /// Whether a free range of `hole` bytes may serve a block of `rounded` bytes, which it is large enough for: the
+    /// Whether a free block of `hole` bytes may serve a request of `rounded` bytes, for which it is large enough: the
     /// limits on splitting may forbid it.
     pub fn may_take(&self, hole: u64, rounded: u64) -> bool {
         match self.max_split {
@@ -200,13 +201,13 @@ fn is_true(value: &str) -> bool {
     value.trim().eq_ignore_ascii_case("true") || value.trim() == "1"
 }
 
-/// The interval of `bytes`: 0 below 2 MiB, then one for each power of two.
+/// The rounding interval of `bytes`: 0 below 2 MiB, then one for each power of two.
 #[inline]
 fn interval(bytes: u64) -> usize {
     (bytes.max(1).ilog2().saturating_sub(20) as usize).min(INTERVALS - 1)
 }
 
-/// `bytes` rounded up to the next of the steps that divide the way between two powers of two.
+/// `bytes` rounded up to a multiple of the interval between two powers of two divided by `divisions`.
 fn next_division(bytes: u64, divisions: u64) -> u64 {
     if bytes.is_power_of_two() {
         return bytes;

@@ -1,4 +1,4 @@
-//! The rules by which PyTorch's caching allocator splits a free block, and by which a segment belongs to a pool.
+//! The rules by which PyTorch's caching allocator splits a free block and assigns a segment to a pool.
 
 use super::{AllocRules, MIN_BLOCK, SMALL_REQUEST, SMALL_SEGMENT};
 use crate::category::Pool;
@@ -14,7 +14,7 @@ impl AllocRules {
         if bytes.is_multiple_of(self.page(Pool::Large)) { Pool::Large } else { Pool::Small }
     }
 
-    /// Whether a request of `rounded` bytes splits off the remaining `rest` bytes as a free block.
+    /// Whether the remaining `rest` bytes are split off as a free block when a request of `rounded` bytes is served.
     #[inline]
     pub fn splits(&self, rounded: u64, rest: u64, kind: SegmentKind) -> bool {
         // If the setting is enabled, older segments are split by the same rules; private pools with a custom allocator
@@ -31,13 +31,13 @@ impl AllocRules {
         }
     }
 
-    /// Whether a gap of `gap` bytes behind a block of `rounded` bytes in a large segment must belong to that block:
-    /// free blocks of the large pool are larger than the rest that is not split off.
+    /// Whether a gap of `gap` bytes after a block of `rounded` bytes in a large segment must be part of that block:
+    /// free blocks of the large pool are larger than remainders that are not split off.
     pub fn is_slack(&self, rounded: u64, gap: u64) -> bool {
         rounded > SMALL_REQUEST && !self.is_expandable && (gap <= SMALL_REQUEST || self.is_unsplit(rounded))
     }
 
-    /// Whether a block of `rounded` bytes is too large to be split off.
+    /// Whether blocks of `rounded` bytes are too large to be split.
     fn is_unsplit(&self, rounded: u64) -> bool {
         self.max_split.is_some_and(|most| rounded >= most)
     }

@@ -5,8 +5,8 @@
 //!   preamble  section … section  │ strings  symbols  end  footer  tail
 //! ```
 //!
-//! Sections that this program does not know keep their place. A recording that was cut off stays one: the bytes of the
-//! section within which it ends are all that is left out.
+//! Sections that this program does not know keep their position. A truncated recording stays truncated: only the bytes
+//! of its incomplete last section are omitted.
 
 use std::io::Write;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::ids::StringId;
 use crate::mapped::Mapped;
 use crate::tables::SourceLine;
 
-/// A recording in its bytes, to be written again with symbols added.
+/// The bytes of a recording that is to be written again with symbols added.
 #[derive(Debug)]
 pub struct Amendment<'a> {
     bytes: &'a [u8],
@@ -31,12 +31,12 @@ pub struct Amendment<'a> {
     kept: Vec<Piece>,
     /// The sections that mark the recording as finished.
     ends: Vec<Piece>,
-    /// Number of rows of the table of strings, with those lost to damage.
+    /// Number of rows of the string table, including those lost to damage.
     strings: u64,
     torn_bytes: u64,
 }
 
-/// Bytes that are copied, and the header of the section that they are.
+/// Bytes to copy, and the header of the section that they contain, if any.
 #[derive(Debug)]
 struct Piece {
     range: Range<usize>,
@@ -80,14 +80,14 @@ impl<'a> Amendment<'a> {
         }
     }
 
-    /// Returns the bytes of the incomplete section at the end of a truncated file. They are not copied, since later
-    /// sections could not be distinguished from them.
+    /// Returns the bytes of the incomplete section at the end of a truncated file. They are not copied, since they
+    /// could not be told apart from the sections after them.
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }
 
-    /// Writes the recording with `strings` after its own, which its tables have `known` of, and with `symbols`, which
-    /// may name both. Fails where `out` takes no more.
+    /// Writes the recording with `strings` appended to its own strings, of which its tables have `known`, and with
+    /// `symbols`, which may refer to both. Fails if `out` cannot be written.
     pub fn write<W: Write>(&self, out: W, known: usize, strings: &[String], symbols: &[Symbols]) -> Result<W> {
         // Rows lost to damage at the end of a table are not in the tables, but have numbers.
         let lost = self.strings.saturating_sub(known as u64);
@@ -108,7 +108,7 @@ impl<'a> Amendment<'a> {
     }
 }
 
-/// The lines with the new ones of their texts moved up by `lost` rows.
+/// Returns the symbols with the row numbers of new strings increased by `lost`.
 fn shifted(symbols: &Symbols, known: usize, lost: u64) -> Result<Symbols> {
     let row = |id: StringId| match id.index() {
         Some(row) if row >= known => {
@@ -123,7 +123,7 @@ fn shifted(symbols: &Symbols, known: usize, lost: u64) -> Result<Symbols> {
     Ok(Symbols { frame: symbols.frame, lines })
 }
 
-/// Lets `use_it` amend the recording at `path`, which must be a regular file.
+/// Calls `use_it` with the recording at `path`, which must be a regular file.
 pub fn amend_file<T>(path: &Path, use_it: impl FnOnce(&Amendment<'_>) -> Result<T>) -> Result<T> {
     match Mapped::open(path)? {
         Mapped::Bytes(map) => use_it(&Amendment::new(&map)?),

@@ -1,4 +1,4 @@
-//! Assembles the parts of a file in order, and records what is missing or wrong.
+//! Assembles the decoded sections of a file in order into a trace, and records what is missing or wrong.
 
 use super::kind::{SectionKind, kind_text};
 use super::owners::Owners;
@@ -16,41 +16,42 @@ use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
 use crate::trace::{DeviceUse, Header, Start, Trace, Trust};
 use crate::yielding::yield_if_due;
 
-/// Maximum number of problems noted one by one; the rest are counted.
+/// Maximum number of problems that are listed individually; the others are only counted.
 const MAX_PROBLEMS: u64 = 200;
 
-/// No row of a table takes fewer bytes than this once decompressed.
+/// Minimum size of a table row, in decompressed bytes.
 const MIN_ROW_BYTES: u64 = 8;
 
-/// A trace on its way.
+/// A trace that is being assembled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     builder: TraceBuilder,
-    /// Annotations and attributes, until their rows are known.
+    /// Annotations and attributes whose rows are not resolved yet.
     owners: Owners,
-    /// The number that the next event has in the file.
+    /// The number, in the file, of the next event.
     next_event: u64,
-    /// Events that damage has cost.
+    /// Events lost to damage.
     events_lost: u64,
-    /// Bytes of the file that could not be read; they bound the number of missing rows.
+    /// Bytes of the file that could not be read, which limit how many rows can be missing.
     bytes_lost: u64,
-    /// Blocks, segments and events, which a trace can hold fewer than 2^32 of.
+    /// The number of blocks, segments and events; a trace can have fewer than 2^32.
     subjects: u64,
     has_header: bool,
     end: Option<Trust>,
     has_tail: bool,
-    /// The index was found to be damaged or cut off.
+    /// Whether the index was found to be damaged or truncated.
     lacks_index: bool,
-    /// A summary or a checkpoint was found to be damaged.
+    /// Whether a summary or a checkpoint was found to be damaged.
     lacks_summary: bool,
     problems: u64,
-    /// For each run of events, the number of events after it, and the bytes live during it; `None` if not requested.
+    /// For each run of events, the number of events up to its end, and the minimum and maximum of live bytes during it;
+    /// `None` if not requested.
     measured: Option<Vec<(u64, LiveBytes)>>,
-    /// The events that were read and are not kept; `None` if all are kept.
+    /// The events that were read since the last call of `take_passed`; `None` if events are added to the trace instead.
     passing: Option<Box<Passed>>,
 }
 
-/// The state before a recording's first event, and events, for readers that keep none of them.
+/// The starting state and the events that were read, for readers that do not keep events in a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Passed {
     /// The state before the first event, by device.
@@ -59,21 +60,21 @@ pub struct Passed {
     pub events: Vec<Event>,
 }
 
-/// Number of events that share one entry of the live bytes.
+/// Number of events per entry of the live bytes.
 const EVENTS_A_LEVEL: usize = 1 << 13;
 
 impl Assembler {
-    /// An assembler with room for `events` events.
+    /// An assembler with capacity for `events` events.
     pub(super) fn with_capacity(events: usize) -> Self {
         Self { builder: TraceBuilder::with_capacity(events), ..Self::default() }
     }
 
-    /// An assembler that keeps no events.
+    /// An assembler that hands out the events instead of adding them to the trace.
     pub(super) fn passing() -> Self {
         Self { passing: Some(Box::default()), ..Self::default() }
     }
 
-    /// Takes the events read since the last call, of an assembler that keeps no events.
+    /// Returns the events read since the last call, for an assembler made by `passing`.
     pub(super) fn take_passed(&mut self) -> Passed {
         self.passing.as_deref_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -83,8 +84,9 @@ impl Assembler {
         self.builder.header()
     }
 
-    /// A recording of the same devices and tables without events, in which `live` is on each device at `start`. Costs
-    /// what is live, and the tables without the operations.
+    /// Creates a recording with the same devices and tables but without events, whose baseline is the state `live` of
+    /// each device, as a window that begins at `start`. Takes time in proportion to the live blocks and to the tables
+    /// except operations.
     pub(super) fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
         let trust = self.trust();
         let ops = std::mem::take(&mut self.builder.tables().ops);
@@ -99,27 +101,27 @@ impl Assembler {
         trace
     }
 
-    /// Number of events taken so far.
+    /// Number of events read so far.
     pub(super) fn events(&self) -> usize {
         self.builder.event_count()
     }
 
-    /// Counts the events before number `next` as read: they are left out on purpose.
+    /// Skips the events before number `next` deliberately, without counting them as lost.
     pub(super) fn pass_events(&mut self, next: u64) {
         self.next_event = next;
     }
 
-    /// Lets it note how much memory lives, from now on.
+    /// Starts to measure live memory.
     pub(super) fn measure(&mut self) {
         self.measured = Some(Vec::new());
     }
 
-    /// Takes the measurements since the last call: runs of events, with the number of events after each.
+    /// Returns the measurements since the last call: runs of events, with the number of events up to the end of each.
     pub(super) fn take_measured(&mut self) -> Vec<(u64, LiveBytes)> {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The number of events that the file should have and has not: not those that its recorder lost.
+    /// The number of events that are missing from the file, not counting those that the recorder lost.
     pub(super) fn missing_events(&self) -> u64 {
         self.events_lost
     }
@@ -129,12 +131,12 @@ impl Assembler {
         self.end.is_some()
     }
 
-    /// Whether the last bytes of a finished file were read.
+    /// Whether a finished file was read to its last byte.
     pub(super) fn is_whole(&self) -> bool {
         self.end.is_some() && self.has_tail
     }
 
-    /// Notes a problem of the file.
+    /// Adds a problem of the file.
     pub(super) fn note(&mut self, problem: Problem) {
         self.problems += 1;
         if self.problems <= MAX_PROBLEMS {
@@ -142,14 +144,14 @@ impl Assembler {
         }
     }
 
-    /// Notes, once, that the index at the end of a finished file is damaged or cut off.
+    /// Records that the index at the end of a finished file is damaged or truncated; reported once.
     fn note_index(&mut self, offset: u64) {
         if !std::mem::replace(&mut self.lacks_index, true) {
             self.note(Problem::of_index(offset));
         }
     }
 
-    /// Adds the next part of the file, with its content if it is a section.
+    /// Adds the next part of the file, with its decoded content if it is a section.
     pub(super) fn take(&mut self, found: &WalkItem<'_>, part: Option<Result<Part, String>>) {
         match *found {
             WalkItem::Section(section) => {
@@ -189,13 +191,13 @@ impl Assembler {
         }
     }
 
-    /// Whether what cannot be read, a section with this header or without a whole one, is the index: the footer or the
-    /// tail, which alone follow the end of the recording.
+    /// Whether an unreadable part, with this header if it has one, belongs to the index: only the footer and the tail
+    /// follow the end of the recording.
     fn is_index(&self, header: Option<&SectionHeader>) -> bool {
         self.end.is_some() && header.is_none_or(|header| header.kind() == Some(SectionKind::Footer))
     }
 
-    /// Notes that a section cannot be used, and counts its rows.
+    /// Reports that a section cannot be used, and counts its rows as lost.
     fn lose(&mut self, offset: u64, header: &SectionHeader, what: &str) {
         self.note(Problem::at(offset, format!("{} section of {} rows: {what}", header.kind_text(), header.count)));
         self.bytes_lost += HEADER_BYTES as u64 + u64::from(header.stored);
@@ -206,7 +208,7 @@ impl Assembler {
         }
     }
 
-    /// Counts the events between the last one seen and number `first` as lost.
+    /// Counts the events from the last one read up to number `first` as lost.
     fn reach_event(&mut self, first: u64) {
         self.events_lost = self.events_lost.saturating_add(first.saturating_sub(self.next_event));
         self.next_event = self.next_event.max(first);
@@ -274,7 +276,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Appends rows to a table. Rows lost with a damaged section are made up by `lost`, so that handles stay right.
+    /// Appends rows to a table. Rows that were lost with a damaged section are replaced by `lost`, so that handles stay
+    /// valid.
     fn append<T: Clone>(
         &mut self,
         offset: u64,
@@ -297,8 +300,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Returns the number of rows missing between the existing ones, `has` of them, and a section's first, or why that
-    /// is impossible.
+    /// Returns the number of rows missing between the `has` existing ones and the first one of a section, or why that
+    /// number is impossible.
     fn missing_rows(&self, header: &SectionHeader, has: u64) -> Result<u64, String> {
         let could_hold = self.bytes_lost.saturating_mul(MAX_EXPANSION as u64 / MIN_ROW_BYTES);
         let first = header.first;
@@ -377,7 +380,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Makes sure that handles suffice for `more` blocks, segments or events.
+    /// Checks that there are enough handles for `more` blocks, segments or events.
     fn spend(&mut self, more: usize) -> Result<(), String> {
         let subjects = self.subjects + more as u64;
         if subjects >= u64::from(u32::MAX) {
@@ -393,7 +396,7 @@ impl Assembler {
         self.end = Some(facts.trust);
     }
 
-    /// The trace, of a file of `bytes` bytes.
+    /// Returns the trace of a file of `bytes` bytes.
     pub(super) fn finish(mut self, bytes: u64, was_cut: bool) -> Trace {
         if !self.has_header {
             self.note(Problem::new("the origin of the recording is lost: the file has no readable header section"));
@@ -416,7 +419,7 @@ impl Assembler {
         self.builder.finish()
     }
 
-    /// The limits of accuracy that the file states or shows.
+    /// The limits of accuracy that the file states or that were found while reading it.
     fn trust(&self) -> Trust {
         let recorded_end = self.end.clone().unwrap_or_default();
         Trust {
@@ -427,7 +430,7 @@ impl Assembler {
     }
 }
 
-/// Gives a trace those of `ops` that its blocks name.
+/// Copies to a trace those of `ops` to which its blocks refer.
 fn name_operations(trace: &mut Trace, ops: &[Op]) {
     let mut ids: Vec<OpId> = trace.blocks.op.iter().copied().filter(|id| id.is_some()).collect();
     ids.sort_unstable();

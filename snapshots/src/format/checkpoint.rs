@@ -1,4 +1,4 @@
-//! Checkpoints: what is live after a number of events, so that a reader can begin there.
+//! Checkpoints: the live state after a number of events, from which a reader can start.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,25 +8,26 @@ use crate::live_state::{LiveBlock, LiveState};
 use crate::metric::Totals;
 use crate::stage::{Outside, Stage};
 
-/// Blocks, segments and mappings that go into one part.
+/// Maximum number of blocks, segments and mappings in one part.
 const PART_ROWS: usize = 65_536;
 
-/// The live state after a number of events, or a part of it: the parts of a checkpoint follow each other in the file.
+/// The live state after a number of events, or a part of it. The parts of a checkpoint are consecutive sections of the
+/// file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The number of events before it.
     pub events: u64,
-    /// The largest time of the last events, in nanoseconds since the recording's origin.
+    /// The largest time of the most recent events, in nanoseconds since the recording's origin.
     pub time_ns: u64,
     /// The step and phase.
     pub stage: Stage,
-    /// The largest number of a step so far.
+    /// The largest step number so far.
     pub largest_step: Option<u32>,
-    /// The number of parts after this one.
+    /// The number of parts that follow this one.
     pub more: u32,
     /// The live state of a device.
     pub state: StartingState,
-    /// The allocation of each block of the state; none for those from before the recording.
+    /// The allocation of each block of the state; `None` for blocks from before the recording.
     pub births: Vec<Option<Outside>>,
     /// The totals of the device.
     pub totals: Totals,
@@ -35,8 +36,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns the parts of a checkpoint of the states that `summarizer` has now; `deaths` are the blocks of the
-    /// previous one that are no longer live.
+    /// Returns the parts of a checkpoint of the current states in `summarizer`; `deaths` are the blocks of the previous
+    /// checkpoint that are no longer live.
     pub fn of(summarizer: &Summarizer, deaths: &[EndedBlock]) -> Vec<Self> {
         let empty = || Self {
             events: summarizer.events(),
@@ -95,7 +96,7 @@ impl Checkpoint {
         fits
     }
 
-    /// Adds what this part holds to `live`, the state of its device; fails if the part contradicts itself.
+    /// Adds the content of this part to `live`, the state of its device; fails if the part is inconsistent.
     pub(super) fn restore(&self, live: &mut LiveState) -> Result<(), String> {
         if self.births.len() != self.state.blocks.len() {
             return Err("its blocks and their allocations differ in number".to_owned());

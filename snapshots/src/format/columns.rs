@@ -1,28 +1,29 @@
-//! The columns of an event section, each of which has one field of all its events.
+//! The columns of an event section; each has one field of all its events.
 
 use super::varint::Cursor;
 
 crate::vocabulary!(
-    /// One column of an event section, in the order of the numbers stored in files; the name is used in the specification and
-    /// in messages.
+    /// A column of an event section, in the order of the numbers stored in files; the name is used in the specification
+    /// and in messages.
     Column {
         /// Every event: its kind's code, a byte.
         Kind = "kind",
-        /// Every event: nanoseconds since the event before, signed.
+        /// Every event: nanoseconds since the previous event, signed.
         Time = "time",
-        /// Every event: the device's ordinal. Left out where all are 0.
+        /// Every event: the device's ordinal. Omitted if all are 0.
         Device = "device",
         /// Every event: the stack, as a handle delta. Omitted if there is none.
         Stack = "stack",
-        /// Allocs: the block's key, signed, as against the key after the last alloc's.
+        /// Allocs: the block's key, as a signed difference from one more than the previous alloc's key.
         Block = "block",
-        /// Allocs: first a shift, a byte; then addresses, signed, as against the last alloc's, in units of 2^shift.
+        /// Allocs: first a shift, a byte; then addresses, as signed differences from the previous alloc's, in units of
+        /// 2^shift.
         Address = "address",
         /// Allocs: requested bytes.
         Requested = "requested",
         /// Allocs: allocated bytes minus requested bytes, signed.
         Rounding = "rounding",
-        /// Allocs: the stream, signed, as against the last alloc's. Left out where all are 0.
+        /// Allocs: the stream, as a signed difference from the previous alloc's. Omitted if all are 0.
         Stream = "stream",
         /// Allocs: the pool's code, a byte.
         Pool = "pool",
@@ -32,17 +33,17 @@ crate::vocabulary!(
         Op = "op",
         /// Allocs: the scope, as a handle delta.
         Scope = "scope",
-        /// Frees requested and completed: the block's key, signed, as against the key last freed.
+        /// Frees requested and completed: the block's key, as a signed difference from the previously freed key.
         Freed = "freed",
-        /// Tags: the block's key, signed, as against the key last tagged.
+        /// Tags: the block's key, as a signed difference from the previously tagged key.
         Tagged = "tagged",
         /// Tags: the category's code, a byte.
         TagCategory = "tag_category",
         /// All other events: their facts, one after the other.
         Rare = "rare",
-        /// Uses: the block's key, signed, as against the key last used. Since version 1.2.
+        /// Uses: the block's key, as a signed difference from the previously used key. Since version 1.2.
         Used = "used",
-        /// Failed requests: one more than the stream, 0 if unknown. Left out where all are unknown. Since version 1.3.
+        /// Failed requests: one more than the stream, 0 if unknown. Omitted if all are unknown. Since version 1.3.
         OomStream = "oom_stream",
     }
 );
@@ -50,10 +51,10 @@ crate::vocabulary!(
 /// Number of columns in this version.
 pub(super) const COLUMNS: usize = Column::ALL.len();
 
-/// The bytes of one entry of a payload's directory: number and length.
+/// Size of an entry of a payload's directory in bytes: the column's number and length.
 const ENTRY_BYTES: usize = 5;
 
-/// Columns being filled.
+/// Columns that are being encoded.
 #[derive(Debug, Default)]
 pub(super) struct ColumnBytes {
     columns: [Vec<u8>; COLUMNS],
@@ -68,7 +69,8 @@ impl ColumnBytes {
         self.columns.iter_mut().for_each(Vec::clear);
     }
 
-    /// Writes the payload: how many columns, number and length of each, then their bytes. Empty ones are left out.
+    /// Writes the payload: the number of columns, the number and length of each, then their bytes. Empty columns are
+    /// omitted.
     pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
         let filled = || Column::ALL.iter().zip(&self.columns).filter(|(_, bytes)| !bytes.is_empty());
         out.clear();
@@ -83,14 +85,14 @@ impl ColumnBytes {
     }
 }
 
-/// The columns of a payload; those that it leaves out are empty.
+/// Cursors into the columns of a payload; omitted columns are empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnCursors<'a> {
     cursors: [Cursor<'a>; COLUMNS],
 }
 
 impl<'a> ColumnCursors<'a> {
-    /// Splits a payload into its columns. Columns of other numbers than ours are passed over.
+    /// Splits a payload into its columns. Columns with unknown numbers are skipped.
     pub(super) fn from_payload(payload: &'a [u8]) -> Result<Self, String> {
         let mut directory = Cursor::new(payload);
         let columns = usize::from(directory.byte().ok_or("it is empty")?);
@@ -120,7 +122,7 @@ impl<'a> ColumnCursors<'a> {
         &mut self.cursors[column as usize]
     }
 
-    /// The first column of which something is left, and how many bytes.
+    /// The first column that was not read to its end, and the number of bytes left.
     pub(super) fn left_over(&self) -> Option<(Column, usize)> {
         let left = Column::ALL.iter().zip(&self.cursors).find(|(_, cursor)| cursor.left() > 0);
         left.map(|(column, cursor)| (*column, cursor.left()))

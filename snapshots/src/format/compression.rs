@@ -1,9 +1,9 @@
-//! Compression of sections with the zstd library. `compression_web.rs` replaces it where C cannot be compiled.
+//! Compresses sections with the zstd library. `compression_web.rs` replaces this file where C cannot be compiled.
 
-/// The zstd level: past it, event columns hardly become smaller.
+/// The zstd level; higher ones hardly reduce the size of event columns.
 const LEVEL: i32 = 3;
 
-/// Compresses payloads. Keeps its state from one to the next.
+/// Compresses payloads, reusing its state.
 pub(super) struct Compressor(zstd::bulk::Compressor<'static>);
 
 impl Compressor {
@@ -27,7 +27,7 @@ impl Decompressor {
         Self(zstd::bulk::Decompressor::default())
     }
 
-    /// Replaces the content of `out` by what the zstd frames in `stored` expand to, at most `most` bytes.
+    /// Replaces the content of `out` by the decompressed zstd frames in `stored`, at most `most` bytes.
     pub(super) fn decompress(&mut self, stored: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.reserve_exact(most);

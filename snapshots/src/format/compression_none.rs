@@ -1,6 +1,6 @@
-//! Stands for the compression of sections where the feature `zstd` is off: they are stored as they are.
+//! Replaces the compression of sections if the feature `zstd` is off: sections are stored uncompressed.
 
-/// Compresses nothing.
+/// Leaves payloads uncompressed.
 pub(super) struct Compressor;
 
 impl Compressor {
@@ -8,7 +8,7 @@ impl Compressor {
         Ok(Self)
     }
 
-    /// Replaces the content of `out` by `raw`: what is no smaller than that is stored uncompressed.
+    /// Copies `raw` to `out`: the caller stores a section uncompressed if compression does not make it smaller.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.extend_from_slice(raw);
@@ -16,7 +16,7 @@ impl Compressor {
     }
 }
 
-/// Refuses compressed payloads.
+/// Rejects compressed payloads with an error.
 pub(super) struct Decompressor;
 
 impl Decompressor {

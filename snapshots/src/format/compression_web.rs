@@ -1,4 +1,4 @@
-//! Compression of sections with ruzstd, which is written in Rust: slower than the C library, and with one level.
+//! Compresses sections with ruzstd, which is written in Rust: slower than the C library, and with a single level.
 
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::encoding::{CompressionLevel, compress};
@@ -27,7 +27,7 @@ impl Decompressor {
         Self(FrameDecoder::new())
     }
 
-    /// Replaces the content of `out` by what the zstd frames in `stored` expand to, at most `most` bytes.
+    /// Replaces the content of `out` by the decompressed zstd frames in `stored`, at most `most` bytes.
     pub(super) fn decompress(&mut self, stored: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         out.resize(most, 0);

@@ -1,5 +1,5 @@
-//! Decodes the columns of a section into events. [`events_encode`](super::events_encode) is the inverse: both keep the
-//! same state and change together.
+//! Decodes the columns of a section into events. [`events_encode`](super::events_encode) is the inverse: both track the
+//! same state and must change together.
 
 use super::columns::{Column, ColumnCursors};
 use super::events_encode::Former;
@@ -14,12 +14,12 @@ use crate::{Category, Phase, Pool};
 #[derive(Debug, Default)]
 pub(super) struct DecodedEvents {
     pub(super) events: Vec<Event>,
-    /// Number of events of unknown kinds, which are left out.
+    /// Number of skipped events of unknown kinds.
     pub(super) unknown: u32,
 }
 
-/// Decodes `count` events from a payload, or returns what is wrong with it. Reads nothing outside the payload, and
-/// creates at most as many events as it has bytes.
+/// Decodes `count` events from a payload, or returns why it is invalid. Reads nothing outside the payload, and creates
+/// at most as many events as the payload has bytes.
 pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents, String> {
     if count as usize > CHUNK_EVENTS {
         return Err(format!("it declares {count} events, but a section has at most {CHUNK_EVENTS}"));
@@ -74,7 +74,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Returns the next event, `None` if its kind is unknown, or the column that has no value for it.
+    /// Returns the next event, `None` if its kind is unknown, or the column that has too few values as an error.
     #[inline]
     fn take_event(&mut self) -> Result<Option<Event>, Column> {
         let kind = self.byte(Column::Kind)?;
@@ -207,7 +207,7 @@ fn take_handle(cursor: &mut Cursor<'_>, former: &mut u32) -> Option<u32> {
     Some(*former)
 }
 
-/// The category stored as `code`; a code of a later version reads as unknown.
+/// The category with this code; a code of a later version is read as unknown.
 fn category_from_code(code: u8) -> Category {
     Category::from_code(code).unwrap_or(Category::Unknown)
 }

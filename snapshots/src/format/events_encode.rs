@@ -1,12 +1,12 @@
 //! Encodes a chunk of events into the columns of a section. [`events_decode`](super::events_decode) is the inverse:
-//! both keep the same state and change together.
+//! both track the same state and must change together.
 
 use super::columns::{Column, ColumnBytes};
 use super::varint::{put, put_signed, zigzag};
 use crate::event::{Alloc, Event, Range, What};
 use crate::ids::{DeviceId, StackId};
 
-/// The last value of each fact, from which differences are taken. All zero at the start of a chunk.
+/// The previous value of each field that is stored as a difference. All zero at the start of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Former {
     pub(super) time: u64,
@@ -21,7 +21,7 @@ pub(super) struct Former {
     pub(super) used: u64,
 }
 
-/// Encodes chunks. Keeps its buffers from one to the next.
+/// Encodes chunks, reusing its buffers.
 #[derive(Debug, Default)]
 pub(super) struct EventEncoder {
     columns: ColumnBytes,
@@ -30,7 +30,7 @@ pub(super) struct EventEncoder {
 }
 
 impl EventEncoder {
-    /// Replaces the content of `out` by the payload of `events`.
+    /// Replaces the content of `out` by the encoded `events`.
     pub(super) fn encode(&mut self, events: &[Event], out: &mut Vec<u8>) {
         self.columns.clear();
         self.former = Former::default();
@@ -121,7 +121,7 @@ fn range_facts(range: Range) -> [u64; 4] {
     [range.address, range.bytes, range.stream.0, u64::from(range.pool as u8)]
 }
 
-/// Appends a handle: 0 for none, else one more than the zig-zag code of the difference from the previous one.
+/// Appends a handle: 0 for `NONE`, else one more than the zig-zag code of the difference from the previous one.
 fn put_handle(out: &mut Vec<u8>, former: &mut u32, handle: u32) {
     if handle == u32::MAX {
         out.push(0);
@@ -131,14 +131,14 @@ fn put_handle(out: &mut Vec<u8>, former: &mut u32, handle: u32) {
     }
 }
 
-/// The facts that decide how a chunk is encoded, found in one pass over it.
+/// Properties of a chunk that determine its encoding, computed in one pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChunkFacts {
     has_devices: bool,
     has_stacks: bool,
     has_streams: bool,
     has_oom_streams: bool,
-    /// The bits that are set in the address of any alloc.
+    /// The bitwise OR of the addresses of all allocs.
     addresses: u64,
 }
 
@@ -160,7 +160,7 @@ impl ChunkFacts {
         facts
     }
 
-    /// The largest power of two that divides every address of an alloc.
+    /// The binary logarithm of the largest power of two that divides all addresses.
     fn address_shift(&self) -> u32 {
         self.addresses.trailing_zeros().min(63)
     }

@@ -12,47 +12,49 @@ use crate::ids::DeviceId;
 use crate::live_state::LiveState;
 use crate::trace::{DeviceUse, Header, Start, Trace};
 
-/// Reads a growing file incrementally, and returns the trace so far. Does no file access: the caller reads from offset
-/// [`bytes_fed`](Self::bytes_fed), and feeds what is new.
+/// Reads a growing file incrementally, and returns the trace so far. It does no file access: the caller reads the file
+/// from offset [`bytes_fed`](Self::bytes_fed) on, and passes the new bytes to `feed`.
 #[derive(Debug, Default)]
 pub struct Follower {
     assembler: Assembler,
-    /// Bytes fed, but not yet a whole section.
+    /// Bytes that were fed but do not form a complete section yet.
     pending: Vec<u8>,
     fed: u64,
     has_preamble: bool,
 }
 
 impl Follower {
-    /// A follower that has seen nothing.
+    /// A follower at the start of a file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A follower that has seen nothing, and keeps no events: who feeds it takes them with
+    /// A follower at the start of a file that does not add events to the trace: the caller takes them with
     /// [`take_passed`](Self::take_passed).
     pub fn passing() -> Self {
         Self { assembler: Assembler::passing(), ..Self::default() }
     }
 
-    /// Takes the starting state and the events in the bytes fed since the last call, of a follower that keeps none.
+    /// Returns the starting state and the events in the bytes fed since the last call, for a follower made by
+    /// [`passing`](Self::passing).
     pub fn take_passed(&mut self) -> Passed {
         self.assembler.take_passed()
     }
 
-    /// The origin of the recording, as far as it was read.
+    /// The recording's header, as far as it was read.
     pub fn header(&self) -> &Header {
         self.assembler.header()
     }
 
-    /// The recording at a moment, as a window without events that begins at `start`, in which `live` is on each device;
-    /// `uses` are the devices. Costs what is live, and the tables without the operations.
+    /// Creates a recording without events, whose baseline is the state `live` of each device, as a window that begins
+    /// at `start`; `uses` are the devices. Takes time in proportion to the live blocks and to the tables except
+    /// operations.
     pub fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
         self.assembler.window(live, start, uses)
     }
 
-    /// Takes the next bytes of the file and returns how many events they completed. Fails if the file begins as no
-    /// recording does.
+    /// Adds the next bytes of the file and returns how many events they completed. Fails if the file does not start
+    /// like a recording.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize> {
         self.pending.extend_from_slice(bytes);
         self.fed += bytes.len() as u64;
@@ -86,7 +88,7 @@ impl Follower {
         self.fed
     }
 
-    /// Number of events so far.
+    /// Number of events read so far.
     pub fn events(&self) -> usize {
         self.assembler.events()
     }
@@ -101,7 +103,7 @@ impl Follower {
         self.assembler.is_whole()
     }
 
-    /// The trace so far: a copy, in time and memory in proportion to its events.
+    /// The trace so far: a copy, which takes time and memory in proportion to its events.
     pub fn trace(&self) -> Trace {
         self.assembler.clone().finish(self.fed, false)
     }

@@ -1,4 +1,4 @@
-//! Recognizes files that are opened by mistake, by their first bytes: what they are, and what to do.
+//! Recognizes other files that are opened by mistake, by their first bytes, and gives advice for them.
 
 use crate::error::Error;
 
@@ -15,23 +15,23 @@ pub struct Foreign {
 const SUPPORTED: &str = "supported are .snap files (written by `highwater record`), PyTorch memory snapshots as pickle, \
                          as JSON or as a page saved by trace_plot, memory profiles of JAX, SQLite exports of Nsight \
                          Systems, and logs of RMM and NCCL, each optionally gzipped";
-/// The definition of a snapshot.
+/// The definition of a snapshot, for messages.
 pub const SNAPSHOT: &str = "a memory snapshot, as torch.cuda.memory._dump_snapshot writes it, is a dict with the keys \
                             'segments' and 'device_traces', or a list of segments";
-/// The instructions to make a snapshot.
+/// How to record a snapshot, for messages.
 const RECORD: &str = "call torch.cuda.memory._record_memory_history() at the start of the program, and after some steps \
                       torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
-/// The instructions to save a snapshot that is in such a file.
+/// How to get a snapshot from the program that wrote such a file, for messages.
 const SAVE: &str = "save a memory snapshot with torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 const PULL: &str = "run `git lfs pull` in its repository";
 const DECOMPRESS: &str = "decompress it first";
 const UNPACK: &str = "unpack it, and open the file in it";
 const SOURCE: &str = "open the recording that it was made of";
 
-/// Number of leading bytes that are looked at.
+/// Number of leading bytes that are examined.
 const START_BYTES: usize = 4096;
 
-/// First bytes of files of one kind.
+/// The first bytes of files of each kind, the kind's name, and advice.
 const STARTS: [(&[u8], &str, &str); 18] = [
     (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer, whose file was not downloaded", PULL),
     (b"/annex/objects/", "a git-annex pointer, whose file was not downloaded", "run `git annex get` on it"),
@@ -59,7 +59,7 @@ impl Foreign {
         Self { found: found.into(), advice }
     }
 
-    /// Recognizes a file that begins with `bytes` and that was not read as a recording; `None` if it may be anything.
+    /// Recognizes a file that begins with `bytes` and could not be read as a recording; `None` if it is not recognized.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(START_BYTES)];
         let by_start = || STARTS.iter().find(|(start, ..)| bytes.starts_with(start));
@@ -71,7 +71,7 @@ impl Foreign {
             .or_else(|| text.filter(|text| text.starts_with(['{', '['])).and_then(json))
     }
 
-    /// Describes a file like [`Foreign::of`], by its first characters or bytes if it may be anything.
+    /// Describes a file like [`Foreign::of`]; a file that is not recognized, by its first characters or bytes.
     pub fn or_unknown(bytes: &[u8]) -> Self {
         Self::of(bytes).unwrap_or_else(|| Self::new(first_bytes(bytes), SUPPORTED))
     }
@@ -81,14 +81,14 @@ impl Foreign {
         Error::NotRecording { found: self.found, advice: self.advice }
     }
 
-    /// Returns the description of such content within gzip data.
+    /// Returns the description for content found inside gzip data.
     #[must_use]
     pub fn in_gzip(self) -> Self {
         Self { found: format!("gzip data with {} in it", self.found), ..self }
     }
 }
 
-/// The first characters of a text, or the first bytes of anything else.
+/// The first characters of text, or the first bytes of other data, for messages.
 fn first_bytes(bytes: &[u8]) -> String {
     if let [0x80, protocol @ 2..=5, ..] = bytes {
         return format!("a Python pickle of protocol {protocol}");
@@ -106,7 +106,8 @@ fn first_bytes(bytes: &[u8]) -> String {
     }
 }
 
-/// The text that `bytes` are, from its first character that is not a space; the last character may be cut.
+/// Decodes `bytes` as text, without leading white space; the last character may be incomplete. `None` if they are not
+/// text.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let text = match std::str::from_utf8(bytes) {
@@ -119,7 +120,7 @@ fn text_of(bytes: &[u8]) -> Option<&str> {
     Some(text.trim_start())
 }
 
-/// A zip archive, named after its first file.
+/// Describes a zip archive by its first file.
 fn zip_archive(bytes: &[u8]) -> Option<Foreign> {
     let header = bytes.strip_prefix(b"PK\x03\x04")?;
     let length = header.get(22..24).map_or(0, |length| usize::from(u16::from_le_bytes([length[0], length[1]])));
@@ -134,7 +135,7 @@ fn zip_archive(bytes: &[u8]) -> Option<Foreign> {
     })
 }
 
-/// Files with a structure instead of a magic number.
+/// Recognizes binary formats by their structure, as they have no magic number.
 fn binary(bytes: &[u8]) -> Option<Foreign> {
     if bytes.get(257..262) == Some(b"ustar") {
         return Some(Foreign::new("a tar archive", UNPACK));
@@ -147,7 +148,7 @@ fn binary(bytes: &[u8]) -> Option<Foreign> {
     None
 }
 
-/// A page without a snapshot in it.
+/// Describes an HTML page that contains no snapshot.
 fn page(text: &str) -> Foreign {
     const DRAWN: &str = "which holds a picture and no snapshot";
     if text.contains("let alloc_data = ") {
@@ -173,7 +174,7 @@ fn page(text: &str) -> Foreign {
     }
 }
 
-/// JSON of another program.
+/// Recognizes JSON written by other programs.
 fn json(text: &str) -> Option<Foreign> {
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     let inside = text[1..].trim_start();

@@ -1,4 +1,4 @@
-//! The footer and the tail, which locate every section. Reading works without them.
+//! The footer and the tail, which locate every section. Files can be read without them.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::varint::Cursor;
 /// The first four bytes of the tail.
 pub const TAIL_MARKER: [u8; 4] = [0xf7, b'E', b'N', b'D'];
 
-/// The length of the tail: marker, the CRC-32 of what follows, the footer's offset.
+/// The length of the tail in bytes: marker, CRC-32 of the rest, the footer's offset.
 pub const TAIL_BYTES: usize = 16;
 
 /// The location of one section.
@@ -27,12 +27,13 @@ pub struct IndexRow {
 /// The location of every section of a finished file, in order, except for the footer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// One row a section.
+    /// One row per section.
     pub rows: Vec<IndexRow>,
 }
 
 impl Index {
-    /// The index of a whole file by its tail and footer; `None` if the file was not finished, or they are damaged.
+    /// Reads the index of a whole file from its tail and footer; `None` if the file was not finished, or they are
+    /// damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let tail = bytes.get(bytes.len().checked_sub(TAIL_BYTES)?..)?;
         let offset = read_tail(tail)?;
@@ -48,13 +49,13 @@ impl Index {
         Some(Self { rows })
     }
 
-    /// The number of events in the whole file, by the index.
+    /// The number of events in the whole file, according to the index.
     pub fn events(&self) -> u64 {
         self.rows.last().map_or(0, |row| row.events_before)
     }
 }
 
-/// The tail that points at a footer at `offset`.
+/// The tail for a footer at `offset`.
 pub(super) fn tail_bytes(offset: u64) -> [u8; TAIL_BYTES] {
     let mut out = [0; TAIL_BYTES];
     out[..4].copy_from_slice(&TAIL_MARKER);

@@ -9,7 +9,7 @@ macro_rules! section_kinds {
         pub enum SectionKind { $($(#[$doc])* $variant = $code,)+ }
 
         impl SectionKind {
-            /// Every kind, by its number.
+            /// All kinds, ordered by number.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The number stored in files.
@@ -22,7 +22,7 @@ macro_rules! section_kinds {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// The kind stored as `code`, if this version knows it.
+            /// The kind with this number; `None` if this version does not know it.
             pub fn from_code(code: u16) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }
             }
@@ -31,7 +31,7 @@ macro_rules! section_kinds {
 }
 
 section_kinds! {
-    /// The origin of the recording: one [`Header`](crate::trace::Header).
+    /// How the recording was made: one [`Header`](crate::trace::Header).
     Header = 1 "header",
     /// One device: a [`DeviceFacts`](crate::trace::DeviceFacts).
     Device = 2 "device",
@@ -41,7 +41,7 @@ section_kinds! {
     Modules = 4 "modules",
     /// Rows of frames, without their source lines.
     Frames = 5 "frames",
-    /// Source lines of frames; the last word on a frame wins.
+    /// Source lines of frames; the last row for a frame applies.
     Symbols = 6 "symbols",
     /// Rows of the stack tree.
     Stacks = 7 "stacks",
@@ -59,28 +59,28 @@ section_kinds! {
     Footer = 13 "footer",
     /// Rows of named ranges of events. Since version 1.1.
     Annotations = 14 "annotations",
-    /// Rows of further facts of events, and of blocks and segments of the baseline. Since version 1.1.
+    /// Rows of extra facts about events, and about blocks and segments of the baseline. Since version 1.1.
     Attributes = 15 "attributes",
     /// Rows of summaries of events. Since version 1.4.
     Summaries = 16 "summaries",
     /// The live state after a number of events, or a part of it. Since version 1.4.
     Checkpoint = 17 "checkpoint",
-    /// Rows of the steps in which devices are active. Since version 1.5.
+    /// Rows with the steps in which each device is active. Since version 1.5.
     StepActivity = 18 "step_activity",
-    /// Further facts of the header, which are known only at the end. Since version 1.7.
+    /// Facts of the header that are known only at the end of the recording. Since version 1.7.
     Facts = 19 "facts",
     /// Texts of source files: rows of [`SourceText`](crate::trace::SourceText). Since version 1.8.
     Sources = 20 "sources",
 }
 
 impl SectionKind {
-    /// Whether its content repeats facts of other sections, so that nothing is lost with it.
+    /// Whether the content can be derived from other sections, so that its loss is harmless.
     pub const fn is_repeated(self) -> bool {
         matches!(self, Self::Footer | Self::Summaries | Self::Checkpoint | Self::StepActivity)
     }
 }
 
-/// `strings`, or `kind 77` for a number that this version does not know.
+/// The name of the kind, such as `strings`, or `kind 77` for a number that this version does not know.
 pub(super) fn kind_text(code: u16) -> String {
     SectionKind::from_code(code).map_or_else(|| format!("kind {code}"), |kind| kind.name().to_owned())
 }

@@ -10,8 +10,8 @@
 //!   tail       the offset of the footer                                    16 bytes
 //! ```
 //!
-//! Every section is independent, and is found again after damage by its marker and checksum: a truncated file is
-//! readable up to the cut, and damage to one section does not affect the others.
+//! Every section is independent, and can be found after damage by its marker and checksum: a truncated file is readable
+//! up to the cut, and damage to one section does not affect the others.
 //!
 //! - [`SnapWriter`] appends to a recording while it is being made; [`write_trace`] writes a whole trace; [`Amendment`]
 //!   copies a recording and adds symbols, with everything else unchanged.

@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::mapped::Mapped;
 use crate::trace::Trace;
 
-/// Reads the recording at `path`, as [`read_bytes`] does. A regular file is mapped, anything else (a pipe) is read to
-/// its end. A file that another program shortens meanwhile ends this one, as mapping does everywhere; a recorder only
-/// ever appends.
+/// Reads the recording at `path` like [`read_bytes`]. A regular file is mapped, anything else (a pipe) is read to its
+/// end. If another program truncates a mapped file, this process ends with a bus error, as with any mapping; the
+/// recorder only ever appends.
 pub fn read_file(path: &Path) -> Result<Trace> {
     match Mapped::open(path)? {
         Mapped::Bytes(map) => read_bytes(&map),

@@ -1,7 +1,8 @@
-//! Resolves which rows of the trace the annotations and attributes of a file belong to, once all of it is read.
+//! Resolves the rows of the trace to which a file's annotations and attributes belong, once the whole file was read.
 //!
-//! A file names events, blocks and segments by their numbers in the file. Where damage cost some, the rows of the trace
-//! have other numbers; what belongs to lost ones is left out, and everything else finds its rows.
+//! A file refers to events, blocks and segments by their numbers in the file. If some were lost to damage, their rows
+//! in the trace have other numbers. Annotations and attributes of lost items are dropped; all others are mapped to the
+//! right rows.
 
 use super::section::SectionHeader;
 use crate::builder::{StartingState, TraceBuilder};
@@ -9,40 +10,40 @@ use crate::error::Problem;
 use crate::ids::{BlockId, EventId, SegmentId, StringId};
 use crate::trace::{Annotation, Attribute, Owner};
 
-/// Annotations and attributes on their way to their rows.
+/// Annotations and attributes whose rows are not resolved yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
-    /// The event sections that were read, neighbours joined.
+    /// The event sections that were read; adjacent ones are merged.
     runs: Vec<Run>,
-    /// Starting states that the file has had so far.
+    /// Number of starting states read so far.
     states: u64,
     /// Number of blocks and segments of the baseline whose rows equal their numbers in the file.
     blocks: usize,
     segments: usize,
-    /// Whether a starting state was lost, so that what follows it has other rows.
+    /// Whether a starting state was lost, so that later blocks and segments have other rows than in the file.
     lost_state: bool,
     pub(super) annotations: Kept<Annotation>,
     pub(super) attributes: Kept<Attribute>,
 }
 
-/// Events that follow each other in the file and in the trace.
+/// A run of events that are consecutive both in the file and in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The number of the first in the file.
+    /// The number, in the file, of the first event.
     first: u64,
-    /// One past the number of the last.
+    /// One past the number of the last event.
     end: u64,
-    /// The row of the first in the trace.
+    /// The row, in the trace, of the first event.
     row: usize,
-    /// Whether each of them has a row; otherwise it is unknown which have one.
+    /// Whether every event of the run has a row; if not, it is unknown which of them do.
     is_whole: bool,
 }
 
-/// Rows of the sections of one kind, with the offset of each section.
+/// Rows of sections of one kind, by the offset of their section.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     sections: Vec<(u64, Vec<T>)>,
-    /// Rows of this kind that the file has had so far.
+    /// Number of rows of this kind so far in the file.
     pub(super) rows: u64,
 }
 
@@ -53,24 +54,24 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Keeps the rows of the section at `offset`.
+    /// Stores the rows of the section at `offset`.
     pub(super) fn take(&mut self, offset: u64, header: &SectionHeader, rows: Vec<T>) {
         self.rows = header.first.saturating_add(u64::from(header.count));
         self.sections.push((offset, rows));
     }
 }
 
-/// The reason that a row is left out.
+/// The reason why a row is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It refers to a row that the file does not have.
+    /// It refers to a row that does not exist in the file.
     NotThere,
     /// It belongs to an event or a row that was lost.
     Lost,
 }
 
 impl Owners {
-    /// Records that `state`, number `number` in the file, has created the rows from `before` on.
+    /// Records that `state`, number `number` in the file, was added as the rows from `before` on.
     pub(super) fn took_state(
         &mut self,
         number: u64,
@@ -88,8 +89,7 @@ impl Owners {
         self.states = number.saturating_add(1);
     }
 
-    /// Learns that the events from number `first` up to `end` in the file have made the rows from `row` up to
-    /// `end_row`.
+    /// Records that the events from number `first` up to `end` in the file became the rows from `row` up to `end_row`.
     pub(super) fn took_events(&mut self, first: u64, end: u64, row: usize, end_row: usize) {
         let is_whole = end - first == (end_row - row) as u64;
         match self.runs.last_mut() {
@@ -98,7 +98,7 @@ impl Owners {
         }
     }
 
-    /// Passes everything to `builder`, except what refers to missing rows; `events` is the number of events in the
+    /// Adds all rows to `builder` except those that refer to missing rows; `events` is the number of events in the
     /// file, including lost ones. Returns the problems.
     pub(super) fn finish(self, builder: &mut TraceBuilder, events: u64) -> Vec<Problem> {
         let rows = Rows { owners: &self, strings: builder.tables().strings.len(), events, rows: builder.event_count() };
@@ -117,7 +117,7 @@ impl Owners {
     }
 }
 
-/// The rows that were found, once those that were not are counted into `problems`.
+/// Returns the rows that were resolved, and counts the others in `problems`.
 fn found_rows<T>(
     rows: impl Iterator<Item = Result<T, Why>>,
     name: &str,
@@ -141,13 +141,13 @@ fn found_rows<T>(
     found
 }
 
-/// The way from numbers in the file to rows of the trace.
+/// Maps numbers in the file to rows of the trace.
 struct Rows<'a> {
     owners: &'a Owners,
     strings: usize,
-    /// Events of the file, lost ones included.
+    /// Number of events in the file, including lost ones.
     events: u64,
-    /// Events of the trace.
+    /// Number of events in the trace.
     rows: usize,
 }
 
@@ -186,7 +186,7 @@ impl Rows<'_> {
         id.index().filter(|row| *row < self.strings).map(|_| id).ok_or(Why::NotThere)
     }
 
-    /// Whether number `number` of the baseline is its row too, of which `sure` are.
+    /// Checks that item `number` of the baseline is also row `number`, which is certain for the first `sure` rows.
     fn baseline(&self, number: u32, sure: usize) -> Result<(), Why> {
         match (number as usize) < sure {
             true => Ok(()),
@@ -204,7 +204,8 @@ impl Rows<'_> {
         Ok(EventId::from_index(run.row + (number - run.first) as usize))
     }
 
-    /// Returns the row of event `number`; if it was lost, of the next that was read; after all, one past the last row.
+    /// Returns the row of event `number`; if it was lost, the row of the next event that was read; if there is none,
+    /// one past the last row.
     fn bound(&self, number: u32) -> Result<usize, Why> {
         let number = u64::from(number);
         match self.run_after(number) {
@@ -216,7 +217,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Returns the run that contains event `number`, else the next.
+    /// Returns the run that contains event `number`, else the next run.
     fn run_after(&self, number: u64) -> Option<&Run> {
         let runs = &self.owners.runs;
         runs.get(runs.partition_point(|run| run.end <= number))

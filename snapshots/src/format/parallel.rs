@@ -1,4 +1,4 @@
-//! Decodes sections on several threads with the feature `parallel`, and on one thread without it.
+//! Decodes sections on several threads if the feature `parallel` is on, and on one thread otherwise.
 //!
 //! Programs that only record leave the feature out.
 
@@ -11,7 +11,7 @@ mod threads {
         rayon::current_num_threads()
     }
 
-    /// Runs both, at the same time if a thread is free.
+    /// Runs both closures, in parallel if a thread is free.
     pub(in crate::format) fn join<A: Send, B: Send>(
         a: impl FnOnce() -> A + Send,
         b: impl FnOnce() -> B + Send,
@@ -37,12 +37,12 @@ mod threads {
         1
     }
 
-    /// Runs both, one after the other.
+    /// Runs both closures, one after the other.
     pub(in crate::format) fn join<A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B) -> (A, B) {
         (a(), b())
     }
 
-    /// Returns the results of `work` for each item, in order; `init` creates the state that is kept between items.
+    /// Returns the results of `work` for each item, in order; `init` creates the state that is reused between items.
     pub(in crate::format) fn map<I, S, T>(items: &[I], init: impl Fn() -> S, work: impl Fn(&mut S, &I) -> T) -> Vec<T> {
         let mut state = init();
         items.iter().map(|item| work(&mut state, item)).collect()

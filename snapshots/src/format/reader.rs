@@ -18,39 +18,40 @@ use crate::trace::Trace;
 pub struct Progress {
     /// Bytes of the file read so far.
     pub bytes_read: u64,
-    /// Bytes of the file; the largest number where that is not known, as of a pipe.
+    /// Total bytes of the file; `u64::MAX` if unknown, as for a pipe.
     pub bytes: u64,
     /// Events read so far.
     pub events: u64,
     /// Number of events in the file, if its index has it.
     pub events_in_all: Option<u64>,
-    /// The bytes live over the events since the previous report; `None` if there were no events.
+    /// Minimum and maximum of live bytes during the events since the previous report; `None` if there were no events.
     pub levels: Option<LiveBytes>,
 }
 
-/// Decompressed bytes per thread in a batch: limits the memory of parts that are decoded but not yet assembled.
+/// Maximum decompressed bytes per thread in a batch, which limits the memory of sections that are decoded but not yet
+/// assembled.
 const BATCH_BYTES_A_THREAD: usize = 1 << 20;
 
-/// Decompressed bytes below which a batch is decoded by the caller's thread alone.
+/// Decompressed bytes below which a batch is decoded by the calling thread alone.
 const SMALL_BATCH_BYTES: usize = 256 << 10;
 
-/// Sections of a batch at most.
+/// Maximum number of sections in a batch.
 const BATCH_SECTIONS: usize = 1024;
 
-/// Reads a recording. Damaged or missing parts are left out and listed in [`Trace::problems`].
+/// Reads a recording. Damaged or missing parts are skipped and listed in [`Trace::problems`].
 ///
 /// # Errors
 ///
-/// Fails if the bytes are not a recording, or one of a newer major version.
+/// Fails if the bytes are not a recording, or if its major version is newer than this program's.
 pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
     read_bytes_with(bytes, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Like [`read_bytes`]; calls `progress` from time to time, which stops reading with [`ControlFlow::Break`].
+/// Like [`read_bytes`], but calls `progress` regularly; reading stops if it returns [`ControlFlow::Break`].
 ///
 /// # Errors
 ///
-/// As [`read_bytes`], or [`Error::Cancelled`] if stopped.
+/// Like [`read_bytes`], and with [`Error::Cancelled`] if stopped.
 pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let problem = check_preamble(bytes)?;
     let events_in_all = Index::from_bytes(bytes).map(|index| index.events());
@@ -93,17 +94,17 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
     }
 }
 
-/// Sections that are decoded together.
+/// Sections to decode together.
 struct Batch<'a> {
     found: Vec<WalkItem<'a>>,
     raw_bytes: usize,
 }
 
-/// The content of the file at one offset, decoded if it is a section.
+/// The content of the file at an offset, decoded if it is a section.
 type Decoded<'a> = (WalkItem<'a>, Option<Result<Part, String>>);
 
 impl<'a> Batch<'a> {
-    /// Returns the next sections that fit a batch; none at the end of the file.
+    /// Returns the next sections that fit into a batch; an empty batch at the end of the file.
     fn next(walker: &mut Walker<'a>) -> Self {
         let most_bytes = BATCH_BYTES_A_THREAD * parallel::threads();
         let mut batch = Self { found: Vec::new(), raw_bytes: 0 };
@@ -117,7 +118,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Whether sharing the work among threads would cost more than it saves.
+    /// Whether distributing the work over threads would cost more than it saves.
     fn is_small(&self) -> bool {
         self.raw_bytes < SMALL_BATCH_BYTES
     }

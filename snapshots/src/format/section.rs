@@ -1,14 +1,14 @@
-//! The frame around every part of a file: header, checksums and compression.
+//! The framing of every part of a file: header, checksums and compression.
 
 use super::compression::{Compressor, Decompressor};
 use super::kind::{SectionKind, kind_text};
 use super::varint::Cursor;
 use crate::error::{Error, Result};
 
-/// The first four bytes of every section: by these it is found again after damage.
+/// The first four bytes of every section, by which readers find it after damage.
 pub const MARKER: [u8; 4] = [0xf7, b'S', b'E', b'C'];
 
-/// The length of a section's header.
+/// The length of a section's header in bytes.
 pub const HEADER_BYTES: usize = 36;
 
 /// Maximum number of bytes of a decompressed section.
@@ -20,19 +20,19 @@ pub const CHUNK_EVENTS: usize = 65_536;
 /// Maximum number of bytes that one stored byte may expand to, so that a small file cannot require much memory.
 pub const MAX_EXPANSION: usize = 32;
 
-/// A flag: a reader that does not know the section's kind must report it.
+/// Flag: a reader that does not know the section's kind must report it.
 pub const FLAG_MUST_UNDERSTAND: u8 = 1;
 
-/// The payload is stored as it is.
+/// The payload is stored uncompressed.
 pub const COMPRESSION_NONE: u8 = 0;
 
-/// The payload is one zstd frame, and perhaps a skippable frame after it.
+/// The payload is one zstd frame, optionally followed by a skippable frame.
 pub const COMPRESSION_ZSTD: u8 = 1;
 
-/// Shorter payloads are stored as they are.
+/// Payloads shorter than this, in bytes, are stored uncompressed.
 const MIN_TO_COMPRESS: usize = 128;
 
-/// The magic of zstd's first kind of skippable frame, which decoders pass over.
+/// The magic number of zstd's first kind of skippable frame, which decoders skip.
 const SKIPPABLE_FRAME: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 /// The header of a section: its kind, its sizes and its checksums.
@@ -57,7 +57,7 @@ pub struct SectionHeader {
 }
 
 impl SectionHeader {
-    /// Reads the header at the start of `bytes`; `None` if the marker or the checksum is not there.
+    /// Parses the header at the start of `bytes`; `None` if the marker or the checksum is wrong.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let mut cursor = Cursor::new(bytes);
@@ -77,7 +77,7 @@ impl SectionHeader {
         (cursor.u32()? == crc32fast::hash(&bytes[..HEADER_BYTES - 4])).then_some(header)
     }
 
-    /// Encodes the header as it is stored.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0..4].copy_from_slice(&MARKER);
@@ -94,7 +94,7 @@ impl SectionHeader {
         out
     }
 
-    /// The kind, if this version knows it.
+    /// The kind; `None` if this version does not know it.
     pub fn kind(&self) -> Option<SectionKind> {
         SectionKind::from_code(self.kind)
     }
@@ -105,18 +105,18 @@ impl SectionHeader {
     }
 }
 
-/// A section as stored in a file, whose payload's checksum is correct.
+/// A section as stored in a file, with a valid payload checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
     /// Offset of its header.
     pub offset: u64,
     /// Its header.
     pub header: SectionHeader,
-    /// Its payload as stored.
+    /// Its payload as stored, compressed or not.
     pub stored: &'a [u8],
 }
 
-/// The fields of a section's header that its writer chooses.
+/// The fields of a section's header that its writer sets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
     pub(super) kind: SectionKind,
@@ -124,7 +124,7 @@ pub(super) struct Label {
     pub(super) first: u64,
 }
 
-/// Makes sections of payloads. Keeps its buffers from one to the next.
+/// Packs payloads into sections, reusing its buffers.
 pub(super) struct Packer {
     zstd: Compressor,
     compressed: Vec<u8>,
@@ -137,7 +137,7 @@ impl Packer {
         Ok(Self { zstd, compressed: Vec::new(), out: Vec::new() })
     }
 
-    /// The whole section around `raw`, compressed where that makes it smaller.
+    /// Returns the whole section around `raw`, compressed if that makes it smaller.
     pub(super) fn pack(&mut self, label: Label, raw: &[u8]) -> Result<&[u8]> {
         if raw.len() > MAX_RAW_BYTES {
             let (name, bytes) = (label.kind.name(), raw.len());
@@ -163,7 +163,8 @@ impl Packer {
         Ok(&self.out)
     }
 
-    /// Compresses `raw`, and pads what came out too small to be allowed; whether that is worth storing.
+    /// Compresses `raw`, with padding if the result would exceed the maximum expansion; returns whether the result is
+    /// worth storing.
     fn compress(&mut self, raw: &[u8]) -> Result<bool> {
         let compressed = self.zstd.compress(raw, &mut self.compressed);
         compressed.map_err(|why| Error::Encode { what: format!("zstd cannot compress a section: {why}") })?;
@@ -178,10 +179,10 @@ impl Packer {
     }
 }
 
-/// Takes payloads out of sections. One for each thread.
+/// Unpacks the payloads of sections. Use one per thread.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    /// Made when the first compressed section comes.
+    /// Created when the first compressed section is unpacked.
     zstd: Option<Decompressor>,
     raw: Vec<u8>,
 }
@@ -191,8 +192,8 @@ impl Unpacker {
         Self::default()
     }
 
-    /// Decompresses the section's payload, or returns what is wrong with it. Never returns more bytes than the header
-    /// says, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
+    /// Decompresses the section's payload, or returns why it is invalid. Returns at most as many bytes as the header
+    /// states, which must not exceed [`MAX_RAW_BYTES`] or [`MAX_EXPANSION`].
     pub(super) fn unpack<'a>(&'a mut self, section: &Section<'a>) -> Result<&'a [u8], String> {
         let (stored, raw) = (section.stored.len(), section.header.raw as usize);
         match section.header.compression {

@@ -3,20 +3,21 @@
 use super::foreign::Foreign;
 use crate::error::{Error, Problem, Result};
 
-/// The first eight bytes of every file. As in PNG, a byte above 127, both kinds of line end and an end-of-file mark
-/// show at once whether a copy changed the bytes.
+/// The first eight bytes of every file. As in PNG, a byte above 127, both kinds of line ending and an end-of-file
+/// character reveal whether a transfer changed the bytes.
 pub const MAGIC: [u8; 8] = [0x89, b'H', b'W', b'S', b'\r', b'\n', 0x1a, b'\n'];
 
-/// The major version that this program writes, and the newest that it reads.
+/// The major version that this program writes, which is also the newest that it reads.
 pub const VERSION_MAJOR: u16 = 1;
 
-/// The minor version that this program writes. Files of newer minor versions are read without their additions.
+/// The minor version that this program writes. Files of newer minor versions are read without what those versions
+/// added.
 pub const VERSION_MINOR: u16 = 8;
 
-/// The length of the preamble: magic, major and minor version, the CRC-32 of these twelve bytes.
+/// The length of the preamble in bytes: magic, major and minor version, the CRC-32 of these twelve bytes.
 pub const PREAMBLE_BYTES: usize = 16;
 
-/// Whether `bytes` begin like a `.snap` file of any version.
+/// Whether `bytes` start with the magic of `.snap` files, of any version.
 pub fn is_snap(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
@@ -32,7 +33,7 @@ pub(super) fn preamble() -> [u8; PREAMBLE_BYTES] {
     out
 }
 
-/// Checks the preamble. Damage that leaves no doubt about the version is a problem, other damage an error.
+/// Checks the preamble. Damage is reported as a problem if the version is still certain, else as an error.
 pub(super) fn check_preamble(bytes: &[u8]) -> Result<Option<Problem>> {
     if bytes.is_empty() {
         return Err(Error::Empty);
@@ -57,7 +58,7 @@ pub(super) fn check_preamble(bytes: &[u8]) -> Result<Option<Problem>> {
     }
 }
 
-/// The error for bytes without the magic: a damaged `.snap` file, or something else.
+/// The error for bytes without the magic: a damaged `.snap` file, or another kind of file.
 fn not_magic(bytes: &[u8]) -> Error {
     let damaged = |offset: u64, what: &str| Error::Damaged { offset, what: what.to_owned() };
     if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {

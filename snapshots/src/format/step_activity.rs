@@ -1,24 +1,24 @@
-//! The steps in which devices are active, for a row of a summary.
+//! The steps in which devices are active, for one row of a summary.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::DeviceId;
 
-/// The steps in a row of events in which a device, or any device, is active: has an event whose kind
-/// [is activity](crate::event::EventKind::is_activity).
+/// The steps, among the events of one row, in which a device (or any device) is active: has an event whose kind [is
+/// activity](crate::event::EventKind::is_activity).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveSteps {
-    /// Whether it is active before the step first changes.
+    /// Whether it is active before the first change of the step.
     pub first: bool,
-    /// The number of steps that begin and end in the row in which it is active.
+    /// The number of steps that both begin and end within the row and in which it is active.
     pub inner: u32,
-    /// Whether it is active after the step last changes; `false` if it does not change.
+    /// Whether it is active after the last change of the step; `false` if the step does not change.
     pub last: bool,
 }
 
 impl ActiveSteps {
-    /// Ends a part of the row between two changes of the step. `is_first` is true for the first part of the row,
-    /// `is_step` for parts within a step.
+    /// Ends a part of the row at a change of the step. `is_first` is true for the first part of the row, `is_step` for
+    /// parts within a step.
     pub(super) fn end(&mut self, is_active: bool, is_first: bool, is_step: bool) {
         if is_first {
             self.first = is_active;
@@ -33,7 +33,7 @@ impl ActiveSteps {
     }
 }
 
-/// The activity in the steps of a row of events.
+/// The activity in the steps among the events of one row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepActivity {
     /// Whether a step begins or ends among the events.

@@ -1,4 +1,4 @@
-//! The activity in the steps of all summaries, from which the steps of each device are counted without reading events.
+//! The activity per step of all summaries, from which the steps of each device are counted without reading events.
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::step_activity::{ActiveSteps, StepActivity};
 use super::summary::{MAX_DEVICES, Summary};
 use crate::ids::DeviceId;
 
-/// The activity in a row of events, as files have it.
+/// The activity in a row of events, in the form stored in files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StepActivityRow {
     /// The number of events before them.
@@ -21,7 +21,7 @@ impl StepActivityRow {
         summary.step_activity.clone().map(|activity| Self { first: summary.first, activity })
     }
 
-    /// Adds the activity to the summary of the same events. Activity that no recording can have is ignored.
+    /// Adds the activity to the summary of the same events. Impossible values are ignored.
     pub(super) fn add_to(self, summaries: &mut [Summary]) {
         let Ok(row) = summaries.binary_search_by_key(&self.first, |row| row.first) else { return };
         let StepActivity { any, devices, .. } = &self.activity;
@@ -36,9 +36,9 @@ impl StepActivityRow {
     }
 }
 
-/// Counts the steps of each of `devices`: those in which the device is active, and those in which no device is. `rows`
-/// are all summaries of a recording. `None` if they are not enough: in files before version 1.5 of the format, and if a
-/// step begins whose number is not the largest so far.
+/// Counts the steps of each of `devices`: those in which the device is active, plus those in which no device is. `rows`
+/// are all summaries of a recording. `None` if they are insufficient: in files before version 1.5 of the format, and if
+/// a step begins whose number is not the largest so far.
 pub fn count_steps(rows: &[Summary], devices: &[DeviceId]) -> Option<Vec<u64>> {
     let mut counts: HashMap<DeviceId, u64> = HashMap::new();
     let (mut steps, mut active_steps) = (0, 0);

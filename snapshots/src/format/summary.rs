@@ -1,4 +1,4 @@
-//! Summaries of a recording's events, from which the whole run can be shown without reading them.
+//! Summaries of a recording's events, from which an overview of the whole run is drawn without reading the events.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +12,10 @@ use crate::metric::{Metric, Totals};
 use crate::stage::{Outside, Stage};
 use crate::transition::{Contradictions, Named, Transition};
 
-/// Events that a row summarizes, except for the last row before a checkpoint.
+/// Number of events that a row summarizes; the last row before a checkpoint may have fewer.
 pub const STRIDE: u32 = 4096;
 
-/// Devices have ordinals below this, as in a trace.
+/// Device ordinals must be below this, as in a trace.
 pub(super) const MAX_DEVICES: usize = 256;
 
 /// A summary of consecutive events.
@@ -25,19 +25,19 @@ pub struct Summary {
     pub first: u64,
     /// Number of events.
     pub events: u32,
-    /// The smallest and the largest of their times, in nanoseconds since the recording's origin.
+    /// Smallest and largest time of these events, in nanoseconds since the recording's origin.
     pub times_ns: (u64, u64),
-    /// Number of steps that begin with a number above those of all steps before.
+    /// Number of steps that begin with a number larger than those of all earlier steps.
     pub steps: u32,
-    /// Number of steps that begin with a number that is not.
+    /// Number of steps that begin with another number.
     pub repeated_steps: u32,
-    /// The largest number of a step so far.
+    /// The largest step number so far.
     pub largest_step: Option<u32>,
-    /// Step and phase after them.
+    /// Step and phase after these events.
     pub stage: Stage,
-    /// The summary of each device, by ordinal; devices without anything live, and without events, are left out.
+    /// The summary of each device, by ordinal; devices with neither live memory nor events are omitted.
     pub devices: Vec<DeviceSummary>,
-    /// The steps in which devices are active; `None` if they are unknown. A separate section has them.
+    /// The steps in which devices are active; `None` if unknown. Stored in a separate section.
     #[serde(skip)]
     pub step_activity: Option<StepActivity>,
 }
@@ -47,34 +47,33 @@ pub struct Summary {
 pub struct DeviceSummary {
     /// The device.
     pub device: DeviceId,
-    /// The number of its events of each kind, by code.
+    /// The number of its events of each kind, indexed by the kind's code.
     pub counts: [u32; EventKind::ALL.len()],
-    /// The smallest and the largest time of its events other than steps and phases; `None` if there are none.
+    /// Smallest and largest time of its events, not counting steps and phases; `None` if there are none.
     pub times_ns: Option<(u64, u64)>,
-    /// The largest value of each total, in the order of [`Metric::ALL`]: of the states before the first event and after
-    /// each.
+    /// The maximum of each total, in the order of [`Metric::ALL`], over the state before the first event and the states
+    /// after each event.
     pub largest: [Extreme; Metric::ALL.len()],
-    /// The smallest value of each total.
+    /// The minimum of each total over the same states.
     pub smallest: [Extreme; Metric::ALL.len()],
-    /// Requested bytes by category in the first state with the largest total of them. Categories are those known at
-    /// that time.
+    /// Requested bytes by category when their total first reached its maximum. Categories are those known at that time.
     pub by_category: [u64; Category::ALL.len()],
     /// The totals after the last event.
     pub end: Totals,
-    /// Number of events that contradicted those before them, by kind.
+    /// Number of events that contradicted earlier ones, by kind.
     pub contradictions: Contradictions,
 }
 
-/// An extreme value of a total.
+/// The minimum or maximum of a total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extreme {
     /// The value in bytes.
     pub bytes: u64,
-    /// The number of events of the row that have happened when it is first reached.
+    /// The number of events of the row after which it is first reached.
     pub after: u32,
 }
 
-/// A block that was live at the last checkpoint, and is no longer.
+/// A block that was live at the previous checkpoint and no longer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedBlock {
     /// The device.
@@ -87,42 +86,41 @@ pub struct EndedBlock {
     pub at: Outside,
 }
 
-/// Summarizes events as they are written or read, and keeps the live state of every device.
+/// Summarizes events as they are written or read, and tracks the live state of every device.
 #[derive(Clone, Debug, Default)]
 pub struct Summarizer {
     devices: Vec<Option<Box<Device>>>,
     stage: Stage,
-    /// The row in progress, which has the time of the last events and the largest number of a step so far.
+    /// The current row, which already has the time of the latest events and the largest step number so far.
     pub(super) row: Summary,
-    /// The steps of the row in which any device is active.
+    /// The steps of the current row in which any device is active.
     active_steps: ActiveSteps,
-    /// The number of changes of step in the row, and of changes to a step.
+    /// The number of changes of step in the current row, and of changes to a step.
     step_changes: u32,
     steps_begun: u32,
     rows: Vec<Summary>,
-    /// The number of events before the last checkpoint.
+    /// The number of events before the previous checkpoint.
     checkpoint: u64,
     deaths: Vec<EndedBlock>,
 }
 
-/// A device, and the row in progress.
+/// A device and its part of the current row.
 #[derive(Clone, Debug, Default)]
 struct Device {
     live: LiveState,
     summary: DeviceSummary,
-    /// The smallest and the largest time of the row's events other than steps and phases; as in [`NO_TIMES`] without
-    /// any.
+    /// Smallest and largest time of the row's events, not counting steps and phases; [`NO_TIMES`] if there are none.
     times_ns: (u64, u64),
-    /// The largest requested total was reached by the last change, and its categories are not yet noted.
+    /// Whether the latest change reached a new maximum of the requested total whose categories are not recorded yet.
     is_rising: bool,
-    /// The steps of the row in which the device is active, and the number of its active events before the step last
-    /// changed.
+    /// The steps of the row in which the device is active, and the number of its active events before the latest change
+    /// of step.
     active_steps: ActiveSteps,
     active_before: u32,
 }
 
 impl Device {
-    /// Begins a row.
+    /// Starts a row.
     fn begin_row(&mut self, device: DeviceId) {
         let totals = *self.live.totals();
         let now = Metric::ALL.map(|metric| Extreme { bytes: totals.get(metric), after: 0 });
@@ -133,13 +131,13 @@ impl Device {
         (self.active_steps, self.active_before) = Default::default();
     }
 
-    /// Whether the device has been active since the step last changed.
+    /// Whether the device has been active since the latest change of step.
     fn is_active(&self) -> bool {
         self.summary.active_events() > self.active_before
     }
 
-    /// Ends a part of the row without a change of the step, as [`ActiveSteps::end`] does; returns whether the device
-    /// was active in it.
+    /// Ends a part of the row at a change of step, like [`ActiveSteps::end`]; returns whether the device was active in
+    /// it.
     fn end_step(&mut self, is_first: bool, is_step: bool) -> bool {
         let is_active = self.is_active();
         self.active_before = self.summary.active_events();
@@ -147,7 +145,7 @@ impl Device {
         is_active
     }
 
-    /// Applies event number `number`, after which `after` events of the row have happened.
+    /// Applies event number `number`, the `after`th event of the row.
     #[inline]
     fn take(&mut self, event: &Event, number: u64, stage: &Stage, after: u32) -> Option<Ended> {
         let kind = event.what.kind();
@@ -178,7 +176,7 @@ impl Device {
         ended
     }
 
-    /// Notes what the largest requested total is made of.
+    /// Records the categories of the live blocks as those at the largest requested total.
     fn note_categories(&mut self) {
         self.summary.by_category = *self.live.by_category();
         self.is_rising = false;
@@ -197,7 +195,7 @@ impl Device {
 }
 
 impl DeviceSummary {
-    /// Takes a value of the total in `row` into account; returns whether it is the largest so far.
+    /// Updates the minimum and maximum of the total with index `row`; returns whether `bytes` is a new maximum.
     #[inline]
     fn offer(&mut self, row: usize, bytes: u64, after: u32) -> bool {
         if bytes < self.smallest[row].bytes {
@@ -210,12 +208,13 @@ impl DeviceSummary {
         is_largest
     }
 
-    /// The largest value of `metric`.
+    /// The maximum of `metric`.
     pub fn largest(&self, metric: Metric) -> Extreme {
         self.largest[metric as usize]
     }
 
-    /// Whether an event names the device other than as the one that steps, phases and marks carry.
+    /// Whether an event refers to the device; steps, phases and marks do not count, since they have a device number
+    /// without concerning the device.
     pub(super) fn is_named(&self) -> bool {
         let carried = [EventKind::Step, EventKind::Phase, EventKind::Mark];
         let unmatched = [EventKind::FreeRequested, EventKind::FreeCompleted, EventKind::Tag, EventKind::Used];
@@ -223,20 +222,20 @@ impl DeviceSummary {
         EventKind::ALL.iter().filter(|kind| !carried.contains(kind) && !unmatched.contains(kind)).any(count)
     }
 
-    /// The number of events that make the device active.
+    /// The number of events that count as activity of the device.
     fn active_events(&self) -> u32 {
         let kinds = EventKind::ALL.iter().filter(|kind| kind.is_activity());
         kinds.map(|kind| self.counts[*kind as usize]).sum()
     }
 
-    /// Whether nothing lives and nothing happened.
+    /// Whether there is no live memory and no event.
     fn is_idle(&self) -> bool {
         self.counts.iter().all(|count| *count == 0) && self.end == Totals::default()
     }
 }
 
 impl Summary {
-    /// Whether a file can have the row: a hostile one may claim anything.
+    /// Whether the values are possible: a malicious file may contain any.
     pub(super) fn is_plausible(&self) -> bool {
         let is_device = |summary: &DeviceSummary| {
             let extremes = summary.largest.iter().chain(&summary.smallest);
@@ -248,19 +247,19 @@ impl Summary {
 }
 
 impl Summarizer {
-    /// The number of blocks that are live, or wait for another stream.
+    /// The number of blocks that are live or wait for another stream.
     pub(super) fn live_blocks(&self) -> u64 {
         self.states().map(|(_, live)| live.block_count() as u64).sum()
     }
 
-    /// Adds what is live on a device before the first event.
+    /// Adds the blocks and segments that are live on a device before the first event.
     pub fn begin(&mut self, state: &StartingState) {
         let Some(device) = device(&mut self.devices, state.device) else { return };
         device.live.begin(state);
         device.begin_row(state.device);
     }
 
-    /// Takes the next events.
+    /// Adds the next events.
     pub fn take(&mut self, events: &[Event]) {
         let mut left = events;
         while !left.is_empty() {
@@ -274,7 +273,7 @@ impl Summarizer {
         }
     }
 
-    /// Takes events that all fit into the row.
+    /// Adds events that all fit into the current row.
     fn take_into_row(&mut self, run: &[Event]) {
         let first = self.events();
         let mut times = if self.row.events == 0 { NO_TIMES } else { self.row.times_ns };
@@ -296,7 +295,7 @@ impl Summarizer {
         self.row.events += run.len() as u32;
     }
 
-    /// Begins the step or phase that `what` is, event number `number`.
+    /// Updates the stage if `what`, event number `number`, begins a step or phase.
     #[cold]
     fn begin_stage(&mut self, what: &What, number: u64) {
         let stage = self.stage.after(what, number);
@@ -325,7 +324,7 @@ impl Summarizer {
         self.row.first + u64::from(self.row.events)
     }
 
-    /// The step and phase now.
+    /// The current step and phase.
     pub fn stage(&self) -> Stage {
         self.stage
     }
@@ -336,7 +335,7 @@ impl Summarizer {
         devices.filter_map(|(ordinal, device)| Some((DeviceId(ordinal as u16), &device.as_ref()?.live)))
     }
 
-    /// Resumes after `row.first` events; `row` has what is known then.
+    /// Resumes after `row.first` events; `row` has the values known at that point.
     pub(super) fn resume(row: Summary, states: Vec<(DeviceId, LiveState)>) -> Self {
         let mut summarizer = Self { stage: row.stage, checkpoint: row.first, row, ..Self::default() };
         for (id, live) in states {
@@ -348,8 +347,8 @@ impl Summarizer {
         summarizer
     }
 
-    /// Ends the part of the recording before a checkpoint that is made now. Returns the rows of the part, and the
-    /// blocks of the last checkpoint whose lives have ended.
+    /// Ends the summaries before a checkpoint at the current event. Returns their rows, and the blocks that were live
+    /// at the previous checkpoint and no longer are.
     pub(crate) fn end_part(&mut self) -> (Vec<Summary>, Vec<EndedBlock>) {
         if self.row.events > 0 {
             self.end_row();
@@ -388,7 +387,7 @@ impl Summarizer {
     }
 }
 
-/// The device with this ordinal, if a recording can have it.
+/// The device with this ordinal; `None` if the ordinal is too large.
 #[inline]
 fn device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<&mut Device> {
     let ordinal = usize::from(id.0);
@@ -411,7 +410,7 @@ fn add_device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<()
     Some(())
 }
 
-/// Whether a transition changes what the largest total of live blocks consists of, other than by a further block.
+/// Whether a transition changes the composition of the largest total of live blocks in a way other than adding a block.
 fn adds_no_block(done: Transition) -> bool {
     match done {
         Transition::Allocated { former } => former != Named::Unknown,
@@ -424,10 +423,10 @@ fn is_stage(kind: EventKind) -> bool {
     matches!(kind, EventKind::Step | EventKind::Phase)
 }
 
-/// The smallest and largest of no times.
+/// The initial minimum and maximum time, of no events.
 const NO_TIMES: (u64, u64) = (u64::MAX, 0);
 
-/// The smallest and largest time once `time` is among them.
+/// Extends the minimum and maximum to include `time`.
 fn widened((smallest, largest): (u64, u64), time: u64) -> (u64, u64) {
     (smallest.min(time), largest.max(time))
 }

@@ -1,7 +1,7 @@
-//! Encodes rows of tables and facts as bytes. The only module that uses bincode.
+//! Encodes table rows and facts as bytes. The only module that uses bincode.
 //!
-//! Layout, fixed by [`CONFIG`]: integers little-endian at their full width, lengths of text and lists as `u64`,
-//! options as one byte 0 or 1, enums as a `u32`, fields one after the other in the order of declaration.
+//! Layout, fixed by [`CONFIG`]: integers little-endian at their full width, lengths of text and lists as `u64`, options
+//! as one byte 0 or 1, enums as a `u32`, fields in declaration order.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use serde::de::DeserializeOwned;
@@ -19,13 +19,13 @@ const CONFIG: Configuration<LittleEndian, Fixint, Limit<MAX_RAW_BYTES>> =
 /// The facts at the end of a finished recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndFacts {
-    /// The limits of accuracy. Counts that a reader can make (such as unmatched frees) may be left 0.
+    /// The limits of accuracy. Counts that a reader can compute (such as unmatched frees) may be 0.
     pub trust: Trust,
-    /// Problems found while recording, or in the file that it was converted from.
+    /// Problems found while recording, or in the file from which this one was converted.
     pub problems: Vec<Problem>,
 }
 
-/// The source lines of a frame, written when they become known.
+/// The source lines of a frame, written once they are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Symbols {
     /// The frame.
@@ -34,21 +34,21 @@ pub struct Symbols {
     pub lines: Vec<SourceLine>,
 }
 
-/// A frame as it is stored: its lines come in [`Symbols`].
+/// A frame as stored; its source lines are stored separately, as [`Symbols`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FrameRow {
     pub(super) module: ModuleId,
     pub(super) address: u64,
 }
 
-/// A stack as stored: the distance in rows to its parent, 0 for none, so that a parent always comes first.
+/// A stack as stored: the distance in rows to its parent, 0 for none, so that a parent is always an earlier row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct StackRow {
     back: u32,
     frame: FrameId,
 }
 
-/// A scope as it is stored, its parent as in [`StackRow`].
+/// A scope as stored, with its parent as in [`StackRow`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ScopeRow {
     back: u32,
@@ -56,7 +56,7 @@ pub(super) struct ScopeRow {
 }
 
 impl StackRow {
-    /// The stored form of row `row`; `None` if its parent does not come before it.
+    /// The stored form of row `row`; `None` if its parent is not an earlier row.
     pub(super) fn from_stack(row: u32, stack: &Stack) -> Option<Self> {
         Some(Self { back: back_of(row, stack.parent.0)?, frame: stack.frame })
     }
@@ -68,7 +68,7 @@ impl StackRow {
 }
 
 impl ScopeRow {
-    /// The stored form of row `row`; `None` if its parent does not come before it.
+    /// The stored form of row `row`; `None` if its parent is not an earlier row.
     pub(super) fn from_scope(row: u32, scope: &Scope) -> Option<Self> {
         Some(Self { back: back_of(row, scope.parent.0)?, name: scope.name })
     }
@@ -94,17 +94,17 @@ pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Resu
         .map_err(|error| crate::Error::Encode { what: format!("a row of a table cannot be encoded: {error}") })
 }
 
-/// Decodes the only row in `bytes`, or returns what is wrong with them.
+/// Decodes the only row in `bytes`, or returns why it is invalid.
 pub(super) fn row_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it holds no row".to_owned())
 }
 
-/// Decodes the `count` rows in `bytes`, or returns what is wrong with them.
+/// Decodes the `count` rows in `bytes`, or returns why they are invalid.
 pub(super) fn rows_from_bytes<T: DeserializeOwned>(bytes: &[u8], count: u32) -> Result<Vec<T>, String> {
     take_rows(bytes, count, |rest| bincode::serde::decode_from_slice(rest, CONFIG))
 }
 
-/// Decodes the `count` strings in `bytes`, or returns what is wrong with them.
+/// Decodes the `count` strings in `bytes`, or returns why they are invalid.
 pub(super) fn strings_from_bytes(bytes: &[u8], count: u32) -> Result<Vec<String>, String> {
     take_rows(bytes, count, |rest| {
         let (text, used): (&str, usize) = bincode::serde::borrow_decode_from_slice(rest, CONFIG)?;

@@ -1,6 +1,7 @@
-//! LEB128 numbers, zig-zag encoded if signed, and a bounds-checked cursor that reads them.
+//! LEB128 numbers, zig-zag encoded if signed, and a bounds-checked cursor that decodes them.
 
-/// Appends `value` in unsigned LEB128: seven bits a byte, lowest first, the top bit set on all but the last.
+/// Appends `value` in unsigned LEB128: seven bits per byte, lowest first, with the top bit set on all bytes but the
+/// last.
 #[inline]
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -28,7 +29,7 @@ pub(super) fn unzigzag(code: u64) -> i64 {
     (code >> 1) as i64 ^ -((code & 1) as i64)
 }
 
-/// Reads from a slice and never past its end.
+/// Reads from a slice, and never past its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -74,7 +75,7 @@ impl<'a> Cursor<'a> {
         self.take(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
     }
 
-    /// The next LEB128 number; `None` if it is cut off or larger than 64 bits.
+    /// The next LEB128 number; `None` if it is truncated or has more than 64 bits.
     #[inline]
     pub(super) fn leb(&mut self) -> Option<u64> {
         let first = self.byte()?;

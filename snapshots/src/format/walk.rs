@@ -1,4 +1,4 @@
-//! Walks a file from section to section, past damage and up to where the file is cut.
+//! Iterates over the sections of a file, skipping damaged parts, up to its end or to where it is truncated.
 
 use super::index::{TAIL_BYTES, TAIL_MARKER, read_tail};
 use super::section::{HEADER_BYTES, MARKER, Section, SectionHeader};
@@ -15,20 +15,20 @@ pub enum WalkItem<'a> {
         /// Its header.
         header: SectionHeader,
     },
-    /// Bytes that belong to no section that can be read.
+    /// Bytes that do not belong to any readable section.
     Stray {
-        /// Offset of the first of them.
+        /// Offset of the first byte.
         offset: u64,
         /// Number of bytes.
         bytes: u64,
     },
-    /// The file ends before this section does. Always the last.
+    /// The file ends within this section. Always the last item.
     Cut {
         /// Offset of the section.
         offset: u64,
-        /// Number of its bytes in the file.
+        /// Number of bytes of the section in the file.
         bytes: u64,
-        /// Its header, if that much is there.
+        /// Its header, if it is complete.
         header: Option<SectionHeader>,
     },
     /// The tail after the footer.
@@ -38,20 +38,20 @@ pub enum WalkItem<'a> {
     },
 }
 
-/// Finds the sections of a file in order. Decodes nothing, and takes time in proportion to the file's length.
+/// Finds the sections of a file in order, without decoding them. Takes time in proportion to the file's length.
 #[derive(Clone, Debug)]
 pub struct Walker<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Offset of `bytes` in the file.
+    /// Offset of `bytes` within the file.
     base: u64,
-    /// Bytes that may yet be checked in vain, so that sections made to overlap cannot take for ever; `None` when that
-    /// many have been.
+    /// Number of bytes that may still be checksummed in vain, which bounds the time for overlapping sections made by an
+    /// attacker; `None` once it is used up.
     doubt: Option<usize>,
 }
 
 impl<'a> Walker<'a> {
-    /// A walker over `bytes` that begins at `offset`: the end of the preamble, or of the last section seen.
+    /// A walker over `bytes` that starts at `offset`: the end of the preamble, or of the last section that was read.
     pub fn new(bytes: &'a [u8], offset: usize) -> Self {
         Self {
             bytes,
@@ -61,18 +61,18 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Creates a walker over a part of a file that begins at byte `base`, at the start of a section.
+    /// Creates a walker over a part of a file that starts at byte `base`, the start of a section.
     pub(crate) fn over_part(bytes: &'a [u8], base: u64) -> Self {
         Self { base, ..Self::new(bytes, 0) }
     }
 
-    /// Offset, in the bytes given, at which the next section is looked for. After [`WalkItem::Cut`], the start of that
-    /// section: go on from there when the file has grown.
+    /// Offset, within the walker's bytes, at which the next section is searched. After [`WalkItem::Cut`], the start of
+    /// the incomplete section, at which to continue when the file has grown.
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// A whole section, a damaged one, or a cut one, by the header at this place.
+    /// Returns the section with this header at the current offset: intact, damaged or truncated.
     fn take_section(&mut self, header: SectionHeader) -> Option<WalkItem<'a>> {
         let offset = self.base + self.at as u64;
         let payload = self.at + HEADER_BYTES;
@@ -100,13 +100,13 @@ impl<'a> Walker<'a> {
         Some(WalkItem::Damaged { offset, header })
     }
 
-    /// Whether a section or the tail begins at `at`.
+    /// Whether a section or the tail starts at `at`.
     fn begins(&self, at: usize) -> bool {
         let rest = &self.bytes[at..];
         SectionHeader::parse(rest).is_some() || read_tail(rest).is_some()
     }
 
-    /// The first place from `from` on at which a section or the tail begins.
+    /// The first offset at or after `from` at which a section or the tail starts.
     fn next_start(&self, from: usize) -> Option<usize> {
         let mut at = from;
         while at < self.bytes.len() {
@@ -154,7 +154,7 @@ impl<'a> Iterator for Walker<'a> {
     }
 }
 
-/// Whether `rest`, the last bytes of a file, are how a section's header or the tail begins.
+/// Whether `rest`, the last bytes of a file, are the beginning of a section's header or of the tail.
 fn is_beginning(rest: &[u8]) -> bool {
     let starts = |marker: &[u8]| rest.iter().zip(marker).all(|(a, b)| a == b);
     (rest.len() < HEADER_BYTES && starts(&MARKER)) || (rest.len() < TAIL_BYTES && starts(&TAIL_MARKER))

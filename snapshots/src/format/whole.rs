@@ -1,4 +1,4 @@
-//! Writes a trace in memory to a file without loss.
+//! Writes a trace in memory to a file, without loss.
 
 use std::io::Write;
 
@@ -12,8 +12,8 @@ use crate::ids::{BlockId, EventId, FrameId};
 use crate::tables::Tables;
 use crate::trace::{SegmentRole, Trace};
 
-/// Writes `trace` as a finished recording; reading it gives the same trace. File offsets in its problems become part of
-/// their text; a missing index is rebuilt, and no longer a problem.
+/// Writes `trace` as a finished recording; reading it gives the same trace. File offsets of its problems become part of
+/// their text. The index is rebuilt, so that a missing one is no longer a problem.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub(super) fn write_tables<W: Write>(writer: &mut SnapWriter<W>, tables: &Tables
     writer.append_ops(&tables.ops)
 }
 
-/// The source lines of every resolved frame, in the order of the lines, so that reading gives the same table.
+/// The source lines of every symbolized frame, in table order, so that reading gives the same table.
 fn symbols(tables: &Tables) -> Vec<Symbols> {
     let resolved = |frame: &FrameId| !tables.frame_lines(*frame).is_empty();
     let mut frames: Vec<FrameId> = (0..tables.frames.len() as u32).map(FrameId).filter(resolved).collect();
@@ -64,8 +64,8 @@ fn symbols(tables: &Tables) -> Vec<Symbols> {
     frames.into_iter().map(|frame| Symbols { frame, lines: tables.frame_lines(frame).to_vec() }).collect()
 }
 
-/// Returns the key under which each block is written: its id; but for a block whose allocation proved that another had
-/// ended, the key of that other block, so that the reader finds the same contradiction.
+/// Returns the key under which each block is written: its id, except that a block whose allocation showed that another
+/// block had been freed gets the key of that block, so that the reader finds the same contradiction.
 pub fn block_keys(trace: &Trace) -> Vec<BlockKey> {
     let mut keys: Vec<BlockKey> = (0..trace.blocks.len() as u64).collect();
     for &(event, former) in &trace.replaced {
@@ -77,7 +77,7 @@ pub fn block_keys(trace: &Trace) -> Vec<BlockKey> {
     keys
 }
 
-/// The event as [`Trace::what`] gives it, its block named by `keys`.
+/// The event as returned by [`Trace::what`], with the block's key taken from `keys`.
 pub fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
     let key = |block: BlockKey| usize::try_from(block).ok().and_then(|row| keys.get(row)).copied().unwrap_or(block);
     let what = match trace.what(id) {
@@ -96,7 +96,7 @@ pub fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
     Event { time_ns: events.time_ns[row], device: events.device[row], stack: events.stack[row], what }
 }
 
-/// The baseline in the order of its rows: a state for every run of one device.
+/// The baseline in row order, as one state per run of blocks or segments of the same device.
 pub fn starting_states(trace: &Trace, keys: &[BlockKey]) -> Vec<StartingState> {
     let mut states = Vec::new();
     let mut state = StartingState::default();

@@ -1,4 +1,4 @@
-//! Appends the sections of a recording to a stream, each with one write.
+//! Appends the sections of a recording to a stream, each with a single write.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,29 +21,31 @@ use crate::event::Event;
 use crate::tables::{Frame, Module, Op, Scope, Stack};
 use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SourceText};
 
-/// Table sections are ended at about this size, so that damage costs little and decoding can be shared.
+/// Approximate maximum size of a section of table rows in bytes, so that damage affects little and decoding is
+/// parallel.
 const ROWS_SECTION_BYTES: usize = 4 << 20;
 
-/// The footer lists no more sections than this: a recording of days is read without one, and its writer stays small.
+/// Maximum number of sections listed in the footer: a recording of several days is read without one, and the writer's
+/// memory is bounded.
 const MAX_INDEXED: usize = 1 << 19;
 
-/// The events between two checkpoints, at least: a reader that wants a part of the recording begins at one.
+/// Minimum number of events between two checkpoints. A reader of a part of the recording starts at a checkpoint.
 pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
 
-/// The bytes between two checkpoints, at least, for each byte of the last one: they take at most 3% of a file.
+/// Minimum number of bytes between two checkpoints per byte of the last one, so that they take at most 3% of a file.
 const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
-/// The bytes before a checkpoint of unknown size, at least, for each of its blocks, of about 16 bytes.
+/// Minimum number of bytes per block before a checkpoint of unknown size, assuming 16 bytes for each of its blocks.
 pub(super) const MIN_BYTES_A_BLOCK: u64 = 16 * BYTES_A_CHECKPOINT_BYTE;
 
-/// The blocks and segments of a starting state that go into one section.
+/// Maximum number of blocks and segments of a starting state in one section.
 const STARTING_SECTION_ROWS: usize = 65_536;
 
-/// Writes a recording while it is being made. Every call writes complete sections, each with one `write_all`: what was
-/// written before a crash can be read.
+/// Writes a recording while it is being made. Every call writes complete sections, each with one `write_all`, so that
+/// everything written before a crash can be read.
 ///
-/// Append table rows before the events that refer to them. After an error the writer refuses to continue; what it wrote
-/// before stays readable.
+/// Append table rows before the events that refer to them. After an error the writer rejects further calls; what it
+/// wrote before stays readable.
 pub struct SnapWriter<W: Write> {
     stream: Stream<W>,
     packer: Packer,
@@ -53,7 +55,7 @@ pub struct SnapWriter<W: Write> {
     index: Vec<IndexRow>,
     summarizer: Summarizer,
     checkpoint_events: u64,
-    /// Whether checkpoints are delayed so that they take a small share of the file.
+    /// Whether checkpoints are written less often to limit their share of the file.
     saves_space: bool,
     last: LastCheckpoint,
 }
@@ -63,13 +65,13 @@ pub struct SnapWriter<W: Write> {
 struct LastCheckpoint {
     /// The number of events before it.
     events: u64,
-    /// The offset of the first byte after it.
+    /// The offset of its end.
     end: u64,
-    /// Its length, with the summaries before it.
+    /// Its length in bytes, including the summaries before it.
     bytes: u64,
 }
 
-/// The destination of the bytes, and their number so far.
+/// The output stream, and the number of bytes written to it.
 struct Stream<W> {
     out: W,
     path: PathBuf,
@@ -100,7 +102,7 @@ impl<W: Write> Stream<W> {
 }
 
 impl SnapWriter<File> {
-    /// Creates, or empties, the file at `path` and writes the start of a recording.
+    /// Creates or truncates the file at `path` and writes the start of a recording.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let file = File::create(path).map_err(|source| Error::Io {
             doing: "create the recording",
@@ -110,7 +112,7 @@ impl SnapWriter<File> {
         Self::with_path(file, path.to_owned(), header)
     }
 
-    /// Writes the start of a recording to `file`, which is empty and has the path `path`.
+    /// Writes the start of a recording to `file`, which must be empty; `path` is its path, for errors.
     pub fn to_file(file: File, path: &Path, header: &Header) -> Result<Self> {
         Self::with_path(file, path.to_owned(), header)
     }
@@ -129,7 +131,7 @@ impl<W: Write> SnapWriter<W> {
         Ok(writer)
     }
 
-    /// A writer that has written nothing, not even the preamble, to `out`.
+    /// Creates a writer to `out` that has not written anything, not even the preamble.
     pub(super) fn empty(out: W, path: PathBuf) -> Result<Self> {
         Ok(Self {
             stream: Stream { out, path, offset: 0, failed: false },
@@ -145,7 +147,8 @@ impl<W: Write> SnapWriter<W> {
         })
     }
 
-    /// Writes `bytes` of another file as they are, a section where they have a header, and goes on counting from there.
+    /// Writes `bytes` of another file unchanged; with `header` if they are a section, which is then counted and
+    /// indexed.
     pub(super) fn copy(&mut self, bytes: &[u8], header: Option<&SectionHeader>) -> Result<()> {
         if let Some(header) = header {
             let row = IndexRow { kind: header.kind, offset: self.stream.offset, events_before: self.events() };
@@ -157,18 +160,18 @@ impl<W: Write> SnapWriter<W> {
         self.stream.write(bytes)
     }
 
-    /// Writes a checkpoint after every `events` events, however much of the file checkpoints then take. Unless this is
-    /// called, one is written after 2²⁰ events, or after more if they would take more than a small share.
+    /// Writes a checkpoint every `events` events, regardless of their share of the file. By default one is written
+    /// after 2²⁰ events, or later if they would take more than a small share.
     pub fn set_checkpoint_interval(&mut self, events: u64) {
         (self.checkpoint_events, self.saves_space) = (events, false);
     }
 
-    /// Writes the facts of a device. Written again, they replace those before.
+    /// Writes the facts of a device, which replace those written earlier.
     pub fn write_device(&mut self, facts: &DeviceFacts) -> Result<()> {
         self.write_row(SectionKind::Device, facts)
     }
 
-    /// Writes the state of a device before its first event; several states of one device add up.
+    /// Writes the state of a device before its first event; several states of the same device are combined.
     ///
     /// # Errors
     ///
@@ -213,17 +216,17 @@ impl<W: Write> SnapWriter<W> {
         self.append(SectionKind::Frames, rows, row)
     }
 
-    /// Writes source lines of frames that were appended before. The last word on a frame wins.
+    /// Writes source lines of frames that were appended before. Later lines of a frame replace earlier ones.
     pub fn append_symbols(&mut self, rows: &[Symbols]) -> Result<()> {
         self.append(SectionKind::Symbols, rows, |_, symbols| Some(symbols))
     }
 
-    /// Appends rows of the stack tree. Fails if a parent does not come before its row.
+    /// Appends rows of the stack tree. Fails if a parent is not an earlier row.
     pub fn append_stacks(&mut self, rows: &[Stack]) -> Result<()> {
         self.append(SectionKind::Stacks, rows, StackRow::from_stack)
     }
 
-    /// Appends rows of the scope tree. Fails if a parent does not come before its row.
+    /// Appends rows of the scope tree. Fails if a parent is not an earlier row.
     pub fn append_scopes(&mut self, rows: &[Scope]) -> Result<()> {
         self.append(SectionKind::Scopes, rows, ScopeRow::from_scope)
     }
@@ -233,7 +236,7 @@ impl<W: Write> SnapWriter<W> {
         self.append(SectionKind::Ops, rows, |_, op| Some(op))
     }
 
-    /// Appends events, a section for every [`CHUNK_EVENTS`] of them.
+    /// Appends events, one section per [`CHUNK_EVENTS`] of them.
     pub fn write_events(&mut self, events: &[Event]) -> Result<()> {
         for chunk in events.chunks(CHUNK_EVENTS) {
             let mut raw = std::mem::take(&mut self.raw);
@@ -250,7 +253,7 @@ impl<W: Write> SnapWriter<W> {
         Ok(())
     }
 
-    /// The bytes of events that the next checkpoint is written after, at least.
+    /// Minimum number of bytes of events before the next checkpoint.
     fn least_bytes(&self) -> u64 {
         match self.last.bytes {
             0 => self.summarizer.live_blocks() * MIN_BYTES_A_BLOCK,
@@ -272,18 +275,18 @@ impl<W: Write> SnapWriter<W> {
         Ok(())
     }
 
-    /// Appends named ranges of events, all written before, which are numbered over the whole file.
+    /// Appends named ranges of events that have been written, by event numbers within the whole file.
     pub fn append_annotations(&mut self, rows: &[Annotation]) -> Result<()> {
         self.append(SectionKind::Annotations, rows, |_, annotation| Some(annotation))
     }
 
-    /// Appends further facts of events, and of blocks and segments of starting states, that were written before, by the
-    /// numbers that these have in the file.
+    /// Appends attributes of events, and of blocks and segments of starting states, that have been written, by their
+    /// numbers within the file.
     pub fn append_attributes(&mut self, rows: &[Attribute]) -> Result<()> {
         self.append(SectionKind::Attributes, rows, |_, attribute| Some(attribute))
     }
 
-    /// Appends facts that the header lacks, since they are known only now: names and values.
+    /// Appends facts, as names and values, that were not known when the header was written.
     pub fn append_facts(&mut self, rows: &[(String, String)]) -> Result<()> {
         self.append(SectionKind::Facts, rows, |_, row| Some(row))
     }
@@ -330,7 +333,7 @@ impl<W: Write> SnapWriter<W> {
         self.stream.write(&tail_bytes(footer))
     }
 
-    /// Hands everything written so far to the system.
+    /// Flushes everything written so far to the operating system.
     pub fn flush(&mut self) -> Result<()> {
         self.stream.flush()
     }
@@ -350,7 +353,7 @@ impl<W: Write> SnapWriter<W> {
         self.stream.offset
     }
 
-    /// The stream written to.
+    /// The output stream.
     pub fn get_ref(&self) -> &W {
         &self.stream.out
     }
@@ -359,7 +362,7 @@ impl<W: Write> SnapWriter<W> {
         self.append(kind, std::slice::from_ref(row), |_, row| Some(row))
     }
 
-    /// Writes rows in as many sections as needed, each row as encoded by `stored`.
+    /// Writes rows in as many sections as needed, each row encoded by `stored`.
     fn append<'a, T, R: Serialize>(
         &mut self,
         kind: SectionKind,

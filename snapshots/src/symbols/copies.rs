@@ -1,4 +1,4 @@
-//! Finds binaries and debug files under any name in a folder, by their build ids.
+//! Finds binaries and debug files in a folder by their build ids, under any file name.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::sync::OnceLock;
 
 use super::object_file::inspect;
 
-/// Folders are searched so deep: files in them, and files in the folders in them.
+/// Depth to which folders are searched: files in the folder, and in its subfolders.
 const MAX_DEPTH: usize = 2;
 
-/// Maximum number of files that are looked at, in all folders together.
+/// Maximum number of files to inspect, in all folders together.
 const MAX_FILES: usize = 20_000;
 
-/// The binaries in some folders, which are scanned on first use.
+/// The binaries in some folders, which are scanned on first use, by build id.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     folders: Vec<PathBuf>,
     by_build_id: OnceLock<HashMap<Vec<u8>, Copy>>,
 }
 
-/// A binary, and whether it has lines.
+/// A binary, and whether it has line information.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     pub(super) path: PathBuf,
@@ -27,12 +27,12 @@ pub(super) struct Copy {
 }
 
 impl Copies {
-    /// Those in `folders`.
+    /// The binaries in `folders`.
     pub(super) fn new(folders: Vec<PathBuf>) -> Self {
         Self { folders, by_build_id: OnceLock::new() }
     }
 
-    /// The best file with this build id: one with lines, else the first by name.
+    /// The best file with this build id: one with line information, else the first by name.
     pub(super) fn get(&self, build_id: &[u8]) -> Option<&Copy> {
         self.by_build_id.get_or_init(|| index(&self.folders)).get(build_id)
     }
@@ -59,7 +59,7 @@ fn index(folders: &[PathBuf]) -> HashMap<Vec<u8>, Copy> {
     found
 }
 
-/// Appends the files of `folder`, and of the folders in it, `depth` deep, by name.
+/// Appends the files in `folder` and its subfolders to a depth of `depth`, ordered by name.
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     // A folder that cannot be read has nothing to offer.
     let Ok(entries) = std::fs::read_dir(folder) else { return };

@@ -1,4 +1,4 @@
-//! The file that a binary's symbols were read from, or the reason that there is none.
+//! The file that a binary's symbols were read from, or the reason why there is none.
 
 use std::path::PathBuf;
 
@@ -7,29 +7,29 @@ use std::path::PathBuf;
 pub struct Found {
     /// Its path: the binary itself, a copy of it, or a debug file for it.
     pub path: PathBuf,
-    /// Whether it contains files and lines, not only names of functions.
+    /// Whether it contains source files and line numbers, not only names of functions.
     pub has_lines: bool,
-    /// Whether its build id is the recorded one. A binary without a build id is taken for the one that ran if the file
-    /// at its path has none either and was not changed since.
+    /// Whether its build id is the recorded one. A binary without a build id is assumed to be the one that ran if the
+    /// file at its path has none either and has not changed since.
     pub is_certain: bool,
 }
 
-/// The reason why no file was found for a binary.
+/// The reason why no symbol file was found for a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The file is neither where it was when it ran nor in any searched folder.
+    /// The file is neither at its recorded path nor in any searched folder.
     NotThere,
-    /// The file has another build id, or has none and was changed since.
+    /// The file has another build id, or has none and was changed since the recording.
     Rebuilt,
     /// The file cannot be read as a binary.
     Unreadable,
 }
 
-/// No file, and what was tried.
+/// No symbol file was found: the reason, and what was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The reason, in short.
+    /// The reason, as a kind.
     pub cause: Cause,
-    /// The attempts and their results.
+    /// The attempts and their results, as text.
     pub what: String,
 }

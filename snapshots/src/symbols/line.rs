@@ -1,34 +1,34 @@
-//! Questions and answers of symbolization: binaries, addresses and source locations.
+//! The inputs and results of symbolization: binaries, addresses and source locations.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A binary or shared library to look symbols up in.
+/// A binary or shared library to look up symbols in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Binary {
-    /// The path at which it ran.
+    /// Its path when it ran.
     pub path: PathBuf,
     /// Its build id; empty if it has none.
     pub build_id: Vec<u8>,
 }
 
-/// Addresses to look up in one module: each is within a call instruction, and relative to the module's load bias.
+/// Addresses to look up in one module, each within a call instruction and relative to the module's load bias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The module.
     pub binary: Binary,
-    /// As [`Frame::address`](crate::tables::Frame::address) has them.
+    /// Addresses in the form of [`Frame::address`](crate::tables::Frame::address).
     pub addresses: Vec<u64>,
 }
 
-/// A place in the source.
+/// A source location.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     /// Demangled name of the function; empty if unknown.
     pub function: String,
-    /// Path of the source file, as the compiler was given it.
+    /// Path of the source file, as it was passed to the compiler.
     pub file: Option<String>,
-    /// From 1; 0 if unknown.
+    /// Line number, from 1; 0 if unknown.
     pub line: u32,
 }
 
@@ -37,7 +37,7 @@ pub struct Line {
 pub struct SymbolProblem {
     /// The module's path.
     pub path: PathBuf,
-    /// The attempts, their results, and what would help.
+    /// The attempts, their results, and a suggestion.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! Looks up source lines of a recording's frames that have none, and reports the result for each module.
+//! Looks up source lines for the frames of a recording that have none, and reports the result for each module.
 
 use std::collections::HashMap;
 
@@ -9,28 +9,28 @@ use crate::format::Symbols;
 use crate::ids::{FrameId, ModuleId, StringId};
 use crate::tables::{Frame, SourceLine, Tables};
 
-/// The frames that are looked up.
+/// Which frames to look up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// Those without source lines.
+    /// Frames without source lines.
     #[default]
     Bare,
-    /// Also frames of which only the functions' names are known, not file and line.
+    /// Also frames for which only the function names are known, not file and line.
     BareAndNamed,
 }
 
-/// The lines found, which are not in the tables yet.
+/// The result of a look-up, which is not in the tables yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookUp {
-    /// Texts to be appended to the table of strings.
+    /// Texts to append to the string table.
     pub strings: Vec<String>,
-    /// The lines of each frame of which something new is known.
+    /// The new lines of each frame for which anything was found.
     pub symbols: Vec<Symbols>,
     /// The result for each module with frames, in the order of the modules.
     pub modules: Vec<ModuleOutcome>,
-    /// Frames without lines that are in no module: code generated while the program ran.
+    /// Frames without lines that are in no module: code generated at run time.
     pub outside: u64,
-    /// Frames that have lines and no address, as imported ones do.
+    /// Frames that have lines but no address, as imported ones do.
     pub imported: u64,
 }
 
@@ -41,37 +41,37 @@ pub struct ModuleOutcome {
     pub module: ModuleId,
     /// Its path when it ran.
     pub path: String,
-    /// The number of different frames in it.
+    /// The number of distinct frames in it.
     pub frames: u64,
-    /// Frames that were looked up.
+    /// The number of frames that were looked up.
     pub asked: u64,
-    /// Frames of these whose file and line are known now.
+    /// Looked-up frames whose file and line are known now.
     pub with_lines: u64,
-    /// Frames of these of which only the function names are known.
+    /// Looked-up frames for which only the function names are known.
     pub with_names: u64,
-    /// The file that was read, or why none was; `None` where nothing was asked.
+    /// The file that was read, or why there is none; `None` if no frame was looked up.
     pub finding: Option<Result<Found, Missing>>,
 }
 
 impl ModuleOutcome {
-    /// Frames that were looked up in vain.
+    /// The number of frames that were looked up without a result.
     pub fn unresolved(&self) -> u64 {
         self.asked - self.with_lines - self.with_names
     }
 }
 
 impl LookUp {
-    /// Frames that were looked up.
+    /// The number of frames that were looked up.
     pub fn asked(&self) -> u64 {
         self.modules.iter().map(|module| module.asked).sum()
     }
 
-    /// Returns the frames of these of which anything is known now.
+    /// Returns the number of looked-up frames for which anything is known now.
     pub fn resolved(&self) -> u64 {
         self.modules.iter().map(|module| module.with_lines + module.with_names).sum()
     }
 
-    /// Puts what was found into the tables that it was looked up for.
+    /// Adds the result to the tables that it was looked up for.
     pub fn apply(&self, tables: &mut Tables) {
         tables.strings.extend_from_slice(&self.strings);
         for found in &self.symbols {
@@ -83,7 +83,7 @@ impl LookUp {
     }
 }
 
-/// Looks up the frames of `tables` that `asked` names. Modules are read in parallel.
+/// Looks up the frames of `tables` selected by `asked`. Modules are read in parallel.
 pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> LookUp {
     let mut modules: Vec<ModuleOutcome> = tables.modules.iter().enumerate().map(|row| outcome(tables, row)).collect();
     let mut found = LookUp::default();
@@ -135,14 +135,14 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
     found
 }
 
-/// The known part of a frame.
+/// How much of a frame's source location is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.
     Bare,
-    /// Functions, but neither file nor line.
+    /// Functions, but neither files nor lines.
     Named,
-    /// All.
+    /// Functions, files and lines.
     Lined,
 }
 
@@ -176,10 +176,10 @@ fn request(tables: &Tables, module: &ModuleOutcome, frames: &[FrameId]) -> Reque
     Request { binary: Binary { path: module.path.clone().into(), build_id }, addresses }
 }
 
-/// The table of strings, growing.
+/// The string table with new texts appended.
 struct Texts<'a> {
     known: HashMap<&'a str, StringId>,
-    /// Number of frames in the table.
+    /// The current number of texts in the table.
     count: usize,
     new: Vec<String>,
     new_rows: HashMap<String, StringId>,

@@ -11,14 +11,14 @@ use object::Object;
 pub(super) struct Facts {
     pub(super) build_id: Vec<u8>,
     pub(super) has_lines: bool,
-    /// The name of its separate debug file, and that file's checksum.
+    /// The name of its separate debug file, and the checksum of that file.
     pub(super) debug_link: Option<(PathBuf, u32)>,
 }
 
-/// The reason why a file's identity is unknown.
+/// The reason why a file's build id and format could not be read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// There is none, or it may not be opened.
+    /// The file does not exist or may not be opened.
     Unopened(String),
     /// The file is not a binary, or is damaged.
     Unparsed(String),
@@ -41,12 +41,12 @@ pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
     read().map_err(|error| Unread::Unparsed(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Opens a regular file, and nothing else: a recording may name a pipe, and opening that would block.
+/// Opens a regular file, and nothing else: opening a pipe, whose path a recording may contain, would block.
 fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("not a regular file")) }
 }
 
-/// The checksum by which a debug link names its file.
+/// The checksum of a file, as stored in debug links.
 pub(super) fn checksum(path: &Path) -> Option<u32> {
     let mut file = open(path).ok()?;
     let mut sum = crc32fast::Hasher::new();
@@ -59,7 +59,7 @@ pub(super) fn checksum(path: &Path) -> Option<u32> {
     }
 }
 
-/// A build id as it is written.
+/// A build id in hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "(none)".to_owned();

@@ -1,4 +1,4 @@
-//! Finds the file with the lines of a binary: the binary itself, or a separate debug file.
+//! Finds the file with line information for a binary: the binary itself, or a separate debug file.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,14 +12,14 @@ use super::object_file::{Facts, Unread, checksum, hex, inspect};
 /// The folder of separate debug files in Linux distributions.
 pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// The places in which symbols are searched, in addition to the binaries themselves.
+/// Where to search for symbols, in addition to the binaries themselves.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Folders with debug files, as `.build-id/ab/cdef.debug` and by debug link.
+    /// Folders that contain debug files as `.build-id/ab/cdef.debug`, or under the name in a debug link.
     pub(super) debug_folders: Vec<PathBuf>,
     /// Folders with binaries and debug files under any name.
     pub(super) copies: Copies,
-    /// The start of the recording, if it is known.
+    /// The start time of the recording; `None` if unknown.
     pub(super) began: Option<SystemTime>,
 }
 
@@ -80,13 +80,13 @@ impl Places {
         }
     }
 
-    /// Whether a file was changed after the recording began.
+    /// Whether a file was changed after the recording started.
     fn is_changed(&self, path: &Path) -> bool {
         let changed = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
         changed.zip(self.began).is_some_and(|(changed, began)| changed > began)
     }
 
-    /// A debug file made for `binary`: by its build id, else by the name that the binary gives.
+    /// The debug file of `binary`, found by build id, else by the name in its debug link.
     fn separate_file(&self, binary: &Binary, own: Option<&Facts>) -> Option<PathBuf> {
         let id = hex(&binary.build_id);
         let belongs =

@@ -1,4 +1,4 @@
-//! Keeps files with debug information open, and reads several in parallel.
+//! Keeps files with debug information open, and reads several of them in parallel.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,17 +13,17 @@ use super::finding::{Found, Missing};
 use super::line::{Binary, Line, Request, SymbolProblem};
 use super::search::Places;
 
-/// Reads symbols, and keeps their files open: later look-ups in the same module take microseconds.
+/// Reads symbols and keeps the files open, so that later look-ups in the same module take microseconds.
 #[derive(Default)]
 pub struct Symbolizer {
     places: Places,
     modules: HashMap<Binary, Opened>,
     problems: Vec<SymbolProblem>,
-    /// The function that each of its threads runs first.
+    /// A function that each worker thread calls first.
     at_start: Option<fn()>,
 }
 
-/// The result for a module: the file that is read, or why there is none.
+/// The result for a module: the opened file, or why there is none.
 type Opened = Result<(DebugInfo, Found), Missing>;
 
 impl fmt::Debug for Symbolizer {
@@ -37,35 +37,34 @@ impl fmt::Debug for Symbolizer {
 }
 
 impl Symbolizer {
-    /// Looks for separate debug files in these folders, as `.build-id/ab/cdef.debug` and by debug link. A debug link is
-    /// also followed in the binary's folder and its subfolder `.debug`.
+    /// Searches these folders for separate debug files, as `.build-id/ab/cdef.debug` and by debug link. A debug link is
+    /// also searched in the binary's folder and its subfolder `.debug`.
     pub fn new(debug_folders: Vec<PathBuf>) -> Self {
         Self { places: Places { debug_folders, ..Places::default() }, ..Self::default() }
     }
 
-    /// Also looks for binaries and debug files in these folders and two levels below, under any name: they are
-    /// identified by their build ids.
+    /// Also searches these folders, two levels deep, for binaries and debug files under any name, which are identified
+    /// by their build ids.
     pub fn with_copies_in(mut self, folders: Vec<PathBuf>) -> Self {
         self.places.copies = Copies::new(folders);
         self
     }
 
-    /// Takes a file without a build id for another one than that which ran if it was changed since `began`, the
-    /// beginning of the recording.
+    /// Rejects files without a build id that were changed since `began`, the start of the recording.
     pub fn for_recording(mut self, began: SystemTime) -> Self {
         self.places.began = Some(began);
         self
     }
 
-    /// Has each thread that it starts call `first` before all else.
+    /// Sets a function that each worker thread calls before it starts to work.
     pub fn with_threads_that_begin_by(mut self, first: fn()) -> Self {
         self.at_start = Some(first);
         self
     }
 
     /// Returns the source lines for each address of each request: the innermost inlined function first, the function
-    /// that contains them last. Empty if nothing is known. Modules are read in parallel, on separate threads, since the
-    /// program's own may wait for a lock that the caller holds.
+    /// that contains them last; empty if nothing is known. Modules are read in parallel, on separate threads, since the
+    /// program's thread pool may wait for a lock that the caller holds.
     pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
         let mut jobs: Vec<Job<'_>> = requests.iter().map(|request| self.job(request)).collect();
         let places = &self.places;
@@ -92,12 +91,13 @@ impl Symbolizer {
         lines
     }
 
-    /// The problems so far, one for each module.
+    /// The problems found so far, one per module.
     pub fn problems(&self) -> &[SymbolProblem] {
         &self.problems
     }
 
-    /// Returns where the symbols of `binary` were found, or why they were not; `None` if it has not been looked up.
+    /// Returns the file from which the symbols of `binary` are read, or why there is none; `None` if it was not looked
+    /// up.
     pub fn finding(&self, binary: &Binary) -> Option<Result<&Found, &Missing>> {
         self.modules.get(binary).map(|opened| opened.as_ref().map(|(_, found)| found))
     }
@@ -108,16 +108,16 @@ impl Symbolizer {
     }
 }
 
-/// One module's part of the work.
+/// The part of a look-up that concerns one module.
 struct Job<'a> {
     request: &'a Request,
     is_new: bool,
-    /// `None` until the module was looked for.
+    /// `None` until the module's file was searched for.
     opened: Option<Opened>,
 }
 
 impl Job<'_> {
-    /// Looks the module up, if that was not done yet, and its addresses in it.
+    /// Opens the module's file unless it is already open, and looks up the addresses.
     fn run(&mut self, places: &Places) -> (Opened, Vec<Vec<Line>>) {
         let opened = self.opened.take().unwrap_or_else(|| places.open(&self.request.binary));
         let at = |address: &u64| opened.as_ref().map_or_else(|_| Vec::new(), |(info, _)| info.lines(*address));
@@ -126,7 +126,7 @@ impl Job<'_> {
     }
 }
 
-/// Applies `work` to each job, on several threads; on this one if no others can be started.
+/// Applies `work` to each job on several threads, or on this thread if no others can be started.
 fn side_by_side<J: Send, T: Send>(jobs: &mut [J], at_start: Option<fn()>, work: impl Fn(&mut J) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     let mut done = Vec::with_capacity(jobs.len());

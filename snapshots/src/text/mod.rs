@@ -1,6 +1,6 @@
-//! A trace as lines of text, and back. Tests are written in this notation, and `highwater events` prints it.
+//! A notation of traces as lines of text. Tests are written in it, and `highwater events` prints it.
 //!
-//! Each event is a line: its kind as in [`EventKind`], its subject, then attributes.
+//! Each event is a line: its kind as in [`EventKind`], its subject, then its attributes.
 //!
 //! ```text
 //! baseline w 4096/4096 parameter @encoder
@@ -18,17 +18,17 @@
 //! end "ProfilerStep#7"
 //! ```
 //!
-//! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` means
-//! `free_requested x` followed by `free_completed x`. Attributes: a category, `#op`, `@scope.path`, `stream=2`,
-//! `device=1`, `small` or `large`, `t=12us` (otherwise each event is one microsecond after the previous one), and at
-//! the end the stack, innermost function first, each after `<`: `forward`, or `model.py:10 forward`, or
-//! `forward (model.so)` if the line is unknown. `#` at the start of a line begins a comment.
+//! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` means `free_requested
+//! x` followed by `free_completed x`. Attributes: a category, `#op`, `@scope.path`, `stream=2`, `device=1`, `small` or
+//! `large`, `t=12us` (by default each event is one microsecond after the previous one), and at the end the stack,
+//! innermost function first, each after `<`: `forward`, or `model.py:10 forward`, or `forward (model.so)` if the line
+//! is unknown. `#` at the start of a line begins a comment.
 //!
-//! `begin` and `end` enclose the events of an annotation; of several with one name, the last begun ends first, and
-//! without an `end` it extends to the end of the trace. `begin` may be followed by `device=1` and `guessed`; the times
-//! of annotations are not written. `attribute` adds a name and a value to the subject of the previous line. A name or
-//! value of several words is in double quotes, with the escapes `\"`, `\\` and `\n` as in Rust. A mark may end with
-//! `device=1`.
+//! `begin` and `end` enclose the events of an annotation; of several with the same name, the one that began last ends
+//! first, and without an `end` it extends to the end of the trace. `begin` may be followed by `device=1` and `guessed`;
+//! the times of annotations are not written. `attribute` adds a name and a value to the subject of the previous line. A
+//! name or value of several words is in double quotes, with the escapes `\"`, `\\` and `\n` as in Rust. A mark may end
+//! with `device=1`.
 
 mod quotes;
 mod parse;
@@ -42,7 +42,7 @@ use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId};
 use crate::trace::{Annotation, Owner, SegmentRole, Subject, Trace};
 use quotes::quoted;
 
-/// Writes a whole trace as text: baseline first, then every event, each with its attributes, and annotations between.
+/// Writes a whole trace as text: the baseline, then each event with its attributes, with annotations between them.
 pub fn text_from_trace(trace: &Trace) -> String {
     let mut out = String::new();
     for id in trace.blocks.ids().take_while(|id| trace.blocks.get(*id).is_baseline()) {
@@ -81,7 +81,7 @@ pub fn text_from_trace(trace: &Trace) -> String {
     out
 }
 
-/// Ends the annotations of `open` that end before event `id`, the last begun first.
+/// Writes the `end` lines of those annotations of `open` that end before event `id`, the last begun first.
 fn push_ends(out: &mut String, trace: &Trace, open: &mut Vec<&Annotation>, id: EventId) {
     for annotation in open.iter().rev().filter(|annotation| annotation.end <= id) {
         let _ = writeln!(out, "end {}", quoted(trace.tables.string(annotation.name)));

@@ -16,7 +16,7 @@ use crate::trace::{Annotation, Attribute, Owner, Trace};
 
 use super::quotes::take_text;
 
-/// Reads a trace from text. Errors name the line.
+/// Parses a trace from text. Errors name the line.
 pub fn trace_from_text(text: &str) -> Result<Trace> {
     let mut parser = Parser::default();
     for (index, line) in text.lines().enumerate() {
@@ -28,10 +28,10 @@ pub fn trace_from_text(text: &str) -> Result<Trace> {
     Ok(parser.finish())
 }
 
-/// First words of lines that are not names of events.
+/// First words of lines that are not event kinds.
 const SHORTHANDS: [&str; 4] = ["baseline", "baseline_segment", "baseline_mapping", "free"];
 
-/// Reads lines into events; the tables are filled as names appear.
+/// Parses lines into events; rows are added to the tables as names appear.
 #[derive(Default)]
 struct Parser {
     builder: TraceBuilder,
@@ -46,14 +46,14 @@ struct Parser {
     lines: Interner<SourceLine>,
     stacks: Interner<Stack>,
     annotations: Vec<Annotation>,
-    /// Annotations that have begun, by their position, the last begun last.
+    /// Indices of the annotations that have begun but not ended, in the order in which they began.
     open: Vec<usize>,
-    /// The subject of the last line.
+    /// The subject of the previous line, to which attributes are added.
     last: Option<Place>,
     attributes: Vec<(Place, StringId, StringId)>,
 }
 
-/// An event by its position; a row of a starting state by the position of both.
+/// The subject of a line: an event by its index, or a row of a starting state by the indices of both.
 #[derive(Clone, Copy)]
 enum Place {
     Event(usize),
@@ -62,7 +62,7 @@ enum Place {
     Mapping(usize, usize),
 }
 
-/// The facts that may follow an event's subject.
+/// The attributes that may follow an event's subject.
 struct Facts {
     category: Category,
     pool: Option<Pool>,
@@ -224,7 +224,7 @@ impl Parser {
         (row, &mut self.starting[row])
     }
 
-    /// Returns the row of `place` in the trace: rows of a starting state come after those of all states before it.
+    /// Returns the owner of `place` in the trace: the rows of a starting state come after those of all earlier ones.
     fn owner(&self, place: Place) -> Owner {
         let before = |state: usize, rows: fn(&StartingState) -> usize| -> usize {
             self.starting[..state].iter().map(rows).sum()

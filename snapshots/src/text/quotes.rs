@@ -1,4 +1,4 @@
-//! Quotes a text of any characters as one word of a line.
+//! Quotes text as one word of a line, and parses it back.
 
 /// Formats `text` as one word: unchanged, or in double quotes if necessary.
 pub(super) fn quoted(text: &str) -> String {
@@ -10,7 +10,7 @@ pub(super) fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// The word or quoted text with which `line` begins, and what follows it.
+/// Splits `line` after its first word or quoted text, and returns that text and the rest.
 pub(super) fn take_text(line: &str) -> Result<(String, &str), String> {
     let line = line.trim_start();
     let Some(inner) = line.strip_prefix('"') else {

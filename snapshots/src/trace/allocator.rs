@@ -1,29 +1,30 @@
-//! The allocator that served a recorded device, so that advice follows from it.
+//! The allocator that served a recorded device, on which advice depends.
 
 use super::Trace;
 use crate::ids::DeviceId;
 
-/// The setting of devices on which a program's calls of the CUDA driver were recorded, and its value.
+/// The device setting, and its value, for recordings of a program's CUDA driver calls.
 pub const DRIVER_CALLS: (&str, &str) = ("recorded", "calls of the CUDA driver");
 
 /// The allocator of a recorded device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
-    /// PyTorch's caching allocator, or one that follows its rules, such as this project's.
+    /// PyTorch's caching allocator, or one with the same rules, such as this project's.
     Caching,
-    /// The CUDA driver itself, which was called for each block.
+    /// The CUDA driver itself, called once per block.
     Driver,
-    /// Another one, such as an arena, with or without segments.
+    /// Another allocator, such as an arena, with or without segments.
     Other,
 }
 
 impl Allocator {
-    /// Whether it takes the settings of PyTorch's allocator, such as expandable segments.
+    /// Whether it has the settings of PyTorch's allocator, such as expandable segments.
     pub fn has_settings(self) -> bool {
         self == Self::Caching
     }
 
-    /// Returns what a replay of its requests assumes, as a clause; `None` for an allocator whose rules are replayed.
+    /// Returns the assumption that a replay of its requests makes, as a clause; `None` if the replay follows the
+    /// allocator's own rules.
     pub fn assumption(self) -> Option<&'static str> {
         match self {
             Self::Caching => None,

@@ -1,29 +1,29 @@
-//! Named ranges of time that the program marked, and further facts of single events, blocks and segments.
+//! Named time ranges that the program marked, and extra facts about single events, blocks and segments.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StringId};
 
-/// A named range: a training step, a phase, a region of the program's own. Ranges may nest and overlap.
+/// A named range of events: a training step, a phase, or a region that the program marked. Ranges may nest and overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// Its name, as the program gave it.
+    /// Its name, as the program set it.
     pub name: StringId,
-    /// The device that was current.
+    /// The current device at the start of the range.
     pub device: DeviceId,
-    /// Start time, in nanoseconds since the recording's origin; none if it was not recorded.
+    /// Start time, in nanoseconds since the recording's origin; `None` if it was not recorded.
     pub start_ns: Option<u64>,
-    /// End time; none if it was not recorded.
+    /// End time; `None` if it was not recorded.
     pub end_ns: Option<u64>,
     /// The first event within it.
     pub first: EventId,
     /// One past the last event within it.
     pub end: EventId,
-    /// Guessed from stacks, not marked by the program.
+    /// Whether it was guessed from stacks rather than marked by the program.
     pub is_guessed: bool,
 }
 
-/// What an attribute is about.
+/// The subject of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Owner {
     /// An event.
@@ -34,10 +34,10 @@ pub enum Owner {
     Segment(SegmentId),
 }
 
-/// A fact for which this program has no column, as name and value: PyTorch's `user_metadata`, `compile_context` …
+/// A fact without a column of its own, as name and value: PyTorch's `user_metadata`, `compile_context` …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
-    /// What the attribute is about.
+    /// The event, block or segment that the attribute describes.
     pub owner: Owner,
     /// The attribute's name.
     pub name: StringId,

@@ -9,13 +9,13 @@ use crate::{Category, Pool};
 use super::columns::columns;
 
 columns!(
-    /// Blocks as columns of equal length; position is [`BlockId`].
+    /// Blocks as columns of equal length, indexed by [`BlockId`].
     Blocks by BlockId,
     /// The row of one block: its values in all columns.
     Block {
         /// The device.
         device: DeviceId,
-        /// First byte on the device.
+        /// Address of its first byte on the device.
         address: u64,
         /// Requested bytes.
         requested: u64,
@@ -25,34 +25,34 @@ columns!(
         stream: StreamId,
         /// The pool that it came from.
         pool: Pool,
-        /// Its category; the last one if it changed.
+        /// Its category; the last one if it was changed.
         category: Category,
         /// The operation that requested it.
         op: OpId,
-        /// The module in which that was.
+        /// The module in which that operation ran.
         scope: ScopeId,
         /// The stack that allocated it.
         stack: StackId,
-        /// Its alloc event; none for the baseline.
+        /// Its alloc event; [`EventId::NONE`] for blocks of the baseline.
         alloc: EventId,
-        /// Its free-requested event; none while it lives.
+        /// Its free-requested event; [`EventId::NONE`] if it is still live.
         free_requested: EventId,
-        /// Its free-completed event; none while it is active.
+        /// Its free-completed event; [`EventId::NONE`] if it is still active.
         free_completed: EventId,
-        /// Its last use; none if no use is recorded. Check [`Trace::records_uses`](super::Trace::records_uses) first:
-        /// most recordings have no uses.
+        /// Its last use; [`EventId::NONE`] if no use is recorded. Check
+        /// [`Trace::records_uses`](super::Trace::records_uses) first: most recordings have no uses.
         last_use: EventId,
     }
     beside {
-        /// Of a window of a longer recording: the allocation of each block of the baseline that was allocated within
-        /// the recording. By row; none, as past the end, for blocks from before the recording.
+        /// In a window of a longer recording: the allocations of the baseline blocks that were allocated within the
+        /// recording, by row. `None`, or past the end, for blocks from before the recording.
         births: Vec<Option<Outside>>,
-        /// Of a window: the requested free of blocks that are live at its end, in the order of their ids.
+        /// In a window: the requested frees of blocks that are live at its end, ordered by id.
         deaths: Vec<(BlockId, Outside)>,
     }
-    /// Its allocation, if that is before the window that was read.
+    /// Its allocation, if it is before the window that was read.
     birth: Option<Outside> = Blocks::birth,
-    /// Its requested free, if that is after the window that was read.
+    /// Its requested free, if it is after the window that was read.
     death: Option<Outside> = Blocks::death,
 );
 
@@ -77,7 +77,7 @@ impl Block {
         (self.is_baseline() || self.alloc <= at) && self.free_requested > at
     }
 
-    /// The block in the form in which it was recorded, under the key `id`.
+    /// The block in the form of an alloc event, with `id` as its key.
     pub fn as_alloc(&self, id: BlockId) -> Alloc {
         Alloc {
             block: u64::from(id.0),
@@ -94,7 +94,7 @@ impl Block {
 }
 
 impl Blocks {
-    /// The bytes of each block in `metric`: requested bytes for that metric, else rounded bytes.
+    /// The bytes of each block in `metric`: requested bytes for [`Metric::Requested`], else rounded bytes.
     #[inline]
     pub fn sizes(&self, metric: Metric) -> &[u64] {
         if metric == Metric::Requested { &self.requested } else { &self.allocated }
@@ -113,7 +113,7 @@ impl Blocks {
         Some(self.deaths[found].1)
     }
 
-    /// Makes room for `rows` more.
+    /// Reserves capacity for `rows` more rows.
     pub(crate) fn reserve(&mut self, rows: usize) {
         self.device.reserve(rows);
         self.address.reserve(rows);

@@ -1,7 +1,7 @@
-//! Tables as columns.
+//! Declares tables that are stored as columns.
 
-/// Declares a table as columns of equal length, whose position is an id, and the type of one row; `beside` are fields
-/// of the table that are no columns, and what of them belongs to a row.
+/// Declares a table as columns of equal length, indexed by an id, and the type of one row. `beside` lists fields of the
+/// table that are not columns, and how a row's part of them is looked up.
 macro_rules! columns {
     (
         $(#[$table_meta:meta])* $table:ident by $id:ident,

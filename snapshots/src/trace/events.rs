@@ -3,7 +3,7 @@
 use crate::event::EventKind;
 use crate::ids::{DeviceId, EventId, StackId};
 
-/// Events as columns of equal length; position is [`EventId`].
+/// Events as columns of equal length, indexed by [`EventId`].
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     /// The kind.
@@ -12,9 +12,9 @@ pub struct Events {
     pub device: Vec<DeviceId>,
     /// Time, in nanoseconds since the recording's origin.
     pub time_ns: Vec<u64>,
-    /// The stack that caused it.
+    /// The call stack that caused it.
     pub stack: Vec<StackId>,
-    /// The subject: a row of the table that the kind implies; see [`Trace::subject`](super::Trace::subject).
+    /// The subject: a row of the table that depends on the kind; see [`Trace::subject`](super::Trace::subject).
     pub subject: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Events {
         id.index().and_then(|index| self.time_ns.get(index)).copied()
     }
 
-    /// The last event at or before `time_ns`, counting on recorded times that do not decrease; `None` before the first.
+    /// The last event at or before `time_ns`, assuming that recorded times never decrease; `None` if there is none.
     pub fn at_time(&self, time_ns: u64) -> Option<EventId> {
         let after = self.time_ns.partition_point(|&time| time <= time_ns);
         after.checked_sub(1).map(EventId::from_index)

@@ -6,18 +6,18 @@ use crate::ids::DeviceId;
 use crate::transition::Contradictions;
 use crate::units::{count_of, format_count};
 
-/// The origin of a recording.
+/// How a recording was made: the recorder, the program, the machine and the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The program that recorded, with its version: `highwater 0.1.0`.
     pub recorder: String,
-    /// The command line of the recorded program, or what is known of it.
+    /// The command line of the recorded program, as far as it is known.
     pub program: String,
     /// The name of the machine that the program ran on.
     pub host: String,
     /// The id of the recorded process.
     pub pid: u32,
-    /// This process's place among those that train together.
+    /// The rank of this process in its process group; `None` if unknown.
     pub rank: Option<u32>,
     /// The world size: the number of processes that train together.
     pub world_size: Option<u32>,
@@ -27,32 +27,32 @@ pub struct Header {
     pub clock: String,
     /// The level of detail: `state`, `events` or `stacks`.
     pub level: String,
-    /// Events kept at most; none if unbounded.
+    /// The maximum number of events kept; `None` if unbounded.
     pub ring_capacity: Option<u64>,
-    /// Anything else that the recorder knew, as name and value.
+    /// Other facts from the recorder, as name and value.
     pub facts: Vec<(String, String)>,
 }
 
-/// The name of facts that are notes of the recorder about the recording, a sentence each.
+/// The name of facts that are the recorder's notes about the recording, one sentence each.
 pub const NOTE: &str = "note";
 
-/// The name of the fact that describes a simulation, as JSON: what it could not answer exactly.
+/// The name of the fact that describes a simulation, as JSON, including what it could not determine exactly.
 pub const SIMULATION: &str = "simulation";
 
-/// The name of the fact that lists what the program held at the end, as JSON.
+/// The name of the fact that lists the program's references to memory at the end, as JSON.
 pub const HOLDERS: &str = "holders";
 
-/// The name of the fact that counts events which are missing because no allocator was registered for their device.
+/// The name of the fact that counts events that are missing because no allocator was registered for their device.
 pub const UNREGISTERED: &str = "unregistered_events";
 
-/// The name of the fact that counts blocks which were left out because they are small.
+/// The name of the fact that counts blocks that were omitted because they are small.
 pub const LEFT_OUT: &str = "blocks_left_out";
 
-/// The name of the fact that a recording is a part of another one: its events, and the number of all.
+/// The name of the fact that marks a recording as an excerpt of another one: which events it has, and out of how many.
 pub const EXCERPT: &str = "excerpt";
 
 impl Header {
-    /// Returns which events of another recording this one has, if it is a part of one: `events 5 to 9 of 20`.
+    /// Returns which events of another recording this one contains, if it is an excerpt: `events 5 to 9 of 20`.
     pub fn excerpt(&self) -> Option<&str> {
         self.facts.iter().rfind(|(name, _)| name == EXCERPT).map(|(_, events)| events.as_str())
     }
@@ -64,20 +64,20 @@ impl Header {
         counts.filter_map(|(_, count)| count.parse::<u64>().ok()).fold(0, u64::saturating_add)
     }
 
-    /// Returns what the recorder noted about the recording, a sentence each: a footnote, not a problem.
+    /// Returns the recorder's notes about the recording, one sentence each. Notes are not problems.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.facts.iter().filter(|(name, _)| name == NOTE).map(|(_, text)| text.as_str())
     }
 }
 
-/// The driver of host memory: what devices copy from by themselves, and a program's heap. Allocators as any, but no
-/// devices that compute.
+/// The driver name of host memory: pinned memory, which devices access directly, and a program's heap. It has an
+/// allocator but does not compute.
 pub const PINNED_DRIVER: &str = "host";
 
-/// The number of such memory in recordings of PyTorch and of the engine: above all GPUs that a machine has.
+/// The device number of pinned memory in recordings of PyTorch and of the engine: above all GPU ordinals.
 pub const PINNED_DEVICE: DeviceId = DeviceId(255);
 
-/// The number of a program's own heap in recordings: above all GPUs, and below their host memory.
+/// The device number of a program's heap in recordings: above all GPU ordinals, and below [`PINNED_DEVICE`].
 pub const HEAP_DEVICE: DeviceId = DeviceId(127);
 
 /// The facts about a device.
@@ -85,7 +85,7 @@ pub const HEAP_DEVICE: DeviceId = DeviceId(127);
 pub struct DeviceFacts {
     /// Its ordinal.
     pub device: DeviceId,
-    /// Its name, as the driver gives it.
+    /// Its name, as reported by the driver.
     pub name: String,
     /// Its memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
@@ -95,20 +95,20 @@ pub struct DeviceFacts {
     pub settings: Vec<(String, String)>,
 }
 
-/// The limits of a trace's accuracy. All zero and false is a complete, exact recording.
+/// The limits of a trace's accuracy. If all fields are zero and false, the recording is complete and exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
-    /// Events that a full ring or a slow disk lost.
+    /// Events lost because the ring buffer was full or the disk too slow.
     pub events_lost: u64,
-    /// Frees (and tags) of blocks that the recording does not know.
+    /// Frees and tags of blocks whose allocation was not recorded.
     pub unmatched_frees: u64,
-    /// Allocs of a block that was live already.
+    /// Allocations of a block that was already live.
     pub repeated_allocs: u64,
     /// Uses of unknown blocks, or of blocks whose free was already requested. Not stored in files: counted when a trace
     /// is built.
     #[serde(skip)]
     pub unmatched_uses: u64,
-    /// Segments released that the recording does not know.
+    /// Releases of segments that were not recorded as reserved.
     pub unmatched_releases: u64,
     /// The starting state was reconstructed from the final one, not recorded.
     pub baseline_inferred: bool,
@@ -116,13 +116,13 @@ pub struct Trust {
     pub sizes_inferred: u64,
     /// Categories were guessed from stacks and lifetimes.
     pub categories_guessed: bool,
-    /// The recording stops before its program finished it.
+    /// The recording ends before the program finished it.
     pub unfinished: bool,
 }
 
 impl Trust {
-    /// Takes contradictions that were counted. What a file states of them may be more: a trace that was written again
-    /// no longer has all of them.
+    /// Raises the counts to at least those in `counted`. A file may state larger ones: a trace that was written again
+    /// no longer has all contradictory events.
     pub(crate) fn count_at_least(&mut self, counted: impl IntoIterator<Item = Contradictions>) {
         let mut sums = [0; 4];
         for one in counted {
@@ -150,12 +150,12 @@ impl Trust {
         sentences
     }
 
-    /// Whether no event is missing, so that blocks have to fit into the segments.
+    /// Whether no event is missing, so that blocks must fit into the segments.
     pub fn has_all_segments(&self) -> bool {
         self.events_lost == 0 && self.unmatched_releases == 0
     }
 
-    /// The facts that make figures wrong or incomplete, as sentences.
+    /// Describes the limits that make figures wrong or incomplete, one sentence each.
     pub fn limits(&self) -> Vec<String> {
         let are = if self.events_lost == 1 { "is" } else { "are" };
         let lost =
@@ -173,7 +173,7 @@ impl Trust {
         counted.chain(cut).collect()
     }
 
-    /// The facts that are computed rather than recorded, as in every snapshot of PyTorch, as sentences.
+    /// Describes figures that are computed rather than recorded, as in every PyTorch snapshot, one sentence each.
     pub fn routine(&self) -> Vec<String> {
         let (sizes, blocks) = if self.sizes_inferred == 1 { ("size", "block is") } else { ("sizes", "blocks are") };
         let sizes = (self.sizes_inferred > 0).then(|| {

@@ -1,4 +1,4 @@
-//! A whole recording in memory, immutable once built. All analysis works on it.
+//! A recording, or a window of one, in memory. It is immutable once built, and all analysis reads it.
 
 mod columns;
 mod allocator;
@@ -43,12 +43,12 @@ use crate::tables::Tables;
 use crate::transition::{Named, Transition, transition};
 use crate::{Category, Phase};
 
-/// A recording: tables, events, and the blocks and segments that the events speak of.
+/// A recording: tables, events, and the blocks and segments to which the events refer.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// The origin of the recording.
+    /// How the recording was made.
     pub header: Header,
-    /// The devices recorded, by ordinal.
+    /// The recorded devices, by ordinal.
     pub devices: Vec<DeviceFacts>,
     /// Strings, frames, stacks, scopes and ops.
     pub tables: Tables,
@@ -58,37 +58,36 @@ pub struct Trace {
     pub blocks: Blocks,
     /// Segments and mappings, baseline first, then in the order of their events.
     pub segments: Segments,
-    /// Failed requests, by the subject of their events.
+    /// Failed requests; the subject of an out-of-memory event is a row of this table.
     pub ooms: Vec<Oom>,
-    /// Categories given after the allocation, by the subject of their events.
+    /// Categories that were set after the allocation; the subject of a tag event is a row of this table.
     pub tags: Vec<(BlockId, Category)>,
-    /// Blocks whose frees are missing, each with the event that proves that it was freed: the allocation of another
-    /// block with its key. In the order of the events.
+    /// Blocks whose free events are missing, in event order, each with the event that shows that it was freed: the
+    /// allocation of another block with the same key.
     pub replaced: Vec<(EventId, BlockId)>,
-    /// Baseline blocks whose free was requested before the first event, in order. The request counts as before event 0,
-    /// so that they are never live.
+    /// Baseline blocks whose free was requested before the first event, in order. They are active but never live.
     pub waiting_at_start: Vec<BlockId>,
-    /// The number of uses of blocks.
+    /// The number of use events.
     pub uses: u64,
-    /// Device-used samples in bytes, by the subject of their events.
+    /// Samples of the memory in use on the device, in bytes; the subject of a device-used event is a row of this table.
     pub device_used: Vec<u64>,
     /// Named ranges that the program marked, in the order of their first events.
     pub annotations: Vec<Annotation>,
-    /// Further facts of events, blocks and segments, in the order of their owners.
+    /// Extra facts about events, blocks and segments, ordered by owner.
     pub attributes: Vec<Attribute>,
-    /// The texts of source files that the recording has.
+    /// The source files' texts in the recording.
     pub sources: Arc<Vec<SourceText>>,
     /// Steps and phases as ranges of events.
     pub spans: Spans,
-    /// The limits of accuracy.
+    /// The limits of the recording's accuracy.
     pub trust: Trust,
     /// The problems found while reading.
     pub problems: Vec<Problem>,
-    /// The state before the first event, if the trace is a window of a longer recording.
+    /// The state before the first event; empty unless the trace is a window of a longer recording.
     pub start: Start,
-    /// The facts about each device, counted once when the trace is built.
+    /// Facts about each device, computed once when the trace is built.
     pub(crate) device_uses: Vec<DeviceUse>,
-    /// The violations of the sum rule on each device where blocks do not fit into the segments.
+    /// The result of the sum rule on each device: whether blocks exceed the segments.
     pub(crate) sums: Vec<(DeviceId, SumRule)>,
     /// Whether the recording has times.
     pub(crate) has_times: bool,
@@ -97,11 +96,11 @@ pub struct Trace {
 /// An event with its subject looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A block's alloc, free requested, free completed or use.
+    /// The block that an alloc, free-requested, free-completed or use event concerns.
     Block(BlockId),
     /// A segment or mapping.
     Segment(SegmentId),
-    /// A block and its category from now on.
+    /// A block and its category from this event on.
     Tag(BlockId, Category),
     /// A failed request, a row of [`Trace::ooms`].
     Oom(usize),
@@ -111,7 +110,7 @@ pub enum Subject {
     Step(u32),
     /// The phase that begins.
     Phase(Phase),
-    /// A note.
+    /// The text of a mark.
     Mark(StringId),
     /// A free or use whose block is unknown.
     Unmatched,
@@ -171,7 +170,7 @@ impl Trace {
         transition(kind, named)
     }
 
-    /// The block that event `id`, an allocation, proves to be free, since its key is used again.
+    /// The block that event `id`, an allocation, shows to be free because it reuses the block's key.
     #[inline]
     pub fn replaced_by(&self, id: EventId) -> Option<BlockId> {
         if self.replaced.is_empty() {
@@ -181,7 +180,7 @@ impl Trace {
         Some(self.replaced[found].1)
     }
 
-    /// The state of `block` before event `id`, which names it.
+    /// The state before event `id` of `block`, which the event concerns.
     #[inline]
     fn named_at(&self, block: BlockId, id: EventId) -> Named {
         let Some(row) = block.index() else { return Named::Unknown };
@@ -192,12 +191,13 @@ impl Trace {
         }
     }
 
-    /// The number of event `id` in the recording, of which this trace may be a window.
+    /// The number of event `id` in the whole recording, of which this trace may be a window.
     pub fn number(&self, id: EventId) -> u64 {
         self.start.events + u64::from(id.0)
     }
 
-    /// The number, in the recording, of the event that allocated block `id`; `None` if that was before the recording.
+    /// The number, in the whole recording, of the event that allocated block `id`; `None` if it was allocated before
+    /// the recording.
     pub fn alloc_number(&self, id: BlockId) -> Option<u64> {
         let row = id.0 as usize;
         let alloc = self.blocks.alloc[row];
@@ -205,17 +205,17 @@ impl Trace {
         if alloc.is_some() { Some(self.number(alloc)) } else { birth() }
     }
 
-    /// The number of a block in the recording.
+    /// The number of a block in the whole recording.
     pub fn block_number(&self, id: BlockId) -> BlockId {
         self.start.blocks.get(id.0 as usize).copied().unwrap_or(id)
     }
 
-    /// The number of an operation in the recording.
+    /// The number of an operation in the whole recording.
     pub fn op_number(&self, id: OpId) -> OpId {
         self.start.ops.get(id.0 as usize).copied().unwrap_or(id)
     }
 
-    /// The events of the requests that failed, in order, with their devices.
+    /// The events of the failed requests, in order, with their devices.
     pub fn failed_requests(&self) -> impl DoubleEndedIterator<Item = (EventId, DeviceId)> {
         // Without failed requests, the events need not be searched.
         let searched = if self.ooms.is_empty() { 0 } else { self.events.len() };
@@ -223,17 +223,17 @@ impl Trace {
         failed.map(|row| (EventId::from_index(row), self.events.device[row]))
     }
 
-    /// The events of the requests on `device` that failed, in order.
+    /// The events of the failed requests on `device`, in order.
     pub fn failed_requests_on(&self, device: DeviceId) -> impl DoubleEndedIterator<Item = EventId> {
         self.failed_requests().filter(move |(_, at)| *at == device).map(|(event, _)| event)
     }
 
-    /// Whether the recording has memory but no events: it is the state of its devices at one moment.
+    /// Whether the recording has memory but no events: the state of its devices at one time.
     pub fn is_state(&self) -> bool {
         self.event_count() == 0 && !(self.blocks.is_empty() && self.segments.is_empty())
     }
 
-    /// The number of events of the recording, of which this trace may be a window.
+    /// The number of events of the whole recording, of which this trace may be a window.
     pub fn event_count(&self) -> u64 {
         self.start.all_events.unwrap_or(self.events.len() as u64)
     }
@@ -247,12 +247,12 @@ impl Trace {
         Some(Stage { step: span.step, phase: span.phase, since })
     }
 
-    /// The step and phase in which `block` was allocated; `None` if that was before the recording.
+    /// The step and phase in which `block` was allocated; `None` if it was allocated before the recording.
     pub fn birth_stage(&self, block: &Block) -> Option<Stage> {
         if block.is_baseline() { block.birth.map(|birth| birth.stage) } else { self.stage_at(block.alloc) }
     }
 
-    /// The step and phase in which the free of `block` was requested; `None` if it is live to the end.
+    /// The step and phase in which the free of `block` was requested; `None` if it is live at the end.
     pub fn death_stage(&self, block: &Block) -> Option<Stage> {
         if block.free_requested.is_some() {
             self.stage_at(block.free_requested)
@@ -261,13 +261,13 @@ impl Trace {
         }
     }
 
-    /// The violations of the sum rule on each device: blocks that do not fit into the segments, or segments that
-    /// overlap; meaningless where [events are missing](Trust::has_all_segments).
+    /// The result of the sum rule on each device: blocks that do not fit into the segments, or segments that overlap.
+    /// Meaningless if [events are missing](Trust::has_all_segments).
     pub fn sums(&self) -> &[(DeviceId, SumRule)] {
         &self.sums
     }
 
-    /// The row of the first block that no window before this one has: 0, unless this is a later window of a recording.
+    /// The first row of the block table that is not also in the window before this one; 0 for the first window.
     pub fn first_new_row(&self) -> usize {
         if self.start.events > 0 { self.blocks.alloc.partition_point(|alloc| !alloc.is_some()) } else { 0 }
     }
@@ -277,20 +277,20 @@ impl Trace {
         !self.waiting_at_start.is_empty() && self.waiting_at_start.binary_search(&id).is_ok()
     }
 
-    /// Whether uses of blocks are recorded. If not, no block has a last use.
+    /// Whether the recording has use events. If not, no block has a last use.
     pub fn records_uses(&self) -> bool {
         self.uses > 0
     }
 
-    /// The further facts of `owner`, in the order in which they were added.
+    /// The attributes of `owner`, in the order in which they were added.
     pub fn attributes_of(&self, owner: Owner) -> &[Attribute] {
         let first = self.attributes.partition_point(|attribute| attribute.owner < owner);
         let count = self.attributes[first..].partition_point(|attribute| attribute.owner == owner);
         &self.attributes[first..first + count]
     }
 
-    /// The private pool (of a captured graph, or of the program) that the block or segment of `owner` belongs to, by
-    /// PyTorch's number; none for the default pools, or if it was not recorded.
+    /// The private pool (of a CUDA graph or of the program) that the block or segment `owner` belongs to, by PyTorch's
+    /// number; `None` for the default pools, or if it was not recorded.
     pub fn private_pool(&self, owner: Owner) -> Option<(u64, u64)> {
         if self.attributes.is_empty() {
             return None;
@@ -305,8 +305,9 @@ impl Trace {
         (pair != (0, 0)).then_some(pair)
     }
 
-    /// Whether event `id` concerns every device, not the one that it carries alone: steps and phases do, and marks of
-    /// device 0 by this project's own recorder, which knows no other marks. Imported marks belong to their device.
+    /// Whether event `id` concerns all devices rather than only its own: true for steps and phases, and for marks on
+    /// device 0 from this project's recorder, whose marks all concern every device. Imported marks belong to their
+    /// device.
     pub fn is_everywhere(&self, id: EventId) -> bool {
         let row = id.0 as usize;
         match self.events.kind.get(row) {
@@ -318,17 +319,17 @@ impl Trace {
         }
     }
 
-    /// Whether steps or phases were guessed from stacks: the spans rest on guessed annotations.
+    /// Whether steps or phases were guessed from stacks, that is, are derived from guessed annotations.
     pub fn phases_are_guessed(&self) -> bool {
         self.spans.are_guessed()
     }
 
-    /// Whether nothing was lost, inferred or guessed, and every allocator registered.
+    /// Whether nothing was lost, inferred or guessed, and every device had a registered allocator.
     pub fn is_complete(&self) -> bool {
         self.trust.is_complete() && !self.phases_are_guessed() && self.header.unregistered_events() == 0
     }
 
-    /// Whether part of the file could not be read: it was cut off, is still being written, or is damaged.
+    /// Whether part of the file could not be read: it is truncated, still being written, or damaged.
     pub fn is_partial(&self) -> bool {
         self.trust.unfinished || self.problems.iter().any(|problem| problem.offset.is_some())
     }
@@ -339,22 +340,22 @@ impl Trace {
         !self.trust.unfinished && unread.peek().is_some() && unread.all(|problem| problem.is_index_only)
     }
 
-    /// Whether so little of the file could be read that nothing can be said of the run: no event of a recording that is
-    /// cut off or damaged.
+    /// Whether too little of the file could be read to analyze the run: not a single event of a truncated or damaged
+    /// recording.
     pub fn is_unreadable(&self) -> bool {
         let is_empty = self.blocks.is_empty() && !self.problems.is_empty();
         self.event_count() == 0 && (self.is_partial() || self.trust.events_lost > 0 || is_empty)
     }
 
-    /// Each fact that limits trust, in plain words.
+    /// Describes each limit of accuracy in a sentence.
     pub fn trust_sentences(&self) -> Vec<String> {
         let mut sentences = self.trust.limits();
         sentences.extend(self.routine_sentences());
         sentences
     }
 
-    /// Returns the limits that apply to every recording of its kind, such as guessed categories: a footnote, not a
-    /// warning. The others are [`Trust::limits`].
+    /// Returns the limits that apply to every recording of this kind, such as guessed categories, to be shown as
+    /// footnotes. The limits to warn about are [`Trust::limits`].
     pub fn routine_sentences(&self) -> Vec<String> {
         let mut sentences = self.trust.routine();
         if self.phases_are_guessed() {
@@ -363,7 +364,7 @@ impl Trace {
         sentences
     }
 
-    /// The ordinals that device facts, blocks, segments, failed requests or samples name, in order.
+    /// The ordinals of all devices that occur in device facts, blocks, segments, failed requests or samples, in order.
     pub fn device_ids(&self) -> Vec<DeviceId> {
         let mut is_named = vec![false; usize::from(u16::MAX) + 1];
         let of_start = self.start.devices.iter().map(|start| &start.device);
@@ -379,8 +380,8 @@ impl Trace {
         (0..=u16::MAX).filter(|number| is_named[usize::from(*number)]).map(DeviceId).collect()
     }
 
-    /// Sorts the annotations, outer before inner ones, and computes steps and phases: from their events, or if there
-    /// are none from the annotations. Call it after changing either.
+    /// Sorts the annotations, outer before inner ones, and computes steps and phases: from their events, or from the
+    /// annotations if there are no such events. Call it after changing either.
     pub fn refresh_spans(&mut self) {
         let Self { events, annotations, tables, start, .. } = self;
         annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
@@ -393,17 +394,18 @@ impl Trace {
         self.spans = by_annotations.unwrap_or_else(|| Spans::from_events(events, start));
     }
 
-    /// Returns whether the name of annotation `name` is a step's or a phase's.
+    /// Returns whether annotations named `name` denote a step or a phase.
     pub fn names_step_or_phase(&self, name: StringId) -> bool {
         step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
     }
 
-    /// The phase that an annotation called `name` is; `None` if it is none.
+    /// The phase that annotations named `name` denote; `None` if they denote none.
     pub fn phase_named(&self, name: StringId) -> Option<Phase> {
         step_names::Meaning::of(self.tables.string(name)).phase
     }
 
-    /// Returns whether annotation `name` is made from tags of allocations: it says no more than steps and phases do.
+    /// Returns whether an annotation named `name` was derived from allocation tags, and so only repeats steps and
+    /// phases.
     pub fn is_tag(&self, name: StringId) -> bool {
         let name = self.tables.string(name);
         name.starts_with(TAGGED_STEP) || name.starts_with(TAGGED_PHASE)
@@ -414,25 +416,24 @@ impl Trace {
         self.devices.iter().find(|facts| facts.device == device)
     }
 
-    /// The device that is meant where none is named: the one that ran out of memory, else the one with the highest
-    /// peak of requested bytes; of several that ran out of memory, the one with the highest peak. Host memory only if
-    /// no GPU has any memory.
+    /// The default device: the one that ran out of memory, else the one with the highest peak of requested bytes; if
+    /// several ran out of memory, the one of them with the highest peak. Host memory only if no GPU has any memory.
     pub fn main_device(&self) -> DeviceId {
         main_use(&self.device_uses, |device| self.is_host_memory(device)).unwrap_or_default().device
     }
 
-    /// The devices that a verdict covers: the GPUs that have memory; host memory if there are none; without any memory,
-    /// all GPUs. At least one.
+    /// The devices that checks cover: the GPUs that have memory; host memory if there are none; all GPUs if nothing has
+    /// memory. At least one.
     pub fn covered_devices(&self) -> Vec<DeviceId> {
         covered_devices(&self.device_uses, |device| self.is_host_memory(device))
     }
 
-    /// Whether the recording has a block, a segment or a failed request of `device`.
+    /// Whether the recording has a block, a segment or a failed request on `device`.
     pub fn has_memory(&self, device: DeviceId) -> bool {
         self.device_uses.iter().any(|one| one.device == device && one.has_memory)
     }
 
-    /// Whether the recording has times. Without, every time is 0 and means nothing.
+    /// Whether the recording has times. If not, all times are 0 and must be ignored.
     pub fn has_times(&self) -> bool {
         self.has_times
     }
@@ -448,8 +449,7 @@ impl Trace {
         self.device_facts(device).is_some_and(|facts| facts.driver == PINNED_DRIVER)
     }
 
-    /// The event again in the form in which it was recorded; what names an unknown block names block
-    /// `u64::MAX`.
+    /// The event in the form in which it was recorded. Unknown blocks have the key `u64::MAX`.
     pub fn what(&self, id: EventId) -> What {
         let index = id.index().expect("an event id names an event");
         let kind = self.events.kind[index];

@@ -5,10 +5,10 @@ use crate::ids::{DeviceId, EventId, SegmentId};
 
 use super::columns::columns;
 
-/// The role of a row of [`Segments`].
+/// The meaning of a row of [`Segments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentRole {
-    /// A whole segment, from its alloc to its free.
+    /// A whole segment, from its allocation to its free.
     Segment,
     /// Pages mapped into an expandable segment.
     Mapping,
@@ -17,7 +17,7 @@ pub enum SegmentRole {
 }
 
 columns!(
-    /// Segments as columns of equal length; position is [`SegmentId`].
+    /// Segments as columns of equal length, indexed by [`SegmentId`].
     Segments by SegmentId,
     /// The row of one segment: its values in all columns.
     Segment {
@@ -25,11 +25,11 @@ columns!(
         device: DeviceId,
         /// Address, length, stream and pool.
         range: Range,
-        /// The role of the row.
+        /// The meaning of the row.
         role: SegmentRole,
-        /// The event that reserved, mapped or unmapped it; none for the baseline.
+        /// The event that reserved, mapped or unmapped it; [`EventId::NONE`] for the baseline.
         alloc: EventId,
-        /// The event that released the segment; none while it is reserved, and for mappings.
+        /// The event that released the segment; [`EventId::NONE`] if it is still reserved, and for mappings.
         free: EventId,
     }
     beside {}

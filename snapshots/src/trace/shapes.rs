@@ -1,13 +1,13 @@
-//! Shapes of tensors: an attribute of the blocks that were allocated for one.
+//! Tensor shapes, which are stored as an attribute of the blocks allocated for tensors.
 
 use super::{Owner, Trace};
 use crate::ids::BlockId;
 
-/// The name of the attribute. Its value is a shape and a dtype, as `[4096, 4096] bfloat16`.
+/// The name of the attribute. Its value is a shape and a dtype, such as `[4096, 4096] bfloat16`.
 pub const SHAPE: &str = "shape";
 
 impl Trace {
-    /// The owner of the attributes of block `id`: its allocation, or the block itself if it has none.
+    /// The owner under which attributes of block `id` are stored: its alloc event, or the block itself if it has none.
     pub fn block_owner(&self, id: BlockId) -> Owner {
         let alloc = self.blocks.alloc[id.0 as usize];
         if alloc.is_some() { Owner::Event(alloc) } else { Owner::Block(id) }

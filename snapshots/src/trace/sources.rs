@@ -1,4 +1,4 @@
-//! The text of source files, which a recording may have, so that it is shown where the files are not available.
+//! The text of source files, stored in a recording so that it can be shown where the files are not available.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::Trace;
 /// The text of a source file, as it was when the recording was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceText {
-    /// Its path, as in the frames of stacks.
+    /// Its path, as in stack frames.
     pub path: String,
     /// Its text.
     pub text: String,
 }
 
 impl Trace {
-    /// Adds the texts of source files that another recording has, but for those of files that are known.
+    /// Adds the source files' texts of another recording, except for files that already have one.
     pub fn merge_sources(&mut self, sources: &Arc<Vec<SourceText>>) {
         if self.sources.is_empty() {
             self.sources = Arc::clone(sources);
@@ -31,7 +31,7 @@ impl Trace {
         }
     }
 
-    /// The text of the source file at `path`, the first if there are several; `None` if the recording does not have it.
+    /// The text of the source file at `path`, the first if there are several; `None` if it is not in the recording.
     pub fn source(&self, path: &str) -> Option<&str> {
         self.sources.iter().find(|source| source.path == path).map(|source| source.text.as_str())
     }

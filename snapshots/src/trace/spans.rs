@@ -15,7 +15,7 @@
 //! - **Elsewhere** the phase is [`Phase::Other`], but [`Phase::Setup`] before the first step.
 //! - An event outside all step annotations has no step. The device of an annotation does not matter.
 //!
-//! Without step or phase annotations, everything is setup, as before the first step event.
+//! If there are no step or phase annotations, everything is setup, as before the first step event.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -29,10 +29,10 @@ use crate::tables::Tables;
 use super::step_names::{Meaning, StepName};
 use super::{Annotation, Events, Start};
 
-/// A run of events of one step and phase.
+/// A range of consecutive events in one step and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The step; none outside all steps.
+    /// The step; `None` outside of steps.
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
@@ -49,11 +49,11 @@ pub struct Spans {
     is_guessed: bool,
     names_steps: bool,
     is_tagged: bool,
-    /// Whether the recording that this is a window of has steps or phases.
+    /// Whether the whole recording, of which this may be a window, has steps or phases.
     has_stages: bool,
 }
 
-/// An annotation that is a step.
+/// An annotation that denotes a step.
 #[derive(Clone, Copy, Debug)]
 struct StepRange {
     step: u32,
@@ -61,7 +61,7 @@ struct StepRange {
     end: u32,
 }
 
-/// The reliability of a step or a phase, least first.
+/// The origin of a step or a phase, least reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Guess,
@@ -69,7 +69,7 @@ enum Source {
     Tag,
 }
 
-/// An annotation that is a phase.
+/// An annotation that denotes a phase.
 #[derive(Clone, Copy, Debug)]
 struct PhaseRange {
     phase: Phase,
@@ -78,7 +78,7 @@ struct PhaseRange {
     end: u32,
 }
 
-/// The steps of annotations, disjoint and in order.
+/// The steps found in annotations, disjoint and in order.
 #[derive(Clone, Debug, Default)]
 struct Steps {
     rows: Vec<StepRange>,
@@ -88,7 +88,7 @@ struct Steps {
 
 impl Spans {
     /// Computes the spans from the step and phase events. Before the first of them the phase is [`Phase::Setup`]; a
-    /// step begins in phase [`Phase::Other`]; setup is outside all steps.
+    /// step starts in phase [`Phase::Other`]; setup is outside of steps.
     pub(crate) fn from_events(events: &Events, start: &Start) -> Self {
         let mut rows = Vec::new();
         let names_steps = events.kind.contains(&EventKind::Step) || start.stage.step.is_some();
@@ -118,9 +118,8 @@ impl Spans {
         Self { rows, is_guessed: false, names_steps, is_tagged: false, has_stages: start.has_stages }
     }
 
-    /// Reads the spans of `events` events off annotations, by the rules above; `None` if no annotation says anything.
-    /// `annotations` are in the order of their first events, outer before inner ones. Takes n log n steps for n of
-    /// them.
+    /// Computes the spans of `events` events from annotations, by the rules above; `None` if no annotation denotes a
+    /// step or phase. `annotations` must be ordered by their first events, outer before inner ones. O(n log n).
     pub(crate) fn from_annotations(annotations: &[Annotation], tables: &Tables, events: usize) -> Option<Self> {
         let events = u32::try_from(events).ok()?;
         let mut names = HashMap::new();
@@ -156,7 +155,7 @@ impl Spans {
         Some(Self { is_tagged, ..Self::from_ranges(&steps, &phases, events) })
     }
 
-    /// The spans by steps and phases, both in the order of their first events.
+    /// Combines steps and phases, both ordered by their first events, into spans.
     fn from_ranges(steps: &Steps, phases: &[PhaseRange], events: u32) -> Self {
         let ends = phases.iter().flat_map(|range| [range.first, range.end]);
         let mut bounds: Vec<u32> = steps.rows.iter().flat_map(|step| [step.first, step.end]).chain(ends).collect();
@@ -202,18 +201,18 @@ impl Spans {
         self.is_guessed
     }
 
-    /// Whether steps and phases come from tags of allocations.
+    /// Whether steps and phases come from allocation tags.
     pub fn are_tagged(&self) -> bool {
         self.is_tagged
     }
 
-    /// Whether something is a step by itself: an event, or the name of an annotation. Else steps, if there are any, are
-    /// only known to end with the optimizer.
+    /// Whether steps are named, by events or by the names of annotations. If not, steps are only known to end with the
+    /// optimizer.
     pub fn names_steps(&self) -> bool {
         self.names_steps
     }
 
-    /// Whether no event of the recording has a step or a phase.
+    /// Whether the recording has no steps or phases at all.
     pub fn is_all_setup(&self) -> bool {
         !self.has_stages && self.rows.iter().all(|span| span.step.is_none() && span.phase == Phase::Setup)
     }
@@ -223,13 +222,13 @@ impl Spans {
         &self.rows
     }
 
-    /// The span that contains event `id`; `None` past the end.
+    /// The span that contains event `id`; `None` after the last event.
     pub fn at(&self, id: EventId) -> Option<&Span> {
         let after = self.rows.partition_point(|span| span.first <= id);
         after.checked_sub(1).map(|index| &self.rows[index]).filter(|span| id < span.end)
     }
 
-    /// The numbers of the steps, each once, in order of appearance.
+    /// The step numbers, without duplicates, in order of appearance.
     pub fn steps(&self) -> Vec<u32> {
         let mut seen = std::collections::HashSet::new();
         let steps: Vec<u32> = self.rows.iter().filter_map(|span| span.step).filter(|step| seen.insert(*step)).collect();
@@ -246,7 +245,8 @@ impl Spans {
 }
 
 impl Steps {
-    /// The steps by their names: the surest kind of which there is any. `None` if there is none at all.
+    /// The steps from named annotations, using only the most reliable kind of name that occurs. `None` if there are
+    /// none.
     fn from_names(named: &[(bool, StepName, StepRange)]) -> Option<Self> {
         // The surest kind first.
         let kind = |is_guessed: bool, name: StepName| match name {

@@ -8,17 +8,17 @@ use crate::stage::Stage;
 pub struct Start {
     /// The number of events of the recording before this trace's first.
     pub events: u64,
-    /// The number of events of the recording; `None` if this trace is all of it.
+    /// The number of events of the whole recording; `None` if this trace is the whole recording.
     pub all_events: Option<u64>,
     /// Step and phase before the first event.
     pub stage: Stage,
     /// Whether the recording has steps or phases anywhere.
     pub has_stages: bool,
-    /// Each device of the recording, with what differs from the sum of the baseline.
+    /// The devices of the recording, with the totals that are not sums over the baseline.
     pub devices: Vec<DeviceStart>,
-    /// The numbers that the blocks have in the recording, by row; empty if unknown, or if they are the rows.
+    /// The numbers of the blocks in the whole recording, by row; empty if unknown, or if they equal the rows.
     pub blocks: Vec<BlockId>,
-    /// The numbers that the operations have in the recording, by row; empty if they are the rows.
+    /// The numbers of the operations in the whole recording, by row; empty if they equal the rows.
     pub ops: Vec<OpId>,
 }
 
@@ -29,12 +29,12 @@ pub struct DeviceStart {
     pub device: DeviceId,
     /// The last sample of the memory in use on the device, in bytes; 0 if there was none.
     pub device_used: u64,
-    /// Reserved bytes: not the sum of the segments where the recording contradicts itself.
+    /// Reserved bytes, which differ from the sum of the segments if the recording is inconsistent.
     pub reserved: u64,
 }
 
 impl Start {
-    /// The state of `device` at the start; `None` if the sums of the baseline are right.
+    /// The state of `device` at the start; `None` if its totals are the sums over the baseline.
     pub fn device(&self, device: DeviceId) -> Option<DeviceStart> {
         self.devices.iter().find(|start| start.device == device).copied()
     }

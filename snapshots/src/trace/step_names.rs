@@ -19,35 +19,35 @@ use crate::Phase;
 /// The step or phase that a name denotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meaning {
-    /// The step that an annotation of this name is.
+    /// The step that the name denotes, if any.
     pub(super) step: Option<StepName>,
-    /// The phase that it is: forward, backward, optimizer or zero_grad.
+    /// The phase that it denotes, if any: forward, backward, optimizer or zero_grad.
     pub(super) phase: Option<Phase>,
-    /// Whether it is made from tags of allocations.
+    /// Whether it was derived from allocation tags.
     pub(super) is_tag: bool,
 }
 
-/// The number of a step, and how sure it is that it is one.
+/// The number of a step, by how reliably the name denotes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepName {
-    /// The step is named by tags of allocations.
+    /// Named by allocation tags.
     Tag(u32),
-    /// By `torch.profiler`'s own spelling.
+    /// Named by `torch.profiler`.
     Profiler(u32),
-    /// By words.
+    /// Recognized by words.
     Worded(u32),
 }
 
-/// Beginnings of the names of annotations that are made from tags of allocations.
+/// Prefix of the names of step annotations that are derived from allocation tags.
 pub const TAGGED_STEP: &str = "highwater.step#";
-/// See [`TAGGED_STEP`].
+/// Prefix of the names of phase annotations that are derived from allocation tags.
 pub const TAGGED_PHASE: &str = "highwater.phase#";
 
-/// Number of characters of a name that count.
+/// Maximum number of characters of a name that are examined.
 const MAX_CHARACTERS: usize = 500;
 
 impl Meaning {
-    /// Returns what `name` denotes.
+    /// Returns the step or phase that `name` denotes.
     pub(super) fn of(name: &str) -> Self {
         let name = name.char_indices().nth(MAX_CHARACTERS).map_or(name, |(end, _)| &name[..end]);
         let step = |prefix: &str| name.strip_prefix(prefix).and_then(|number| number.parse().ok());
@@ -111,7 +111,7 @@ fn phase_by_words(name: &str) -> Option<Phase> {
     if phases.next().is_some() { None } else { phase }
 }
 
-/// The words of `name`, each with the byte at which it begins.
+/// The words of `name`, each with its byte offset.
 fn words(name: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -121,7 +121,7 @@ fn words(name: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The bytes of the word with which `text` begins.
+/// The length in bytes of the first word of `text`.
 fn word_length(text: &str) -> usize {
     let mut characters = text.char_indices().peekable();
     let Some((_, mut before)) = characters.next() else {

@@ -1,4 +1,4 @@
-//! Makes the texts of a recording safe to show: on one line, and without control characters.
+//! Makes the texts of a recording safe to display: on one line, and without control characters.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use crate::ids::StringId;
 use crate::shown::{MAX_SHOWN, is_hidden, shown};
 
 impl Trace {
-    /// Replaces the characters of all texts that would change what is around them on a screen, and cuts very long
-    /// texts; a recording that has none of either is not copied. Values of attributes, which may have lines and are
-    /// parsed, stay as they are. To be shown only: files keep their texts.
+    /// Replaces control characters and the like in all texts, and truncates very long texts; a recording without either
+    /// is not copied. Attribute values, which may have several lines and are parsed, are unchanged. For display only:
+    /// files keep the original texts.
     pub fn make_texts_printable(trace: &mut Arc<Self>) {
         let is_shown = |text: &String| text.len() <= MAX_SHOWN && !text.contains(is_hidden);
         if trace.texts().all(is_shown) {

@@ -1,4 +1,4 @@
-//! Finds checkpoints, in the file or computed from its events, and restores the state that they describe.
+//! Finds checkpoints, stored in the file or computed from its events, and restores the state that they contain.
 
 use crate::error::{Error, Result};
 use crate::format::checkpoint::Checkpoint;
@@ -17,7 +17,7 @@ use crate::metric::Totals;
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     places: Vec<Place>,
-    /// The sections of those that are not in the file.
+    /// The sections of computed checkpoints, which are not in the file.
     computed: Vec<u8>,
 }
 
@@ -26,15 +26,15 @@ pub(super) struct Checkpoints {
 struct Place {
     /// The number of events before it.
     events: u64,
-    /// The offsets of its parts, in the file or among the computed sections.
+    /// The offsets of its parts, in the file or in `computed`.
     parts: Vec<u64>,
-    /// The file that it is in.
+    /// The index of the file that contains it.
     file: usize,
     is_computed: bool,
 }
 
 impl Checkpoints {
-    /// The checkpoints in the files.
+    /// The checkpoints stored in the files.
     pub(super) fn in_files(files: &Files) -> Self {
         let mut places: Vec<Place> = Vec::new();
         for (file, part) in files.parts().iter().enumerate() {
@@ -51,13 +51,12 @@ impl Checkpoints {
         Self { places, computed: Vec::new() }
     }
 
-    /// Forgets the checkpoints with more than `events` events before them.
+    /// Removes the checkpoints with more than `events` events before them.
     pub(super) fn forget_after(&mut self, events: u64) {
         self.places.truncate(self.places.partition_point(|place| place.events <= events));
     }
 
-    /// The state at the beginning of file number `file`; `None` for the first. `at_start` is the state before the first
-    /// event.
+    /// The state at the start of file `file`; `None` for the first. `at_start` is the state before the first event.
     pub(super) fn boundary<'a>(
         &self,
         files: &'a Files,
@@ -82,7 +81,7 @@ impl Checkpoints {
         })
     }
 
-    /// Adds a checkpoint of what `summarizer` has now.
+    /// Adds a checkpoint of the current state of `summarizer`.
     pub(super) fn add(&mut self, summarizer: &Summarizer, deaths: &[EndedBlock], packer: &mut Packer) -> Result<()> {
         let (mut parts, mut raw) = (Vec::new(), Vec::new());
         for part in Checkpoint::of(summarizer, deaths) {
@@ -96,25 +95,25 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The sections of the checkpoints that were added.
+    /// The sections of the checkpoints added by `add`.
     pub(super) fn added(&self) -> &[u8] {
         &self.computed
     }
 
-    /// Adds the checkpoints that were computed earlier, the sections of which are in `bytes`.
+    /// Adds checkpoints that were computed earlier, whose sections are in `bytes`.
     pub(super) fn extend(&mut self, checkpoints: Vec<(u64, Vec<u64>)>, bytes: Vec<u8>) {
         let place = |(events, parts)| Place { events, file: 0, parts, is_computed: true };
         self.places.extend(checkpoints.into_iter().map(place));
         self.computed = bytes;
     }
 
-    /// Forgets all computed checkpoints.
+    /// Removes all computed checkpoints.
     pub(super) fn forget_computed(&mut self) {
         self.places.retain(|place| !place.is_computed);
         self.computed = Vec::new();
     }
 
-    /// The number of the last checkpoint with at most `events` events before it.
+    /// The index of the last checkpoint with at most `events` events before it.
     pub(super) fn before(&self, events: u64) -> Option<usize> {
         self.places.partition_point(|place| place.events <= events).checked_sub(1)
     }
@@ -124,7 +123,7 @@ impl Checkpoints {
         self.places.last().map(|place| place.events)
     }
 
-    /// Forgets the last checkpoint.
+    /// Removes the last checkpoint.
     pub(super) fn forget_last(&mut self) {
         self.places.pop();
     }
@@ -134,7 +133,7 @@ impl Checkpoints {
         self.places.len()
     }
 
-    /// The number of events before checkpoint `number`; `None` past the last.
+    /// The number of events before checkpoint `number`; `None` if there is no such checkpoint.
     pub(super) fn events(&self, number: usize) -> Option<u64> {
         self.places.get(number).map(|place| place.events)
     }
@@ -175,15 +174,15 @@ impl Checkpoints {
         Ok(parts)
     }
 
-    /// Whether checkpoint `number` is the first of a file that continues another: it does not name the blocks of the
-    /// one before it that have died.
+    /// Whether checkpoint `number` does not list the blocks that died since the previous one: true for the first of a
+    /// file that continues another.
     pub(super) fn names_no_deaths(&self, files: &Files, number: usize) -> bool {
         let (place, before) = (&self.places[number], number.checked_sub(1).map(|before| &self.places[before]));
         let is_first = before.is_some_and(|before| before.is_computed || before.file != place.file);
         !place.is_computed && is_first && files.parts()[place.file].is_later()
     }
 
-    /// Restores a summarizer at checkpoint `number`.
+    /// Creates a summarizer with the state of checkpoint `number`.
     pub(super) fn restore(
         &self,
         files: &Files,

@@ -1,4 +1,4 @@
-//! Encodes the summaries and checkpoints that were computed for a recording without them, so that they can be kept.
+//! Encodes the summaries and checkpoints that were computed for a recording without them, so that they can be cached.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use crate::format::summary::Summary;
 use crate::format::tables_codec::{EndFacts, put_row, rows_from_bytes};
 use crate::format::walk::{WalkItem, Walker};
 
-/// Keeps what opening a recording computed, for the next time that it is opened. `()` keeps nothing.
+/// A cache of what was computed when a recording was opened. `()` caches nothing.
 pub trait ComputedStore {
-    /// Returns whether to keep what is computed from `events` events.
+    /// Returns whether to cache the results for a recording of `events` events.
     fn is_for(&self, events: u64) -> bool;
 
-    /// Returns what was saved for the recording as it is now.
+    /// Returns the cached data for the recording in its present state.
     fn load(&self) -> Option<Vec<u8>>;
 
-    /// Saves what was computed. If this fails, it is computed again the next time.
+    /// Saves the computed data. If this fails, it is computed again the next time.
     fn save(&self, computed: &[u8]);
 }
 
@@ -35,21 +35,20 @@ impl ComputedStore for () {
     fn save(&self, _: &[u8]) {}
 }
 
-/// Rows of summaries that go into one section.
+/// Maximum number of summary rows in one section.
 const SECTION_ROWS: usize = 4096;
 
 /// The summaries and checkpoints of a range of events.
 #[derive(Debug)]
 pub(super) struct Computed {
     pub(super) summaries: Vec<Summary>,
-    /// Each checkpoint: the events before it, and where the sections of its parts begin in `bytes`.
+    /// For each checkpoint, the number of events before it, and the offsets of its parts in `bytes`.
     pub(super) checkpoints: Vec<(u64, Vec<u64>)>,
     pub(super) bytes: Vec<u8>,
 }
 
 impl Computed {
-    /// Encodes `summaries` and the sections of checkpoints as a `.snap` file without events, which ends with event
-    /// `end`.
+    /// Encodes `summaries` and the sections of checkpoints as a `.snap` file without events, for events up to `end`.
     pub(super) fn encode(summaries: &[Summary], checkpoints: &[u8], end: u64, packer: &mut Packer) -> Result<Vec<u8>> {
         let (mut out, mut raw) = (preamble().to_vec(), Vec::new());
         for rows in summaries.chunks(SECTION_ROWS) {
@@ -70,8 +69,8 @@ impl Computed {
         Ok(out)
     }
 
-    /// Decodes what [`Self::encode`] made of all of `events`; `None` if it is of other events, of another version of
-    /// the format, or damaged.
+    /// Decodes the output of [`Self::encode`] for `events`; `None` if it is for other events or another version of the
+    /// format, or damaged.
     pub(super) fn decode(bytes: Vec<u8>, events: &Range<u64>) -> Option<Self> {
         if !bytes.starts_with(&preamble()) {
             return None;
@@ -108,8 +107,8 @@ impl Computed {
     }
 }
 
-/// The number of the event after those that `rows` summarize from event `first` on; `None` if they have a gap, or claim
-/// what no recording can have.
+/// One past the last event that `rows` summarize, starting at event `first`; `None` if they have a gap or impossible
+/// values.
 pub(super) fn end_of(rows: &[Summary], first: u64) -> Option<u64> {
     rows.iter().try_fold(first, |next, row| {
         (row.first == next && row.is_plausible()).then(|| next.saturating_add(u64::from(row.events)))

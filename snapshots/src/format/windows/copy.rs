@@ -1,4 +1,4 @@
-//! Writes a recording that is read in parts as one file.
+//! Writes a recording that is read in parts as a single file.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -13,8 +13,8 @@ use crate::format::whole::write_tables;
 use crate::format::writer::SnapWriter;
 
 impl Windows {
-    /// Writes the recording as one finished file, in memory of a few sections: the files of a rotation become one, and
-    /// a file without summaries gets them. Returns `out`.
+    /// Writes the recording as one finished file, with only a few sections in memory at a time: the files of a rotation
+    /// are merged, and summaries are added if missing. Returns `out`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Reads ranges of events, section by section: the next sections are decoded while the caller works on those before.
+//! Reads ranges of events, section by section: the next sections are decoded while the caller processes earlier ones.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,10 +10,10 @@ use crate::format::parallel;
 use crate::format::section::Unpacker;
 use crate::format::windows::sections::Sections;
 
-/// Events that are decoded at a time, at most. A reader that stops early has not decoded many in vain.
+/// Maximum number of events decoded at a time, so that little work is wasted if the reader stops early.
 const BATCH_EVENTS: u64 = 1 << 18;
 
-/// The events of a recording by section, without a gap.
+/// The event sections of a recording, without gaps.
 #[derive(Debug)]
 pub(super) struct EventSections {
     rows: Vec<EventSection>,
@@ -25,15 +25,15 @@ pub(super) struct EventSections {
 struct EventSection {
     /// The number of events before it.
     first: u64,
-    /// The number of events before the next.
+    /// The number of events up to its end.
     end: u64,
     offset: u64,
 }
 
-/// Takes a run of events, the first of them with its number.
+/// Callback with a run of events and the number of the first one.
 pub(super) type TakeRun<'a> = dyn FnMut(u64, &[Event]) -> ControlFlow<()> + Send + 'a;
 
-/// Changes events that were decoded, the first of them with its number.
+/// Callback that modifies a run of decoded events, given the number of the first one.
 pub(super) type Rename<'a> = dyn Fn(u64, &mut [Event]) + Sync + 'a;
 
 impl EventSections {
@@ -53,7 +53,7 @@ impl EventSections {
         Ok(Self { rows: rows.collect(), count })
     }
 
-    /// Calls `take` with the events of `range`, in order and changed by `rename`, until it breaks.
+    /// Calls `take` with the events of `range`, in order and after applying `rename`, until it breaks.
     pub(super) fn read(
         &self,
         sections: &Sections,
@@ -85,13 +85,13 @@ impl EventSections {
     }
 }
 
-/// The number of sections at the start of `rows` that have about `events` events together, at least one.
+/// The number of sections at the start of `rows` that together have about `events` events; at least one.
 fn batch_of(rows: &[EventSection], events: u64) -> usize {
     let Some(first) = rows.first() else { return 0 };
     rows.partition_point(|row| row.first - first.first < events)
 }
 
-/// Passes the events of `range` on.
+/// Calls `take` with those of the decoded events that are in `range`.
 fn pass(ready: Vec<(u64, Result<Vec<Event>>)>, range: &Range<u64>, take: &mut TakeRun<'_>) -> Result<ControlFlow<()>> {
     for (first, events) in ready {
         let events = events?;

@@ -1,8 +1,8 @@
-//! The files of a recording: one, or several that a rotation wrote one after another, each with its own tables.
+//! The files of a recording: a single one, or the consecutive files of a rotation, each with its own tables.
 //!
-//! Every file after the first begins with a starting state, and with events that repeat the current step and phase. The
-//! state is already known from the end of the previous file, so it only serves as a check; the repeated events are read
-//! as marks.
+//! Every file after the first starts with a starting state, and with events that repeat the current step and phase. The
+//! state is already known from the end of the previous file, so it is only compared; the repeated events are read as
+//! marks.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
@@ -27,14 +27,14 @@ use crate::stage::{Outside, Stage};
 use crate::tables::Op;
 use crate::trace::Trace;
 
-/// Events at the start of a file that repeat the step and the phase, at most.
+/// Maximum number of events at the start of a file that repeat the step and the phase.
 const MAX_REPEATED: u32 = 2;
 
 /// The files, in order.
 #[derive(Debug)]
 pub(super) struct Files {
     parts: Vec<FilePart>,
-    /// The number of events in all.
+    /// The total number of events.
     pub(super) count: u64,
 }
 
@@ -47,33 +47,33 @@ pub(super) struct FilePart {
     pub(super) first: u64,
     /// The number of operations before its own.
     pub(super) first_op: u64,
-    /// The shapes of its blocks, by the numbers of its own events.
+    /// The shapes of its blocks, by event numbers within the file.
     pub(super) shapes: ShapeRows,
-    /// `None` for the first file of several, and for the only one.
+    /// `None` for the first or only file.
     later: Option<Later>,
     /// The merged rows of its tables; `None` if it is the only file.
     rows: Option<MergedRows>,
 }
 
-/// The data of a file after the first.
+/// Additional facts about a file after the first.
 #[derive(Debug)]
 struct Later {
     /// The events at its start that repeat the step and the phase.
     repeated: Vec<Event>,
-    /// The mark that stands for them.
+    /// The text of the mark that replaces them.
     begins: StringId,
-    /// The live blocks of each device, as the file states them.
+    /// The live blocks of each device according to the file.
     live: Vec<LiveCount>,
-    /// The state at the end of the file before it.
+    /// The state at the end of the previous file.
     boundary: OnceLock<Boundary>,
 }
 
-/// The state at the beginning of a file.
+/// The state at the start of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Boundary {
     /// The step and phase.
     pub(super) stage: Stage,
-    /// The allocations of live blocks; those from before the recording have none.
+    /// The allocation of each live block; `None` for blocks from before the recording.
     pub(super) births: HashMap<(DeviceId, BlockKey), Outside>,
     /// The last sample of the memory in use on each device.
     pub(super) device_used: HashMap<DeviceId, u64>,
@@ -81,7 +81,7 @@ pub(super) struct Boundary {
     pub(super) live: Vec<LiveCount>,
 }
 
-/// A device, and the number and requested bytes of its blocks that are live or wait for a stream.
+/// A device, with the number and the requested bytes of its blocks that are live or wait for a stream.
 pub(super) type LiveCount = (DeviceId, u64, u64);
 
 /// Counts the blocks of a state.
@@ -91,12 +91,12 @@ pub(super) fn live_of(state: &StartingState) -> LiveCount {
 }
 
 impl Files {
-    /// Opens the files of a recording, each with its name; returns also everything but events and operations, and the
-    /// starting states.
+    /// Opens the files of a recording, each with its name; also returns everything except events and operations, and
+    /// the starting states.
     ///
     /// # Errors
     ///
-    /// Fails if a file cannot be read, is damaged, or is not of the same recording as the one before it.
+    /// Fails if a file cannot be read, is damaged, or does not belong to the same recording as the previous one.
     pub(super) fn open(sources: Vec<NamedSource>) -> Result<(Self, Trace, Vec<StartingState>)> {
         let is_one = sources.len() == 1;
         let mut files = Self { parts: Vec::new(), count: 0 };
@@ -151,7 +151,7 @@ impl Files {
         &self.parts
     }
 
-    /// Summarizes further events, up to event `end`.
+    /// Adds further events, up to event `end`, to `summarizer`.
     pub(super) fn summarize(&self, summarizer: &mut Summarizer, end: u64) -> Result<()> {
         let start = summarizer.events();
         let mut take = |_: u64, run: &[Event]| {
@@ -161,7 +161,7 @@ impl Files {
         self.read(start..end, &mut take)
     }
 
-    /// The bytes of all files.
+    /// The total length of all files in bytes.
     pub(super) fn length(&self) -> u64 {
         self.parts.iter().map(|part| part.sections.length).sum()
     }
@@ -187,12 +187,12 @@ impl Files {
 }
 
 impl FilePart {
-    /// Whether what was live at its start is known from the file before it.
+    /// Whether this is not the first file, so that the state at its start is known from the previous one.
     pub(super) fn is_later(&self) -> bool {
         self.later.is_some()
     }
 
-    /// The state at the end of the file before it, computed by `compute` when it is first needed.
+    /// The state at the end of the previous file, computed by `compute` on first use.
     pub(super) fn boundary(&self, compute: impl FnOnce() -> Result<Boundary>) -> Result<Option<&Boundary>> {
         let Some(later) = &self.later else { return Ok(None) };
         if later.boundary.get().is_none() {
@@ -202,7 +202,7 @@ impl FilePart {
         Ok(later.boundary.get())
     }
 
-    /// Whether the file begins with what was live at the end of the file before it.
+    /// Whether the live blocks at the start of the file equal those at the end of the previous file.
     pub(super) fn continues(&self, boundary: &Boundary) -> bool {
         let some = |counts: &[LiveCount]| {
             let mut counts: Vec<LiveCount> = counts.iter().copied().filter(|(_, blocks, _)| *blocks > 0).collect();
@@ -212,7 +212,8 @@ impl FilePart {
         self.later.as_ref().is_none_or(|later| some(&later.live) == some(&boundary.live))
     }
 
-    /// Makes events name rows of the merged tables, and those that repeat step and phase marks.
+    /// Converts the row numbers in events to those of the merged tables, and replaces repeated step and phase events by
+    /// marks.
     fn rename(&self, first: u64, run: &mut [Event]) {
         if let Some(rows) = &self.rows {
             run.iter_mut().for_each(|event| rows.rename(event));
@@ -224,13 +225,14 @@ impl FilePart {
         }
     }
 
-    /// Makes a row name rows of the merged tables.
+    /// Converts the row numbers of an operation to those of the merged tables.
     pub(super) fn rename_op(&self, op: Op) -> Op {
         let Some(rows) = &self.rows else { return op };
         Op { name: rows.string(op.name), scope: rows.scope(op.scope), stack: rows.stack(op.stack) }
     }
 
-    /// Numbers a stage over the whole recording: one that began before this file is that of the boundary.
+    /// Converts the event number of a stage to that in the whole recording: a stage that began before this file is
+    /// taken from the boundary.
     fn renumber_stage(&self, stage: Stage, boundary: Option<&Boundary>) -> Stage {
         let repeated = self.later.as_ref().map_or(0, |later| later.repeated.len() as u64);
         let before = boundary.map(|boundary| boundary.stage);
@@ -244,13 +246,14 @@ impl FilePart {
         Outside { event: at.event.saturating_add(self.first), stage: self.renumber_stage(at.stage, boundary), ..at }
     }
 
-    /// Numbers a summary of this file over the whole recording.
+    /// Converts the event numbers of a summary to those in the whole recording.
     pub(super) fn renumber_summary(&self, row: &mut Summary, boundary: Option<&Boundary>) {
         row.stage = self.renumber_stage(row.stage, boundary);
         row.first = row.first.saturating_add(self.first);
     }
 
-    /// Numbers a checkpoint of this file over the whole recording, and makes it name rows of the merged tables.
+    /// Converts the event numbers of a checkpoint to those in the whole recording, and its row numbers to those of the
+    /// merged tables.
     pub(super) fn renumber_checkpoint(&self, part: &mut Checkpoint, boundary: Option<&Boundary>) {
         part.events = part.events.saturating_add(self.first);
         part.stage = self.renumber_stage(part.stage, boundary);
@@ -277,7 +280,7 @@ fn operations(sections: &Sections) -> Result<u64> {
     Ok(header.map_or(0, |header| header.first.saturating_add(u64::from(header.count))))
 }
 
-/// The events at the start of a file that repeat the step and the phase: a separate section.
+/// The events at the start of a file that repeat the step and the phase, which are a separate section.
 fn repeated(part: &FilePart) -> Result<Vec<Event>> {
     let Some(first) = part.sections.of_kind(SectionKind::Events).next() else { return Ok(Vec::new()) };
     let count = part.sections.header(first.offset)?.count;
@@ -294,7 +297,7 @@ fn repeated(part: &FilePart) -> Result<Vec<Event>> {
     Ok(if found.iter().all(is_repeated) { found } else { Vec::new() })
 }
 
-/// Adds the devices, facts, losses and problems of a further file.
+/// Adds the devices, facts, losses and problems of another file.
 fn add_base(all: &mut Trace, base: Trace, name: &str) {
     let known = &mut all.header.facts;
     for fact in base.header.facts.into_iter().filter(|(name, _)| name != PART) {

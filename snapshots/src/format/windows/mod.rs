@@ -1,7 +1,8 @@
-//! Reads parts of a recording: any window of its events, in memory in proportion to the window. What was live before
-//! the window comes from the last checkpoint before it, and what happens to its blocks later from those after it.
+//! Reads parts of a recording: any window of its events, with memory in proportion to the window. The state before the
+//! window is restored from the last checkpoint before it; the frees of its blocks after the window are looked up in
+//! later checkpoints.
 //!
-//! A file without checkpoints, or whose checkpoints are damaged, is read once from start to end to compute them.
+//! A file without checkpoints, or with damaged ones, is read once from start to end to compute them.
 
 mod sections;
 mod shapes;
@@ -54,25 +55,24 @@ use shapes::ShapeRows;
 pub struct Windows {
     files: Files,
     ops: OpSections,
-    /// Everything but events, blocks, segments and operations.
+    /// Everything except events, blocks, segments and operations.
     base: Trace,
     starting: Vec<StartingState>,
     summaries: Vec<Summary>,
     shapes: ShapeRows,
     checkpoints: Checkpoints,
-    /// The deaths that all checkpoints name, by device and key, in order; read when many are needed.
+    /// The blocks that died according to all checkpoints, by device and key; read on first use.
     deaths: OnceLock<Vec<EndedBlock>>,
     /// The live state after the last event.
     end: Vec<(DeviceId, LiveState)>,
     device_uses: Vec<DeviceUse>,
 }
 
-/// Watches a long pass over the file, and can stop it.
+/// Callback with the progress of a long pass over the file, which can stop it.
 type Watch<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
 
 impl Windows {
-    /// Opens a recording; `watch` is called from time to time while all of it is read, which is done if it has no
-    /// checkpoints.
+    /// Opens a recording. If it has no checkpoints, all of it is read; `watch` is then called regularly.
     ///
     /// # Errors
     ///
@@ -83,13 +83,13 @@ impl Windows {
         Self::open_files(vec![(String::new(), source)], &(), watch)
     }
 
-    /// Opens the files of a rotation as one recording, in their order and each with its name. All but the first begin
-    /// where the one before ends. What has to be computed because the files lack it is taken from `store`, or else is
+    /// Opens the files of a rotation, given in order with their names, as one recording. Each file but the first must
+    /// continue the previous one. Summaries and checkpoints that the files lack are taken from `store`, or computed and
     /// saved there.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`], and if they are not of one recording.
+    /// Fails like [`Self::open`], and if the files do not belong to the same recording.
     pub fn open_files(sources: Vec<NamedSource>, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let (files, base, starting) = Files::open(sources)?;
         let mut windows = Self {
@@ -112,22 +112,22 @@ impl Windows {
         Ok(windows)
     }
 
-    /// Reads all of the recording.
+    /// Reads the whole recording.
     ///
     /// # Errors
     ///
-    /// As [`Self::window`].
+    /// Fails like [`Self::window`].
     pub fn whole(&self) -> Result<Trace> {
         let mut trace = self.window(0..self.files.count)?;
         trace.start = Start { ops: trace.start.ops, ..Start::default() };
         Ok(trace)
     }
 
-    /// Opens a recording as [`Self::open_files`] does if it has more than `most` events; `None` if it has not.
+    /// Opens a recording like [`Self::open_files`] if it has more than `most` events; `None` if it does not.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`].
+    /// Fails like [`Self::open`].
     pub fn open_longer(
         source: Arc<dyn ByteSource>,
         most: u64,
@@ -139,17 +139,18 @@ impl Windows {
         is_longer.then(|| Self::open_files(vec![(String::new(), source)], store, watch)).transpose()
     }
 
-    /// The number of events of a recording; `None` if it is unknown without reading all of it.
+    /// The number of events in a recording; `None` if it cannot be determined without reading all of it.
     pub fn count_events(source: Arc<dyn ByteSource>) -> Option<u64> {
         let sections = Sections::locate(source).ok()?;
         EventSections::find(&sections).ok().map(|events| events.count)
     }
 
-    /// Calls `take` with the events of `range` in order, in runs, each with the number of its first, until it breaks.
+    /// Calls `take` with the events of `range` in order, in runs with the number of the first event of each, until it
+    /// breaks.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged where this reads it.
+    /// Fails if the file cannot be read, or is damaged in the part that is read.
     pub fn read(
         &self,
         range: Range<u64>,
@@ -163,16 +164,16 @@ impl Windows {
         self.files.count
     }
 
-    /// Everything but events, blocks, segments and operations: the header, devices, tables, trust and problems.
+    /// Everything except events, blocks, segments and operations: the header, devices, tables, trust and problems.
     pub fn base(&self) -> &Trace {
         &self.base
     }
 
-    /// The number of operations of each module; of none, those outside all modules.
+    /// The number of operations in each module; under [`ScopeId::NONE`], those outside of all modules.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged where this reads it.
+    /// Fails if the file cannot be read, or is damaged in the part that is read.
     pub fn count_operations(&self) -> Result<hashbrown::HashMap<ScopeId, u64>> {
         self.ops.count(&self.files)
     }
@@ -187,7 +188,7 @@ impl Windows {
         &self.summaries
     }
 
-    /// The ordinals of the devices, in order, as [`Trace::device_ids`] has them.
+    /// The ordinals of all devices, in order, like [`Trace::device_ids`].
     pub fn device_ids(&self) -> Vec<DeviceId> {
         let used = self.summaries.iter().flat_map(|row| &row.devices).filter(|row| row.is_named());
         let mut ids: Vec<DeviceId> = self.base.devices.iter().map(|facts| facts.device).collect();
@@ -198,12 +199,12 @@ impl Windows {
         ids
     }
 
-    /// The numbers of events after which there are checkpoints, in order: windows that begin there cost least.
+    /// The event numbers at which there are checkpoints, in order: windows that start at one are the fastest to read.
     pub fn checkpoints(&self) -> Vec<u64> {
         (0..).map_while(|number| self.checkpoints.events(number)).collect()
     }
 
-    /// The default device, as [`Trace::main_device`] has it.
+    /// The default device, see [`Trace::main_device`].
     pub fn main_device(&self) -> DeviceId {
         main_use(&self.device_uses, |device| self.base.is_host_memory(device)).unwrap_or_default().device
     }
@@ -215,7 +216,7 @@ impl Windows {
         counts.into_iter().any(|counts| kinds.iter().any(|kind| counts[*kind as usize] > 0))
     }
 
-    /// Reads the summaries of the files, up to the last checkpoint, or to where anything is wrong with them.
+    /// Reads the summaries stored in the files, up to the last checkpoint or to the first invalid one.
     fn take_summaries(&mut self) {
         self.checkpoints = Checkpoints::in_files(&self.files);
         for file in 0..self.files.parts().len() {
@@ -244,7 +245,7 @@ impl Windows {
         self.checkpoints.forget_after(end);
     }
 
-    /// Reads every section of the files, and compares it with its checksum.
+    /// Reads every section of the files and verifies its checksum.
     ///
     /// # Errors
     ///
@@ -258,7 +259,7 @@ impl Windows {
         Ok(())
     }
 
-    /// The number of the first file of several that does not begin with what was live at the end of the one before it.
+    /// The index of the first file whose starting state differs from the state at the end of the previous file.
     ///
     /// # Errors
     ///
@@ -273,9 +274,9 @@ impl Windows {
         Ok(None)
     }
 
-    /// Summarizes the first events of a file that continues another: as many as `rows`, its own summaries, have until
-    /// the memory in use on each device is sampled, and at least the first row. The file does not know the last samples
-    /// before it, and counts the step and the phase that it repeats.
+    /// Computes the summaries at the start of a file that continues another, to replace the first of `rows`, the file's
+    /// own: at least the first row, and as many as it takes until the memory in use was sampled on each device. The
+    /// file's own rows lack the last samples of the previous file, and count the repeated step and phase.
     fn first_summaries(&self, file: usize, rows: &[Summary], boundary: &Boundary) -> Result<Vec<Summary>> {
         let part = &self.files.parts()[file];
         let mut unknown: Vec<DeviceId> = boundary.device_used.keys().copied().collect();
@@ -293,7 +294,7 @@ impl Windows {
         Ok(summarizer.end_part().0)
     }
 
-    /// The state before the first event.
+    /// A summarizer in the state before the first event.
     fn at_start(&self) -> Summarizer {
         let mut summarizer = Summarizer::default();
         self.starting.iter().for_each(|state| summarizer.begin(state));
@@ -316,7 +317,7 @@ impl Windows {
         self.device_ids().into_iter().map(of).collect()
     }
 
-    /// Notes where blocks do not fit into the segments, as far as summaries show it.
+    /// Reports blocks that do not fit into the segments, as far as summaries show it.
     fn check_sums(&mut self) {
         if !self.base.trust.has_all_segments() {
             return;
@@ -342,7 +343,7 @@ impl Windows {
     }
 }
 
-/// The summaries of a file; `None` if anything is wrong with them.
+/// The summaries stored in a file; `None` if any is invalid.
 fn summaries_of(sections: &Sections) -> Option<Vec<Summary>> {
     let read = rows_of::<Summary>(sections, SectionKind::Summaries);
     let mut rows = read.into_iter().collect::<Result<Vec<_>, _>>().ok()?.concat();
@@ -352,7 +353,7 @@ fn summaries_of(sections: &Sections) -> Option<Vec<Summary>> {
     Some(rows)
 }
 
-/// The rows of each section of a kind.
+/// The rows of all sections of a kind, section by section.
 fn rows_of<T: DeserializeOwned + Send>(sections: &Sections, kind: SectionKind) -> Vec<Result<Vec<T>>> {
     let offsets: Vec<u64> = sections.of_kind(kind).map(|row| row.offset).collect();
     parallel::map(&offsets, Unpacker::new, |unpacker, offset| sections.section(*offset)?.rows(unpacker))

@@ -1,4 +1,4 @@
-//! Numbers the blocks of windows as the whole recording has them.
+//! Numbers the blocks of windows as in the whole recording.
 
 use std::ops::ControlFlow;
 
@@ -11,12 +11,12 @@ use crate::ids::{BlockId, DeviceId};
 use crate::trace::Trace;
 
 impl Windows {
-    /// Gives the blocks of a window the numbers that they have in the whole recording: first what was live before it,
-    /// then in the order of allocations. Reads, for blocks from before the window, the sections that allocate them.
+    /// Gives the blocks of a window their numbers in the whole recording: first the blocks of the baseline, then in
+    /// allocation order. For blocks allocated before the window, the sections with their allocations are read.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged where this reads it.
+    /// Fails if the file cannot be read, or is damaged in the part that is read.
     pub fn number_blocks(&self, window: &mut Trace) -> Result<()> {
         let mut numbers = vec![BlockId::NONE; window.blocks.len()];
         let at_start = self.numbers_at_start();
@@ -48,13 +48,13 @@ impl Windows {
         Ok(())
     }
 
-    /// The numbers of the blocks that are live before the recording, by device and address.
+    /// The numbers of the blocks that are live before the recording, by device and key.
     fn numbers_at_start(&self) -> HashMap<(DeviceId, u64), BlockId> {
         let blocks = self.starting.iter().flat_map(|state| state.blocks.iter().map(|block| (state.device, block)));
         blocks.zip(0..).map(|((device, block), row)| ((device, block.alloc.address), BlockId(row))).collect()
     }
 
-    /// The number of allocations before each of `events`, which are in order.
+    /// The number of allocations before each of `events`, which must be sorted.
     fn allocations_before(&self, events: &[u64]) -> Result<Vec<u64>> {
         let mut counts = Vec::with_capacity(events.len());
         let (mut left, mut before) = (events, 0);

@@ -1,4 +1,4 @@
-//! Finds the rows of single operations: a recording of days has too many of them to keep all in memory.
+//! Reads the rows of single operations: a recording of several days has too many to keep all in memory.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ use crate::ids::{OpId, ScopeId};
 use crate::tables::Op;
 use crate::trace::Trace;
 
-/// The sections of operations, located when first needed.
+/// The sections with operations, located on first use.
 #[derive(Debug, Default)]
 pub(super) struct OpSections {
     /// The sections of all files.
@@ -25,13 +25,13 @@ pub(super) struct OpSections {
 struct OpSection {
     /// The number of its first row.
     first: u64,
-    /// The number of its file.
+    /// The index of its file.
     file: usize,
     offset: u64,
 }
 
 impl OpSections {
-    /// Gives `trace` the operations that its blocks and failed requests name, in the order of their numbers.
+    /// Adds to `trace` the operations to which its blocks and failed requests refer, ordered by number.
     pub(super) fn localize(&self, files: &Files, trace: &mut Trace) -> Result<()> {
         let blocks = trace.blocks.op.iter().copied();
         let named = blocks.chain(trace.ooms.iter().map(|oom| oom.op)).filter(|op| op.is_some());
@@ -73,7 +73,7 @@ impl OpSections {
         Ok(())
     }
 
-    /// The number of operations of each module.
+    /// The number of operations in each module.
     pub(super) fn count(&self, files: &Files) -> Result<HashMap<ScopeId, u64>> {
         let of_section = |place: &OpSection| -> Result<HashMap<ScopeId, u64>> {
             let mut counts = HashMap::new();
@@ -87,7 +87,7 @@ impl OpSections {
         Ok(all)
     }
 
-    /// Calls `each` with the operations of every section, in the order of their numbers.
+    /// Calls `each` with the operations of every section, in order.
     pub(super) fn each_section(&self, files: &Files, mut each: impl FnMut(Vec<Op>) -> Result<()>) -> Result<()> {
         let mut next = 0;
         for place in self.places(files)? {

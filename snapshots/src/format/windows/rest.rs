@@ -1,4 +1,5 @@
-//! Completes the summaries and checkpoints of recordings that lack them, wholly or from some event on.
+//! Computes the summaries and checkpoints that a recording lacks, for all its events or for those after the last
+//! checkpoint.
 
 use std::ops::ControlFlow;
 
@@ -12,8 +13,8 @@ use crate::format::windows::computed::{Computed, ComputedStore};
 use crate::format::writer::{CHECKPOINT_EVENTS, MIN_BYTES_A_BLOCK};
 
 impl Windows {
-    /// Completes summaries and checkpoints: with those that `store` has for the events after the last checkpoint, or
-    /// else from these events.
+    /// Adds the missing summaries and checkpoints after the last checkpoint: from `store` if it has them, else computed
+    /// from the events.
     pub(super) fn summarize_rest(&mut self, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<()> {
         let at_last = self.restore_last();
         let rest = at_last.events()..self.files.count;
@@ -38,7 +39,8 @@ impl Windows {
         Ok(())
     }
 
-    /// Takes what was computed earlier, if the state at the last event can be restored from it.
+    /// Adds what was computed earlier, and returns the summarizer at the last event; `None` if that state cannot be
+    /// restored.
     fn take_computed(&mut self, computed: Computed) -> Option<Summarizer> {
         self.checkpoints.extend(computed.checkpoints, computed.bytes);
         let last = self.checkpoints.count() - 1;
@@ -50,8 +52,8 @@ impl Windows {
         Some(summarizer)
     }
 
-    /// Restores the last checkpoint up to which there are summaries, and forgets what comes after it; begins with the
-    /// recording if there is none.
+    /// Restores the last checkpoint up to which there are summaries and removes later ones; starts at the first event
+    /// if there is none.
     fn restore_last(&mut self) -> Summarizer {
         while let Some(events) = self.checkpoints.last_events() {
             let kept = self.summaries.partition_point(|row| row.first < events);
@@ -70,8 +72,8 @@ impl Windows {
         self.at_start()
     }
 
-    /// Summarizes the events after the last checkpoint, at which `summarizer` is, and makes further checkpoints of
-    /// them.
+    /// Computes summaries and checkpoints of the events after the last checkpoint, from `summarizer`, which is in its
+    /// state.
     fn compute_rest(
         &mut self,
         mut summarizer: Summarizer,
@@ -123,7 +125,7 @@ impl Windows {
         Ok(summarizer)
     }
 
-    /// Counts the contradictions of the events.
+    /// Adds the number of contradictory events to the limits of accuracy.
     fn take_trust(&mut self) {
         let devices = self.summaries.iter().flat_map(|row| &row.devices);
         self.base.trust.count_at_least(devices.map(|device| device.contradictions));

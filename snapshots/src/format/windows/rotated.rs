@@ -1,4 +1,4 @@
-//! Finds and opens the files that a recorder wrote one after another.
+//! Finds and opens the files of a rotation.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,25 @@ use crate::rotation::{PART, RotatedFiles};
 use crate::trace::Header;
 
 impl Windows {
-    /// Finds the files of a rotation that `path` names, as [`RotatedFiles::find`] does. A folder names those of a
-    /// single run only: otherwise its files may be of several ranks.
+    /// Finds the files of the rotation that `path` names, like [`RotatedFiles::find`]. A folder is accepted only if its
+    /// files belong to a single run; otherwise they may be of several ranks.
     pub fn find_rotated(path: &Path) -> Option<RotatedFiles> {
         RotatedFiles::find(path).filter(|files| !path.is_dir() || is_one_run(files))
     }
 
-    /// The recording whose files are all of `files`, and no others; `None` if they are not of a single run.
+    /// The path of the recording whose files are exactly `files`; `None` if they do not belong to a single run.
     pub fn rotated_of(files: &[PathBuf]) -> Option<PathBuf> {
         let recording = RotatedFiles::all_of(files)?;
         let found = RotatedFiles::find(&recording)?;
         (found.files.len() == files.len() && is_one_run(&found)).then_some(recording)
     }
 
-    /// Opens the files of a rotation as one recording. Files of earlier runs, what is before a gap, and files that have
-    /// not even a header are left out, which is a problem of the recording.
+    /// Opens the files of a rotation as one recording. Files of earlier runs, files before a gap, and files without a
+    /// complete header are ignored, which is reported as a problem of the recording.
     ///
     /// # Errors
     ///
-    /// As [`Self::open_files`], and if one of them cannot be opened.
+    /// Fails like [`Self::open_files`], and if one of the files cannot be opened.
     pub fn open_rotated(files: &RotatedFiles, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let Run { mut sources, others, empty, begins_run } = last_run(files)?;
         let mut problems: Vec<String> = empty.iter().map(|name| format!("{name} is empty and is left out")).collect();
@@ -63,11 +63,11 @@ impl Windows {
 struct Run {
     /// The files, each with its name.
     sources: Vec<NamedSource>,
-    /// The number of files before them that are of other runs.
+    /// The number of earlier files, which belong to other runs.
     others: usize,
-    /// The names of files after them that have no header.
+    /// The names of later files, which have no complete header.
     empty: Vec<String>,
-    /// Whether the first of them is the first of its run.
+    /// Whether the first of the files is the first of its run.
     begins_run: bool,
 }
 
@@ -75,7 +75,7 @@ fn is_one_run(files: &RotatedFiles) -> bool {
     files.files.len() > 1 && last_run(files).is_ok_and(|run| run.others == 0)
 }
 
-/// Opens the files that are of the same run as the last one: a program that is started again numbers its files on.
+/// Opens the files of the same run as the last one: a program that is restarted continues the numbering.
 fn last_run(files: &RotatedFiles) -> Result<Run> {
     let mut sources: Vec<(u32, Option<Header>, NamedSource)> = Vec::new();
     for (number, path) in &files.files {
@@ -103,12 +103,12 @@ fn last_run(files: &RotatedFiles) -> Result<Run> {
     Ok(Run { sources, others, empty, begins_run })
 }
 
-/// The number of a file that is not the first of its run.
+/// The number of a file within its run; `None` for the first file of a run.
 fn part_of(header: &Header) -> Option<u32> {
     header.facts.iter().find(|(name, _)| name == PART).and_then(|(_, number)| number.parse().ok())
 }
 
-/// The header of a file; `None` if it has none yet.
+/// The header of a file; `None` if it is not complete yet.
 fn header_of(source: &Arc<dyn ByteSource>) -> Result<Option<Header>> {
     let sections = match Sections::locate(Arc::clone(source)) {
         Err(Error::Empty) => return Ok(None),

@@ -1,4 +1,4 @@
-//! Locates the sections of a file, by its index or by going from one to the next, and reads single ones.
+//! Locates the sections of a file, by its index or by scanning it, and reads single sections.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::format::section::{HEADER_BYTES, Section, SectionHeader, Unpacker};
 use crate::format::sniff::{PREAMBLE_BYTES, check_preamble};
 use crate::format::tables_codec::rows_from_bytes;
 
-/// Bytes that are read at a time while going from section to section.
+/// Number of bytes read at a time while scanning sections.
 const LOOK_BYTES: usize = 1 << 12;
 
 /// The sections of a file, in order, without the footer.
@@ -21,15 +21,15 @@ const LOOK_BYTES: usize = 1 << 12;
 pub(super) struct Sections {
     source: Arc<dyn ByteSource>,
     pub(super) rows: Vec<IndexRow>,
-    /// The offset after the last of them.
+    /// The offset of the end of the last section.
     pub(super) end: u64,
-    /// Whether the file has its index.
+    /// Whether the file has an index.
     pub(super) has_index: bool,
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub(super) length: u64,
 }
 
-/// A section that was read.
+/// A section in memory.
 #[derive(Debug)]
 pub(super) struct Found {
     offset: u64,
@@ -55,7 +55,7 @@ impl Sections {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, is not a recording, or is damaged anywhere that this touches.
+    /// Fails if the file cannot be read, is not a recording, or is damaged in a part that is read.
     pub(super) fn locate(source: Arc<dyn ByteSource>) -> Result<Self> {
         let length = source.length().map_err(Error::from_input)?;
         let mut preamble = vec![0; (length as usize).min(PREAMBLE_BYTES)];
@@ -85,7 +85,7 @@ impl Sections {
             .ok_or_else(|| Error::Damaged { offset, what: "no section begins here, but the index says so".to_owned() })
     }
 
-    /// Reads the section at `offset`, and checks it.
+    /// Reads the section at `offset` and verifies its checksum.
     pub(super) fn section(&self, offset: u64) -> Result<Found> {
         let header = self.header(offset)?;
         let start = offset + HEADER_BYTES as u64;
@@ -101,12 +101,12 @@ impl Sections {
         Ok(Found { offset, header, stored })
     }
 
-    /// The rows of a kind, in order.
+    /// The index rows of sections of a kind, in order.
     pub(super) fn of_kind(&self, kind: SectionKind) -> impl Iterator<Item = &IndexRow> {
         self.rows.iter().filter(move |row| row.kind == kind.code())
     }
 
-    /// Takes the index at the end of the file; returns whether there is one.
+    /// Reads the index at the end of the file; returns whether there is one.
     fn take_index(&mut self) -> Result<bool> {
         let Some(tail) = self.length.checked_sub(TAIL_BYTES as u64) else { return Ok(false) };
         let Some(offset) = read_tail(&self.read(tail..self.length)?) else { return Ok(false) };
@@ -125,7 +125,7 @@ impl Sections {
         }
     }
 
-    /// Goes from section to section, to the end of the file or to where it is cut off.
+    /// Scans the sections to the end of the file, or to where it is truncated.
     fn scan(&mut self) -> Result<()> {
         let (mut bytes, mut base, mut events) = (Vec::new(), 0_u64, 0);
         loop {

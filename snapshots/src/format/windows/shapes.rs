@@ -1,4 +1,4 @@
-//! Shapes of tensors, the one attribute that is read in parts.
+//! Tensor shapes, the only attribute that is supported when a recording is read in parts.
 
 use super::Windows;
 use crate::builder::StartingState;
@@ -7,23 +7,23 @@ use crate::event::BlockKey;
 use crate::ids::{BlockId, DeviceId, EventId, StringId};
 use crate::trace::{Attribute, Owner, SHAPE, Trace};
 
-/// The origin of a block, by which it is known in every window.
+/// The allocation of a block, which identifies it in every window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     /// The number of the event that allocated it.
     Event(u64),
-    /// It is from before the recording.
+    /// It was allocated before the recording.
     Before(DeviceId, BlockKey),
 }
 
-/// Blocks and the values of their attributes.
+/// Blocks and their shapes, sorted by block.
 pub(super) type ShapeRows = Vec<(Origin, StringId)>;
 
-/// The blocks of `attributes`, which a file that begins with `states` has; event numbers are the file's.
+/// Converts `attributes` of a file, which starts with `states`, to rows; event numbers are those within the file.
 ///
 /// # Errors
 ///
-/// Fails if any is something else than the shape of a block, which only the whole file tells.
+/// Fails if any attribute is not the shape of a block: such a file must be read as a whole.
 pub(super) fn shape_rows(base: &Trace, states: &[StartingState], attributes: &[Attribute]) -> Result<ShapeRows> {
     let start: Vec<(DeviceId, BlockKey)> =
         if attributes.is_empty() { Vec::new() } else { start_keys(states).collect() };
@@ -42,13 +42,13 @@ pub(super) fn shape_rows(base: &Trace, states: &[StartingState], attributes: &[A
     rows.ok_or_else(|| Error::NotAPart { name: "the file".to_owned() })
 }
 
-/// The blocks of starting states, in the order of their numbers.
+/// The blocks of starting states, in order.
 fn start_keys(states: &[StartingState]) -> impl Iterator<Item = (DeviceId, BlockKey)> {
     states.iter().flat_map(|state| state.blocks.iter().map(|block| (state.device, block.alloc.block)))
 }
 
 impl Windows {
-    /// Collects the shapes of all files.
+    /// Reads the shapes from all files.
     pub(super) fn take_shapes(&mut self) -> Result<()> {
         let mut rows = ShapeRows::new();
         for (file, part) in self.files.parts().iter().enumerate().filter(|(_, part)| !part.shapes.is_empty()) {
@@ -71,7 +71,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Adds the shapes of the blocks of a window, whose keys are `keys`.
+    /// Adds the shapes of a window's blocks, whose keys are `keys`.
     pub(super) fn add_shapes(&self, trace: &mut Trace, keys: &[BlockKey]) {
         let Some(name) = self.shape_name() else { return };
         for id in trace.blocks.ids() {
@@ -85,7 +85,7 @@ impl Windows {
         trace.attributes.sort_by_key(|attribute| attribute.owner);
     }
 
-    /// The shapes as attributes of one file with all events, which begins as this recording does.
+    /// The shapes as attributes for a file with all events and the same starting states.
     pub(super) fn shape_attributes(&self) -> Vec<Attribute> {
         let Some(name) = self.shape_name() else { return Vec::new() };
         let keys = start_keys(&self.starting);
@@ -103,7 +103,7 @@ impl Windows {
         of_events.chain(of_start).collect()
     }
 
-    /// The name of the attribute; `None` if there are no shapes.
+    /// The id of the attribute's name; `None` if there are no shapes.
     fn shape_name(&self) -> Option<StringId> {
         let mut strings = self.base.tables.strings.iter();
         strings.position(|text| !self.shapes.is_empty() && text == SHAPE).map(StringId::from_index)

@@ -16,23 +16,23 @@ use crate::live_state::begin_window;
 use crate::stage::{Outside, Stage};
 use crate::trace::{Start, Trace};
 
-/// Events that room is made for in advance, at most: a hostile file may claim to have any number.
+/// Maximum number of events for which memory is reserved in advance: a malicious file may claim to have any number.
 const MAX_ROOM: u64 = 1 << 21;
 
-/// Blocks that are live at the end of a window, by device and key.
+/// The blocks that are live at the end of a window, by device and key.
 type Open = HashMap<(DeviceId, BlockKey), BlockId>;
 
 impl Windows {
-    /// Reads the events of `events`, and everything about them: what was live before, and when the blocks that are live
-    /// at the end are freed. Costs the events of the window, and those since the last checkpoint before it.
+    /// Reads the events of `events` and their context: the state before them, and when the blocks that are live at the
+    /// end are freed. Takes time in proportion to the window, plus the events since the last checkpoint before it.
     ///
-    /// Differs from the same events of the whole recording in three respects: last uses are those of the window, a
-    /// category that a block gets after its free was requested is unknown before, and of a block that waits for a
-    /// stream at the start it is unknown when its free was requested.
+    /// Differs from the same events of the whole recording in three respects: last uses are those within the window; a
+    /// category that a block gets after its free was requested is unknown before; and for blocks that wait for a stream
+    /// at the start, the time of their requested free is unknown.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged where this reads it.
+    /// Fails if the file cannot be read, or is damaged in the part that is read.
     pub fn window(&self, events: Range<u64>) -> Result<Trace> {
         let start = events.start.min(self.files.count);
         let range = start..events.end.clamp(start, self.files.count);
@@ -61,7 +61,7 @@ impl Windows {
         Ok(trace)
     }
 
-    /// Restores the last whole checkpoint at or before event `number`, or begins with the recording.
+    /// Restores the last intact checkpoint at or before event `number`, or the state before the first event.
     pub(super) fn at_checkpoint(&self, number: u64) -> Summarizer {
         let earlier = (0..self.checkpoints.before(number).map_or(0, |last| last + 1)).rev();
         let mut restored =
@@ -69,7 +69,7 @@ impl Windows {
         restored.next().unwrap_or_else(|| self.at_start())
     }
 
-    /// Finds out what happens to the blocks that are live after event `end`: their last categories, and their frees.
+    /// Finds the last categories and the frees, after event `end`, of the blocks that are live at that point.
     fn look_ahead(&self, trace: &mut Trace, keys: &[BlockKey], end: u64) -> Result<()> {
         let mut open = Open::new();
         for id in trace.blocks.ids() {
@@ -125,11 +125,11 @@ impl Windows {
     }
 }
 
-/// Checkpoints that are looked through for the deaths of blocks before those of all are read.
+/// Maximum number of checkpoints that are searched individually for the deaths of blocks before those of all are read.
 const FEW_CHECKPOINTS: usize = 8;
 
 impl Windows {
-    /// Looks through the events of `range` for the frees and categories of the blocks of `open`.
+    /// Searches the events of `range` for frees and categories of the blocks in `open`.
     fn scan(
         &self,
         trace: &mut Trace,
@@ -164,7 +164,7 @@ impl Windows {
         self.files.read(range, &mut take)
     }
 
-    /// Step and phase before event `number`: the end of `trace`, or a checkpoint.
+    /// Step and phase before event `number`, which is the end of `trace` or a checkpoint.
     fn at_checkpoint_stage(&self, trace: &Trace, number: u64) -> Stage {
         if number == trace.start.events + trace.events.len() as u64 {
             return trace.stage_at_end();
@@ -174,7 +174,7 @@ impl Windows {
         before.checked_sub(1).map_or_else(Stage::default, |row| rows[row].stage)
     }
 
-    /// The deaths that a checkpoint names, by device and key, in order.
+    /// The blocks that died according to a checkpoint, by device and key.
     fn deaths_at(&self, number: usize) -> Result<Cow<'_, [EndedBlock]>> {
         let mut deaths: Vec<EndedBlock> = if self.checkpoints.names_no_deaths(&self.files, number) {
             self.deaths_before(number)?
@@ -186,14 +186,14 @@ impl Windows {
         Ok(deaths.into())
     }
 
-    /// The deaths between a checkpoint and the one before it, from the events.
+    /// The blocks that died between the previous checkpoint and this one, computed from the events.
     fn deaths_before(&self, number: usize) -> Result<Vec<EndedBlock>> {
         let mut summarizer = self.checkpoints.restore(&self.files, number - 1, || self.at_start())?;
         self.files.summarize(&mut summarizer, self.checkpoints.events(number).unwrap_or(self.files.count))?;
         Ok(summarizer.end_part().1)
     }
 
-    /// The deaths that all checkpoints name, in the same order.
+    /// The blocks that died according to all checkpoints, by device and key.
     fn all_deaths(&self) -> Result<Cow<'_, [EndedBlock]>> {
         if let Some(deaths) = self.deaths.get() {
             return Ok(deaths.into());
@@ -206,7 +206,7 @@ impl Windows {
     }
 }
 
-/// A trace on its way.
+/// The trace of a window while it is built.
 #[derive(Default)]
 struct Window {
     builder: Option<TraceBuilder>,
@@ -215,7 +215,7 @@ struct Window {
 }
 
 impl Window {
-    /// Begins the trace with what `summarizer` has, once.
+    /// Starts the trace with the state of `summarizer`, unless that was done.
     fn begin(&mut self, windows: &Windows, summarizer: &Summarizer, range: &Range<u64>) {
         if self.builder.is_some() {
             return;

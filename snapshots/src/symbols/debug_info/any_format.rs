@@ -1,4 +1,4 @@
-//! Debug information where binaries are not ELF.
+//! Reads debug information on platforms where binaries are not ELF files.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ impl DebugFile {
         Ok(Self { loader: Loader::new(path)? })
     }
 
-    /// The lines of an address, and whether the last one's function has its full name.
+    /// The source lines of an address, and whether the name of the last one's function includes its path.
     pub(super) fn frames(&self, address: u64) -> (Vec<Line>, bool) {
         match self.loader.find_frames(address) {
             Ok(frames) => super::lines_of(frames),
@@ -25,7 +25,7 @@ impl DebugFile {
         }
     }
 
-    /// The name of the symbol at an address, as the linker has it.
+    /// The linker's name of the symbol at an address.
     pub(super) fn symbol(&self, address: u64) -> Option<&str> {
         self.loader.find_symbol(address)
     }

@@ -1,5 +1,5 @@
-//! Debug information of ELF files. Sections are read from the mapped file without a copy unless they are compressed,
-//! which needs the feature `compressed-symbols`.
+//! Reads debug information of ELF files. Sections are read from the mapped file without a copy unless they are
+//! compressed, which needs the feature `compressed-symbols`.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -19,16 +19,16 @@ type SectionReader = EndianReader<RunTimeEndian, SharedBytes>;
 pub(super) struct DebugFile {
     bytes: SharedBytes,
     context: Context<SectionReader>,
-    /// Functions and variables, ordered by address.
+    /// Symbols of functions and variables, ordered by address.
     symbols: Vec<Symbol>,
 }
 
-/// A function or variable.
+/// The symbol of a function or variable.
 struct Symbol {
     address: u64,
-    /// 0 if unknown.
+    /// Size in bytes; 0 if unknown.
     size: u64,
-    /// The range of its name in the file.
+    /// The byte range of its name in the file.
     name: Range<usize>,
 }
 
@@ -63,8 +63,8 @@ impl DebugFile {
         Ok(Self { context, symbols, bytes: bytes.clone() })
     }
 
-    /// Returns the lines of an address, and whether the last one's function has its full name. Split debug information
-    /// in separate files is not read.
+    /// Returns the source lines of an address, and whether the name of the last one's function includes its path. Split
+    /// debug information in separate files is not read.
     pub(super) fn frames(&self, address: u64) -> (Vec<Line>, bool) {
         match self.context.find_frames(address).skip_all_loads() {
             Ok(frames) => super::lines_of(frames),
@@ -72,7 +72,7 @@ impl DebugFile {
         }
     }
 
-    /// The name of the symbol at an address, as the linker has it.
+    /// The linker's name of the symbol at an address.
     pub(super) fn symbol(&self, address: u64) -> Option<&str> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = &self.symbols[after.checked_sub(1)?];
@@ -82,7 +82,7 @@ impl DebugFile {
     }
 }
 
-/// The position of `part` in `whole`; `None` if it is elsewhere.
+/// The range of `part` within `whole`; `None` if it is not a part of it.
 fn range_of(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;

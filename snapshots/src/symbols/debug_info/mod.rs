@@ -1,4 +1,4 @@
-//! Functions and source lines of addresses in a binary, from its DWARF sections and symbol table.
+//! Looks up functions and source lines of addresses in a binary, from its DWARF sections and symbol table.
 
 #[cfg_attr(target_os = "linux", path = "elf.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "any_format.rs")]
@@ -10,7 +10,7 @@ use addr2line::gimli::Reader;
 
 use super::line::Line;
 
-/// A binary or debug file that is open for look-ups. They cost microseconds.
+/// An open binary or debug file. A look-up takes microseconds.
 pub(super) struct DebugInfo {
     file: file::DebugFile,
 }
@@ -21,8 +21,8 @@ impl DebugInfo {
         Ok(Self { file: file::DebugFile::open(path)? })
     }
 
-    /// Returns the lines of an address, innermost first: inlined functions before the function that contains them.
-    /// Empty if nothing is known.
+    /// Returns the source lines of an address, innermost first: inlined functions before the function that contains
+    /// them. Empty if nothing is known.
     pub(super) fn lines(&self, address: u64) -> Vec<Line> {
         let (mut out, full_name) = self.file.frames(address);
         let symbol = self.file.symbol(address);
@@ -43,7 +43,7 @@ impl DebugInfo {
     }
 }
 
-/// The lines of frames, and whether the last one's function has its full name.
+/// Converts frames to source lines, and returns whether the name of the last one's function includes its path.
 fn lines_of<R: Reader>(mut frames: addr2line::FrameIter<'_, R>) -> (Vec<Line>, bool) {
     let mut out = Vec::new();
     let mut full_name = false;
@@ -59,7 +59,7 @@ fn lines_of<R: Reader>(mut frames: addr2line::FrameIter<'_, R>) -> (Vec<Line>, b
     (out, full_name)
 }
 
-/// Whether a symbol is a Rust or C++ name with its path.
+/// Whether a symbol is a mangled Rust or C++ name, which includes the path.
 fn is_mangled(symbol: &str) -> bool {
     symbol.starts_with("_R") || symbol.starts_with("_Z")
 }
