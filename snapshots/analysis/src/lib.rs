@@ -1,7 +1,7 @@
 //! Analysis of a recording: pure functions of a trace that return plain structs.
 //!
-//! The command line and the app print the same structs. What an event does is defined by
-//! [`transition`](highwater_snapshots::transition); everything else is a fold over its effects ([`replay`]).
+//! The command line and the app print the same structs. The effect of an event is defined by
+//! [`transition`](highwater_snapshots::transition); all analysis is a fold over these effects ([`replay`]).
 
 pub use highwater_snapshots::metric;
 mod index;

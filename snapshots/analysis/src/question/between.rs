@@ -1,4 +1,4 @@
-//! Classifies the blocks of two moments: kept, born, freed and short-lived.
+//! Classifies blocks by two points in time: kept, born, freed and short-lived.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::index::live::LiveIndex;
 use crate::metric::Metric;
 
 highwater_snapshots::vocabulary!(
-    /// A class of blocks relative to two moments A and B, where A is the earlier.
+    /// A class of blocks relative to two points in time, A and B, of which A is earlier.
     #[derive(Default)]
     Question {
         /// Live at A.
@@ -42,11 +42,11 @@ impl Question {
     }
 }
 
-/// The blocks of the class `question`, in block order. A moment is the number of events that have happened; `moments`
-/// holds A and B in either order. Whether a block is live depends on `metric`; metrics that are not sums over blocks
-/// use the active blocks.
+/// The blocks of the class `question`, in block order. A point in time is the number of events before it; `moments` are
+/// A and B in either order. Whether a block is live depends on `metric`; for metrics that are not sums over blocks,
+/// active blocks count as live.
 ///
-/// The cost grows with the blocks live at A or B and those allocated between, not with the recording.
+/// The time taken depends on the blocks live at A or B and those allocated between, not on the length of the recording.
 pub fn blocks_between(
     trace: &Trace,
     live: &LiveIndex,
@@ -93,7 +93,7 @@ impl Sum {
     }
 }
 
-/// The sums of all classes: live at A, minus freed, plus born, is live at B.
+/// The sums of all classes: those live at A, minus the freed, plus the born, are those live at B.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// See [`Question::Kept`].
@@ -107,8 +107,8 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Adds up the blocks for which `is_counted` is true. The cost grows with the blocks live at A and those allocated
-    /// between.
+    /// Adds up the blocks for which `is_counted` is true. The time taken depends on the blocks live at A and those
+    /// allocated between.
     pub fn of(
         trace: &Trace,
         live: &LiveIndex,
@@ -142,7 +142,7 @@ impl Balance {
     }
 }
 
-/// A block's bytes: requested bytes for that metric, else rounded bytes.
+/// A block's bytes: requested bytes for [`Metric::Requested`], else rounded bytes.
 #[inline]
 pub fn bytes_of(trace: &Trace, metric: Metric, id: BlockId) -> u64 {
     trace.blocks.sizes(metric)[id.0 as usize]
@@ -154,14 +154,14 @@ fn ordered(trace: &Trace, moments: Range<usize>) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-/// Whether `id`, which was live, has ended once events `0..position` have happened.
+/// Whether `id`, which was live, is no longer so after events `0..position`.
 fn has_ended(trace: &Trace, metric: Metric, id: BlockId, position: usize) -> bool {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     let ends = if ends_at_request { &trace.blocks.free_requested } else { &trace.blocks.free_completed };
     ends[id.0 as usize].index().is_some_and(|event| event < position)
 }
 
-/// The blocks of the index's device allocated by events `a..b`; rows are in the order of their allocations.
+/// The blocks of the index's device allocated by events `a..b`, in allocation order.
 fn born(trace: &Trace, live: &LiveIndex, a: usize, b: usize) -> impl Iterator<Item = BlockId> {
     let blocks = &trace.blocks;
     let first = blocks.alloc.partition_point(|alloc| alloc.index().is_none_or(|event| event < a));

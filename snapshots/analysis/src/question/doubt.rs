@@ -1,4 +1,4 @@
-//! The reason that a verdict about a run cannot be confirmed: the recording does not have all that the run needs.
+//! Reasons why a verdict about a run cannot be confirmed: the recording does not contain everything that the run needs.
 
 use highwater_snapshots::Result;
 use highwater_snapshots::ids::DeviceId;
@@ -7,29 +7,29 @@ use highwater_snapshots::units::format_count;
 
 use super::source::Source;
 
-/// A reason not to confirm that a run needs no more than its recording shows.
+/// A reason why the recording may not show all the memory that the run needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// The recording has no events: it is the state at one moment.
+    /// The recording has no events, only the state at one point in time.
     NoEvents,
-    /// The recording has no memory of a device that is measured.
+    /// The recording has no memory of a device that is checked.
     NoMemory(DeviceId),
     /// The recording ends in an out-of-memory error on a device.
     OutOfMemory(DeviceId),
-    /// The recording ends before its program finished it.
+    /// The recording ends before the program finished it.
     CutOff,
     /// Part of the file could not be read.
     Damaged,
-    /// Number of missing events: a full ring drops the earliest ones.
+    /// Number of missing events: a full ring buffer drops the earliest ones.
     EventsLost(u64),
-    /// The recording is a part of another one.
+    /// The recording is an excerpt of another one.
     Excerpt,
-    /// Number of events that are missing because their allocator was not registered.
+    /// Number of events that are missing because no allocator was registered for their device.
     Unregistered(u64),
 }
 
 impl Doubt {
-    /// The reasons in a recording of which `devices` are measured.
+    /// The reasons found in a recording in which `devices` are checked.
     ///
     /// # Errors
     ///
@@ -52,18 +52,18 @@ impl Doubt {
         Ok(without.chain(ran_out).chain(parts).chain(lost).chain(unregistered).collect())
     }
 
-    /// The first reason, apart from a failed request, not to confirm what a replay for `device` shows: a failed request
-    /// is a part of the replay.
+    /// The first reason why the result of a replay for `device` cannot be confirmed. Failed requests are not a reason,
+    /// since they are part of the replay.
     ///
     /// # Errors
     ///
-    /// As [`Self::of`].
+    /// Fails like [`Self::of`].
     pub fn of_replay(source: &Source<'_>, device: DeviceId) -> Result<Option<Self>> {
         let all = Self::of(source, &[device])?;
         Ok(all.into_iter().find(|doubt| !matches!(doubt, Self::OutOfMemory(_))))
     }
 
-    /// The device that the reason is about, if it is about one.
+    /// The device that the reason concerns; `None` if it concerns the whole recording.
     pub fn device(self) -> Option<DeviceId> {
         match self {
             Self::NoMemory(device) | Self::OutOfMemory(device) => Some(device),
@@ -76,7 +76,7 @@ impl Doubt {
         }
     }
 
-    /// The reason in `trace` as the beginning of a sentence, to which a device may be added.
+    /// The reason as the beginning of a sentence, to which a device may be appended.
     pub fn text(self, trace: &Trace) -> String {
         match self {
             Self::NoEvents => "the recording has no events, only the state at its end".to_owned(),

@@ -1,4 +1,4 @@
-//! Single blocks in lists: the largest that are live at a moment, or those that only one side of a comparison has.
+//! Lists of single blocks: the largest ones live at some event, or those that only one side of a comparison has.
 
 use std::cmp::Reverse;
 
@@ -17,9 +17,9 @@ use crate::index::series::Series;
 /// A block in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBlock {
-    /// Its number in the recording.
+    /// Its number in the whole recording.
     pub block: BlockId,
-    /// Its bytes in the metric of the list.
+    /// Its bytes in the list's metric.
     pub bytes: u64,
     /// The category.
     pub category: String,
@@ -27,16 +27,16 @@ pub struct ListedBlock {
     pub op: String,
     /// The module that allocated it; `(none)` if unknown.
     pub scope: String,
-    /// The program line that allocated it; `(none)` if unknown.
+    /// The line of user code that allocated it; `(none)` if unknown.
     pub frame: String,
-    /// The shape and dtype of its tensor, as `[4096, 4096] bfloat16`; `None` if not recorded.
+    /// The shape and dtype of its tensor, such as `[4096, 4096] bfloat16`; `None` if not recorded.
     pub shape: Option<String>,
     /// The number of the event that allocated it; `None` if allocated before the recording.
     pub made: Option<u64>,
 }
 
 impl ListedBlock {
-    /// Describes block `id` of the trace of `coder`, which has `bytes` in the metric of the list.
+    /// Describes block `id` of the trace of `coder`; `bytes` is its size in the list's metric.
     pub(crate) fn of(coder: &mut KeyEncoder<'_>, trace: &Trace, id: BlockId, bytes: u64) -> Self {
         let mut label = |key: GroupKey| {
             let code = coder.code(id, key);
@@ -50,7 +50,7 @@ impl ListedBlock {
     }
 }
 
-/// The largest blocks that are live at a moment.
+/// The largest blocks that are live at some event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LargestBlocks {
     /// The listed blocks, largest first.
@@ -62,7 +62,7 @@ pub struct LargestBlocks {
 }
 
 impl LargestBlocks {
-    /// Lists the `top` largest blocks at `moment` that pass `filter`; of equal ones, the first.
+    /// Lists the `top` largest blocks at `moment` that pass `filter`; among equal ones, those allocated first.
     pub fn at(
         trace: &Trace,
         (live, series): (&LiveIndex, &Series),

@@ -1,4 +1,4 @@
-//! Moments of a recording, such as a total's peak, and what is using memory at them.
+//! Points in a recording, such as the peak of a total, and the memory in use there.
 
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -15,32 +15,32 @@ use crate::index::live::LiveIndex;
 use crate::index::series::Series;
 use crate::metric::Metric;
 
-/// A moment of a recording: the state right after an event, or before the first.
+/// A point in a recording: the state right after an event, or before the first one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Moment {
     /// The device whose total was measured.
     pub device: DeviceId,
     /// The total that was measured.
     pub metric: Metric,
-    /// The value of the total, in bytes.
+    /// The event, by its id in the trace or window that contains it; `None` for the state before the first event.
     pub bytes: u64,
     /// The event, in the trace or the window that has it; `None` for the moment before the first event.
     pub event: Option<EventId>,
-    /// The number of events of the recording before the first that `event` may name.
+    /// The number of the recording's events before those of the trace or window to which `event` refers.
     pub events_before: u64,
     /// The event's time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,
-    /// The step of the moment.
+    /// The step at this point; `None` outside of steps.
     pub step: Option<u32>,
-    /// The phase of the moment.
+    /// The phase at this point.
     pub phase: Phase,
-    /// Whether the recording has steps or phases. Without any, the phase is always setup and carries no information.
+    /// Whether the recording has steps or phases. If not, the phase is always setup and means nothing.
     pub has_phase: bool,
-    /// Whether the recording has no events, only this state.
+    /// Whether the recording has no events, but only this state.
     pub is_state: bool,
 }
 
-/// Two moments are the same if they are at the same event of the recording, whichever windows have it.
+/// Two moments are equal if they are at the same event of the recording, even if they come from different windows.
 impl PartialEq for Moment {
     fn eq(&self, other: &Self) -> bool {
         let total = |moment: &Self| (moment.device, moment.metric, moment.bytes, moment.is_state);
@@ -52,13 +52,13 @@ impl PartialEq for Moment {
 impl Eq for Moment {}
 
 impl Moment {
-    /// The moment right after `event`, or before the first event.
+    /// The state right after `event`, or before the first event if `None`.
     pub fn at(trace: &Trace, series: &Series, metric: Metric, event: Option<EventId>) -> Self {
         let totals = event.map_or_else(|| series.baseline(), |id| series.after(trace, id));
         Self::of(trace, series.device(), metric, totals.get(metric), event)
     }
 
-    /// The moment right after `event`, or before the first event, with these bytes.
+    /// The state right after `event`, or before the first event if `None`, with a total of `bytes`.
     pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, bytes: u64, event: Option<EventId>) -> Self {
         let span = event.and_then(|id| trace.spans.at(id));
         Self {
@@ -75,13 +75,13 @@ impl Moment {
         }
     }
 
-    /// The phase of the moment; `None` if the recording has no phases.
+    /// The phase at this point; `None` if the recording has no phases.
     pub fn known_phase(&self) -> Option<Phase> {
         self.has_phase.then_some(self.phase)
     }
 
-    /// The moment at which `metric` is largest: the first such moment, unless it is in the recording's first step and a
-    /// later step reaches exactly the same value in the same phase; then that later moment.
+    /// The point at which `metric` is largest: the first one, unless it is in the recording's first step and a later
+    /// step reaches exactly the same value in the same phase; then that later point.
     ///
     /// The first step allocates state that later steps reuse, such as an optimizer's; if steps repeat exactly, a later
     /// one is representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the others.
@@ -107,32 +107,31 @@ impl Moment {
         (again == bytes && is_reached && is_alike).then_some(event)
     }
 
-    /// The number of its event in the recording; `None` for the moment before the first event.
+    /// The number of its event in the recording; `None` for the state before the first event.
     pub fn number(&self) -> Option<u64> {
         self.event.map(|event| self.events_before + u64::from(event.0))
     }
 
-    /// Number of events that have happened by then.
+    /// Number of events of the trace up to this point.
     pub fn position(&self) -> usize {
         self.event.map_or(0, |id| id.0 as usize + 1)
     }
 }
 
-/// A moment and a breakdown of its memory.
+/// The memory at some point, and its breakdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// The moment and its bytes.
+    /// The point and its bytes.
     pub moment: Moment,
-    /// The breakdown; its total is the moment's bytes, unless a filter leaves blocks out.
+    /// The breakdown; its total is the bytes of `moment`, unless a filter excludes blocks.
     pub breakdown: Breakdown,
 }
 
 impl Peak {
     /// Breaks down the memory at `moment` by `keys`, counting the blocks that pass `filter`.
     ///
-    /// For `reserved` and `device_used`, which are not sums over blocks, the bytes outside blocks are in the groups of
-    /// the segments that they lie in, or in groups of their own, so that the groups still add up; a filter leaves them
-    /// out.
+    /// For `reserved` and `device_used`, which are not sums over blocks, the bytes outside of blocks are in the groups
+    /// of their segments, or in separate groups, so that the groups still add up; a filter excludes them.
     pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
         let Found { blocks, beside } = Found::at(trace, live, series, &moment, query.filter);
         let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top, siblings: query.siblings };
@@ -140,16 +139,16 @@ impl Peak {
     }
 }
 
-/// The bytes that are counted at a moment.
+/// The bytes to break down at some point.
 pub(crate) struct Found {
     /// The blocks that pass the filter.
     pub(crate) blocks: Vec<BlockId>,
-    /// Bytes outside blocks, which a filter leaves out.
+    /// Bytes outside of blocks; empty if there is a filter.
     pub(crate) beside: Vec<(Beside, u64)>,
 }
 
 impl Found {
-    /// The bytes that are counted at `moment`.
+    /// Finds the bytes to break down at `moment`.
     pub(crate) fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: &Moment, filter: &Filter) -> Self {
         let mut blocks = live.before_position(trace, moment.metric, moment.position());
         if !filter.is_empty() {
@@ -165,7 +164,7 @@ impl Found {
     }
 }
 
-/// The options of a breakdown of a moment.
+/// The options of a breakdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The keys to group by.
@@ -174,6 +173,6 @@ pub struct Query<'a> {
     pub top: usize,
     /// The blocks to count.
     pub filter: &'a Filter,
-    /// Whether equal modules are one group.
+    /// Whether identical modules are combined into one group.
     pub siblings: Siblings,
 }

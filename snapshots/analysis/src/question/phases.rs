@@ -11,7 +11,7 @@ use crate::index::device_spans::{ActiveSpan, Activity, StepActivity, activity_in
 use crate::index::replay::{Effect, Replay, baseline_effects};
 use crate::metric::{Metric, Totals};
 
-/// One phase of one step. Events are numbered over the whole recording.
+/// One phase of one step. Event numbers are those in the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseRow {
     /// The step; `None` before the first.
@@ -35,7 +35,7 @@ pub struct PhaseRow {
 }
 
 impl PhaseRow {
-    /// A phase of a step with these events, in which the total and its categories stay as they are.
+    /// A phase of a step with these events in which the total and the categories do not change.
     fn unchanged(
         (step, phase): (Option<u32>, Phase),
         (first, last): (u64, u64),
@@ -74,19 +74,19 @@ impl CategoryBytes {
     }
 }
 
-/// A run of events of one step and phase, as one device sees it; or a part of such a run.
+/// A range of consecutive events in one step and phase, with the values of one device; or a part of such a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRow {
     phase: PhaseRow,
-    /// The event with which the step or the phase began.
+    /// The number of the event at which the step or the phase began.
     since: u64,
-    /// Whether the device, and whether any other, allocates or frees memory in it.
+    /// Whether this device, and whether any other device, allocates or frees memory in it.
     activity: Activity,
-    /// Whether the events leave the memory of the device as it was.
+    /// Whether the device's memory is unchanged by the events.
     is_idle: bool,
 }
 
-/// The runs of events of one step and phase, in order, as `device` sees them.
+/// The ranges of events in one step and phase, in order, with the values of `device`.
 pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
     let number = |event: EventId| trace.start.events + u64::from(event.0);
     let mut live = CategoryTotals::new(trace, device, metric);
@@ -112,7 +112,7 @@ pub(crate) fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec
     trace.spans.rows().iter().map(row).collect()
 }
 
-/// Adds the rows of the events that follow those of `rows`.
+/// Appends the rows of the following events, merging a range that continues the last one.
 pub(crate) fn append_rows(rows: &mut Vec<StageRow>, more: Vec<StageRow>) {
     for next in more {
         match rows.last_mut().filter(|last| last.stage() == next.stage()) {
@@ -127,7 +127,7 @@ impl StageRow {
         (self.phase.step, self.phase.phase, self.since)
     }
 
-    /// Adds the events of the same step and phase that follow.
+    /// Appends the following events of the same step and phase.
     fn join(&mut self, next: Self) {
         self.activity = self.activity.and(next.activity);
         self.is_idle &= next.is_idle;
@@ -138,21 +138,21 @@ impl StageRow {
         (all.last, all.end_bytes) = (next.last, next.end_bytes);
     }
 
-    /// Its events, and who works in them.
+    /// Its range of events, and the devices active in it.
     pub(crate) fn span(&self) -> ActiveSpan {
         let PhaseRow { step, phase, first, last, .. } = self.phase;
         ActiveSpan { step, phase, events: first..last + 1, activity: self.activity }
     }
 
-    /// Whether memory stays as it is in a phase of training, and no other device works: that it needs no memory is a
-    /// result.
+    /// Whether this phase of training leaves memory unchanged and no other device is active in it: that the phase needs
+    /// no memory is itself a result.
     fn is_answer(&self) -> bool {
         let is_training = !matches!(self.phase.phase, Phase::Setup | Phase::Other);
         is_training && self.phase.step.is_some() && self.activity.is_of_device()
     }
 }
 
-/// The numbers of a device's steps, each once, in order of appearance, from all `rows` of it.
+/// The step numbers of a device without duplicates, in order of appearance; `rows` are all its rows.
 pub fn steps_of(rows: &[StageRow]) -> Vec<u32> {
     let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
     let mut seen = std::collections::HashSet::new();
@@ -160,13 +160,14 @@ pub fn steps_of(rows: &[StageRow]) -> Vec<u32> {
     of_device.filter(|step| seen.insert(*step)).collect()
 }
 
-/// The phases of a device of a trace.
+/// The phases of a device in a trace.
 pub fn phases_of(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     phases(trace, device, metric, stage_rows(trace, device, metric))
 }
 
-/// The phases of `device`, in order, from all `rows` of it and the facts of its recording. Phases outside of steps are
-/// listed only if something is allocated or freed in them, and phases in which only other devices work are left out.
+/// The phases of `device` in order; `rows` are all its rows, and `facts` the facts of the recording. Phases outside of
+/// steps are listed only if something is allocated or freed in them. Phases in which only other devices are active are
+/// omitted.
 pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let mut rows = phase_rows(rows);
     // Only recordings in memory have annotations.
@@ -183,8 +184,8 @@ pub fn phases(facts: &Trace, device: DeviceId, metric: Metric, rows: Vec<StageRo
     rows
 }
 
-/// The phases that ran between two events, as the annotations of a program say: an optimizer that needs no memory makes
-/// no event. Each has the total at that moment from start to end, and begins with the event after it.
+/// The phases that, according to the program's annotations, contain no event, as when an optimizer allocates nothing.
+/// The total does not change in them; each is placed before the next event.
 fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let mut found: Vec<(usize, Phase, Option<u32>)> = Vec::new();
     let zeroes_first = zeroes_first(trace);
@@ -211,7 +212,7 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     found.into_iter().filter_map(row).collect()
 }
 
-/// Whether each step of `trace` begins with zeroing the gradients: the first one did so before it ran forward.
+/// Whether each step of `trace` starts by zeroing the gradients: true if the first step did so before forward.
 fn zeroes_first(trace: &Trace) -> bool {
     let is_zero_grad = |annotation: &&Annotation| trace.phase_named(annotation.name) == Some(Phase::ZeroGrad);
     let first = trace.annotations.iter().filter(is_zero_grad).map(|annotation| annotation.first).min();
@@ -219,8 +220,8 @@ fn zeroes_first(trace: &Trace) -> bool {
     first.zip(forward).is_some_and(|(first, forward)| first <= forward)
 }
 
-/// The step of an annotation that has no event: that of the events around it. Between two steps it is the former,
-/// unless the annotation `begins_step`, or lies in a range that begins with the later one.
+/// The step of an annotation without events, taken from the events around it. Between two steps it belongs to the
+/// earlier one, unless the annotation `begins_step`, or is inside a range that begins with the later one.
 fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Option<u32> {
     let step_at = |event: EventId| trace.spans.at(event).and_then(|span| span.step);
     let before = annotation.first.0.checked_sub(1).and_then(|last| step_at(EventId(last)));
@@ -234,15 +235,15 @@ fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Op
     if after.is_some() && after != before && is_later() { after } else { before }
 }
 
-/// The phases among all rows of a recording that have events.
+/// The phases that have events; `rows` are all rows of a recording.
 fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let steps = StepActivity::of(rows.iter().map(|row| (row.phase.step, row.activity)));
     let is_phase = |row: &StageRow| steps.is_of_device(row.phase.step) && (!row.is_idle || row.is_answer());
     rows.into_iter().filter(is_phase).map(|row| row.phase).collect()
 }
 
-/// The event at which the total of `rows`, all of a recording, is largest, and the row of it, as
-/// [`Moment::peak`] chooses it. `None` if the total before the first event is never exceeded.
+/// The event at which the total is largest, and its row, chosen like [`Moment::peak`]; `rows` are all rows of a
+/// recording. `None` if the total never exceeds that before the first event.
 pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     let most = rows.iter().map(|row| row.phase.peak_bytes).max()?;
     let first = rows.iter().find(|row| row.phase.peak_bytes == most)?;
@@ -258,7 +259,7 @@ pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     Some(repeated.unwrap_or((event, first)))
 }
 
-/// The other phases that reach the same peak: the first moment of each, without its time. Steps that repeat exactly all
+/// The other phases that reach the same peak: the first point of each, without its time. Steps that repeat exactly all
 /// have the same peak.
 pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
     let others = phases.iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.number());
@@ -270,7 +271,7 @@ pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
     others.filter_map(moment).collect()
 }
 
-/// A replay with running sums of bytes by category.
+/// A replay that tracks the bytes of each category.
 pub(crate) struct CategoryTotals<'a> {
     trace: &'a Trace,
     metric: Metric,
@@ -301,7 +302,7 @@ impl<'a> CategoryTotals<'a> {
         self.totals().get(self.metric)
     }
 
-    /// The position of the next event.
+    /// The index of the next event.
     fn position(&self) -> usize {
         self.replay.position()
     }

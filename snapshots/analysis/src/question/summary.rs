@@ -20,15 +20,15 @@ pub struct DeviceSummary {
     pub name: String,
     /// Device memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
-    /// Whether that is not recorded, but inferred from a failed request.
+    /// Whether the capacity was not recorded but inferred from a failed request.
     pub capacity_is_inferred: bool,
-    /// Number of its events, including its marks, but not steps and phases.
+    /// Number of its events, including marks, but not steps and phases.
     pub events: u64,
     /// Number of alloc events.
     pub allocs: u64,
     /// Number of frees: of free-requested events, and of blocks whose free was only completed.
     pub frees: u64,
-    /// Number of uses of blocks.
+    /// Number of use events.
     pub uses: u64,
     /// Number of segments and mappings reserved, including the baseline's.
     pub segments: u64,
@@ -36,11 +36,11 @@ pub struct DeviceSummary {
     pub baseline_bytes: u64,
     /// The totals after the last event.
     pub end: Totals,
-    /// The peak of each metric; of `device_used` only if it was sampled.
+    /// The peak of each metric; that of `device_used` only if it was sampled.
     pub peaks: Vec<Moment>,
     /// Number of failed requests.
     pub oom_events: u64,
-    /// Number of steps, whole or not.
+    /// Number of steps, including incomplete ones.
     pub steps: u64,
     /// Time of the first event, in nanoseconds since the recording's origin.
     pub first_time_ns: Option<u64>,
@@ -59,7 +59,7 @@ impl DeviceSummary {
 ///
 /// # Errors
 ///
-/// As [`Source::each_window`].
+/// Fails like [`Source::each_window`].
 pub fn summarize(source: &Source<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary>> {
     let devices = source.facts().device_ids();
     let steps = source.count_steps(&devices, watch)?;
@@ -71,13 +71,13 @@ pub fn of_trace(trace: &Trace, device: DeviceId) -> DeviceSummary {
     of_indexed(&Source::in_memory(trace), trace, device)
 }
 
-/// Summarizes a device of a trace, of which `source` has the indexes.
+/// Summarizes a device of a trace, using the indexes of `source`.
 pub fn of_indexed(source: &Source<'_>, trace: &Trace, device: DeviceId) -> DeviceSummary {
     let steps = device_steps(trace, device).len() as u64;
     of_device(source, device, steps).expect("what is in memory is read without errors")
 }
 
-/// Summarizes a device, which has this many steps.
+/// Summarizes a device that is active in `steps` steps.
 ///
 /// # Errors
 ///

@@ -17,12 +17,13 @@ use crate::metric::{Metric, Totals};
 /// Maximum number of problems reported per kind; the rest are counted.
 const LISTED: usize = 5;
 
-/// Finds contradictions in the recording of `devices`; the tables, which all devices share, are checked completely.
-/// Empty for a sound recording; other problems found while reading are in [`Trace::problems`] and not repeated.
+/// Checks the recording of `devices` for contradictions; the tables, which all devices share, are checked completely.
+/// Returns nothing for a consistent recording. Other problems found while reading are in [`Trace::problems`] and are
+/// not repeated.
 ///
 /// # Errors
 ///
-/// Fails if a window cannot be read, or a section does not fit its checksum.
+/// Fails if a window cannot be read, or a section does not match its checksum.
 pub fn verify(source: &Source<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<Problem>> {
     // Of a recording in memory, that was done when it was read.
     source.windows().map_or(Ok(()), Windows::check_sections)?;
@@ -52,7 +53,7 @@ pub fn verify_trace(trace: &Trace) -> Vec<Problem> {
     Findings::of(trace, &trace.device_ids()).problems(trace)
 }
 
-/// The first few problems of a kind, and the number of all.
+/// The first problems of a kind, and their total number.
 #[derive(Debug, Default)]
 struct Listed {
     problems: Vec<Problem>,
@@ -84,16 +85,16 @@ impl Listed {
 /// An event's number, device and time.
 type At = (u64, DeviceId, u64);
 
-/// The findings of one window, or of several.
+/// The findings in one window, or in several consecutive ones.
 #[derive(Debug, Default)]
 struct Findings {
     /// The first and the last event.
     ends: Option<[At; 2]>,
-    /// What was found about each device.
+    /// The findings for each device.
     devices: Vec<OfDevice>,
     times: Listed,
     sizes: Listed,
-    /// References of events and of blocks to stacks, and of blocks to operations and modules.
+    /// Invalid references: of events and of blocks to stacks, and of blocks to operations and modules.
     references: [Listed; 4],
 }
 
@@ -105,7 +106,7 @@ struct OfDevice {
     on: String,
     overlaps: Listed,
     sums: SumRule,
-    /// The problems of live blocks that do not add up to the totals after the last event.
+    /// Problems that live blocks do not add up to the totals after the last event.
     end: Vec<Problem>,
 }
 
@@ -126,7 +127,7 @@ impl Findings {
         found
     }
 
-    /// The prefix of problems on `device`; `None` if it is not to be checked.
+    /// The prefix of problems on `device`; `None` if the device is not checked.
     fn on(&self, device: DeviceId) -> Option<&str> {
         self.devices.iter().find(|of| of.device == device).map(|of| of.on.as_str())
     }
@@ -174,12 +175,12 @@ impl Findings {
         }
     }
 
-    /// Whether a problem names a block.
+    /// Whether the problems of this kind concern blocks rather than events.
     fn names_blocks(&self) -> bool {
         self.sizes.count > 0 || self.devices.iter().any(|of| of.overlaps.count > 0)
     }
 
-    /// The findings of these windows and the one after them.
+    /// Merges the findings with those of the next windows.
     fn followed_by(mut self, next: Self) -> Self {
         if let (Some([_, last]), Some([first, _])) = (self.ends, next.ends) {
             self.check_times(last, first);
@@ -218,7 +219,7 @@ impl Findings {
 }
 
 impl OfDevice {
-    /// Checks that active blocks do not overlap, and that those that are live at the end add up to the totals.
+    /// Checks that active blocks do not overlap, and that the blocks live at the end add up to the totals.
     fn of(trace: &Trace, device: DeviceId, on: String) -> Self {
         let blocks = &trace.blocks;
         let (mut overlaps, mut totals) = (Listed::default(), Totals::default());
@@ -258,7 +259,7 @@ impl OfDevice {
     }
 }
 
-/// The problems of blocks that are live after the last event and do not add up to its totals.
+/// The problems that the blocks live after the last event do not add up to the totals.
 fn end_problems(trace: &Trace, device: DeviceId, totals: &Totals) -> Vec<Problem> {
     let blocks = &trace.blocks;
     let mut sums = Totals::default();
@@ -280,12 +281,12 @@ fn end_problems(trace: &Trace, device: DeviceId, totals: &Totals) -> Vec<Problem
     wrong.map(text).collect()
 }
 
-/// The rows of the blocks that no window before this one has.
+/// The rows of the blocks that were not in the previous window.
 fn new_blocks(trace: &Trace) -> std::ops::Range<usize> {
     trace.first_new_row()..trace.blocks.len()
 }
 
-/// The number of a block in the recording.
+/// The number of a block in the whole recording.
 fn number(trace: &Trace, row: usize) -> u32 {
     trace.block_number(BlockId::from_index(row)).0
 }

@@ -1,8 +1,8 @@
-//! Finds source lines, call stacks, module paths and operations that have the same text, but several rows.
+//! Maps source lines, call stacks, module paths and operations with the same text to one row each.
 //!
-//! A compiler may inline a function twice into one line, unroll a loop, or number the closures of a line: addresses and
-//! names in the file differ, the text does not; nor does it where names differ in characters that are not shown. What
-//! reads the same is one value wherever values are grouped.
+//! A compiler may inline a function twice into one line, unroll a loop, or number the closures of a line: the rows then
+//! differ in addresses or names, but their text is the same. Names that differ only in characters that are not
+//! displayed also have the same text. Rows with the same text are grouped as one value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -38,23 +38,23 @@ impl AlikeLines {
         alike
     }
 
-    /// The first line that reads as `line`; `line` itself if the recording has no such row.
+    /// The first line with the same text as `line`; `line` itself if the recording has no such row.
     pub(crate) fn first(&self, line: SourceLine) -> SourceLine {
         let number = self.number_of.get(&line);
         number.and_then(|number| self.first.get(*number as usize)).copied().unwrap_or(line)
     }
 }
 
-/// The numbers of sequences: each leads to others by one part more.
+/// Numbers distinct sequences; a sequence extends another by one part.
 #[derive(Default)]
 struct Sequences {
     numbers: Interner<(Option<u32>, u32)>,
-    /// The number of each row of a table, by its parent and its own parts.
+    /// The number of each row's sequence, which consists of the parent's sequence and the row's own parts.
     of_row: Vec<Option<u32>>,
 }
 
 impl Sequences {
-    /// The number of the next row, whose parts follow those of row `parent`; `None` if it has no parts.
+    /// Numbers the next row, whose parts are appended to the sequence of row `parent`; `None` if it has no parts.
     fn push(&mut self, parent: Option<usize>, parts: impl Iterator<Item = u32>) -> Option<u32> {
         let start = match parent {
             None => None,
@@ -76,7 +76,7 @@ pub(crate) struct StackEquivalence {
     first: Vec<StackId>,
 }
 
-/// A text of a stack: a source line, or the address of a frame without one.
+/// One element of a stack's text: a source line, or the address of a frame without one.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Text {
     Line(SourceLine),
@@ -84,7 +84,7 @@ enum Text {
 }
 
 impl StackEquivalence {
-    /// Compares all stacks of `tables` in one pass; `lines` are those of the same tables.
+    /// Compares all stacks of `tables` in one pass; `lines` must be built from the same tables.
     pub(crate) fn of(tables: &Tables, lines: &AlikeLines) -> Self {
         let mut texts: Interner<Text> = Interner::default();
         let mut of_frame: HashMap<FrameId, Box<[u32]>> = HashMap::new();
@@ -108,13 +108,14 @@ impl StackEquivalence {
         Self { first: tables.stacks.iter().enumerate().map(&mut first_of_row).collect() }
     }
 
-    /// The first stack that reads as `stack`; `stack` itself if the recording has no such row.
+    /// The first stack with the same text as `stack`; `stack` itself if the recording has no such row.
     pub(crate) fn first(&self, stack: StackId) -> StackId {
         stack.index().and_then(|row| self.first.get(row)).copied().unwrap_or(stack)
     }
 }
 
-/// For each module path, the first that reads the same: a name may contain the dots that separate names, or be empty.
+/// For each module path, the first path with the same text. Rows may differ because a name may be empty, or contain the
+/// dots that separate names.
 #[derive(Debug)]
 pub(crate) struct AlikeScopes {
     first: Vec<ScopeId>,
@@ -136,7 +137,7 @@ impl AlikeScopes {
         Self { first: tables.scopes.iter().enumerate().map(&mut first_of_row).collect() }
     }
 
-    /// The first path that reads as `scope`; `scope` itself if the recording has no such row.
+    /// The first path with the same text as `scope`; `scope` itself if the recording has no such row.
     pub(crate) fn first(&self, scope: ScopeId) -> ScopeId {
         scope.index().and_then(|row| self.first.get(row)).copied().unwrap_or(scope)
     }
@@ -157,7 +158,7 @@ impl AlikeOps {
         Self { first: tables.ops.iter().map(first).collect() }
     }
 
-    /// The first name that reads as `name`; `name` itself if it is of no operation.
+    /// The first name with the same text as `name`; `name` itself if no operation has it.
     pub(crate) fn first(&self, name: StringId) -> StringId {
         self.first.get(&name).copied().unwrap_or(name)
     }

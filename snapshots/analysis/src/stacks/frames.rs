@@ -25,10 +25,10 @@ const ALLOCATORS: &[&str] = &[
     "at::detail::empty_",
 ];
 
-/// Path fragments of such functions' files.
+/// Path fragments of the files of such functions.
 const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/engine/src/alloc/", "/recorder/src/"];
 
-/// Whether `line` belongs to an allocator or to a recorder: how memory was requested, not what for.
+/// Whether `line` belongs to an allocator or a recorder, and so shows how memory was requested rather than what for.
 pub(crate) fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
     let function = bare_name(tables.string(line.function));
     ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))
@@ -38,14 +38,14 @@ pub(crate) fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
 /// A line of a call stack for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackLine {
-    /// The text from [`Tables::line_text`], or the module and address if the frame could not be resolved.
+    /// The text from [`Tables::line_text`], or the module and address if the frame is not symbolized.
     pub text: String,
-    /// Whether it is a line that users look for: their own, or if there are none, those of the first [`LineOwner`] that
-    /// occurs.
+    /// Whether the line is of interest to the user: from their own code, or if the stack has none, from the first
+    /// [`LineOwner`] that occurs.
     pub is_program: bool,
 }
 
-/// The lines of a stack, innermost first. In a stack with Python lines, all others are the framework's.
+/// The lines of a stack, innermost first. In a stack with Python lines, all other lines count as framework code.
 pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
     let kinds: Vec<LineKind> =
         entries(tables, stack).map(|(frame, entry)| LineKind::of(tables, frame, entry)).collect();
@@ -56,18 +56,18 @@ pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
     texts.into_iter().zip(owners).map(line).collect()
 }
 
-/// The facts about a line that decide whose it is in a stack.
+/// The properties of a line that determine its owner in a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineKind {
     is_python: bool,
     has_number: bool,
-    /// Whether it is the entry point that a compiler generates; a program's own has a line number.
+    /// Whether it is a compiler-generated entry point, which has no line number, unlike a program's own.
     is_entry: bool,
     owner: LineOwner,
 }
 
 impl LineKind {
-    /// The facts about a line of `frame`, or about its address.
+    /// The properties of a line of `frame`, or of its address.
     pub(crate) fn of(tables: &Tables, frame: FrameId, entry: LeadingFrame) -> Self {
         let owner = entry.owner(tables, frame);
         let Some(line) = entry.line() else {
@@ -79,7 +79,7 @@ impl LineKind {
     }
 }
 
-/// The owner of each line of a stack. In a stack with Python lines, all others are the framework's.
+/// The owner of each line of a stack. In a stack with Python lines, all other lines count as framework code.
 pub(crate) fn owners_in_stack(
     tables: &Tables,
     stack: StackId,
@@ -97,18 +97,18 @@ pub(crate) fn owners_in_stack(
     owners
 }
 
-/// The owner whose lines represent a stack with lines of `owners`; `None` if all are of frameworks.
+/// The owner whose lines represent a stack with lines of `owners`; `None` if all belong to frameworks.
 pub(crate) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<LineOwner> {
     owners.min().filter(|owner| *owner < LineOwner::Framework)
 }
 
-/// A short form of a stack: the lines that users look for, innermost first, and the number of lines left out. If all
-/// are of frameworks, [`user_line`] represents them.
+/// A short form of a stack: the lines of interest, innermost first, and the number of omitted lines. If all belong to
+/// frameworks, [`user_line`] represents them.
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
     shorten(tables, stack, &stack_lines(tables, stack), None)
 }
 
-/// Shortens the stack with `lines`, keeping the line at `beside` in any case.
+/// Shortens the stack with `lines`, always including the line with index `beside`.
 fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<usize>) -> Vec<String> {
     let mut chosen: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].is_program).collect();
     if chosen.is_empty() {
@@ -127,8 +127,9 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
     shown
 }
 
-/// The short forms of several stacks of one or more recordings, as from [`short_stack`]. Stacks that differ only in
-/// library frames also show the innermost line in which they differ, at its position, so that no two read the same.
+/// The short forms of several stacks of one or more recordings, like [`short_stack`]. Stacks that differ only in
+/// library frames also show the innermost line in which they differ, at its position, so that no two short forms are
+/// equal.
 pub fn short_stacks(stacks: &[(&Tables, StackId)]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&(tables, stack)| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();

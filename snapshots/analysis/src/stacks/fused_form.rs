@@ -1,27 +1,27 @@
-//! Whether the optimizers of PyTorch have a fused form, by the files that call stacks name.
+//! Determines whether a PyTorch optimizer has a fused implementation, from the files in call stacks.
 
 use highwater_snapshots::ids::StackId;
 use highwater_snapshots::tables::Tables;
 
-/// The folder of PyTorch's optimizers, and of the class of all others.
+/// The folder of PyTorch's optimizers and their base class.
 const FOLDER: &str = "torch/optim/";
-/// The files of optimizers with a fused form that counts the steps of each parameter on the device.
+/// The files of optimizers whose fused implementation keeps the step counter of each parameter on the device.
 const COUNTING: [&str; 3] = ["torch/optim/adam.py", "torch/optim/adamw.py", "torch/optim/adagrad.py"];
-/// The files of other optimizers with a fused form.
+/// The files of other optimizers with a fused implementation.
 const STATELESS: [&str; 1] = ["torch/optim/sgd.py"];
 
-/// The fused form of an optimizer of PyTorch.
+/// The fused implementation of a PyTorch optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FusedForm {
-    /// PyTorch has no fused form of this optimizer.
+    /// PyTorch has no fused implementation of this optimizer.
     Missing,
-    /// It keeps no more state than the other forms.
+    /// It keeps no more state than the other implementations.
     WithoutCounters,
-    /// It keeps a counter of steps for each parameter on the device, as the other forms do on the CPU.
+    /// It keeps a step counter for each parameter on the device, which the other implementations keep on the CPU.
     WithCounters,
 }
 
-/// Returns the fused form of the optimizer that the call stack `id` is of; `None` if it names none of PyTorch's.
+/// Returns the fused implementation of the optimizer in call stack `id`; `None` if it contains no PyTorch optimizer.
 pub fn fused_form(tables: &Tables, id: StackId) -> Option<FusedForm> {
     let mut found = None;
     for line in tables.stack_frames(id).flat_map(|frame| tables.frame_lines(frame)) {

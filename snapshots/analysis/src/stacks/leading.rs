@@ -1,15 +1,17 @@
-//! The frame that represents a call stack: the innermost of the user's own, known by its line or by its address alone.
+//! Chooses the frame that represents a call stack: the innermost one of the user's own code, identified by its line, or
+//! by its address if that is all that is known.
 
 use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::tables::{SourceLine, Tables};
 
 use super::owners::{LineOwner, bare_name, is_of_recorder, is_pool, is_python, is_runtime, owner_of_module};
 
-/// Functions that record or allocate memory for their callers; never representative, even if a stack has nothing else.
+/// Functions that record or allocate memory for their callers. They never represent a stack, even if it has no other
+/// lines.
 const ALLOCATING: &[&str] =
     &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
 
-/// Prefix of a line that names the node for which torch.fx generated the code, and the line of the model.
+/// Prefix of a line that names the node for which torch.fx generated the code, and the model's source line.
 const GENERATED: &str = "torch.fx: ";
 
 /// A line of a stack, or the address of a frame without lines.
@@ -17,7 +19,7 @@ const GENERATED: &str = "torch.fx: ";
 pub enum LeadingFrame {
     /// A source line.
     Line(SourceLine),
-    /// A frame of which only the address is known, because its binary was not symbolized.
+    /// A frame for which only the address is known, because its binary was not symbolized.
     Address(FrameId),
 }
 
@@ -43,7 +45,7 @@ impl LeadingFrame {
         self.line().map_or("", |line| tables.string(line.function))
     }
 
-    /// Whether source and line are known, or the node of generated code.
+    /// Whether the file and line are known, or it is a node of generated code.
     fn is_placed(self, tables: &Tables) -> bool {
         self.line().is_some_and(|line| line.line > 0) || self.function(tables).starts_with(GENERATED)
     }
@@ -53,7 +55,7 @@ impl LeadingFrame {
         self.line().is_some_and(|line| is_of_recorder(tables.string(line.function), tables.string(line.file)))
     }
 
-    /// The owner of this line of `frame`. Code of system libraries is never the user's, whatever it is called.
+    /// The owner of this line of `frame`. Code in system libraries is never the user's, regardless of its name.
     pub(crate) fn owner(self, tables: &Tables, frame: FrameId) -> LineOwner {
         if !tables.skipped.is_empty() {
             let text = self.text(tables);
@@ -79,20 +81,20 @@ fn module_path(tables: &Tables, frame: FrameId) -> Option<&str> {
     Some(tables.string(module.path))
 }
 
-/// The lines of a frame, innermost first, or its address if it has none.
+/// The lines of a frame, innermost first, or its address if it has no lines.
 pub(crate) fn entries_of(tables: &Tables, frame: FrameId) -> impl Iterator<Item = LeadingFrame> {
     let lines = tables.frame_lines(frame);
     let address = lines.is_empty().then_some(LeadingFrame::Address(frame));
     lines.iter().map(|line| LeadingFrame::Line(*line)).chain(address)
 }
 
-/// The lines and addresses of a stack, innermost first, each with its frame.
+/// The lines and addresses of a stack with their frames, innermost first.
 pub(crate) fn entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = (FrameId, LeadingFrame)> {
     tables.stack_frames(stack).flat_map(move |frame| entries_of(tables, frame).map(move |entry| (frame, entry)))
 }
 
-/// The user's own allocator in a stack: the function that called the recorder, the other methods of its type, and in
-/// its module, unless that is the whole crate, the calls up to the outermost method of any type.
+/// The user's own allocator in a stack: the function that called the recorder, the other methods of its type, and the
+/// calls within its module up to the outermost method of any type, unless the module is the whole crate.
 #[derive(Clone, Debug)]
 struct Allocator<'a> {
     caller: LeadingFrame,
@@ -102,7 +104,7 @@ struct Allocator<'a> {
 }
 
 impl<'a> Allocator<'a> {
-    /// The allocator whose function `caller` called the recorder, in the entry `row` of a stack.
+    /// Finds the allocator whose function `caller`, entry `row` of a stack, called the recorder.
     fn of(tables: &'a Tables, stack: StackId, row: usize, caller: LeadingFrame) -> Self {
         let function = caller.function(tables);
         let mut wrappers = Vec::new();
@@ -134,8 +136,8 @@ fn path_of(function: &str) -> &str {
     bare[..end].trim_end_matches("::")
 }
 
-/// The module of a function or method: `app::pool` of `app::pool::take` and of `app::pool::Arena::alloc`. `None` if
-/// that is the whole crate.
+/// The module of a function or method: `app::pool` for `app::pool::take` and for `app::pool::Arena::alloc`. `None` if
+/// it is in the root of the crate.
 fn module_of(function: &str) -> Option<&str> {
     let path = path_of(function);
     let item = path.match_indices("::").find(|(at, _)| path[at + 2..].starts_with(|c: char| c.is_ascii_uppercase()));
@@ -143,7 +145,7 @@ fn module_of(function: &str) -> Option<&str> {
     path[..at].contains("::").then_some(&path[..at])
 }
 
-/// The type whose method a function is: `app::Arena` of `app::Arena::alloc` and of `<app::Arena<T> as Pool>::alloc`.
+/// The type that a method belongs to: `app::Arena` for `app::Arena::alloc` and for `<app::Arena<T> as Pool>::alloc`.
 fn implementor(function: &str) -> Option<&str> {
     let path = path_of(function);
     let is_type = |part: &str| part.starts_with(|c: char| c.is_ascii_uppercase());
@@ -159,8 +161,8 @@ fn implementor(function: &str) -> Option<&str> {
     found
 }
 
-/// Marks the lines of the user's own allocator as a framework's, if the stack also has the lines of a caller: `owners`
-/// are those of the stack's lines, innermost first.
+/// Changes the owner of the lines of the user's own allocator to `Framework` if the stack also has lines of the
+/// allocator's caller. `owners` are the owners of the stack's lines, innermost first.
 pub(crate) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut [LineOwner]) {
     let mut lines = entries(tables, stack).map(|(_, entry)| entry).zip(owners.iter()).enumerate();
     let mut has_recorder = false;
@@ -180,11 +182,11 @@ pub(crate) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut 
     }
 }
 
-/// The frame that represents a stack: the innermost of the user's own outside their allocator, preferably one with a
-/// line number, since a Python program has libraries below it whose source is unknown. Otherwise the first that exists
-/// of: an address in the user's own binary, the innermost line of a library, of a layer, the line that names an
-/// autograd node, a line of unknown owner, a Python line, a line outside allocators and runtimes, such as the function
-/// that a thread pool runs, a line of the pool, the innermost line.
+/// The frame that represents a stack: the innermost one of the user's own code outside of their allocator, preferably
+/// one with a line number, since below Python code there are libraries whose source is unknown. Otherwise the first of
+/// these that exists: an address in the user's own binary, the innermost line of a library, of a layer, the line that
+/// names an autograd node, a line of unknown owner, a Python line, a line outside of allocators and runtimes, such as
+/// the function that a thread pool runs, a line of the pool, the innermost line.
 pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
     let lines = || entries(tables, stack).map(|(_, entry)| entry);
     let mut best: Option<(LineOwner, LeadingFrame)> = None;
@@ -233,7 +235,7 @@ pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
         .or_else(|| lines().next())
 }
 
-/// The patterns of lines to skip that match no line of any stack.
+/// The user's patterns of lines to skip that match no line of any stack.
 pub fn unmatched_skips(tables: &Tables) -> Vec<&str> {
     let mut unmatched: Vec<&str> = tables.skipped.iter().map(String::as_str).collect();
     let frames = (0..tables.frames.len()).map(FrameId::from_index);

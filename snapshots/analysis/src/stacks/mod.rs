@@ -1,4 +1,4 @@
-//! Reading call stacks: which frames are the user's own, which stacks read alike.
+//! Interpretation of call stacks: which frames belong to the user's code, and which stacks have the same text.
 
 pub mod owners;
 pub(crate) mod leading;

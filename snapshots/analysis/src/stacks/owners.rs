@@ -1,24 +1,24 @@
-//! Determines whose code a source line is, from its function and path.
+//! Determines the owner of a source line (the user, a library or a framework) from its function and path.
 
 use highwater_snapshots::tables::{SourceLine, Tables, UNKNOWN_FILE};
 
-/// The owner of a line of code, from the user outwards. A stack is represented by the innermost line of the first owner
+/// The owner of a line of code, in order of precedence: a stack is represented by the innermost line of the first owner
 /// that occurs in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LineOwner {
     /// The user's own program.
     Program,
-    /// A library with models or training loops: installed Python packages, fetched crates, the models and scenarios of
+    /// A library of models or training loops: installed Python packages, downloaded crates, the models and scenarios of
     /// Highwater's engine.
     Library,
-    /// Layers of a Rust framework.
+    /// The layers of a Rust framework.
     Layer,
-    /// Frameworks, allocators, runtimes: how memory was requested, not what for.
+    /// Frameworks, allocators and runtimes, which show how memory was requested rather than what for.
     Framework,
 }
 
 impl LineOwner {
-    /// Every owner, in order of precedence.
+    /// All owners, in order of precedence.
     pub const ALL: [Self; 4] = [Self::Program, Self::Library, Self::Layer, Self::Framework];
 
     /// The owner of `line`.
@@ -44,11 +44,11 @@ pub(crate) fn is_python(file: &str) -> bool {
 const PYTHON_FRAMEWORKS: &[&str] =
     &["torch/", "torchgen/", "functorch/", "torch_xla/", "triton/", "numpy/", "einops/", "highwater/"];
 
-/// Path fragments of such code outside a package folder.
+/// Path fragments of framework code outside of a package folder.
 const PYTHON_FRAMEWORK_PATHS: &[&str] = &["/pytorch/torch/", "/python/highwater/_", "/torchinductor_", "<frozen "];
 
-/// Path fragments of libraries that are run from a checkout, such as an editable installation: the folder of the
-/// repository around that of its package.
+/// Path fragments of libraries that are used from a checkout, such as an editable installation: the repository's folder
+/// and the package's folder in it.
 const CHECKOUTS: &[&str] = &[
     "/accelerate/src/accelerate/",
     "/deepspeed/deepspeed/",
@@ -98,7 +98,7 @@ fn is_of_interpreter(file: &str) -> bool {
         || ["envs", "versions"].contains(&parent)
 }
 
-/// Name prefixes of framework functions, besides the crates in [`FRAMEWORK_CRATES`].
+/// Prefixes of framework functions, in addition to the crates in [`FRAMEWORK_CRATES`].
 const FRAMEWORK_FUNCTIONS: &[&str] = &[
     // What the compiler generates for `#[global_allocator]`: its line is the program's.
     "__rustc::",
@@ -117,7 +117,7 @@ const FRAMEWORK_FUNCTIONS: &[&str] = &[
     "start_thread",
 ];
 
-/// Crates that are frameworks, allocators or runtimes; a name that ends in `_` covers all crates that begin with it.
+/// Crates that are frameworks, allocators or runtimes; a name that ends in `_` matches all crates with that prefix.
 const FRAMEWORK_CRATES: &[&str] = &[
     "alloc",
     "burn_autodiff",
@@ -147,20 +147,20 @@ const FRAMEWORK_CRATES: &[&str] = &[
     "std",
 ];
 
-/// Crates whose threads run what others pass them.
+/// Crates of thread pools.
 const POOL_CRATES: &[&str] = &["crossbeam_", "rayon", "rayon_core"];
 
-/// Crates that run what others pass them, or allocate for others, besides those of pools.
+/// Crates that call closures or allocate on behalf of their caller, other than thread pools.
 const RUNTIME_CRATES: &[&str] = &["alloc", "core", "dyn_stack", "highwater_allocator", "highwater_recorder", "std"];
 
-/// Function name prefixes of runtimes: the start of a program, of a thread, and of Rust's allocator.
+/// Prefixes of runtime functions: the start of a program or a thread, and Rust's allocator.
 const RUNTIME_FUNCTIONS: &[&str] = &["__rustc::", "__rust_", "__libc_", "_start", "__clone", "clone3", "start_thread"];
 
-/// Crates with layers.
+/// Crates that contain layers.
 const LAYER_CRATES: &[&str] = &["burn_core", "burn_nn", "burn_optim", "candle_nn", "candle_optimisers"];
 
-/// Path fragments of Rust's own libraries, and of crates in their repositories: an inlined function has only its bare
-/// name, so its file must decide. Matched against paths that begin with `/`.
+/// Path fragments of Rust's standard libraries, and of crates in the same repository. They are needed for inlined
+/// functions, whose names have no path. Matched against paths that start with `/`.
 const FRAMEWORK_FILES: &[&str] = &[
     "/rustc/",
     "/rustlib/src/rust/library/",
@@ -179,11 +179,11 @@ const FRAMEWORK_FILES: &[&str] = &[
     "/viewer/src/cli/mod.rs",
 ];
 
-/// The modules of the recorder that call or are called where stacks are taken.
+/// The modules of the recorder that appear in stacks around the point where the stack is captured.
 const RECORDER_MODULES: &[&str] =
     &["api", "context", "heap", "hub", "oom", "recording", "scope", "sender", "stack", "start"];
 
-/// Folders of fetched crates.
+/// Folders of downloaded crates.
 const FETCHED: &[&str] = &["/registry/src/", "/git/checkouts/"];
 
 /// Folders of CPython's C sources.
@@ -230,17 +230,17 @@ fn of_native(function: &str, file: &str) -> LineOwner {
     }
 }
 
-/// The name of a function of glibc without the mark of its internal aliases: `__GI___clone3`.
+/// The name of a glibc function without the prefix of its internal aliases, as in `__GI___clone3`.
 fn without_glibc_mark(function: &str) -> &str {
     function.strip_prefix("__GI_").unwrap_or(function)
 }
 
-/// Whether a line belongs to a thread pool, which runs what others pass it.
+/// Whether a line belongs to a thread pool, which runs closures of its caller.
 pub(crate) fn is_pool(function: &str, file: &str) -> bool {
     is_of_crates(POOL_CRATES, function, file)
 }
 
-/// Whether a line belongs to the recorder: by the function's name, or by the file where that is a bare one, as it is of
+/// Whether a line belongs to the recorder: by the function's name, or by the file if the name has no path, as for
 /// inlined functions.
 pub(crate) fn is_of_recorder(function: &str, file: &str) -> bool {
     let is_folder = |before: &str| before.is_empty() || before.ends_with('/');
@@ -251,7 +251,8 @@ pub(crate) fn is_of_recorder(function: &str, file: &str) -> bool {
             && in_recorder().is_some_and(|(_, rest)| RECORDER_MODULES.iter().any(|module| is_module(rest, module))))
 }
 
-/// Whether a line only runs what others pass it, or allocates for others: what such a line runs says more.
+/// Whether a line only calls closures or allocates on behalf of its caller, so that its callee or caller is more
+/// informative.
 pub(crate) fn is_runtime(function: &str, file: &str) -> bool {
     let name = without_glibc_mark(bare_name(function));
     let is_of_rust = crate_of(name).is_none()
@@ -262,7 +263,7 @@ pub(crate) fn is_runtime(function: &str, file: &str) -> bool {
         || is_pool(function, file)
 }
 
-/// Whether a line is of one of `crates`: by the function's name, or by the file where that is a bare one.
+/// Whether a line belongs to one of `crates`: by the function's name, or by the file if the name has no path.
 fn is_of_crates(crates: &[&str], function: &str, file: &str) -> bool {
     match crate_of(bare_name(function)) {
         Some((name, _)) => is_listed(crates, name),
@@ -270,10 +271,10 @@ fn is_of_crates(crates: &[&str], function: &str, file: &str) -> bool {
     }
 }
 
-/// Folders of libraries that belong to the system, and of extension modules of Python packages.
+/// Folders of system libraries, and of extension modules of Python packages.
 const SYSTEM_FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/", "/nix/store/", "/opt/cuda"];
 
-/// Name prefixes of libraries that are frameworks or runtimes, wherever they lie.
+/// Prefixes of libraries that are frameworks or runtimes, in any folder.
 const FRAMEWORK_LIBRARIES: &[&str] = &[
     "ld-",
     "libc.",
@@ -292,7 +293,7 @@ const FRAMEWORK_LIBRARIES: &[&str] = &[
     "libtorch",
 ];
 
-/// The owner of code in the binary or library at `path`, as far as that tells.
+/// The owner of code in the binary or library at `path`, judged by the path alone.
 pub(crate) fn owner_of_module(path: &str) -> LineOwner {
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_library = name.ends_with(".so") || name.contains(".so.");
@@ -310,12 +311,12 @@ pub(crate) fn owner_of_module(path: &str) -> LineOwner {
     }
 }
 
-/// Whether the binary or library at `path` is the user's own, as far as that tells.
+/// Whether the binary or library at `path` belongs to the user, judged by the path alone.
 pub fn is_of_program(path: &str) -> bool {
     owner_of_module(path) == LineOwner::Program
 }
 
-/// The function's name without anything before its crate: `<&dyn app::Net as Module>::forward`.
+/// The function's name without anything before its crate, such as `<&dyn` in `<&dyn app::Net as Module>::forward`.
 pub(crate) fn bare_name(function: &str) -> &str {
     function.trim_start_matches(['<', '&', '(']).trim_start_matches("mut ").trim_start_matches("dyn ")
 }
@@ -327,7 +328,8 @@ fn crate_of(function: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.chars().all(is_snake)).then_some((name, rest))
 }
 
-/// The modules of the engine, including former ones: a bare name in one of their files belongs to the engine.
+/// The modules of the engine, including those of earlier versions: a name without a path in one of their files belongs
+/// to the engine.
 const ENGINE_MODULES: &[&str] = &[
     "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
 ];
@@ -337,7 +339,7 @@ fn is_module(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest.starts_with(['/', '.', ':']))
 }
 
-/// The owner of `path` within the engine: a scenario's own code represents a stack that has no user code.
+/// The owner of `path` within the engine. The code of a scenario represents a stack that has no user code.
 fn of_engine(path: &str) -> LineOwner {
     match path {
         path if is_module(path, "models") || is_module(path, "scenario") => LineOwner::Library,
@@ -354,18 +356,18 @@ fn of_crate(name: &str) -> Option<LineOwner> {
     }
 }
 
-/// Whether a crate is one of `crates`, in which a name that ends in `_` covers all crates that begin with it.
+/// Whether a crate is in `crates`, where a name that ends in `_` matches all crates with that prefix.
 fn is_listed(crates: &[&str], name: &str) -> bool {
     crates.iter().any(|known| *known == name || (known.ends_with('_') && name.starts_with(known)))
 }
 
-/// The owner of a file in a folder of crates fetched by cargo.
+/// The owner of a file in a folder of crates downloaded by cargo.
 fn of_fetched(path: &str) -> Option<LineOwner> {
     let known = fetched_crates(path)?.find_map(|name| of_crate(&name));
     Some(known.unwrap_or(LineOwner::Library))
 }
 
-/// The names that may be the crate's, of a file in a folder of crates fetched by cargo:
+/// The possible crate names of a file in a folder of crates downloaded by cargo:
 /// `…/registry/src/index/name-1.2.3/src/lib.rs`. `None` for other files.
 fn fetched_crates(path: &str) -> Option<impl Iterator<Item = String>> {
     let (_, rest) = FETCHED.iter().find_map(|folder| path.split_once(folder))?;
@@ -377,13 +379,13 @@ fn fetched_crates(path: &str) -> Option<impl Iterator<Item = String>> {
     Some(rest.split('/').skip(1).take_while(|folder| *folder != "src").map(name))
 }
 
-/// Whether a C++ function with its return type before its name, as templates have it, belongs to PyTorch.
+/// Whether a C++ function whose name starts with its return type, as those of templates do, belongs to PyTorch.
 fn is_of_pytorch(function: &str) -> bool {
     let head = function.split('(').next().unwrap_or_default();
     head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))
 }
 
-/// Whether a C function belongs to CPython: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its sources.
+/// Whether a C function belongs to CPython: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its source files.
 fn is_of_cpython(function: &str, file: &str) -> bool {
     let api = function.trim_start_matches('_').strip_prefix("Py");
     let is_api =

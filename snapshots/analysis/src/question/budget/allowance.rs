@@ -1,11 +1,11 @@
-//! The amount by which a peak may exceed a baseline's: a share or a number of bytes.
+//! The amount by which a peak may exceed that of a baseline: a percentage or a number of bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use highwater_snapshots::units::{format_bytes, parse_bytes};
 
-/// Number of units of [`Allowance::Share`] in a percent.
+/// Number of units of [`Allowance::Share`] per percent.
 const PARTS: u64 = 1_000_000;
 /// Number of decimal digits of a percentage.
 const DIGITS: usize = 6;

@@ -1,4 +1,4 @@
-//! One device of a recording that is checked, with what its budgets need.
+//! One device of a recording that is checked, with the data that its budgets need.
 
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
@@ -15,31 +15,31 @@ use crate::question::peak::Moment;
 use crate::question::phases::{PhaseRow, StageRow, append_rows, phases, stage_rows};
 use crate::question::source::{Source, Watch};
 
-/// One device of a recording, and the total to measure.
+/// One device of a recording, and the total to check.
 #[derive(Debug)]
 pub struct Checked<'a> {
     pub(super) source: &'a Source<'a>,
     device: DeviceId,
-    /// The total that is measured.
+    /// The total to measure.
     pub(super) metric: Metric,
-    /// The phases of the device, if one is limited.
+    /// The phases of the device; empty unless a budget limits one.
     pub(super) phases: Vec<PhaseRow>,
-    /// The largest totals of the categories, if one is limited.
+    /// The largest totals of the categories; empty unless a budget limits one.
     pub(super) categories: LargestByCategory,
     history: History,
-    /// The steps and segments, if the growth of reserved memory is limited.
+    /// The steps and segments; empty unless a budget limits the growth of reserved memory.
     reserved: History,
-    /// Whether the recording has blocks of a known category, or no blocks.
+    /// Whether the recording has blocks of a known category, or no blocks at all.
     pub(super) has_categories: bool,
 }
 
 impl<'a> Checked<'a> {
-    /// Measures `metric` of `device`. Peaks are known at once; for `budgets` of phases, categories and growth per step,
-    /// all of the recording is read.
+    /// Measures `metric` on `device`. Peaks need only summaries; for `budgets` of phases, categories and growth per
+    /// step, the whole recording is read.
     ///
     /// # Errors
     ///
-    /// As [`Source::each_window`].
+    /// Fails like [`Source::each_window`].
     pub fn of(
         source: &'a Source<'a>,
         device: DeviceId,
@@ -91,7 +91,7 @@ impl<'a> Checked<'a> {
         Ok(Self { source, device, metric, phases, categories, history, reserved, has_categories })
     }
 
-    /// The moment at which `metric` is largest.
+    /// The point at which `metric` is largest.
     ///
     /// # Errors
     ///
@@ -100,12 +100,12 @@ impl<'a> Checked<'a> {
         self.source.peak(self.device, metric)
     }
 
-    /// The moment after event `event`, or before the first.
+    /// The state after event `event`, or before the first one if `None`.
     pub(super) fn moment(&self, event: Option<u64>) -> Result<Moment> {
         self.source.moment(self.device, self.metric, event)
     }
 
-    /// Calls `then` with a window that has `moment`, and with the moment in it.
+    /// Calls `then` with a window that contains `moment`, and with `moment` relative to that window.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl<'a> Checked<'a> {
         Ok(StepWindow::among(steps, StepRange::default()))
     }
 
-    /// Measures the growth over `window`; the query is of all blocks.
+    /// Measures the growth over `window`, for a query without a filter.
     pub(super) fn growth(&self, window: StepWindow, query: &GrowthQuery<'_>) -> Result<Growth> {
         let history = if query.metric == Metric::Reserved { &self.reserved } else { &self.history };
         history.growth(self.source, self.device, window, query)

@@ -19,21 +19,21 @@ const SHOWN_LEAKS: usize = 3;
 /// The cause of an exceeded budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Culprit {
-    /// The category of the blocks, or in parentheses a name for bytes that belong to no block.
+    /// The category of the blocks, or a name in parentheses for bytes outside of blocks.
     pub category: String,
-    /// The module or the line of code, with `*` for numbers that vary; empty if unknown.
+    /// The module or the line of code, with `*` in place of numbers that vary; empty if unknown.
     pub place: String,
     /// The operation that allocated most of the blocks; empty if several did.
     pub op: String,
-    /// Bytes of the blocks.
+    /// Their bytes.
     pub bytes: u64,
-    /// Bytes of the blocks in the baseline; `None` without one, and for growth per step.
+    /// Their bytes in the baseline; `None` without a baseline, and for growth per step.
     pub baseline_bytes: Option<u64>,
     /// The cause as a sentence.
     pub text: String,
 }
 
-/// The phrase for a budget's moment.
+/// The phrase for the point at which a budget was measured.
 pub(super) struct Circumstance {
     at: String,
 }
@@ -49,7 +49,7 @@ impl Circumstance {
         Self { at }
     }
 
-    /// The blocks that grew most since the baseline; `None` if nothing grew.
+    /// The blocks that grew most compared with the baseline; `None` if nothing grew.
     pub(super) fn grown(&self, asked: [Asked<'_>; 2], [before, now]: [&Measured; 2]) -> Option<Culprit> {
         let keys = culprit_keys(asked[1].trace);
         let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
@@ -78,7 +78,7 @@ impl Circumstance {
         Some(Culprit { category, place: lead.place.join("."), op: lead.op, bytes: is, baseline_bytes: Some(was), text })
     }
 
-    /// The blocks that use most.
+    /// The blocks that use the most memory.
     pub(super) fn at_moment(&self, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
         let keys = culprit_keys(asked.trace);
         let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
@@ -107,7 +107,7 @@ impl Circumstance {
     }
 }
 
-/// The segments that are kept, and the lines that obtain them.
+/// The segments that stay reserved, and the lines that reserved them.
 pub(super) fn of_segments(growth: &Growth) -> Option<Culprit> {
     let largest = growth.causes.first()?;
     let mut text = growth.causes.iter().map(Kept::text).collect::<Vec<_>>().join("; ");
@@ -125,8 +125,7 @@ pub(super) fn of_segments(growth: &Growth) -> Option<Culprit> {
 }
 
 /// The blocks that survive the steps of `growth`, which must be grouped by [`culprit_keys`] with `place` in the middle:
-/// its leaks as `growth` names them, unless these have no lines and are all in one group; else the group that grew
-/// most.
+/// its leaks, unless these have no lines and are all in one group; else the group that grew most.
 pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let group = growth.groups.first().filter(|group| group.net() > 0)?;
     let has_lines = growth.leaks.iter().any(|leak| leak.stack.is_some());
@@ -160,7 +159,7 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     })
 }
 
-/// The lines that keep memory of every step; `key` is the group that keeps most.
+/// The lines whose allocations of every step survive; `key` is the largest group of survivors.
 fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     let kept = growth.recurring;
     let text = format!(
@@ -175,7 +174,7 @@ fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
 }
 
-/// The lines that keep memory of every step, or obtain it in every step.
+/// Lists the lines that leak, with their bytes per step; `verb` says whether they keep memory or reserve it.
 fn leak_lines(growth: &Growth, verb: &str) -> String {
     let leaks = &growth.leaks;
     let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
@@ -189,7 +188,7 @@ fn leak_lines(growth: &Growth, verb: &str) -> String {
     format!("{} {verb}{s} memory of every step: {}", count_of(leaks.len() as u64, "line"), listed.join(", "))
 }
 
-/// The main place and operation within one category.
+/// The module and operation that account for most memory of one category.
 struct Lead {
     place: Vec<String>,
     is_line: bool,
@@ -214,7 +213,7 @@ impl Lead {
         Self { place, is_line: key != GroupKey::Scope, op }
     }
 
-    /// Bytes of the blocks at this place among `own`, before and now.
+    /// Bytes of those of the entries `own` that are in this module, before and now.
     fn bytes(&self, own: &[&Entry]) -> [u64; 2] {
         let within = own.iter().filter(|entry| entry.is_within(&self.place));
         within.fold([0, 0], |[before, now], entry| [before + entry.before, now + entry.now])
@@ -242,7 +241,7 @@ impl Lead {
         if self.op.is_empty() { String::new() } else { format!(", by op `{}`", self.op) }
     }
 
-    /// Describes what else grew at the same place.
+    /// Describes which other categories grew in the same module.
     fn with_others(&self, all: &[&Entry]) -> String {
         let within: Vec<&Entry> = all.iter().copied().filter(|entry| entry.is_within(&self.place)).collect();
         let mut rows: Vec<(&str, i128)> = by_category(&within).into_iter().filter(|(_, sum)| *sum > 0).collect();
@@ -260,7 +259,7 @@ impl Lead {
         format!("; {place} {whole} in all: {}", parts.join(", "))
     }
 
-    /// Of several similar places, the one that uses clearly more than the others on average.
+    /// If several similar modules are combined, the one that uses clearly more than the others on average.
     fn outstanding(&self, own: &[&Entry]) -> Option<(String, u64)> {
         let mut sums: BTreeMap<&[String], u64> = BTreeMap::new();
         for entry in own.iter().filter(|entry| entry.is_within(&self.place)) {

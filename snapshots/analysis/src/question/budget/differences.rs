@@ -2,21 +2,21 @@
 
 use crate::question::diff::{Diff, DiffGroup};
 
-/// The differences: the rows and the rest add up to the totals.
+/// The differences by group: the rows and the rest add up to the totals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differences {
     /// The largest differences, in either direction.
     pub rows: Vec<DiffGroup>,
     /// Number of groups that are not listed, including unchanged ones.
     pub rest_groups: u64,
-    /// Their bytes in the baseline and now.
+    /// The bytes of these groups in the baseline and now.
     pub rest_bytes: [u64; 2],
     /// The totals in the baseline and now.
     pub bytes: [u64; 2],
 }
 
 impl Differences {
-    /// The `top` rows of `diff`, which must list all its groups.
+    /// Takes the `top` largest rows of `diff`, which must list all its groups.
     pub fn of(diff: &Diff, top: usize) -> Self {
         let changed = diff.groups.iter().filter(|group| group.delta() != 0);
         let rows: Vec<DiffGroup> = changed.take(top).cloned().collect();

@@ -1,19 +1,19 @@
-//! Sums memory by category, place and operation, and finds the place in the module tree that has most of it.
+//! Sums memory by category, module path and operation, and finds the module that accounts for most of it.
 
 use crate::grouping::dimension::{GroupKey, layer_pattern};
 use highwater_snapshots::trace::Trace;
 
-/// Quarters of the total that a place must have to count as the main one.
+/// Quarters of the total that a module must account for to be named.
 const MAX_PARTS: i128 = 3;
 
-/// The keys for finding a cause: category, then the module (or the line of code if the recording names no modules),
+/// The keys for finding a cause: category, then the module (or the line of code if the recording has no module paths),
 /// then the operation.
 pub fn culprit_keys(trace: &Trace) -> [GroupKey; 3] {
     let place = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
     [GroupKey::Category, place, GroupKey::Op]
 }
 
-/// A group of blocks. Without a baseline, `before` is 0.
+/// Bytes that share a category, module path and operation. Without a baseline, `before` is 0.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) category: String,
@@ -54,14 +54,14 @@ pub(super) fn gain_of_gainers<'a>(entries: impl IntoIterator<Item = &'a Entry>) 
     entries.into_iter().map(|entry| entry.delta().max(0)).sum()
 }
 
-/// The deepest place with most of the growth of `entries`: `blocks.17.mlp`, or if several similar places share it,
-/// `blocks.*.mlp`. Empty if there is none.
+/// The deepest module path that accounts for most of the growth of `entries`: `blocks.17.mlp`, or if several similar
+/// modules share it, `blocks.*.mlp`. Empty if there is none.
 pub(super) fn place_of(entries: &[&Entry]) -> Vec<String> {
     let whole = gain_of_gainers(entries.iter().copied());
     descend(entries, Vec::new(), whole)
 }
 
-/// The place below the root that grew most, then the deepest place within it that has most of that growth.
+/// The top-level module that grew most, then the deepest module within it that accounts for most of that growth.
 pub(super) fn leading_place(entries: &[&Entry]) -> Vec<String> {
     let Some((first, whole)) = largest(entries, 0, |name| layer_pattern(name).to_owned()) else { return Vec::new() };
     let within: Vec<&Entry> =
@@ -88,7 +88,7 @@ fn is_most(part: i128, whole: i128) -> bool {
     part > 0 && part * 4 >= whole * MAX_PARTS
 }
 
-/// The part of the path at `depth` that grew most, with names normalized by `name`.
+/// The path component at `depth` that grew most, after normalizing names by `name`.
 fn largest(entries: &[&Entry], depth: usize, name: impl Fn(&str) -> String) -> Option<(String, i128)> {
     let mut sums = std::collections::BTreeMap::new();
     for entry in entries {

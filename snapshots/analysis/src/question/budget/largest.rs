@@ -1,4 +1,4 @@
-//! The largest total of each category, over a recording in memory or part by part.
+//! The largest total of each category, for a recording in memory or merged part by part.
 
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, DeviceId};
@@ -12,7 +12,8 @@ use crate::question::between::bytes_of;
 /// One value for each category.
 type ByCategory<T> = [T; Category::ALL.len()];
 
-/// The largest total of a category, and the number of the first event that reaches it; `None` before the first.
+/// The largest total of a category, and the number of the first event that reaches it; `None` for the state before the
+/// first event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) bytes: u64,
@@ -25,12 +26,12 @@ pub(super) struct Largest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LargestByCategory {
     categories: ByCategory<Largest>,
-    /// Whether any event, or the state before the first, was counted.
+    /// Whether any part was added.
     is_begun: bool,
 }
 
 impl LargestByCategory {
-    /// The largest totals of `device` in `trace`, a recording whose first step ends at event `after_first_step`, or a
+    /// The largest totals of `device` in `trace`: a recording whose first step ends at event `after_first_step`, or a
     /// part of it.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, after_first_step: u64) -> Self {
         let mut live: ByCategory<u64> = Default::default();
@@ -65,7 +66,7 @@ impl LargestByCategory {
         Self { categories, is_begun: true }
     }
 
-    /// Adds the part that follows, of a recording whose first step ends at event `after_first_step`.
+    /// Adds the following part of a recording whose first step ends at event `after_first_step`.
     pub(super) fn append(&mut self, part: &Self, after_first_step: u64) {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.categories = part.categories;
@@ -85,8 +86,8 @@ impl LargestByCategory {
     }
 }
 
-/// The first step of a device, and the number of the event after it, which is the largest number without steps; `spans`
-/// are all of a recording.
+/// The first step of a device, and the number of the event after it, or `u64::MAX` without steps; `spans` are all spans
+/// of the recording.
 pub(super) fn first_step(spans: &[ActiveSpan]) -> (Option<u32>, u64) {
     let steps = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
     let first = spans.iter().filter_map(|span| span.step).find(|step| steps.is_of_device(Some(*step)));

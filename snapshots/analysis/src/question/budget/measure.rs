@@ -1,4 +1,4 @@
-//! Measures the value that a budget limits, and its moment.
+//! Measures the value that a budget limits, and when it is reached.
 
 use super::Budget;
 use super::checked::Checked;
@@ -8,20 +8,20 @@ use crate::question::peak::Moment;
 use crate::question::phases::PhaseRow;
 use highwater_snapshots::{Category, Phase, Result};
 
-/// A measured value, its moment, and its blocks.
+/// A measured value, the point at which it is reached, and the blocks that it counts.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) bytes: u64,
     pub(super) moment: Moment,
-    /// Selects the blocks that count.
+    /// Selects the blocks to count.
     pub(super) filter: Filter,
 }
 
-/// A measured value, or why it cannot be measured.
+/// A measured value, or the reason why it cannot be measured.
 pub(super) type Measurement<T> = std::result::Result<T, String>;
 
 impl Checked<'_> {
-    /// Measures the value that `budget` limits; for growth, the peak.
+    /// Measures the value that `budget` limits; for growth over the baseline, the peak.
     pub(super) fn measure(&self, budget: &Budget) -> Result<Measurement<Measured>> {
         let peak = |metric| {
             let moment = self.peak(metric)?;

@@ -32,15 +32,15 @@ pub enum Budget {
     Peak(u64),
     /// Limits the peak of `reserved`.
     Reserved(u64),
-    /// Limits the peak of one category, over all moments.
+    /// Limits the peak of one category over the whole recording.
     Category(Category, u64),
     /// Limits the peak within one phase, over all steps.
     Phase(Phase, u64),
-    /// Limits by how much the peak may exceed a baseline's.
+    /// Limits by how much the peak may exceed that of the baseline.
     Growth(Allowance),
-    /// Limits the average growth per step over the steps that count.
+    /// Limits the average growth per step.
     StepGrowth(u64),
-    /// Limits the average growth of reserved memory per step over these steps.
+    /// Limits the average growth of reserved memory per step.
     ReservedGrowth(u64),
 }
 
@@ -80,13 +80,13 @@ impl Budget {
 pub struct Outcome {
     /// The budget that was checked.
     pub budget: Budget,
-    /// The limit; for growth, the baseline's peak plus the allowance.
+    /// The limit; for growth over the baseline, the baseline's peak plus the allowance.
     pub limit_bytes: u64,
-    /// The value that the budget limits, as measured.
+    /// The measured value.
     pub actual_bytes: u64,
-    /// The baseline's value, if there is a baseline that has it.
+    /// The baseline's value; `None` without a baseline, or if the baseline does not have it.
     pub baseline_bytes: Option<u64>,
-    /// The moment of the value; for growth per step, the end of the window.
+    /// The point at which the value was reached; for growth per step, the end of the window.
     pub moment: Moment,
     /// The cause; `None` if the budget is met.
     pub culprit: Option<Culprit>,
@@ -98,7 +98,8 @@ impl Outcome {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// Whether `doubt` prevents confirming that the budget is met; growth per step is known before the end.
+    /// Whether `doubt` means that the budget cannot be confirmed to be met. Growth per step does not need the end of
+    /// the run.
     pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
         let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
         match doubt {
@@ -115,9 +116,9 @@ impl Outcome {
     }
 }
 
-/// Measures each of `budgets` on a recording and finds the cause of each exceeded one: what grew most since `baseline`,
-/// or without one what uses most. Returns one result per budget; an inner error is the reason why the budget cannot be
-/// measured.
+/// Measures each of `budgets` on a recording, and finds the cause of each exceeded one: what grew most compared with
+/// `baseline`, or without one what uses the most memory. Returns one result per budget; an inner error is the reason
+/// why the budget cannot be measured.
 ///
 /// # Errors
 ///

@@ -11,7 +11,7 @@ use crate::question::listed_blocks::ListedBlock;
 use crate::question::peak::{Moment, Query};
 use highwater_snapshots::ids::BlockId;
 
-/// The keys that two blocks must share to match, besides their bytes.
+/// The keys in which two blocks must agree to match, in addition to their size.
 const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
 
 /// A block without a match on the other side.
@@ -23,9 +23,8 @@ pub struct LoneBlock {
     pub listed: ListedBlock,
 }
 
-/// The blocks that only one side has. Blocks of the two sides that match in category, operation, module, call stack and
-/// size are left out in pairs. B's bytes minus A's are the part of the difference between the moments that is in
-/// blocks.
+/// The blocks that only one side has: blocks of the two sides that agree in category, operation, module, call stack and
+/// size cancel out in pairs. B's bytes minus A's are the part of the difference that is in blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedBlocks {
     /// The listed blocks, largest first.
@@ -37,7 +36,8 @@ pub struct UnmatchedBlocks {
 }
 
 impl UnmatchedBlocks {
-    /// Compares the blocks at two moments of the same metric that pass the query's filter, and lists the `top` largest.
+    /// Compares the blocks that pass the query's filter at two points with the same metric, and lists the `top`
+    /// largest.
     pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &Query<'_>, top: usize) -> Self {
         let metric = moments[0].metric;
         let found = [0, 1].map(|side| found_at(sides[side], &moments[side], query.filter).blocks);

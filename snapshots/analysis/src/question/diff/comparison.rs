@@ -7,26 +7,26 @@ use crate::question::phases::phases;
 use crate::question::source::{Source, Watch};
 use highwater_snapshots::Result;
 
-/// A comparison of two recordings, or of two moments of one.
+/// A comparison of two recordings, or of two points in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
     /// The settings of both recordings, including equal ones.
     pub settings: Vec<Setting>,
-    /// The peaks of A and B in bytes, for each total that one of them has.
+    /// The peaks of A and B in bytes, for each total that either of them has.
     pub totals: Vec<(Metric, [u64; 2])>,
-    /// The phases of both side by side; empty if both are the same recording.
+    /// The phases of both, paired; empty if both are the same recording.
     pub phases: Vec<PhasePair>,
     /// The differences by group.
     pub diff: Diff,
 }
 
 impl Comparison {
-    /// Compares two moments of the same metric, each of its recording. The filter only affects the groups: settings,
+    /// Compares two points with the same metric, one in each recording. The filter only affects the groups: settings,
     /// totals and phases cover the whole recordings.
     ///
     /// # Errors
     ///
-    /// As [`Source::each_window`].
+    /// Fails like [`Source::each_window`].
     pub fn of(sources: [&Source<'_>; 2], moments: [Moment; 2], query: &Query<'_>, watch: Watch<'_>) -> Result<Self> {
         let [a, b] = sources;
         let [device_a, device_b] = moments.map(|moment| moment.device);

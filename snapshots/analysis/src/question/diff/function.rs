@@ -1,9 +1,9 @@
-//! Normalizes function names for comparing stacks: without what a compiler adds.
+//! Normalizes function names for comparing stacks, by removing what a compiler adds.
 
 use highwater_snapshots::line_text::function_text;
 
-/// The name of a function as it is shown, without the compiler's hash (`::h0123456789abcdef`), and with its type
-/// parameters replaced by one: `vit::Block<_>::forward`.
+/// The displayed name of a function, without the compiler's hash (`::h0123456789abcdef`), and with its type parameters
+/// replaced by `_`: `vit::Block<_>::forward`.
 pub(super) fn bare_name(name: &str) -> String {
     let name = function_text(without_hash(name));
     let mut bare = String::with_capacity(name.len());

@@ -1,6 +1,7 @@
-//! Advice on how to lower a peak, only as far as the recording supports it. Figures are counterfactual peaks, as given
-//! by `whatif --without`; advice that only a replay or another run can measure has none. For a recording that ends in
-//! an out-of-memory error, the text says which part figures cover, and none is given for incomplete state.
+//! Derives advice on how to lower a peak from the recording. Figures are counterfactual peaks, as computed by `whatif
+//! --without`; advice whose effect only a replay or another run can measure has none. If the recording ends in an
+//! out-of-memory error, the text names the part that the figures cover, and figures for incomplete optimizer state are
+//! omitted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,7 +24,7 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
-/// Minimum size of memory outside blocks that is worth advice.
+/// Minimum number of bytes outside of blocks for which advice is given.
 pub(super) const MIN_BESIDE: u64 = 64 << 20;
 
 /// All advice, most effective first.
@@ -54,7 +55,7 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
     advice
 }
 
-/// The free bytes in segments of private pools.
+/// The free bytes in segments of private pools, by pool.
 pub(super) fn free_in_private(beside: &[(Beside, u64)]) -> impl Iterator<Item = (BlockPool, u64)> {
     beside.iter().filter_map(|(beside, bytes)| match beside {
         Beside::Free(Some(place)) if place.pool.is_private() => Some((place.pool, *bytes)),
@@ -63,7 +64,7 @@ pub(super) fn free_in_private(beside: &[(Beside, u64)]) -> impl Iterator<Item = 
 }
 
 impl PeakContext<'_> {
-    /// Advice on gradients that outlive their phase, waiting for the optimizer.
+    /// Advice on gradients that outlive backward because the optimizer runs after it.
     fn step_in_backward(&self) -> Option<Advice> {
         let (_, bytes) = self.pick(|id| is_kept_gradient(self.trace, id));
         let without = self.findings.of_kept_gradients;
@@ -79,7 +80,7 @@ impl PeakContext<'_> {
         Some(Advice { without: Some(without), condition, ..Advice::new(Remedy::StepInBackward, bytes, text) })
     }
 
-    /// Advice on activations of numbered modules, such as the blocks of a transformer.
+    /// Advice to checkpoint activations of numbered modules, such as the blocks of a transformer.
     fn checkpoint(&self) -> Option<Advice> {
         let trace = self.trace;
         let (blocks, _) = self.kept_activations();
@@ -126,7 +127,7 @@ impl PeakContext<'_> {
         Some(Advice { condition, ..Advice::new(Remedy::Checkpoint, bytes, text) })
     }
 
-    /// Advice on activations by line of code, for recordings without module names.
+    /// Advice on activations by line of code, for recordings without module paths.
     fn fewer_activations(&self) -> Option<Advice> {
         let trace = self.trace;
         let (blocks, bytes) = self.kept_activations();
@@ -229,7 +230,7 @@ impl PeakContext<'_> {
         Some(Advice::new(Remedy::StreamWaits, bytes, text))
     }
 
-    /// Advice on private pools of captured graphs, which keep what only their own graph can use.
+    /// Advice on private pools of CUDA graphs, whose free memory only the same pool can reuse.
     fn share_pools(&self) -> Option<Advice> {
         let reserved = self.totals.reserved;
         let mut free: BTreeMap<BlockPool, u64> = BTreeMap::new();
@@ -312,7 +313,8 @@ impl PeakContext<'_> {
         Some(Advice { condition, ..Advice::new(Remedy::EarlierRecording, bytes, text) })
     }
 
-    /// A further sentence if autograd kept `blocks` and most of them were freed without any backward in the recording.
+    /// An additional sentence if autograd saved `blocks` and most of them were freed although the recording has no
+    /// backward.
     fn without_backward(&self, blocks: &[BlockId]) -> &'static str {
         let bytes_of_all = |is_one: &dyn Fn(&BlockId) -> bool| -> u64 {
             let chosen = blocks.iter().filter(|id| is_one(id));
@@ -328,7 +330,7 @@ impl PeakContext<'_> {
     }
 }
 
-/// The part of a module path before its first number, and that number: `blocks` and `3` of `blocks.3.mlp`.
+/// Splits a module path at its first number: `blocks` and `3` for `blocks.3.mlp`.
 fn numbered(path: &str) -> Option<(String, String)> {
     let mut before: Vec<&str> = Vec::new();
     for part in path.split('.') {
@@ -340,7 +342,7 @@ fn numbered(path: &str) -> Option<(String, String)> {
     None
 }
 
-/// The condition for the module paths of numbered modules, `blocks` for `blocks.0.mlp`: exactly those for which
+/// The condition for the paths of numbered modules (`blocks` for `blocks.0.mlp`) that selects exactly those for which
 /// `in_row` is true. `None` if there is no short condition.
 fn condition_of_row(trace: &Trace, row: &str, in_row: impl Fn(ScopeId) -> bool) -> Option<String> {
     let plain = [format!("{row}.")];

@@ -1,4 +1,4 @@
-//! Advice on buffers that take much of a peak, such as a KV cache.
+//! Advice on buffers that account for much of a peak, such as a KV cache.
 
 use super::findings::MIN_PERCENT_OF_STATE;
 use super::peak_context::{PeakContext, TOP_LINES};

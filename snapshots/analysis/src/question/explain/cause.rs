@@ -1,4 +1,4 @@
-//! The parts of a peak, by category and phase of allocation.
+//! Divides a peak by the category of the blocks and the phase in which they were allocated.
 
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::line_text::unique_suffixes;
@@ -15,17 +15,17 @@ use crate::question::between::bytes_of;
 use crate::question::peak::Moment;
 use crate::question::source::Source;
 
-/// A category and when blocks of it were allocated.
+/// A category, and the phase in which blocks of it were allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CategoryAndPhase {
     /// The category.
     pub category: Category,
-    /// The time at which they were allocated.
+    /// The phase in which they were allocated, relative to the step of the peak.
     pub origin: Origin,
 }
 
 impl CategoryAndPhase {
-    /// The display name: `temporary from optimizer`; in a recording without phases only the category.
+    /// The display name: `temporary from optimizer`; only the category if the recording has no phases.
     pub fn name(&self) -> String {
         match self.origin {
             Origin::Unmarked => self.category.to_string(),
@@ -43,7 +43,7 @@ impl CategoryAndPhase {
     /// Number of possible causes: pairs of a category and an origin.
     pub(crate) const COUNT: usize = Category::ALL.len() * Origin::COUNT;
 
-    /// Every cause, in the order of their numbers.
+    /// All causes, in the order of their numbers.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of = |&category: &Category| Origin::all().map(move |origin| Self { category, origin });
         Category::ALL.iter().flat_map(of)
@@ -54,7 +54,7 @@ impl CategoryAndPhase {
         Self { category: block.category, origin: Origin::of(trace, block) }
     }
 
-    /// Its number, below [`CategoryAndPhase::COUNT`], by which arrays are indexed.
+    /// Its number, below [`CategoryAndPhase::COUNT`], for use as an array index.
     pub(crate) fn number(self) -> usize {
         self.category as usize * Origin::COUNT + self.origin.code()
     }
@@ -64,33 +64,34 @@ impl CategoryAndPhase {
         [self.number() as Code]
     }
 
-    /// Whether a program can run without such blocks. It cannot without parameters or optimizer state.
+    /// Whether a program can do without such blocks. It needs its parameters, buffers, inputs and optimizer state.
     pub(crate) fn is_dispensable(self) -> bool {
         use Category::{Buffer, Input, OptimizerState, Parameter};
         !matches!(self.category, Parameter | Buffer | Input | OptimizerState)
     }
 }
 
-/// What raises a total to its peak.
+/// The cause of a total's peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeakCause {
-    /// The category of the blocks, and when they were allocated.
+    /// The category of the blocks, and the phase in which they were allocated.
     pub cause: CategoryAndPhase,
     /// Their bytes at the peak.
     pub bytes: u64,
-    /// Whether the step of the peak, or the recording if it is in no step, allocated them; else it allocated nothing.
+    /// Whether they were allocated in the step of the peak (in the recording, if the peak is in no step). If not, that
+    /// step allocated nothing that is live at the peak.
     pub is_rise: bool,
-    /// The operation, or else the line, that allocated most of them, if there is one.
+    /// The operation, or else the line, that allocated most of them; `None` if neither is known.
     pub allocated_by: Option<String>,
 }
 
 impl PeakCause {
-    /// The cause of most bytes that the step of a peak allocated; those of its own phase count double. `None` if the
-    /// metric is not a sum over blocks, or nothing is live.
+    /// The cause with the most bytes among the blocks that the step of a peak allocated, where blocks of the peak's own
+    /// phase count twice. `None` if the metric is not a sum over blocks, or nothing is live.
     ///
     /// # Errors
     ///
-    /// As [`Source::window_at`].
+    /// Fails like [`Source::window_at`].
     pub fn of(source: &Source<'_>, peak: &Moment) -> Result<Option<Self>> {
         if !peak.metric.is_of_blocks() {
             return Ok(None);
@@ -118,7 +119,8 @@ impl PeakCause {
     }
 }
 
-/// The operation, or else the line, that allocated most bytes of `blocks`, with its blocks.
+/// The operation, or else the line, that allocated the most bytes of `blocks`, and those of the blocks that it
+/// allocated.
 pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(GroupKey, LiveGroup)> {
     [GroupKey::Op, GroupKey::Frame].into_iter().find_map(|key| {
         let groups = LiveGroups::of(trace, blocks, &[key], 2).groups;
@@ -126,7 +128,7 @@ pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(Gr
     })
 }
 
-/// The number of the cause of each block of `device`, or [`NO_GROUP`].
+/// The number of the cause of each block of `device`; [`NO_GROUP`] for other blocks.
 pub(crate) fn causes(trace: &Trace, device: DeviceId) -> Vec<u32> {
     let mut origins = Origins::new(trace);
     let of_block = |id: BlockId| {
@@ -139,7 +141,7 @@ pub(crate) fn causes(trace: &Trace, device: DeviceId) -> Vec<u32> {
     trace.blocks.ids().map(of_block).collect()
 }
 
-/// The bytes of `blocks` by the number of their cause.
+/// The bytes of `blocks` by cause number.
 pub(crate) fn sums_by_cause(trace: &Trace, metric: Metric, blocks: &[BlockId]) -> Vec<u64> {
     let mut sums = vec![0; CategoryAndPhase::COUNT];
     for &id in blocks {

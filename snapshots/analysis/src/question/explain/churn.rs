@@ -1,4 +1,4 @@
-//! Advice on segments that are freed to the driver and allocated from it again and again.
+//! Advice on segments that are repeatedly freed to the driver and allocated again.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::remedy::{Advice, Remedy};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-/// Names the lines that count most: `train.py:12 step (300), eval.py:3 run (20)`.
+/// Lists the lines with the highest counts: `train.py:12 step (300), eval.py:3 run (20)`.
 fn most(lines: &HashMap<String, u64>) -> Option<String> {
     let mut rows: Vec<(&str, u64)> = lines.iter().map(|(line, count)| (line.as_str(), *count)).collect();
     rows.sort_by_key(|(line, count)| (std::cmp::Reverse(*count), *line));
@@ -19,7 +19,7 @@ fn most(lines: &HashMap<String, u64>) -> Option<String> {
 }
 
 impl PeakContext<'_> {
-    /// Advice on segments that are freed and allocated again, as a program does that empties the allocator's cache.
+    /// Advice on segments that are freed and allocated again, as by a program that empties the allocator's cache.
     pub(super) fn segment_churn(&self) -> Option<Advice> {
         let churn = &self.findings.churn;
         if !churn.is_much() {

@@ -1,5 +1,5 @@
-//! Splits the memory in use at a moment into pieces that add up to the byte: live blocks by category and phase of
-//! allocation, and around them what the allocator adds.
+//! Splits the memory in use at some point into parts that add up exactly: live blocks by category and phase of
+//! allocation, then the overhead of the allocator.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::index::series::Series;
 use crate::metric::Metric;
 use highwater_snapshots::trace::Trace;
 
-/// A piece of the memory in use.
+/// A part of the memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeakPiece {
     /// Requested bytes of live blocks.
@@ -18,9 +18,9 @@ pub enum PeakPiece {
     Rounding,
     /// Bytes of freed blocks that wait for another stream.
     Waiting,
-    /// Bytes that are free in segments.
+    /// Free bytes in segments.
     Free,
-    /// Bytes in use on the device outside the allocator.
+    /// Bytes in use on the device outside of the allocator.
     Outside,
 }
 
@@ -43,19 +43,19 @@ impl PeakPiece {
     }
 }
 
-/// The memory in use at a moment.
+/// The memory in use at some point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
-    /// The pieces with their bytes, none empty: blocks by category and phase, then the outer layers.
+    /// The non-empty parts with their bytes: blocks by category and phase, then the outer layers.
     pub pieces: Vec<(PeakPiece, u64)>,
-    /// The total of the pieces: the outermost recorded one that is not smaller than the totals within it.
+    /// The total of the parts: the outermost recorded one that is at least as large as all inner totals.
     pub metric: Metric,
     /// The total, in bytes.
     pub bytes: u64,
 }
 
 impl Composition {
-    /// The memory in use on `series`' device after `position` events.
+    /// The memory in use on the device of `series` after `position` events.
     pub fn at(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> Self {
         let totals = series.before_position(trace, position);
         let mut sums: BTreeMap<CategoryAndPhase, u64> = BTreeMap::new();

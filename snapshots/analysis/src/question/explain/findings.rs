@@ -1,4 +1,4 @@
-//! Collects figures over a whole recording about the parts of a peak, as far as they are large enough for advice.
+//! Collects figures over a whole recording for those parts of a peak that are large enough for advice.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,9 +17,9 @@ use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase, Result};
 
-/// Minimum share of the peak, in percent, that is worth advice.
+/// Minimum share of the peak, in percent, for which advice is given.
 pub(super) const MIN_PERCENT: u64 = 5;
-/// Minimum share for activations and state, in percent; every training step has some.
+/// Minimum share for activations and optimizer state, in percent, which is higher since every training step has some.
 pub(super) const MIN_PERCENT_OF_STATE: u64 = 10;
 
 /// Whether `bytes` are at least `percent` of the `peak`.
@@ -27,12 +27,12 @@ pub(super) fn is_much(bytes: u64, peak: u64, percent: u64) -> bool {
     bytes > 0 && u128::from(bytes) * 100 >= u128::from(peak) * u128::from(percent)
 }
 
-/// Blocks that leak, and the peak without those of them that are live at it.
+/// Leaked blocks, and their share of the peak.
 pub(super) struct LeakAtPeak {
     pub(super) leaks: Leaks,
-    /// Those live at the peak that earlier steps allocated.
+    /// Bytes live at the peak that leaked from earlier steps.
     pub(super) bytes: u64,
-    /// The steps that allocated them: the first and the last.
+    /// The first and the last step that allocated them.
     pub(super) steps: (u32, u32),
     pub(super) without: Moment,
 }
@@ -41,25 +41,25 @@ pub(super) struct LeakAtPeak {
 pub(super) struct Findings {
     /// The peaks without each group of the query.
     pub(super) of_groups: PeaksWithout,
-    /// The peaks without the blocks of each cause.
+    /// The peaks without the blocks of each category and phase.
     pub(super) of_causes: PeaksWithout,
-    /// The peak without the blocks that pass the filter of the query, if it has one.
+    /// The peak without the blocks that pass the query's filter; `None` without a filter.
     pub(super) of_matching: Option<Moment>,
     /// The peaks without the gradients that outlive their phase, without the optimizer state, and without the
-    /// activations of each line; `None` where they are too small at the peak.
+    /// activations of each line; `None` for those that are too small at the peak.
     pub(super) of_kept_gradients: Option<Moment>,
     pub(super) of_state: Option<Moment>,
     pub(super) of_activation_lines: Option<PeaksWithout>,
-    /// `None` if nothing leaks, or little of it is live at the peak.
+    /// `None` if nothing leaks, or too little of it is live at the peak.
     pub(super) leak: Option<LeakAtPeak>,
-    /// The device's allocations from the driver, and its frees to it.
+    /// The device's segment allocations from the driver and frees to it.
     pub(super) churn: SegmentChurn,
     /// The totals at the peak of active memory.
     pub(super) at_active_peak: Totals,
     pub(super) has_backward: bool,
-    /// Whether the optimizer could update each parameter in backward, and does not.
+    /// Whether the optimizer could update each parameter during backward, but does not.
     pub(super) could_step_in_backward: bool,
-    /// The events of the optimizer phase that is cut short by the end of the recording.
+    /// The events of an optimizer phase that is incomplete because the recording ends in it.
     pub(super) unfinished_optimizer: Option<Range<u64>>,
     /// The number of operations by module; empty if activations are few.
     pub(super) operations: HashMap<ScopeId, u64>,
@@ -117,7 +117,7 @@ impl Findings {
     }
 }
 
-/// The leaks of the recording of which enough is live at the peak.
+/// The leaks of the recording, if enough of their memory is live at the peak.
 fn find_leak(
     recorded: &mut Recorded<'_, '_>,
     (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),

@@ -1,8 +1,8 @@
-//! The moments of a part of a recording at which a total can be largest once the blocks of some causes are left out.
+//! The points of a part of a recording at which a total can be largest once the blocks of some causes are excluded.
 //!
-//! At each moment, every cause has some bytes. Whatever causes are left out, the sum of the others is largest at a
-//! moment that no other one exceeds or equals in every cause. Training repeats itself, so few moments are left: those
-//! are kept.
+//! At each point, every cause has some number of bytes. Whichever causes are excluded, the sum of the others is largest
+//! at a point that no other point equals or exceeds in every cause (the Pareto frontier). Since training repeats
+//! itself, the frontier is small.
 
 use hashbrown::HashMap;
 use highwater_snapshots::ids::DeviceId;
@@ -13,18 +13,18 @@ use crate::index::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 use crate::question::explain::CategoryAndPhase;
 
-/// Bytes by cause at the moments that are left.
+/// The bytes of each cause at the points of the frontier.
 #[derive(Clone, Debug)]
 pub(super) struct Frontier {
-    /// The causes that may be left out; one column each, after that of all others.
+    /// The causes that may be excluded, one column each, after a column for the sum of all others.
     causes: Vec<CategoryAndPhase>,
-    /// The moments, one after another.
+    /// The points, row by row.
     rows: Vec<u64>,
 }
 
 impl Frontier {
-    /// The frontier of `metric` on `device` over all moments of `trace`; `causes` has the number of the cause of each
-    /// block. `None` if too many moments are left.
+    /// The frontier of `metric` on `device` over all events of `trace`; `causes` has the number of the cause of each
+    /// block. `None` if it has too many points.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, causes: &[u32]) -> Option<Self> {
         let mut is_there = [false; CategoryAndPhase::COUNT];
         for cause in causes.iter().filter(|cause| **cause != NO_GROUP) {
@@ -62,7 +62,7 @@ impl Frontier {
         (!moments.are_many).then_some(Self { causes: found, rows: moments.rows })
     }
 
-    /// The largest total without the blocks of `gone`.
+    /// The largest total without the blocks of the causes `gone`.
     pub(super) fn largest_without(&self, gone: &[CategoryAndPhase]) -> u64 {
         let is_left: Vec<bool> =
             std::iter::once(true).chain(self.causes.iter().map(|cause| !gone.contains(cause))).collect();
@@ -71,25 +71,25 @@ impl Frontier {
     }
 }
 
-/// Moments are compared with each other when there are this many.
+/// Number of collected points at which dominated ones are removed.
 const MAX_ROWS: usize = 1 << 14;
-/// A part of which more moments are left is read again for each question.
+/// Maximum number of points in a frontier; a part with more is read again for each question.
 const MAX_LEFT: usize = 1 << 11;
 
-/// Collects moments while a recording is gone through.
+/// Collects points during a pass over a recording.
 struct Moments {
     now: Vec<u64>,
-    /// A number that depends on all of `now`.
+    /// A hash of `now`, updated incrementally.
     hash: u64,
     has_grown: bool,
     rows: Vec<u64>,
-    /// The row of each hash.
+    /// The row of the point with each hash.
     seen: HashMap<u64, usize>,
-    /// Whether more moments are left than is worth comparing.
+    /// Whether too many points remain for comparing them to be worthwhile.
     are_many: bool,
 }
 
-/// The weight of a column in the hash: odd, and with few bits in common with others.
+/// The weight of a column in the hash: odd, and with few bits in common with other weights.
 fn weight(column: usize) -> u64 {
     (column as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
@@ -111,7 +111,8 @@ impl Moments {
         }
     }
 
-    /// Takes the present moment, before a block ends: one after which another block begins is exceeded by the next.
+    /// Adds the current point before a block is freed. Points after which another block is allocated need not be added,
+    /// since the next point exceeds them.
     fn before_end(&mut self) {
         if !std::mem::take(&mut self.has_grown) {
             return;
@@ -128,7 +129,7 @@ impl Moments {
         }
     }
 
-    /// Keeps the moments that no other one exceeds or equals in every column.
+    /// Removes the points that another one equals or exceeds in every column.
     fn reduce(&mut self) {
         let width = self.now.len();
         let mut rows: Vec<&[u64]> = self.rows.chunks_exact(width).collect();

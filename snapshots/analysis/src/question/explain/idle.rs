@@ -1,6 +1,7 @@
-//! Finds blocks that are live at a peak but not used again, and the peak if every block were freed after its last use.
+//! Finds blocks that are live at a peak but not used again, and the peak if every block were freed right after its last
+//! use.
 //!
-//! Needs a recording with uses of blocks: see [`LastUses`].
+//! Needs a recording with use events: see [`LastUses`].
 
 use highwater_snapshots::Category;
 use highwater_snapshots::event::EventKind;
@@ -21,22 +22,22 @@ use crate::question::peak::Moment;
 /// Number of categories that are listed individually.
 const TOLD: usize = 3;
 
-/// Blocks that are live at a peak and not used after it. Sizes in bytes of the peak's metric.
+/// Blocks that are live at a peak but not used after it. Sizes are in bytes of the peak's metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idle {
     /// The blocks, in block order.
     pub blocks: Vec<BlockId>,
-    /// Their bytes by category, with every category.
+    /// Their bytes by category, without a limit on the number of categories.
     pub by_category: Breakdown,
     /// Their bytes by category and module.
     pub breakdown: Breakdown,
-    /// The peak if every block of the recording, live at this peak or not, were freed right after its last use, without
-    /// waiting for a stream.
+    /// The peak if every block of the recording, not only those live at this peak, were freed right after its last use,
+    /// without waiting for a stream.
     pub without: Moment,
 }
 
 impl Idle {
-    /// The idle blocks among `at_peak`, with the `top` largest groups. `None` if the recording has no uses on the
+    /// The idle blocks among `at_peak`, with the `top` largest groups. `None` if the recording has no use events on the
     /// device.
     pub(super) fn of(trace: &Trace, series: &Series, peak: &Moment, at_peak: &[BlockId], top: usize) -> Option<Self> {
         let uses = LastUses::of(trace, series.device())?;
@@ -73,7 +74,7 @@ impl Idle {
     }
 }
 
-/// The largest total if blocks ended as in `uses`.
+/// The largest total if each block ended at its last use in `uses`.
 fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Counterfactual {
     let sizes = trace.blocks.sizes(metric);
     let mut total = 0_u64;

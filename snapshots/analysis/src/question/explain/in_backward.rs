@@ -1,12 +1,13 @@
-//! Detects whether the optimizer updates each parameter in backward, or cannot, as gradients are accumulated.
+//! Detects whether the optimizer updates each parameter during backward, or cannot do so because gradients are
+//! accumulated.
 
 use super::selection::is_kept_gradient;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
-/// Whether the optimizer takes turns with backward in `spans`, in which backward allocates `gradients` that outlive it:
-/// it goes on within the step after an update, and an update follows every gradient or two.
+/// Whether the optimizer alternates with backward in `spans`, where backward allocates `gradients` that outlive it:
+/// backward continues within the step after an update, and there is an update for every one or two gradients.
 pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phase)>, gradients: u64) -> bool {
     let (mut updates, mut resumed, mut updated_in) = (0, 0, None);
     for (step, phase) in spans {
@@ -21,7 +22,7 @@ pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phas
     resumed > 0 && updates * 2 >= gradients
 }
 
-/// Whether several backward passes, each after its own forward, add to the gradients of one update in `spans`.
+/// Whether several backward passes, each after its own forward, contribute to the gradients of one update in `spans`.
 pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Phase)>) -> bool {
     let (mut of_step, mut backwards, mut is_forward) = (None, 0, true);
     for (step, phase) in spans {
@@ -39,7 +40,7 @@ pub(crate) fn accumulates_gradients(spans: impl Iterator<Item = (Option<u32>, Ph
     false
 }
 
-/// The number of gradients that events of `trace` allocate in backward, and that outlive it.
+/// The number of gradients that `trace` allocates in backward and that outlive it.
 pub(crate) fn kept_gradients(trace: &Trace, device: DeviceId) -> u64 {
     let is_one = |id: &BlockId| {
         let block = trace.blocks.get(*id);

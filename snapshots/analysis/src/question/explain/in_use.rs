@@ -8,7 +8,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::{Block, SegmentRole, Trace};
 use highwater_snapshots::{Category, Phase};
 
-/// The parts of modules of which backward recomputes something.
+/// The modules in which backward recomputes activations, by [`part_of`] their path.
 #[derive(Debug, Default)]
 struct RecomputedModules(HashSet<String>);
 
@@ -29,14 +29,13 @@ impl RecomputedModules {
     }
 }
 
-/// Whether `block` is saved for backward although backward has begun: by a module that runs again.
+/// Whether `block` is an activation allocated during backward, and thus belongs to a module that is recomputed.
 fn is_recomputed(trace: &Trace, block: &Block) -> bool {
     block.category == Category::Activation
         && trace.birth_stage(block).is_some_and(|stage| stage.phase == Phase::Backward)
 }
 
-/// The beginning of a module path up to its first number and `depth` further names: `h.3` of `h.3.mlp.fc`, or
-/// `h.3.mlp`.
+/// The beginning of a module path up to its first number plus `depth` names: for `h.3.mlp.fc`, `h.3`, or `h.3.mlp`.
 fn part_of(path: &str, depth: usize) -> &str {
     let (mut end, mut more) = (0, None);
     for name in path.split('.') {
@@ -53,8 +52,8 @@ fn part_of(path: &str, depth: usize) -> &str {
 }
 
 impl PeakContext<'_> {
-    /// The activations at the peak that are kept from forward, and their bytes: not those of modules that backward
-    /// recomputes, which keep only their inputs.
+    /// The activations at the peak that are saved from forward, and their bytes, without modules that are recomputed in
+    /// backward, which save only their inputs.
     pub(super) fn kept_activations(&self) -> (Vec<BlockId>, u64) {
         let trace = self.trace;
         let is_activation = |id: BlockId| trace.blocks.category[id.0 as usize] == Category::Activation;
@@ -71,7 +70,7 @@ impl PeakContext<'_> {
         self.pick(is_kept)
     }
 
-    /// Whether most bytes of `blocks` are allocated by a fused optimizer.
+    /// Whether most bytes of `blocks` were allocated by a fused optimizer.
     pub(super) fn are_of_fused_optimizer(&self, blocks: &[BlockId]) -> bool {
         let tables = &self.trace.tables;
         let is_fused = |name: &str| name.starts_with("_fused_") || name.contains("::_fused_");
@@ -86,7 +85,7 @@ impl PeakContext<'_> {
         bytes(&mut blocks.iter().filter(|id| is_of_fused(id))) * 2 > bytes(&mut blocks.iter())
     }
 
-    /// Whether segments of the device grow page by page, whatever its recorded settings say.
+    /// Whether segments of the device are mapped page by page, regardless of the recorded settings.
     pub(super) fn has_mapped_segments(&self) -> bool {
         let segments = &self.trace.segments;
         let is_mapping =

@@ -3,24 +3,25 @@
 use crate::index::capacity::obtained;
 use crate::metric::Totals;
 
-/// The totals at a moment as a sum: the requested bytes, and what each outer layer adds. All in bytes.
+/// The totals at some point as a sum: the requested bytes, and what each outer layer adds. All in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Layers {
     /// Bytes requested for live blocks: the total `requested`.
     pub requested: u64,
     /// Bytes added to them by rounding; with `requested`, the total `allocated`.
     pub rounding: u64,
-    /// Bytes of freed blocks that wait for another stream; with those above, the total `active`.
+    /// Bytes of freed blocks that wait for another stream; with the fields above, the total `active`.
     pub waiting: u64,
-    /// Bytes free in segments; with those above, the total `reserved`.
+    /// Free bytes in segments; with the fields above, the total `reserved`.
     pub free_in_segments: u64,
-    /// In use on the device outside the allocator; the sum is `device_used`. `None` if the driver was not sampled.
+    /// Bytes in use on the device outside of the allocator; with the fields above, the total `device_used`. `None` if
+    /// the driver was not sampled.
     pub outside: Option<u64>,
 }
 
 impl Layers {
-    /// Splits `totals`. `None` if they contradict each other: if segments are missing from the recording, less is
-    /// reserved than active.
+    /// Splits `totals`. `None` if they are inconsistent: if segments are missing from the recording, reserved memory is
+    /// less than active.
     pub fn of(totals: &Totals) -> Option<Self> {
         Some(Self {
             requested: totals.requested,

@@ -61,9 +61,9 @@ pub struct ExplainedGroup {
     pub bytes_at_peak: u64,
     /// Number of blocks at the peak.
     pub blocks_at_peak: u64,
-    /// The peak without these blocks.
+    /// The peak if these blocks had not been allocated.
     pub without: Moment,
-    /// The key values of each of the equal modules that are one group; empty if it is of one.
+    /// If identical modules are combined into this group, the key values of each; empty otherwise.
     pub members: Vec<Vec<String>>,
 }
 
@@ -77,11 +77,11 @@ impl ExplainedGroup {
 /// The explanation of a peak. Sizes are bytes of the metric unless noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The moment and the value of the peak.
+    /// The peak: its position in the recording, and its value.
     pub peak: Moment,
-    /// The five totals at that moment; `None` if the recording contradicts itself.
+    /// The five totals at the peak as layers; `None` if the recording is inconsistent.
     pub layers: Option<Layers>,
-    /// The bytes of `reserved` and `device_used` that belong to no block at that moment.
+    /// The bytes of `reserved` and `device_used` outside of blocks at the peak.
     pub beside: Vec<(Beside, u64)>,
     /// The groups of blocks at the peak, largest first.
     pub groups: Vec<ExplainedGroup>,
@@ -91,19 +91,19 @@ pub struct Explanation {
     pub rest_groups: u64,
     /// All blocks that pass the filter as one group, if there is a filter.
     pub filtered: Option<ExplainedGroup>,
-    /// The parts of the peak to remove, one after another, and the peak left after each.
+    /// The parts of the peak to remove, one after another, and the peak that remains after each.
     pub removals: Vec<Removal>,
-    /// Blocks live at the peak and not used again; `None` if the recording has no uses of blocks.
+    /// Blocks live at the peak but not used again; `None` if the recording has no use events.
     pub idle: Option<Idle>,
     /// Advice to lower the peak, most effective first.
     pub advice: Vec<Advice>,
-    /// The range that the peak, and the peaks without each group, cover.
+    /// The part of the run for which the peak, and the peaks without each group, are known.
     pub reach: Reach,
     /// Number of failed requests on the device.
     pub failed_requests: u64,
 }
 
-/// Events that are read from the peak on: more than an optimizer step has.
+/// Number of events that are read after the peak; an optimizer step has fewer.
 const EVENTS_FROM_PEAK: u64 = 1 << 19;
 
 impl Explanation {
@@ -111,11 +111,11 @@ impl Explanation {
     ///
     /// # Errors
     ///
-    /// As [`Source::each_window`].
+    /// Fails like [`Source::each_window`].
     ///
     /// # Panics
     ///
-    /// If the metric is not a sum over blocks.
+    /// Panics if the metric is not a sum over blocks.
     pub fn of(
         source: &Source<'_>,
         device: DeviceId,
@@ -200,7 +200,7 @@ impl Explanation {
     }
 }
 
-/// The outermost total that the recording has.
+/// The outermost total that was recorded.
 fn outermost(totals: &Totals) -> Metric {
     if totals.device_used < totals.reserved { Metric::Reserved } else { Metric::DeviceUsed }
 }

@@ -1,4 +1,4 @@
-//! The input that all advice is derived from, and phrases that advice has in common.
+//! The input from which all advice is derived, and phrases that several pieces of advice share.
 
 use super::cause::{CategoryAndPhase, largest_allocator};
 use super::findings::{Findings, is_much};
@@ -16,27 +16,27 @@ use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-/// Number of lines of code to name.
+/// Maximum number of lines of code that are named.
 pub(super) const TOP_LINES: usize = 3;
 
-/// What the rules for advice look at: the blocks at the peak, and figures over the whole recording.
+/// The input of the rules for advice: the blocks at the peak, and figures over the whole recording.
 pub(super) struct PeakContext<'a> {
-    /// The recording, or a window of it that has the peak.
+    /// The recording, or a window of it that contains the peak.
     pub(super) trace: &'a Trace,
-    /// The peak, whose event is one of the trace.
+    /// The peak; its event is in `trace`.
     pub(super) peak: &'a Moment,
     pub(super) totals: &'a Totals,
     pub(super) at_peak: &'a [BlockId],
-    /// The bytes that belong to no block.
+    /// The bytes outside of blocks.
     pub(super) beside: &'a [(Beside, u64)],
-    /// The pools that are in use at the same time, if private ones have much free memory.
+    /// The pools that are in use at the same time; `None` unless private pools have much free memory.
     pub(super) pools: Option<&'a Together>,
     pub(super) idle: Option<&'a Idle>,
     /// Figures over the whole recording.
     pub(super) findings: &'a Findings,
-    /// Whether the recording ends with a failed request, on any device.
+    /// Whether the recording ends with a failed request on any device.
     pub(super) has_failed: bool,
-    /// The number of that request, if it is one of this device.
+    /// The event number of that request if it is on this device.
     pub(super) failed_here: Option<u64>,
 }
 
@@ -60,13 +60,13 @@ impl PeakContext<'_> {
         self.pick(|id| CategoryAndPhase::of(self.trace, &self.trace.blocks.get(id)) == cause)
     }
 
-    /// The peak without the blocks of a cause, live at the peak or not.
+    /// The peak if the blocks of a cause had not been allocated.
     pub(super) fn without(&self, cause: CategoryAndPhase) -> Moment {
         *self.findings.of_causes.without(&cause.key())
     }
 
-    /// Describes how many `blocks` are live at once, with the operation that allocated most of their bytes, or else the
-    /// line.
+    /// Describes how many of `blocks` are live at once, with the operation, or else the line, that allocated most of
+    /// their bytes.
     pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
         let number = blocks.len();
         let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
@@ -81,7 +81,7 @@ impl PeakContext<'_> {
         }
     }
 
-    /// A phrase for the peak, of which `without` is left, limited to the recorded part.
+    /// A phrase for the peak that remains as `without`, limited to the recorded part of the run.
     pub(super) fn the_peak(&self, without: &Moment) -> String {
         if self.peak.is_state {
             return "the state".to_owned();
@@ -94,7 +94,7 @@ impl PeakContext<'_> {
         Reach::of(self.failed_here, [self.peak.number()]) == Reach::UpToFailure
     }
 
-    /// Describes the peak that is left, and its phase if that is different.
+    /// Describes the peak that remains, with its phase if it differs.
     pub(super) fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
         let moved = match (without.event, without.phase) {

@@ -1,27 +1,27 @@
-//! The part of a run that the figures of an explanation cover.
+//! The part of a run that an explanation's figures cover.
 
-/// The part of a run that peaks are known of.
+/// The part of a run for which peaks are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The whole recording, which does not end with a failed request.
     Whole,
-    /// The events up to the failed request with which the recording ends: no figure is of a moment after it.
+    /// The events up to the failed request with which the recording ends; all figures are from before it.
     UpToFailure,
-    /// All recorded events, which are not all of the run, or some figure being of a moment after the failed request
-    /// with which the recording ends.
+    /// All recorded events, which are only a part of the run; or some figure is from after the failed request with
+    /// which the recording ends.
     Recorded,
 }
 
 impl Reach {
-    /// The reach of figures at the events `moments`, in a recording that ends with the failed request `failed`, if any;
-    /// numbers of events in the recording, of none for the moment before the first.
+    /// The part covered by figures at the events `moments`, in a recording that ends with the failed request `failed`,
+    /// if any. Events are given by number; `None` is the state before the first.
     pub fn of(failed: Option<u64>, moments: impl IntoIterator<Item = Option<u64>>) -> Self {
         let Some(failed) = failed else { return Self::Whole };
         let is_later = moments.into_iter().flatten().any(|event| event > failed);
         if is_later { Self::Recorded } else { Self::UpToFailure }
     }
 
-    /// A phrase for the peak over this part, of a total that `of` names: ` of reserved memory`.
+    /// A phrase for the peak over this part; `of` names the total: ` of reserved memory`.
     pub fn the_peak(self, of: &str) -> String {
         match self {
             Self::Whole => format!("the peak{of}"),

@@ -1,4 +1,4 @@
-//! The facts that an explanation collects from all events of a recording.
+//! Collects the facts that an explanation needs from all events of a recording.
 
 use std::ops::Range;
 
@@ -22,40 +22,40 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Phase, Result};
 
-/// A peak, and how many of its bytes each cause has.
+/// A peak, and its bytes by cause.
 pub(crate) struct PeakByCause {
     /// The peak.
     pub peak: Moment,
-    /// The bytes of each cause, by number.
+    /// The bytes of each cause, indexed by its number.
     pub bytes: Vec<u64>,
 }
 
-/// All of a recording, on one device.
+/// A recording, one of its devices, and what has been collected about it.
 pub(crate) struct Recorded<'a, 'w> {
     pub(super) source: &'a Source<'a>,
     device: DeviceId,
     metric: Metric,
     watch: Watch<'w>,
-    /// The failed request with which the recording ends, and its device.
+    /// The failed request with which the recording ends, and its device; `None` if it does not.
     pub(super) failed: Option<(u64, DeviceId)>,
-    /// The steps and phases, once all windows were read.
+    /// The steps and phases; complete once all windows were read.
     spans: Vec<ActiveSpan>,
-    /// The number of gradients that backward allocates and that outlive it, once all windows were read.
+    /// The number of gradients that backward allocates and that outlive it; complete once all windows were read.
     kept_gradients: u64,
-    /// The events of each window, and its moments that matter; `None` if these are too many.
+    /// The events of each window, and its frontier; `None` if the frontier has too many points.
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
-    /// The causes of the blocks of the last window that was read for them, and its events.
+    /// The window for which the causes of blocks were last computed: its events and the causes.
     causes: Option<(Range<u64>, Vec<u32>)>,
 }
 
 /// The figures of one part of the recording.
 struct PartFound {
     events: Range<u64>,
-    /// The moment at which the total is largest in this part.
+    /// The point at which the total is largest in this part.
     peak: Moment,
-    /// By selection: the largest total without each group.
+    /// For each selection, the largest total without each group.
     without: Vec<HashMap<Vec<Code>, Moment>>,
-    /// The moments that matter without some causes, if they are a selection, and not too many.
+    /// The frontier of this part, if causes are a selection; the inner `None` means that it has too many points.
     frontier: Option<Option<Frontier>>,
     spans: Vec<ActiveSpan>,
     kept_gradients: u64,
@@ -95,7 +95,7 @@ impl PartFound {
     }
 }
 
-/// The largest totals of all parts so far.
+/// The largest totals over all parts so far.
 #[derive(Default)]
 struct Merged {
     without: Vec<HashMap<Vec<Code>, Moment>>,
@@ -103,7 +103,8 @@ struct Merged {
 }
 
 impl Merged {
-    /// Adds the part that follows. A group that a part does not have leaves its whole total.
+    /// Adds the figures of the following part. For a group that does not occur in the part, they are those of the whole
+    /// total.
     fn take(&mut self, part: &PartFound) {
         self.without.resize_with(part.without.len(), HashMap::new);
         for (all, found) in self.without.iter_mut().zip(&part.without) {
@@ -131,7 +132,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(Self { source, device, metric, watch, failed, spans, kept_gradients: 0, frontiers, causes: None })
     }
 
-    /// The peak without each group of each selection.
+    /// Computes the peak without each group of each selection.
     pub(super) fn without(&mut self, selections: &[Selection<'_>]) -> Result<Vec<PeaksWithout>> {
         let (device, metric) = (self.device, self.metric);
         let mut merged = Merged::default();
@@ -151,7 +152,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(merged.without.into_iter().map(|found| PeaksWithout::new(found, peak)).collect())
     }
 
-    /// The peak without all blocks of these causes, and those that `further` causes each leave then.
+    /// Computes the peak without all blocks of these causes, and the peaks without one of the `further` causes as well.
     pub(super) fn without_causes(
         &mut self,
         gone: &[CategoryAndPhase],
@@ -198,12 +199,12 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok((PeakByCause { bytes: sums_by_cause(trace, metric, &at_peak), peak }, left))
     }
 
-    /// Whether a phase occurs; asked after [`Self::without`].
+    /// Whether a phase occurs in the recording; call after [`Self::without`].
     pub(super) fn has_phase(&self, phase: Phase) -> bool {
         self.spans.iter().any(|span| span.phase == phase)
     }
 
-    /// Whether the optimizer could update each parameter in backward, and does not; asked after [`Self::without`].
+    /// Whether the optimizer could update each parameter during backward, but does not; call after [`Self::without`].
     pub(super) fn could_step_in_backward(&self) -> bool {
         let spans = || self.spans.iter().map(|span| (span.step, span.phase));
         self.has_phase(Phase::Optimizer)
@@ -217,8 +218,8 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(self.source.window_at(peak.number())?.totals(self.device))
     }
 
-    /// The events of the optimizer phase that is cut short by the failed request or the end of the recording; asked
-    /// after [`Self::without`].
+    /// The events of an optimizer phase that is incomplete because of a failed request or the end of the recording;
+    /// call after [`Self::without`].
     pub(super) fn unfinished_optimizer(&self) -> Result<Option<Range<u64>>> {
         let last = || self.source.events().next_back().filter(|_| self.source.facts().trust.unfinished);
         let Some(event) = self.failed.map(|(event, _)| event).or_else(last) else { return Ok(None) };
@@ -230,12 +231,13 @@ impl<'a, 'w> Recorded<'a, 'w> {
         }))
     }
 
-    /// The leaks over the steps by which growth is measured, if any of them is whole; asked after [`Self::without`].
+    /// The leaks over the steps for which growth is measured; `None` if no step is complete. Call after
+    /// [`Self::without`].
     pub(super) fn leaks(&self) -> Result<Option<Leaks>> {
         Leaks::of_spans(self.source, self.device, self.metric, &self.spans)
     }
 
-    /// Counts the device's allocations from the driver, and its frees to it.
+    /// Counts the device's segment allocations from the driver and frees to it.
     pub(super) fn churn(&mut self) -> Result<SegmentChurn> {
         let freed = [EventKind::SegmentFree, EventKind::SegmentUnmap];
         if freed.into_iter().all(|kind| self.source.count(self.device, kind) == 0) {
@@ -256,10 +258,10 @@ impl<'a, 'w> Recorded<'a, 'w> {
     }
 }
 
-/// The largest total of a window without some causes, and without each further cause as well.
+/// The largest total of a window without some causes, and the totals without each further cause as well.
 type Largest = (u64, Vec<u64>);
 
-/// Whether a block whose cause has this number is of one of `causes`.
+/// Whether the cause with this number is one of `causes`.
 fn is_of(causes: &[CategoryAndPhase], number: u32) -> bool {
     causes.iter().any(|cause| cause.number() as u32 == number)
 }

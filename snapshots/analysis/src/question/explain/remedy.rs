@@ -1,17 +1,17 @@
-//! Remedies for a peak, and advice with their effect.
+//! Ways to lower a peak, and advice with their effects.
 
 use crate::question::peak::Moment;
 
 /// A way to lower a peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Remedy {
-    /// Use an optimizer without intermediate results for all parameters at once.
+    /// Use an optimizer that does not compute intermediate results for all parameters at once.
     FusedOptimizer,
     /// Run the optimizer step in backward.
     StepInBackward,
     /// Recompute activations in backward.
     Checkpoint,
-    /// Reduce activations; used if no modules are named.
+    /// Reduce activations; for recordings without module paths.
     FewerActivations,
     /// Use a smaller optimizer state, or shard it.
     SmallerState,
@@ -21,7 +21,7 @@ pub enum Remedy {
     FewerTemporaries,
     /// Use expandable segments.
     ExpandableSegments,
-    /// Let captured graphs share a private pool.
+    /// Let CUDA graphs share a private pool.
     SharePools,
     /// Avoid blocks that wait for another stream.
     StreamWaits,
@@ -44,15 +44,15 @@ pub struct Advice {
     pub remedy: Remedy,
     /// The bytes at the peak that it concerns.
     pub bytes: u64,
-    /// The peak without all of these blocks. `None` if the remedy does not remove them all, or concerns no blocks.
+    /// The peak without these blocks. `None` if the remedy does not remove all of them, or does not concern blocks.
     pub without: Option<Moment>,
-    /// Allocator settings to test with a replay; `None` if the remedy is not a setting.
+    /// Allocator settings to try in a replay; `None` if the remedy is not a setting.
     pub settings: Option<&'static str>,
-    /// The `--where` condition for the blocks; `None` if there are none, or no short condition selects exactly these.
+    /// The `--where` condition for the blocks; `None` if there are none, or no short condition selects exactly them.
     pub condition: Option<String>,
     /// The advice as text.
     pub text: String,
-    /// The peak with the remedy, where a replay or a prediction has tried it.
+    /// The peak with the remedy, if a replay or a prediction determined it.
     pub peak_with: Option<u64>,
 }
 
@@ -62,13 +62,14 @@ impl Advice {
         Self { remedy, bytes, without: None, settings: None, condition: None, text, peak_with: None }
     }
 
-    /// The reduction of a peak of `peak` bytes, where the peak that is left is known.
+    /// The reduction of a peak of `peak` bytes, if the remaining peak is known.
     pub fn saving(&self, peak: u64) -> Option<u64> {
         let left = self.peak_with.or(self.without.map(|without| without.bytes))?;
         Some(peak.saturating_sub(left))
     }
 
-    /// Sorts advice by its saving. Without one, activations and buffers rank by their size. A leak comes first.
+    /// Sorts advice by its saving. If that is unknown, activations and buffers are ranked by their size. Leaks come
+    /// first.
     pub fn sort(advice: &mut [Self], peak: u64) {
         let rank = |one: &Self| match one.remedy {
             Remedy::Checkpoint | Remedy::FewerActivations | Remedy::SmallerBuffers => one.bytes,

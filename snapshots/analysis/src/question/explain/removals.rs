@@ -6,23 +6,23 @@ use super::selection::PeaksWithout;
 use crate::question::peak::Moment;
 use highwater_snapshots::Result;
 
-/// A removal that saves less than one part in this many of the peak is left out.
+/// A removal that saves less than the peak divided by this is omitted.
 const MIN_SHARE: u64 = 100;
 /// Maximum number of removals; after more, little of the program is left.
 const MAX_REMOVALS: usize = 4;
 
-/// One further part of the peak that is removed.
+/// One removed part of the peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// The category and phase of the blocks that are removed.
+    /// The category and phase of the removed blocks.
     pub cause: CategoryAndPhase,
-    /// Its bytes at the peak left by the previous removals.
+    /// Its bytes at the peak that remained after the previous removals.
     pub bytes_at_peak: u64,
-    /// The peak that is left without them.
+    /// The peak that remains.
     pub left: Moment,
 }
 
-/// The parts to remove, each the one that saves most of the peak left by the previous ones. `at_peak` has the bytes by
+/// Chooses the parts to remove, in each round the one that lowers the remaining peak most. `at_peak` are the bytes by
 /// cause at `peak`, and `found` the peaks without single causes.
 pub(super) fn removals(
     recorded: &mut Recorded<'_, '_>,

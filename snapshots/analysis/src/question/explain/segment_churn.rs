@@ -1,4 +1,4 @@
-//! Counts the segments that a device frees to the driver and allocates from it again.
+//! Counts the segments that a device frees to the driver and allocates again.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
-/// Minimum number of segments that are allocated again before advice is worth it.
+/// Minimum number of repeatedly allocated segments for which advice is given.
 const MIN_AGAIN: u64 = 20;
 
-/// A device's allocations from the driver, and its frees to it.
+/// A device's segment allocations from the driver and frees to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentChurn {
-    /// Events of the device.
+    /// Number of events of the device.
     pub(super) events: u64,
-    /// Segments, or mappings of expandable segments, that were allocated before the first was freed.
+    /// Segments, or mappings of expandable segments, that were allocated before the first free.
     pub(super) first: Obtained,
-    /// Those that were allocated later.
+    /// Segments, or mappings, that were allocated after the first free.
     pub(super) again: Obtained,
     pub(super) freed: u64,
-    /// Of these, those that a request freed before it allocated a segment, by its call stack.
+    /// How many of them were freed within a request that then allocated a segment, according to the call stack.
     pub(super) freed_by_requests: u64,
     /// Whether call stacks of frees are recorded.
     pub(super) has_stacks: bool,
@@ -28,7 +28,7 @@ pub(crate) struct SegmentChurn {
     pub(super) freed_at: HashMap<String, u64>,
 }
 
-/// Segments allocated from the driver.
+/// Segments allocated from the driver, with counts by source line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Obtained {
     pub(super) count: u64,
@@ -92,7 +92,7 @@ impl SegmentChurn {
         churn
     }
 
-    /// The sum of these and of those of later events.
+    /// Adds the counts of later events.
     pub(crate) fn followed_by(self, later: Self) -> Self {
         let (first, again) = match self.freed {
             0 => (self.first.plus(later.first), self.again.plus(later.again)),

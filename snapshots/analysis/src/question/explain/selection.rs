@@ -1,4 +1,4 @@
-//! Selections of blocks that mean the same in every part of a recording, and the peaks without them.
+//! Selections of blocks that do not depend on the part of a recording, and the peaks without them.
 
 use std::collections::HashSet;
 
@@ -16,13 +16,13 @@ use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
-/// Groups that are one with another: the codes of each, and those of the one that stands for them.
+/// Groups that are combined: the codes of each, and the codes of the group that represents it.
 pub(crate) type Joined = HashMap<Vec<Code>, Vec<Code>>;
 
-/// The blocks of a device whose absence is examined: in groups, or as one group with an empty key.
+/// The blocks of a device without which the peak is computed: in groups, or as one group with an empty key.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection<'a> {
-    /// Those that pass the filter, by keys, some groups joined to one.
+    /// The blocks that pass the filter, grouped by keys, with some groups combined.
     Groups { keys: &'a [GroupKey], filter: &'a Filter, joined: &'a Joined },
     /// All blocks, grouped by cause.
     Causes,
@@ -34,7 +34,7 @@ pub(crate) enum Selection<'a> {
     KeptGradients,
     /// Activations, grouped by line of code.
     ActivationLines,
-    /// Those whose allocation is one of these events of the recording.
+    /// The blocks allocated by these events of the recording.
     Allocated(HashSet<u64>),
 }
 
@@ -76,7 +76,7 @@ impl Selection<'_> {
     }
 }
 
-/// The groups with those of `joined` as one.
+/// Combines the groups listed in `joined`.
 fn join(groups: Groups, joined: &Joined) -> (Grouped, Vec<Vec<Code>>) {
     let Groups { mut grouped, codes } = groups;
     if joined.is_empty() {
@@ -109,7 +109,7 @@ pub(super) fn is_kept_gradient(trace: &Trace, id: BlockId) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct PeaksWithout {
     by_group: HashMap<Vec<Code>, Moment>,
-    /// Without a group that has no blocks.
+    /// The peak without a group that has no blocks, that is, the whole peak.
     of_none: Moment,
 }
 

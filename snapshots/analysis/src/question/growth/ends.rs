@@ -1,4 +1,4 @@
-//! Finds what some events leave and free, from what is live before and after them.
+//! Finds what a range of events allocates and frees, by comparing the live blocks before and after it.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,22 +10,22 @@ use crate::grouping::filter::Filter;
 use crate::metric::Metric;
 use crate::question::source::{Source, Window};
 
-/// The counted blocks that are live before or after some events.
+/// The blocks that are live before or after a range of events, and pass a filter.
 pub(super) struct Ends<'a> {
-    /// A window that has the blocks live before the events.
+    /// A window that contains the blocks live before the events.
     pub before: Window<'a>,
-    /// Of them, those that the events free, in block order.
+    /// The blocks of `before` that the events free, in block order.
     pub freed: Vec<BlockId>,
-    /// Of them, those that are live after the events.
+    /// The blocks of `before` that are live after the events.
     pub kept: Vec<BlockId>,
-    /// A window that has the blocks live after the events.
+    /// A window that contains the blocks live after the events.
     pub after: Window<'a>,
-    /// Of them, those that the events allocate, in block order.
+    /// The blocks of `after` that the events allocate, in block order.
     pub born: Vec<BlockId>,
 }
 
 impl<'a> Ends<'a> {
-    /// The blocks of `device` that pass `filter` before and after `events`.
+    /// Finds the blocks of `device` that pass `filter` before and after `events`.
     pub(super) fn of(
         source: &'a Source<'a>,
         (device, metric): (DeviceId, Metric),
@@ -58,5 +58,6 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// The event that allocated a block; of one from before the recording, its row or its address.
+/// Identifies a block in any window: the event that allocated it, or for a block from before the recording, its row or
+/// address.
 type Identity = (Option<u64>, u64);

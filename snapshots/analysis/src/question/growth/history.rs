@@ -1,4 +1,4 @@
-//! The history of a device in a recording: its steps, and the memory at their ends, from which growth is measured.
+//! The history of a device in a recording: its steps, and the memory at their ends, from which growth is computed.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -20,22 +20,22 @@ use crate::metric::Metric;
 use crate::question::between::{Balance, Sum, bytes_of};
 use crate::question::source::{Source, Watch, Window};
 
-/// Events that are read at once.
+/// Number of events read at a time.
 const EVENTS: u64 = 1 << 20;
 
 /// The result of each device.
 pub type OfDevices = Vec<Result<Growth, NoWindow>>;
 
 /// Measures the growth of each of `devices` over the requested steps, or over the whole recording if it has no steps
-/// and none are requested. Returns the answers to each of `queries`, for which the recording is read once.
+/// and none are requested. Returns the answers to each of `queries`; the recording is read once for all of them.
 ///
 /// # Errors
 ///
-/// As [`Source::each_window`].
+/// Fails like [`Source::each_window`].
 ///
 /// # Panics
 ///
-/// If a metric is `device_used`, which consists neither of blocks nor of segments.
+/// Panics if a metric is `device_used`, which consists neither of blocks nor of segments.
 pub fn growth(
     source: &Source<'_>,
     devices: &[DeviceId],
@@ -83,28 +83,28 @@ pub fn growth(
 /// The history of a device in a recording, or in a part of one.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// The runs of events of one step and phase, in order.
+    /// The ranges of events in one step and phase, in order.
     pub(crate) spans: Vec<ActiveSpan>,
-    /// The states at the bounds of spans and parts, in order.
+    /// The states at the boundaries of spans and parts, in order.
     states: Vec<State>,
     /// The segments, if reserved memory is measured.
     segments: SegmentHistory,
 }
 
-/// The counted blocks at a moment.
+/// The totals of the counted blocks after some number of events.
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// The number of events so far.
+    /// The number of events before this state.
     events: u64,
-    /// The bytes that are live.
+    /// The live bytes.
     live_bytes: u64,
-    /// All that was allocated so far.
+    /// The sum of all allocations so far.
     born: Sum,
 }
 
 impl History {
-    /// The history of `device` in a window, for `metric`: blocks that pass a filter, or for reserved memory, segments;
-    /// with the states at `more` bounds.
+    /// The history of `device` in a window, for `metric`: of the blocks that pass a filter, or of segments for reserved
+    /// memory. Also records the states at the event numbers `more`.
     pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, (matches, more): (&Matches, &[u64])) -> Self {
         let spans = active_spans(trace, device);
         if metric == Metric::Reserved {
@@ -150,7 +150,7 @@ impl History {
         Self { spans, states, segments: SegmentHistory::default() }
     }
 
-    /// Adds the part that follows.
+    /// Appends the history of the following part.
     pub(crate) fn append(&mut self, part: Self) {
         append_spans(&mut self.spans, part.spans);
         self.segments.append(part.segments);
@@ -161,14 +161,14 @@ impl History {
         self.states.extend(states.map(|state| State { born: born.plus(state.born), ..state }));
     }
 
-    /// The state once `events` events have happened, which is a bound of spans.
+    /// The state after `events` events, which must be a boundary of spans.
     fn state(&self, events: u64) -> State {
         let after = self.states.partition_point(|state| state.events <= events);
         let none = State { events, live_bytes: 0, born: Sum::default() };
         after.checked_sub(1).map_or(none, |row| self.states[row])
     }
 
-    /// Measures the growth over `window`. The history must be of the blocks that pass the filter.
+    /// Measures the growth over `window`. The history must have been made with the same filter.
     pub(crate) fn growth(
         &self,
         source: &Source<'_>,
@@ -210,7 +210,7 @@ impl History {
         Ok(Growth::of_blocks([(&after.trace, &born), (&before.trace, &freed)], measured, window, query))
     }
 
-    /// All that was allocated by `events`.
+    /// The sum of all allocations in `events`.
     fn born(&self, events: &Range<u64>) -> Sum {
         let [before, after] = [events.start, events.end].map(|events| self.state(events).born);
         Sum { bytes: after.bytes - before.bytes, blocks: after.blocks - before.blocks }

@@ -1,5 +1,5 @@
-//! The idle moments of a program without steps, such as a server: the lows to which its memory returns between bursts
-//! of work. The bursts take the place of steps.
+//! Finds the idle points of a program without steps, such as a server: the minima to which its memory returns between
+//! bursts of work. Growth is then measured per burst instead of per step.
 
 use std::cmp::Reverse;
 
@@ -12,25 +12,24 @@ use crate::index::replay::Replay;
 use crate::metric::Metric;
 use crate::question::source::{Source, Watch};
 
-/// Turns that are in memory at most. If there are more, the smaller ones are left out, and of equal ones neighbours
-/// become one.
+/// Maximum number of turns in memory. If there are more, smaller ones are dropped, and equal neighbours are merged.
 const MAX_TURNS: usize = 1 << 20;
 
-/// The smallest turns that are distinguished, as a fraction of the peak.
+/// The smallest turns that are distinguished: the peak divided by this.
 const FINEST: u64 = 4096;
 
-/// Turns of the end of a program at most.
+/// Maximum number of turns that may belong to the end of a program.
 const MAX_END: usize = 8;
 
-/// A moment at which the total turns, and the total then.
+/// A local minimum or maximum of the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    /// The number of events before the moment.
+    /// The number of events before it.
     events: u64,
     bytes: u64,
 }
 
-/// The lows and highs of a total in alternation, of which neighbours differ by at least `depth` bytes.
+/// Alternating local minima and maxima of a total; neighbours differ by at least `depth` bytes.
 #[derive(Debug)]
 struct Turns {
     depth: u64,
@@ -53,7 +52,7 @@ impl Turns {
         turns
     }
 
-    /// Adds a later moment, if it goes further than the last turn, or turns by at least the depth.
+    /// Appends a later value if it extends the last turn, or reverses direction by at least `depth` bytes.
     fn push(&mut self, turn: Turn) {
         let (last, before) = match self.rows.as_slice() {
             [.., before, last] => (*last, Some(*before)),
@@ -78,7 +77,7 @@ impl Turns {
         }
     }
 
-    /// Leaves out the smaller turns; of turns that are all alike, every second burst becomes part of the one before.
+    /// Drops the smaller turns; if all turns are of similar size, merges every second burst into the previous one.
     fn thin(&mut self) {
         let coarser = Self::among(&self.rows, self.depth.saturating_mul(2));
         if coarser.rows.len() > MAX_TURNS / 8 {
@@ -96,15 +95,15 @@ impl Turns {
         later.rows.into_iter().for_each(|turn| self.push(turn));
     }
 
-    /// The turns of at least `depth` bytes among others.
+    /// The turns of at least `depth` bytes in a list of turns.
     fn among(rows: &[Turn], depth: u64) -> Self {
         let mut turns = Self::new(depth);
         rows.iter().for_each(|turn| turns.push(*turn));
         turns
     }
 
-    /// Without the end of the program, which frees everything: without the last turns that hide most of the bursts
-    /// before them. Also returns the height of the bursts.
+    /// Removes the turns at the end of the program, where everything is freed: those last turns that hide most of the
+    /// bursts before them. Also returns the height of the bursts.
     fn of_run(mut self) -> (Self, u64) {
         let runs = (0..=self.rows.len().min(MAX_END)).rev().map(|end| {
             let rows = self.rows.len() - end;
@@ -116,7 +115,7 @@ impl Turns {
         (self, height)
     }
 
-    /// The numbers of events before the lows between bursts.
+    /// The numbers of events before the minima between bursts.
     fn lows(&self) -> Vec<u64> {
         let peak = self.rows.iter().map(|turn| turn.bytes).max().unwrap_or(0);
         let (run, height) = Self::among(&self.rows, self.depth.max(peak / FINEST)).of_run();
@@ -143,9 +142,10 @@ impl Turns {
     }
 }
 
-/// The height of the bursts that a program consists of: that of which the bursts at least as high, but one, have the
-/// largest sum of such heights; and that sum. Loading a model once does not count, however high, nor do many small
-/// allocations. A burst is what lies between two moments below which the total never falls again.
+/// Determines the height of a program's bursts: the height for which the number of bursts at least that high, less one,
+/// times the height is largest. Returns that product and the height. Loading a model once does not count, however
+/// large, nor do many small allocations. A burst is the range between two points below which the total never falls
+/// again.
 fn bursts_in(rows: &[Turn]) -> (u128, u64) {
     let mut heights = Vec::new();
     let (mut floor, mut highest) = (u64::MAX, 0);
@@ -162,12 +162,12 @@ fn bursts_in(rows: &[Turn]) -> (u128, u64) {
     sums.max().unwrap_or_default()
 }
 
-/// The bursts of each of `asked`, a device and the total that tells when it is idle; numbered from 0: each begins at an
-/// idle moment and ends at the next.
+/// Finds the bursts for each of `asked`, a device and the total that determines when it is idle. Bursts are numbered
+/// from 0; each begins at an idle point and ends at the next.
 ///
 /// # Errors
 ///
-/// As [`Source::each_window`].
+/// Fails like [`Source::each_window`].
 pub(super) fn bursts(source: &Source<'_>, asked: &[(DeviceId, Metric)], watch: Watch<'_>) -> Result<Vec<Steps>> {
     let mut all: Vec<Turns> = asked.iter().map(|_| Turns::new(1)).collect();
     let map = |trace: &Trace| {

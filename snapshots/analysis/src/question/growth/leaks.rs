@@ -1,4 +1,5 @@
-//! Finds the source lines that keep memory of every step, by call stack, whatever the category of the blocks.
+//! Finds the source lines whose allocations of every step stay live, by call stack, regardless of the blocks'
+//! categories.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,20 +26,21 @@ use super::ends::Ends;
 use super::steps::Steps;
 use super::window::{StepRange, StepWindow};
 
-/// A line whose blocks survive from every step of a window of at least two steps, and outweigh those of it that are
-/// freed.
+/// A source line whose blocks survive from every step of a window of at least two steps, and exceed the line's blocks
+/// that are freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The source line that represents the stacks, or if several alternate, the line that calls them; without stacks,
-    /// the module or the operation.
+    /// The source line that represents the stacks; if several lines alternate, the line that calls them; without
+    /// stacks, the module or the operation.
     pub line: String,
-    /// The stack that keeps most; [`StackId::NONE`] if the blocks have no stacks.
+    /// The stack with the most surviving bytes; [`StackId::NONE`] if the blocks have no stacks.
     pub stack: StackId,
-    /// Blocks allocated in the window and live at its end. Memory that the line replaces is not counted.
+    /// Blocks allocated in the window and live at its end. Memory that replaces freed memory of the same line does not
+    /// count.
     pub kept: Sum,
-    /// The number of steps that have blocks.
+    /// The number of steps with surviving blocks.
     pub steps: usize,
-    /// Average bytes kept per step that has blocks, rounded up.
+    /// Average surviving bytes per step with surviving blocks, rounded up.
     pub bytes_per_step: u64,
 }
 
@@ -47,7 +49,7 @@ pub struct Leak {
 pub struct Leaks {
     /// The source lines that leak, the largest leak first.
     pub lines: Vec<Leak>,
-    /// All blocks that these lines keep.
+    /// All surviving blocks of these lines.
     pub blocks: HashSet<BlockId>,
     /// The origins of these blocks.
     places: HashSet<Place>,
@@ -65,18 +67,19 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether more is kept than freed. Memory that each step replaces is kept as much as it is freed.
+    /// Whether more bytes survive than are freed. If each step replaces the memory of the previous one, equal amounts
+    /// do.
     fn grows(&self) -> bool {
         self.kept.bytes > self.freed_bytes
     }
 
-    /// Whether every step has blocks that are kept.
+    /// Whether blocks survive from every step, and more than are freed.
     fn leaks(&self, window: &StepWindow) -> bool {
         window.is_every(&self.steps) && self.grows()
     }
 }
 
-/// The sum of tallies, without their blocks.
+/// The sum of tallies, without their lists of blocks.
 fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     let mut whole = Tally::default();
     for tally in tallies {
@@ -87,22 +90,24 @@ fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     whole
 }
 
-/// Whether tallies leak together: those that grow have blocks of every step, and outweigh what is freed of the others.
+/// Whether tallies leak together: those that grow have surviving blocks of every step, and the sum of all tallies
+/// grows.
 fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &StepWindow) -> bool {
     whole(tallies.clone().filter(|tally| tally.grows())).leaks(window) && whole(tallies).grows()
 }
 
-/// A line of user code in the stacks of several places.
+/// A line of user code that occurs in the stacks of several origins.
 struct Caller {
     line: String,
-    /// The number of such lines that call it.
+    /// The number of lines of user code that call it.
     depth: usize,
-    /// The places whose stacks have the line, as rows of the list that is searched.
+    /// The origins whose stacks contain the line, as indices into the list that is searched.
     rows: Vec<usize>,
 }
 
 impl Leaks {
-    /// The leaks of requested memory of `device` over all whole steps; `None` without any, or if reading fails.
+    /// The leaks of requested memory of `device` over all complete steps; `None` if there are none, or if reading
+    /// fails.
     pub fn of_all_steps(source: &Source<'_>, device: DeviceId) -> Option<Self> {
         let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok()?;
         let of_device = (device, Metric::Requested);
@@ -124,7 +129,7 @@ impl Leaks {
         Ok(Self::among(metric, window, [(&after.trace, &born), (&before.trace, &freed)]))
     }
 
-    /// The leaks of the device of `live` among `matches`, in a trace that has all of the window.
+    /// The leaks of the device of `live` among `matches`, in a trace that contains the whole window.
     pub fn in_trace(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
         let position = |event: u64| event.saturating_sub(trace.start.events) as usize;
         let events = position(window.events().start)..position(window.events().end);
@@ -136,8 +141,8 @@ impl Leaks {
         Self::among(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
     }
 
-    /// The leaks among the survivors of a window and the older blocks freed in it, each with a trace that has them: a
-    /// recording, or windows of it.
+    /// The leaks among the survivors of a window and the older blocks freed in it, each given with a trace that
+    /// contains them.
     pub(crate) fn among(
         metric: Metric,
         window: &StepWindow,
@@ -183,8 +188,8 @@ impl Leaks {
         leaks
     }
 
-    /// Finds lines that alternate among `others`, none of which leaks alone, and adds the innermost line of user code
-    /// that calls them all.
+    /// Finds source lines that alternate among `others`, none of which leaks on its own, and adds the innermost line of
+    /// user code that calls them all.
     fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
         if !whole(others.iter().map(|(_, tally)| tally).filter(|tally| tally.grows())).leaks(window) {
             return;
@@ -216,8 +221,8 @@ impl Leaks {
         }
     }
 
-    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is
-    /// whole. `spans` are all of the recording.
+    /// The leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `spans` are
+    /// all spans of the recording.
     pub(crate) fn of_spans(
         source: &Source<'_>,
         device: DeviceId,
@@ -229,8 +234,8 @@ impl Leaks {
         window.map(|window| Self::of(source, (device, metric), &window, &Filter::default())).transpose()
     }
 
-    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is
-    /// whole. `rows` are all of the recording.
+    /// The leaks on `device` over the steps for which growth is measured; `None` if no step is complete. `rows` are all
+    /// rows of the recording.
     ///
     /// # Errors
     ///
@@ -245,7 +250,7 @@ impl Leaks {
         Self::of_spans(source, device, metric, &spans)
     }
 
-    /// The name of what these lines keep: `leak at train.py:12 step`, or how many lines leak.
+    /// A name for these leaks: `leak at train.py:12 step`, or the number of lines that leak.
     pub fn name(&self) -> String {
         match self.lines.as_slice() {
             [leak] => format!("leak at {}", unique_suffixes(&[&leak.line]).join(" ")),
@@ -253,8 +258,8 @@ impl Leaks {
         }
     }
 
-    /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, whether
-    /// or not that is one of the window.
+    /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, even if
+    /// that step is not in the window.
     pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
         let outlives = |id| matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Steps | Lifetime::Kept);
         self.has_origin_of(trace, id) && outlives(id)
@@ -264,7 +269,8 @@ impl Leaks {
         !self.lines.is_empty() && self.places.contains(&place(trace, id))
     }
 
-    /// Breaks down by the keys of `query`, into all groups and single modules, what leaks from steps before `moment`.
+    /// Groups the leaked memory from steps before `moment` by the keys of `query`, with all groups listed and modules
+    /// not combined.
     pub fn breakdown(&self, trace: &Trace, live: &LiveIndex, moment: &Moment, query: &Query<'_>) -> Breakdown {
         let blocks = live.before_position(trace, moment.metric, moment.position());
         let mut leaking = self.kept_at(trace, &blocks, moment.step);
@@ -274,8 +280,8 @@ impl Leaks {
         Breakdown::of(trace, moment.metric, &leaking, &grouping)
     }
 
-    /// The blocks among `blocks`, which are live in `step`, that leak from earlier steps. What is live in a later step
-    /// outlives its own, so that the answer needs no block's end.
+    /// Those of `blocks`, which are live in `step`, that leak from earlier steps. A block that is live in a later step
+    /// outlives its own, so its end need not be known.
     pub fn kept_at(&self, trace: &Trace, blocks: &[BlockId], step: Option<u32>) -> Vec<BlockId> {
         let is_from_before = |id: &BlockId| step_of(trace, &trace.blocks.get(*id)).is_some_and(|at| Some(at) != step);
         let leaking = blocks.iter().copied().filter(|id| self.has_origin_of(trace, *id));

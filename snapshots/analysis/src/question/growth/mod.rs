@@ -1,5 +1,5 @@
-//! Measures growth per step: blocks allocated in a window of steps and live at its end, against older blocks freed in
-//! it. Together they account for the change of the total, to the byte.
+//! Measures growth per step: blocks allocated in a window of steps and live at its end, minus older blocks freed in it.
+//! The difference is exactly the change of the total.
 
 mod steps;
 mod window;
@@ -32,24 +32,24 @@ pub(crate) use steps::Steps;
 pub use steps::{Cut, how_to_mark_steps};
 pub use window::{Between, Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow};
 
-/// Maximum number of stacks of survivors to list.
+/// Maximum number of stacks of survivors that are listed.
 const STACKS: usize = 3;
 
-/// What growth to measure: of which total and blocks, and how it is grouped.
+/// The growth to measure: of which total and which blocks, and how to group it.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthQuery<'a> {
-    /// The total to measure: one that is a sum over blocks, or reserved memory. Of that, segments stand for blocks, and
-    /// all are counted.
+    /// The total to measure: a sum over blocks, or reserved memory. For the latter, segments are counted instead of
+    /// blocks, without a filter.
     pub metric: Metric,
     /// The keys to group by.
     pub keys: &'a [GroupKey],
     /// Number of groups to list.
     pub top: usize,
-    /// The blocks that count.
+    /// The blocks to count.
     pub filter: &'a Filter,
 }
 
-/// Blocks that share the values of all keys.
+/// Blocks that have the same values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrownGroup {
     /// The key values.
@@ -62,9 +62,9 @@ pub struct GrownGroup {
     pub freed: Sum,
     /// Number of steps that have survivors.
     pub steps: usize,
-    /// The fewest bytes that survive from any step.
+    /// The minimum, over the steps, of the bytes that survive from a step.
     pub least_bytes: u64,
-    /// Whether it grows with every step: there are at least two steps, and each has survivors.
+    /// Whether it grows in every step: there are at least two steps, and each has survivors.
     pub is_recurring: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct StepGrowth {
     pub survivors: Sum,
 }
 
-/// Growth over a window of steps. All sizes in bytes.
+/// Growth over a window of steps. All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
     /// The steps over which growth is measured.
@@ -95,31 +95,31 @@ pub struct Growth {
     pub start: Moment,
     /// The state after the last step.
     pub end: Moment,
-    /// The largest total in the last step.
+    /// The point with the largest total in the last step.
     pub last_peak: Moment,
-    /// The counted blocks by class: live at the start, minus freed, plus born, is live at the end.
+    /// The counted blocks by class: those live at the start, minus the freed, plus the born, are those live at the end.
     pub balance: Balance,
-    /// The steps, followed by survivors allocated between them, if any.
+    /// The steps, followed by a row for survivors allocated between them, if any.
     pub steps: Vec<StepGrowth>,
-    /// The groups that grew most; those that grow with every step first.
+    /// The groups that grew most; those that grow in every step come first.
     pub groups: Vec<GrownGroup>,
-    /// Survivors of the groups that are not listed.
+    /// Survivors in groups that are not listed.
     pub rest_survivors: Sum,
-    /// Freed blocks of the groups that are not listed.
+    /// Freed blocks in groups that are not listed.
     pub rest_freed: Sum,
     /// Number of groups that are not listed.
     pub rest_groups: u64,
-    /// The source lines that keep memory of every step, by stack, independent of the keys.
+    /// The source lines whose allocations of every step survive, by stack, independent of the keys.
     pub leaks: Vec<Leak>,
-    /// Of reserved memory, the change by the reason why it is kept, largest first: together the growth.
+    /// For reserved memory, the change by the reason why memory stays reserved, largest first. They sum to the growth.
     pub causes: Vec<Kept>,
-    /// The blocks that the lines above keep.
+    /// The sum of the survivors of these lines.
     pub recurring: Sum,
-    /// The stacks that allocated most of these, or without leaks, of everything that grew.
+    /// The stacks with the most survivors: of the leaks, or if there are none, of everything that grew.
     pub stacks: Vec<Group>,
 }
 
-/// The moments between which growth is measured, and the sums of the counted blocks.
+/// The points between which growth is measured, and the sums of the counted blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     /// See [`Growth::start`].
@@ -130,13 +130,13 @@ pub(crate) struct Measured {
     pub last_peak: Moment,
     /// See [`Growth::balance`].
     pub balance: Balance,
-    /// Bytes that are live after each step of the window.
+    /// Live bytes after each step of the window.
     pub end_bytes: Vec<u64>,
 }
 
 impl Growth {
-    /// Measures the growth that blocks are: those allocated in the window and live at its end, and those live before it
-    /// and freed in it, each with a trace that has them.
+    /// Measures growth as blocks: those allocated in the window and live at its end, and those live before it and freed
+    /// in it, each given with a trace that contains them.
     pub(crate) fn of_blocks(
         [born, gone]: [(&Trace, &[BlockId]); 2],
         measured: Measured,
@@ -166,7 +166,7 @@ impl Growth {
         sums.growth(measured, query.top).with(leaks, stacks)
     }
 
-    /// The same with the lines that keep memory of every step, and the stacks that allocated most.
+    /// Adds the leaks and the stacks with the most survivors.
     fn with(self, leaks: Vec<Leak>, mut stacks: Vec<Group>) -> Self {
         stacks.retain(|group| group.stack.is_some());
         Self { recurring: total(leaks.iter().map(|leak| leak.kept)), leaks, stacks, ..self }
@@ -188,8 +188,8 @@ impl Growth {
         u64::try_from(u128::try_from(self.net()).unwrap_or(0).div_ceil(steps)).unwrap_or(u64::MAX)
     }
 
-    /// Number of further steps after which a step's peak exceeds `capacity` bytes, if each grows by the window's
-    /// average. An extrapolation; `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
+    /// Number of further steps until a step's peak exceeds `capacity` bytes, extrapolated from the average growth in
+    /// the window. `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
     pub fn steps_until(&self, capacity: u64) -> Option<u64> {
         let net = u128::try_from(self.net()).ok().filter(|net| *net > 0 && capacity > 0)?;
         let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
@@ -210,12 +210,12 @@ struct Sums<'a> {
     keys: &'a [GroupKey],
     window: StepWindow,
     coder: KeyEncoder<'a>,
-    /// The coder of the freed blocks, if these are of another trace.
+    /// The encoder for freed blocks, if they are in another trace than survivors.
     coder_of_freed: Option<KeyEncoder<'a>>,
     row_of_step: HashMap<u32, usize>,
     numbers: HashMap<Vec<Code>, usize>,
     rows: Vec<Row>,
-    /// By row of the window's steps; the last row is for blocks allocated between them.
+    /// One sum per step of the window; the last one is for blocks allocated between steps.
     by_step: Vec<Sum>,
 }
 
@@ -224,7 +224,7 @@ struct Row {
     code: Vec<Code>,
     survivors: Sum,
     freed: Sum,
-    /// Survivors' bytes by row of the window's steps.
+    /// Survivors' bytes by step, as an index into the window's steps.
     by_step: HashMap<usize, u64>,
 }
 
@@ -235,7 +235,7 @@ impl Row {
 }
 
 impl<'a> Sums<'a> {
-    /// Prepares sums of survivors and of freed blocks, each of its trace.
+    /// Prepares the sums of survivors and of freed blocks, which may be in different traces.
     fn new([trace, of_freed]: [&'a Trace; 2], keys: &'a [GroupKey], window: StepWindow) -> Self {
         Self {
             keys,
@@ -262,7 +262,7 @@ impl<'a> Sums<'a> {
         self.keys.iter().map(|&key| self.coder.code_of_segment(values, key)).collect()
     }
 
-    /// Adds what was allocated in `step`, and returns the number of its group.
+    /// Adds a survivor allocated in `step`, and returns the index of its group.
     fn add_survivor(&mut self, code: Vec<Code>, step: Option<u32>, bytes: u64) -> usize {
         let number = self.number(code);
         let step = step.and_then(|step| self.row_of_step.get(&step).copied());
@@ -320,7 +320,7 @@ impl<'a> Sums<'a> {
         steps
     }
 
-    /// The numbers of all groups: those that grow with every step first, then by growth.
+    /// The indices of all groups: those that grow in every step first, then by growth.
     fn ranked(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let net = |row: &Row| i128::from(row.survivors.bytes) - i128::from(row.freed.bytes);

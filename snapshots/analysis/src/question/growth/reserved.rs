@@ -1,5 +1,5 @@
-//! Measures growth of reserved memory: the segments reserved in a window of steps and not released at its end, against
-//! those released in it; and of all reserved memory, by the reasons why it is kept.
+//! Measures the growth of reserved memory: segments reserved in a window of steps and not released at its end, minus
+//! those released in it; and classifies all reserved memory by the reason why it stays reserved.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -27,26 +27,26 @@ use super::leaks::Leak;
 use super::window::StepWindow;
 use super::{Growth, GrowthQuery, Measured, STACKS, Sums};
 
-/// The reason that reserved memory is kept.
+/// The reason why memory stays reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBecause {
-    /// It is free, and cached for a stream on which nothing is allocated any more: only that stream could use it.
+    /// It is free, but cached for a stream on which there are no more allocations; only that stream could reuse it.
     UnusedStream,
-    /// It belongs to a private pool of a captured graph, or of the program.
+    /// It belongs to a private pool, of a CUDA graph or of the program.
     PrivatePool,
-    /// It is free between blocks.
+    /// It is free space between blocks.
     Fragmentation,
-    /// It is free in segments that are free as a whole, and were not released.
+    /// It is in segments that are completely free but were not released.
     NotReleased,
-    /// Blocks are in use in it.
+    /// It is used by blocks.
     InUse,
 }
 
 impl KeptBecause {
     const ALL: [Self; 5] = [Self::UnusedStream, Self::PrivatePool, Self::Fragmentation, Self::NotReleased, Self::InUse];
 
-    /// The predicate of a sentence about bytes that are kept for it.
+    /// The predicate of a sentence about bytes that stay reserved for this reason.
     const fn predicate(self) -> &'static str {
         match self {
             Self::UnusedStream => "are cached for streams on which nothing is allocated any more",
@@ -58,34 +58,34 @@ impl KeptBecause {
     }
 }
 
-/// The change of what is kept for one reason, in the segments in which it changes.
+/// The change of the memory that stays reserved for one reason, in the segments in which it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The reason that the memory stays reserved.
+    /// The reason why the memory stays reserved.
     pub because: KeptBecause,
-    /// The bytes that are kept for it at the end, and the number of segments.
+    /// The bytes and segments that are reserved for it at the end.
     pub sum: Sum,
-    /// The bytes and segments that were kept for it at the start.
+    /// The bytes and segments that were reserved for it at the start.
     pub before: Sum,
-    /// The streams at the end.
+    /// The streams to which the memory belongs at the end.
     pub streams: Vec<u64>,
-    /// The pools at the end.
+    /// The pools to which the memory belongs at the end.
     pub pools: Vec<BlockPool>,
-    /// The bytes that the streams or private pools would reserve together if they shared memory: as much as the largest
-    /// of them. `None` unless there are several that are never in use at the same time.
+    /// The bytes that the streams or private pools would need if they shared memory: the size of the largest. `None`
+    /// unless there are several that are never in use at the same time.
     pub shared_bytes: Option<u64>,
 }
 
-/// Maximum number of streams or pools that are named.
+/// Maximum number of streams or pools that are listed.
 const MAX_NAMES: usize = 8;
 
 impl Kept {
-    /// The change in bytes. Over all reasons, these sum to the growth.
+    /// The change in bytes. The sum over all reasons is the growth.
     pub fn net(&self) -> i128 {
         i128::from(self.sum.bytes) - i128::from(self.before.bytes)
     }
 
-    /// The change as a sentence without its full stop.
+    /// The change as a sentence without a full stop.
     pub fn text(&self) -> String {
         let net = format_bytes(u64::try_from(self.net().unsigned_abs()).unwrap_or(u64::MAX));
         if self.net() < 0 {
@@ -139,20 +139,20 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The origin of a segment.
+/// The call stack, module and operation that reserved a segment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     stack: StackId,
     step: Option<u32>,
 }
 
-/// The segments of a device in a recording, or in a part of it.
+/// The segments of a device in a recording, or in a part of one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentHistory {
     changes: Vec<Change>,
-    /// By the rows that the changes name.
+    /// The origins of segments, by the index that changes refer to.
     origins: Vec<Origin>,
-    /// The streams, and the pools, that are in use at the same time.
+    /// The streams and the pools that are in use at the same time.
     streams: Together,
     pools: Together,
 }
@@ -194,7 +194,7 @@ impl SegmentHistory {
         history
     }
 
-    /// Adds the part that follows.
+    /// Appends the history of the following part.
     pub(crate) fn append(&mut self, part: Self) {
         let rows = self.origins.len();
         self.origins.extend(part.origins);
@@ -208,8 +208,8 @@ impl SegmentHistory {
         self.pools.append(part.pools);
     }
 
-    /// Measures the growth over `window`, between the states before and after it. At its end, nothing is allocated any
-    /// more on streams other than `recent` and those with blocks in use.
+    /// Measures the growth over `window`, between the states before and after it. At its end, streams other than
+    /// `recent` and those with blocks in use count as unused.
     pub(crate) fn growth(
         &self,
         window: &StepWindow,
@@ -285,8 +285,8 @@ impl SegmentHistory {
         self.origins.get(extent.row.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Divides what is reserved at two moments by the reasons why it is kept, the same at both, and returns what
-    /// changes: segments that are released and reserved again are not growth.
+    /// Classifies the reserved memory at two points by the reasons why it stays reserved, and returns the changes.
+    /// Segments that are released and reserved again do not count as growth.
     fn causes(
         &self,
         extents: &[Extent],
@@ -343,7 +343,7 @@ impl SegmentHistory {
         causes
     }
 
-    /// The lines that obtain segments in every step that are kept.
+    /// The source lines that reserved surviving segments in every step.
     fn lines(&self, survivors: &[&Extent], window: &StepWindow, trace: &Trace) -> Vec<Leak> {
         let numbers: HashSet<u32> = window.steps.iter().map(|(step, _)| *step).collect();
         let mut lines: BTreeMap<String, (Sum, HashSet<u32>, StackId)> = BTreeMap::new();
@@ -397,8 +397,8 @@ fn sum<'a>(extents: impl Iterator<Item = &'a Extent>) -> Sum {
     sum
 }
 
-/// The bytes of an extent, `used` of them by blocks, by the reasons why they are kept, while nothing is allocated on
-/// streams other than `streams`.
+/// Divides the bytes of an extent, of which blocks use `used`, by the reasons why they stay reserved; streams other
+/// than `streams` are unused.
 fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBecause::ALL.len()] {
     let all = bytes(extent);
     let is_private = extent.home.private.is_some();
@@ -413,9 +413,9 @@ fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBec
     })
 }
 
-/// The blocks in the segments of a device at a moment.
+/// The blocks in the segments of a device at some point.
 pub(crate) struct Layout<'a> {
-    /// A trace that has the state, and the tables of the recording.
+    /// A trace that contains the state, and the tables of the recording.
     trace: &'a Trace,
     map: AddressMap,
     /// The streams with blocks in use.
@@ -423,7 +423,7 @@ pub(crate) struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The state of a trace once `position` events have happened.
+    /// The state of a trace after `position` events.
     pub(crate) fn at(trace: &'a Trace, (series, live): (&Series, &LiveIndex), position: usize) -> Self {
         let index = AddressIndex::build(trace, series.device());
         let in_use = live.before_position(trace, Metric::Active, position);
@@ -431,7 +431,7 @@ impl<'a> Layout<'a> {
         Self { trace, map: AddressMap::at(trace, &index, live, series, position), streams }
     }
 
-    /// The bytes of blocks within `extent`.
+    /// The bytes used by blocks within `extent`.
     fn used(&self, extent: &Extent) -> u64 {
         let Range { start, end } = extent.addresses;
         let pieces = &self.map.pieces;

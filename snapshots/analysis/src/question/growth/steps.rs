@@ -1,4 +1,4 @@
-//! The steps of a device, and why the last one may not be whole.
+//! The steps of a device, and why the last one may be incomplete.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,23 +13,23 @@ use highwater_snapshots::{Category, Phase, Result};
 use crate::index::device_spans::{ActiveSpan, StepActivity, active_spans, append_spans};
 use crate::question::source::Source;
 
-/// Events that are read at once.
+/// Number of events read at a time.
 const EVENTS: u64 = 1 << 20;
 
-/// The reason that a step is not whole.
+/// The reason why a step is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Memory ran out in it, on any device.
+    /// A request failed in it, on any device.
     OutOfMemory,
-    /// It lacks phases that the previous step has.
+    /// It lacks phases of the previous step.
     Lacks(Vec<Phase>),
-    /// It frees parameters: the program ends in it.
+    /// It frees parameters, because the program ends in it.
     FreesModel,
     /// It allocates almost nothing.
     AllocatesLittle,
 }
 
-/// Formats what the step does, as a predicate.
+/// Formats the reason as a predicate of which the step is the subject.
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -49,7 +49,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// The code that marks the steps of the recorded program.
+/// Code that marks steps in the recorded kind of program, for messages.
 pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
     match trace.header.recorder.as_str() {
         "PyTorch" => "with torch.profiler.record_function(f\"step {i}\")",
@@ -57,7 +57,7 @@ pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
     }
 }
 
-/// A step, as a device sees it.
+/// A step with the values of one device.
 #[derive(Clone)]
 pub(super) struct Run {
     pub(super) step: u32,
@@ -69,15 +69,15 @@ pub(super) struct Run {
 #[derive(Clone)]
 pub(crate) struct Steps {
     pub(super) runs: Vec<Run>,
-    /// The facts about the last two.
+    /// The facts about the last two steps.
     pub(super) facts: Vec<StepFacts>,
-    /// The events of the recording.
+    /// The range of all events of the recording.
     pub(super) events: Range<u64>,
     pub(super) how_to_mark: &'static str,
 }
 
 impl Steps {
-    /// The steps of `device`; `spans` are all of the recording.
+    /// The steps of `device`; `spans` are all spans of the recording.
     pub(crate) fn of(source: &Source<'_>, device: DeviceId, spans: &[ActiveSpan]) -> Result<Self> {
         let of_device = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
         let mut row_of: HashMap<u32, usize> = HashMap::new();
@@ -106,15 +106,15 @@ impl Steps {
         Self::of(source, device, &spans)
     }
 
-    /// The numbers of events at which they begin and end.
+    /// The event numbers at which steps begin and end.
     pub(super) fn bounds(&self) -> impl Iterator<Item = u64> {
         self.runs.iter().flat_map(|run| [run.events.start, run.events.end])
     }
 
-    /// The reason that the last step is not whole; `None` if it is, judged by the step before it. A last step in which
-    /// memory ran out on any device is cut short. So is one that has almost nothing of the previous step: neither its
-    /// training phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases,
-    /// or contain the end of the program, which frees the model.
+    /// The reason why the last step is incomplete, judged by the step before it; `None` if it is complete. A last step
+    /// is incomplete if a request failed in it on any device, or if it has hardly anything of the previous step: none
+    /// of its training phases, and less than a hundredth of its bytes. A step with which the recording ends may also
+    /// lack single phases, or contain the end of the program, which frees the model.
     pub(super) fn cut(&self) -> Option<Cut> {
         let facts = self.facts.as_slice();
         if facts.last().is_some_and(|last| last.ran_out) {
@@ -140,11 +140,11 @@ impl Steps {
 /// The facts about a device in a step, or in a part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StepFacts {
-    /// A request failed, on any device.
+    /// Whether a request failed, on any device.
     ran_out: bool,
-    /// The bytes that the device allocates.
+    /// The bytes that are allocated on the device.
     allocated: u64,
-    /// Parameters on the device are freed.
+    /// Whether parameters on the device are freed.
     frees_model: bool,
 }
 

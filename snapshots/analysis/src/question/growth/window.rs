@@ -1,4 +1,4 @@
-//! The window of steps over which growth is measured, and how it was chosen.
+//! The window of steps over which growth is measured, and why it was chosen.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,47 +11,47 @@ use super::steps::{Cut, Steps};
 use crate::grouping::lifetime::step_of;
 use crate::question::source::Source;
 
-/// The reason for the choice of the first step.
+/// Why the first step was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStep {
-    /// It was requested.
+    /// It was requested by the user.
     Asked,
-    /// It is the step after the first: the first step allocates what later steps reuse, and may lack its beginning.
+    /// It is the second step: the first one allocates what later steps reuse, and its beginning may not be recorded.
     AfterFirst,
-    /// It is the only whole step.
+    /// It is the only complete step.
     Only,
 }
 
-/// The reason for the choice of the last step.
+/// Why the last step was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastStep {
-    /// It was requested.
+    /// It was requested by the user.
     Asked,
     /// It is the last step of the recording.
     Last,
-    /// It is the last whole step; the step after it is not whole for this reason.
+    /// It is the last complete step; the following step is incomplete for this reason.
     Whole(Cut),
-    /// It is the only step, and not whole for this reason.
+    /// It is the only step, although it is incomplete for this reason.
     OnlyCut(Cut),
 }
 
-/// The parts into which bursts are divided to find what they keep: of fewer, each is a part.
+/// Number of parts into which bursts are divided when leaks are searched; if there are fewer bursts, each is a part.
 const PARTS: usize = 8;
 
 highwater_snapshots::vocabulary!(
-    /// The kind of the steps of a window, by its word on the command line.
+    /// What growth is measured between, by its name on the command line.
     #[derive(Default)]
     Between {
         /// The steps of the recording.
         #[default]
         Steps = "steps",
-        /// The bursts between moments at which memory returns to its floor.
+        /// The bursts of work between points at which memory returns to its minimum.
         Idle = "idle",
     }
 );
 
 impl Between {
-    /// The word for one of them.
+    /// The noun for one of them.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Steps => "step",
@@ -60,39 +60,39 @@ impl Between {
     }
 }
 
-/// Consecutive steps. Growth is measured from before the first event of the first step to after the last event of the
-/// last step.
+/// Consecutive steps. Growth is measured from before the first event of the first step until after the last event of
+/// the last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepWindow {
-    /// The step numbers, each with its range of events. Empty for a recording without steps.
+    /// The step numbers with their ranges of events. Empty for a recording without steps.
     pub steps: Vec<(u32, Range<u64>)>,
     /// From the first event of the first step to one past the last event of the last step.
     events: Range<u64>,
-    /// The reason for the choice of the first step.
+    /// Why the first step was chosen.
     pub first: FirstStep,
-    /// The reason for the choice of the last step.
+    /// Why the last step was chosen.
     pub last: LastStep,
-    /// The kind of the steps.
+    /// Whether these are steps or bursts.
     pub between: Between,
 }
 
-/// The steps that were requested: the first and the last one, each by its number.
+/// The requested steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepRange {
-    /// The first step.
+    /// The number of the first step; `None` for the default.
     pub from: Option<u32>,
-    /// The last step.
+    /// The number of the last step; `None` for the default.
     pub to: Option<u32>,
-    /// The kind of the steps.
+    /// Whether to use steps or bursts.
     pub between: Between,
 }
 
-/// The error for steps that cannot be selected.
+/// The error that the requested steps cannot be selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoWindow {
-    /// The requested step that is the reason; `None` if the recording has no steps, and none were requested.
+    /// The requested step that does not exist; `None` if the recording has no steps, and none were requested.
     pub step: Option<Bound>,
-    /// The reason, in a sentence that lists the existing steps.
+    /// The reason, as a sentence that lists the existing steps.
     pub why: String,
 }
 
@@ -102,7 +102,7 @@ impl From<NoWindow> for String {
     }
 }
 
-/// A requested bound of a window of steps.
+/// A requested first or last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The first step.
@@ -112,9 +112,9 @@ pub enum Bound {
 }
 
 impl StepWindow {
-    /// The requested steps of `device`. By default from the second whole step, since the first allocates what later
-    /// steps reuse, to the last whole step. The inner result fails if the device has no steps, or lacks a requested
-    /// one: the message lists the existing steps.
+    /// The requested steps of `device`; by default from the second complete step, since the first one allocates what
+    /// later steps reuse, to the last complete step. The inner result is an error if the device has no steps, or lacks
+    /// a requested one; the message lists the existing steps.
     ///
     /// # Errors
     ///
@@ -123,12 +123,12 @@ impl StepWindow {
         Ok(Self::among(Steps::of_device(source, device)?, range))
     }
 
-    /// The requested steps among `steps`, or all events if there are none and none are requested: what survives them
-    /// can be measured, growth per step cannot.
+    /// The requested steps among `steps`, or all events if there are none and none are requested: survivors can then be
+    /// measured, but not growth per step.
     ///
     /// # Errors
     ///
-    /// If the device lacks a requested step.
+    /// Fails if the device lacks a requested step.
     pub(crate) fn among_any(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if steps.runs.is_empty() && range == StepRange::default() {
             let (first, last) = (FirstStep::Asked, LastStep::Asked);
@@ -141,7 +141,7 @@ impl StepWindow {
     ///
     /// # Errors
     ///
-    /// If the device has fewer than two, or lacks a requested one.
+    /// Fails if the device has fewer than two bursts, or lacks a requested one.
     pub(crate) fn among_bursts(bursts: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if bursts.runs.len() < 2 {
             let why = "memory does not return to a floor three times, so that there are no bursts to compare; without \
@@ -155,7 +155,7 @@ impl StepWindow {
     ///
     /// # Errors
     ///
-    /// As the inner result of [`Self::of`].
+    /// Fails like the inner result of [`Self::of`].
     pub(crate) fn among(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         let StepRange { from, to, between } = range;
         let cut = steps.cut();
@@ -202,7 +202,7 @@ impl StepWindow {
         Ok(Self { steps, events, first: first_at.1, last: last_at.1, between })
     }
 
-    /// The last two whole steps of `device`; `None` if it has fewer.
+    /// The last two complete steps of `device`; `None` if it has fewer.
     pub(crate) fn last_two(source: &Source<'_>, device: DeviceId) -> Result<Option<[u32; 2]>> {
         let steps = Steps::of_device(source, device)?;
         let numbers: Vec<u32> = steps.runs.iter().map(|run| run.step).collect();
@@ -210,7 +210,7 @@ impl StepWindow {
         Ok(numbers[..whole].last_chunk().copied())
     }
 
-    /// Whether the window has a whole step; false if the only step is cut short.
+    /// Whether the window has a complete step; false if the only step is incomplete.
     pub fn is_whole(&self) -> bool {
         !matches!(self.last, LastStep::OnlyCut(_))
     }
@@ -230,16 +230,16 @@ impl StepWindow {
         self.steps.last().map_or(self.events.clone(), |(_, events)| events.clone())
     }
 
-    /// The events that show what is still in use at the end: the last step; without steps, the last tenth of the
+    /// The events that determine what is still in use at the end: the last step; without steps, the last tenth of the
     /// events.
     pub(crate) fn recent_events(&self) -> Range<u64> {
         let Range { start, end } = self.last_events();
         if self.steps.is_empty() { end - (end - start).div_ceil(10)..end } else { start..end }
     }
 
-    /// Whether `steps` are all steps of the window, of which it has several. What is allocated between an optimizer and
-    /// the next forward, such as a batch, belongs to the step before, so that the last step of a recording may be
-    /// missing. Bursts are not alike, so that those of each part of the window count as one.
+    /// Whether `steps` include every step of the window, which must have several. The last step of a recording may be
+    /// missing, because allocations between an optimizer and the next forward, such as a batch, belong to the step
+    /// before. Bursts differ from each other, so one burst in each part of the window is enough.
     pub(crate) fn is_every(&self, steps: &HashSet<u32>) -> bool {
         let all = self.steps.len();
         if self.between == Between::Idle {
@@ -256,7 +256,7 @@ impl StepWindow {
         self.step_at(step_of(trace, &trace.blocks.get(id)), trace.alloc_number(id))
     }
 
-    /// The step of an event, of which the recording says that it is in step `marked`.
+    /// The step of an event for which the recording has step `marked`.
     pub(crate) fn step_at(&self, marked: Option<u32>, event: Option<u64>) -> Option<u32> {
         if self.between == Between::Steps {
             return marked;
@@ -266,12 +266,12 @@ impl StepWindow {
         self.steps.get(row).filter(|(_, events)| events.contains(&event)).map(|(step, _)| *step)
     }
 
-    /// From the first event of the first step to one past the last event of the last step.
+    /// The range of events from the first of the first step to the last of the last step.
     pub fn events(&self) -> Range<u64> {
         self.events.clone()
     }
 
-    /// The reasons for the window's beginning and end, one sentence each; none for requested steps.
+    /// The reasons why the window begins and ends where it does, one sentence each; empty for requested steps.
     pub fn reasons(&self) -> Vec<String> {
         let unit = self.between.unit();
         let first = match self.first {

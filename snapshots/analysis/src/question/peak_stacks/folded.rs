@@ -1,12 +1,12 @@
-//! Writes folded stacks, a line for each, which flame graph programs read.
+//! Writes folded stacks, one per line, for flame graph tools.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::{NO_STACK, PeakStacks, program_entries};
 
-/// Writes a line for each stack, with its frames from the outermost to the innermost separated by `;`, a space, and the
-/// bytes, sorted by line.
+/// Writes one line per stack, sorted: the frames from the outermost to the innermost separated by `;`, a space, and the
+/// bytes.
 pub(super) fn write(out: &mut impl Write, stacks: &PeakStacks<'_>) -> io::Result<()> {
     // Stacks that differ only in addresses read the same.
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();

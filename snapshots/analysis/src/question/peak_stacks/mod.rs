@@ -1,4 +1,4 @@
-//! Writes the blocks that are live at the peak, by call stack, in the formats of flame graph programs and pprof.
+//! Writes the blocks that are live at the peak, by call stack, in the formats of flame graph tools and pprof.
 
 mod folded;
 mod speedscope;
@@ -22,13 +22,13 @@ use super::source::Source;
 use crate::metric::Metric;
 use crate::stacks::leading::{LeadingFrame, entries};
 
-/// The function of blocks without a call stack.
+/// The function name shown for blocks without a call stack.
 const NO_STACK: &str = "(no stack)";
 
 /// A format for call stacks with their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackFormat {
-    /// A line for each stack: its frames, outermost first, and the bytes.
+    /// One line per stack: its frames, outermost first, and the bytes.
     Folded,
     /// JSON of [speedscope](https://www.speedscope.app).
     Speedscope,
@@ -39,19 +39,19 @@ pub enum StackFormat {
 /// The blocks that are live at the peak of requested bytes on the main device.
 struct PeakStacks<'a> {
     trace: &'a Trace,
-    /// By call stack and category.
+    /// Sums by call stack and category.
     sums: BTreeMap<(StackId, Category), Sum>,
     bytes: u64,
-    /// When that is.
+    /// A description of when the peak occurs.
     when: String,
 }
 
 /// Writes the stacks of the blocks that are live at the peak of requested bytes on the main device. Returns a sentence
-/// about what the format cannot hold.
+/// about what the format cannot represent.
 ///
 /// # Errors
 ///
-/// If the recording cannot be read, or `out` cannot be written.
+/// Fails if the recording cannot be read, or `out` cannot be written.
 pub fn write_peak_stacks<W: Write>(out: W, source: &Source<'_>, format: StackFormat) -> Result<String> {
     let device = source.facts().main_device();
     let peak = source.peak(device, Metric::Requested)?;
@@ -85,21 +85,21 @@ fn when(peak: &Moment) -> String {
     format!("{} requested on device {}, {when}", format_bytes(peak.bytes), peak.device.0)
 }
 
-/// A function and its place, as programs for profiles name them.
+/// A function and its source location, as written to profiles.
 struct Line {
     function: String,
-    /// Empty if unknown.
+    /// The source file; empty if unknown.
     file: String,
-    /// 0 if unknown.
+    /// The line number; 0 if unknown.
     line: u32,
 }
 
-/// The entries of a stack without those of the recorder, which an allocator calls, innermost first.
+/// The entries of a stack, innermost first, without those of the recorder, which is called by the allocator.
 fn program_entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = LeadingFrame> {
     entries(tables, stack).map(|(_, entry)| entry).skip_while(move |entry| entry.is_recorder(tables))
 }
 
-/// What a line is known by: the names of its function and file with its number, or a frame without source lines.
+/// Identity of a line: the names of its function and file with the line number, or a frame without source lines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LineKey {
     Source(StringId, StringId, u32),
@@ -107,7 +107,7 @@ enum LineKey {
     NoStack,
 }
 
-/// The lines of stacks, each once.
+/// The distinct lines of all stacks.
 #[derive(Default)]
 struct Lines {
     rows: Vec<Line>,
@@ -115,7 +115,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The rows of the lines of a stack without those of the recorder, innermost first; at least one.
+    /// The indices of a stack's lines, innermost first, without those of the recorder; at least one.
     fn of(&mut self, trace: &Trace, stack: StackId) -> Vec<usize> {
         let tables = &trace.tables;
         let mut rows = Vec::new();

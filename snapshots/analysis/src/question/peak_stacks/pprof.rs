@@ -48,7 +48,7 @@ fn profile(stacks: &PeakStacks<'_>) -> Profile {
     Profile { sample_type, sample, location, function, string_table, time_nanos, comment, default_sample_type }
 }
 
-/// Ids begin at 1.
+/// The id of a table row; ids start at 1.
 fn id_of(row: usize) -> u64 {
     row as u64 + 1
 }

@@ -1,5 +1,4 @@
-//! The JSON of speedscope, as its
-//! [file format](https://github.com/jlfwong/speedscope/wiki/Importing-from-custom-sources) describes it.
+//! The JSON format of [speedscope](https://github.com/jlfwong/speedscope/wiki/Importing-from-custom-sources).
 
 use std::io::{self, Write};
 
@@ -47,7 +46,7 @@ struct Profile<'a> {
     end_value: u64,
     /// The frames of each stack, outermost first.
     samples: Vec<Vec<usize>>,
-    /// The bytes of each.
+    /// The bytes of each stack.
     weights: Vec<u64>,
 }
 

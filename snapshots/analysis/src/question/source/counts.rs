@@ -1,4 +1,4 @@
-//! Counts the events of a device, and the totals at the ends of a recording.
+//! Counts the events of a device, and reads the totals at the end of a recording.
 
 use highwater_snapshots::Result;
 use highwater_snapshots::event::EventKind;
@@ -12,15 +12,16 @@ use crate::index::device_spans::{StepActivity, activity_in, device_steps};
 use crate::index::replay::Replay;
 use crate::metric::Totals;
 
-/// The events of a device.
+/// The number of events of a device, and its final totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// The number of events of each kind, by code, without steps and phases.
+    /// The number of events of each kind, indexed by the kind's code, without steps and phases.
     pub kinds: [u64; EventKind::ALL.len()],
-    /// The number of blocks that a completion freed without a request, as some allocators report all frees.
+    /// The number of blocks with a free-completed event but no free-requested one; some allocators report all frees in
+    /// this way.
     pub completed_only: u64,
-    /// The smallest and the largest time of these events, in nanoseconds since the recording's origin; `None` without
-    /// events, or without times.
+    /// Smallest and largest time of these events, in nanoseconds since the recording's origin; `None` without events,
+    /// or without times.
     pub times_ns: Option<(u64, u64)>,
     /// The totals after the last event.
     pub end: Totals,
@@ -62,7 +63,7 @@ impl Source<'_> {
         }
     }
 
-    /// The number of blocks that are live before the first event, or allocated later, on all devices.
+    /// The number of blocks that are live before the first event or allocated later, on all devices.
     ///
     /// # Errors
     ///
@@ -96,11 +97,11 @@ impl Source<'_> {
         times.filter(|_| self.facts().has_times()).map(|(first, last)| last.saturating_sub(first))
     }
 
-    /// The number of steps of each of `devices`, whole or not.
+    /// The number of steps of each of `devices`, including incomplete ones.
     ///
     /// # Errors
     ///
-    /// As [`Source::each_window`].
+    /// Fails like [`Source::each_window`].
     pub fn count_steps(&self, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<u64>> {
         let file = match &self.kind {
             Kind::InMemory(memory) => {
@@ -154,7 +155,7 @@ impl File {
     }
 }
 
-/// The number of blocks of `device` that a completion freed without a request.
+/// The number of blocks of `device` with a free-completed event but no free-requested one.
 fn completed_only(trace: &Trace, device: DeviceId) -> u64 {
     let blocks = &trace.blocks;
     let is_completed_only = |row: &usize| {
@@ -191,7 +192,7 @@ fn count(trace: &Trace, device: DeviceId) -> (Counts, Option<(u64, u64)>) {
 
 type Counts = [u64; EventKind::ALL.len()];
 
-/// Number of events that a parallel task counts.
+/// Number of events that each parallel task counts.
 const RUN: usize = 1 << 16;
 
 /// The smallest range that includes both.

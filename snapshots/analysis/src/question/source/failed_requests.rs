@@ -1,4 +1,5 @@
-//! The failed requests of a recording, the one with which it ends, and the memory of a device that they show.
+//! Finds the failed requests of a recording, in particular the one with which it ends, and infers the device's capacity
+//! from them.
 
 use std::ops::ControlFlow;
 
@@ -13,11 +14,11 @@ use crate::index::capacity::{Capacity, is_limited, obtained};
 use crate::index::final_oom::{Recovery, final_oom, last_oom};
 use crate::metric::Metric;
 
-/// Events that are read at once.
+/// Number of events read at a time.
 const EVENTS: u64 = 1 << 16;
 
 impl Source<'_> {
-    /// The failed request with which the recording ends, as [`final_oom`] finds it: its number, and its device.
+    /// The failed request with which the recording ends, see [`final_oom`]: its event number and its device.
     ///
     /// # Errors
     ///
@@ -51,7 +52,7 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// The numbers of all failed requests, in order, and their devices.
+    /// The event numbers of all failed requests, in order, with their devices.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl Source<'_> {
         Ok(found.concat())
     }
 
-    /// The event of the first request that failed at event `from` or later, or, unless `is_forward`, of the last before
-    /// it; on any device, and from the other end if there is none.
+    /// The event of the first request on any device that failed at event `from` or later; if `is_forward` is false, of
+    /// the last one before it. Wraps around if there is none.
     ///
     /// # Errors
     ///
@@ -111,12 +112,13 @@ impl Source<'_> {
         Ok(most)
     }
 
-    /// The memory limit of the allocator on `device`, if a request failed for a limit below the device's memory: the
-    /// maximum of reserved memory, since the limit is at least that, and less than the request would have needed.
+    /// The memory limit of the allocator on `device`, if a request failed because of a limit below the device's memory.
+    /// Returns the maximum of reserved memory: the limit is at least that, and less than the failed request would have
+    /// needed.
     ///
     /// # Errors
     ///
-    /// As [`Self::capacity`].
+    /// Fails like [`Self::capacity`].
     pub fn memory_limit(&self, device: DeviceId) -> Result<Option<u64>> {
         let mut is_any = false;
         self.each_failure(device, |window, oom| is_any |= is_limited(&window.trace, device, oom))?;
@@ -126,7 +128,7 @@ impl Source<'_> {
         Ok(Some(self.peak(device, Metric::Reserved)?.bytes))
     }
 
-    /// Passes each failed request of `device` to `take`, with the window that has it.
+    /// Calls `take` with each failed request of `device` and the window that contains it.
     fn each_failure(&self, device: DeviceId, mut take: impl FnMut(&Window<'_>, &Oom)) -> Result<()> {
         if self.count(device, EventKind::Oom) == 0 {
             return Ok(());
@@ -146,7 +148,7 @@ fn has_failed(row: &Summary) -> bool {
     row.devices.iter().any(|device| device.counts[EventKind::Oom as usize] > 0)
 }
 
-/// The failed requests among the events of a row.
+/// The failed requests among the events of a summary row.
 fn requests_of(windows: &Windows, row: &Summary) -> Result<Vec<(u64, DeviceId)>> {
     let mut found = Vec::new();
     let mut take = |first: u64, run: &[Event]| {

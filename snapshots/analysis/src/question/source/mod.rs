@@ -1,6 +1,6 @@
-//! A recording of any length: a sequence of windows of events, each of which is had as a trace. A recording in memory
-//! is one window; of a file that is too long for that, a few windows are in memory at a time. Nothing outside this
-//! module knows which of both a recording is.
+//! A recording of any length as a sequence of windows of events, each a trace. A recording in memory is a single
+//! window; of a file that is too long for that, a few windows are in memory at a time. Code outside this module does
+//! not depend on which of the two a recording is.
 
 mod counts;
 mod failed_requests;
@@ -28,14 +28,14 @@ use crate::index::series::Series;
 pub use counts::DeviceCounts;
 pub use steps::{FoundStep, SoughtStep};
 
-/// Events of a window that is read in a pass over a file, at most, and twice those of the shortest, where checkpoints
-/// allow it: as many as checkpoints usually are apart.
+/// Maximum number of events of a window in a pass over a file; if checkpoints allow it, windows have at least half as
+/// many. Equals the usual distance between checkpoints.
 const WINDOW_EVENTS: u64 = 1 << 21;
 
-/// Reports the number of events done so far, and can stop the work.
+/// Callback with the number of events processed so far, which can stop the work.
 pub type Watch<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
-/// A recording of any length, of which questions are asked: in memory, or a file that is read in windows.
+/// A recording of any length that can be analyzed: in memory, or a file that is read in windows.
 #[derive(Clone, Debug)]
 pub struct Source<'s> {
     kind: Kind<'s>,
@@ -51,16 +51,16 @@ enum Kind<'s> {
 #[derive(Debug)]
 struct InMemory<'s> {
     trace: TraceRef<'s>,
-    /// The indexes of its devices, built when they are first needed.
+    /// The indexes of each device, built on first use.
     indexes: Vec<(DeviceId, OnceLock<Arc<DeviceIndex>>)>,
 }
 
-/// A trace that others may use too.
+/// A trace that is owned jointly or borrowed.
 #[derive(Clone, Debug)]
 pub enum TraceRef<'s> {
-    /// A trace of which others may keep references.
+    /// A trace with shared ownership.
     Shared(Arc<Trace>),
-    /// A trace that the caller lends.
+    /// A trace borrowed from the caller.
     Borrowed(&'s Trace),
 }
 
@@ -93,24 +93,24 @@ impl std::ops::Deref for TraceRef<'_> {
     }
 }
 
-/// A recording that is read in windows.
+/// A recording in a file that is read in windows.
 #[derive(Clone, Debug)]
 struct File {
     windows: Arc<Windows>,
-    /// A window without events, before the first.
+    /// A window without events, at the start of the recording.
     facts: Arc<Trace>,
-    /// The events of a window in a pass, at most.
+    /// Maximum number of events of a window in a pass.
     window_events: u64,
-    /// The filter that blocks must pass to count: the others have no bytes.
+    /// The filter that blocks must pass to be counted; all others are given a size of 0.
     filter: Filter,
 }
 
-/// The indexes of a device over a trace.
+/// The indexes of one device in a trace.
 #[derive(Debug)]
 pub struct DeviceIndex {
-    /// The device's totals at any moment.
+    /// The device's totals after each event.
     pub series: Series,
-    /// The device's live blocks at any moment.
+    /// The device's live blocks after each event.
     pub live: LiveIndex,
     addresses: OnceLock<AddressIndex>,
 }
@@ -122,21 +122,21 @@ impl DeviceIndex {
         Self { series, live, addresses: OnceLock::new() }
     }
 
-    /// Its blocks and segments by address, in the trace of the index; built when first needed.
+    /// The device's blocks and segments by address, in the same trace; built on first use.
     pub fn addresses(&self, trace: &Trace) -> &AddressIndex {
         self.addresses.get_or_init(|| AddressIndex::build(trace, self.series.device()))
     }
 }
 
 impl<'s> Source<'s> {
-    /// Makes a source of a trace in memory.
+    /// Creates a source from a trace in memory.
     pub fn in_memory(trace: impl Into<TraceRef<'s>>) -> Self {
         let trace = trace.into();
         let indexes = trace.device_ids().into_iter().map(|device| (device, OnceLock::new())).collect();
         Self { kind: Kind::InMemory(Arc::new(InMemory { trace, indexes })) }
     }
 
-    /// A recording that is read in windows.
+    /// Creates a source that reads a recording in windows.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl<'s> Source<'s> {
         Ok(Self { kind: Kind::File(Arc::new(file)) })
     }
 
-    /// The same recording, of which a pass reads at most `events` events at a time.
+    /// Limits the windows of a pass to `events` events.
     #[must_use]
     pub fn in_windows_of(self, events: u64) -> Self {
         match self.kind {
@@ -160,8 +160,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The same recording, of which only the blocks that pass `filter` count: the others have no bytes. Events keep
-    /// their numbers.
+    /// Counts only the blocks that pass `filter`: all others are given a size of 0. Event numbers do not change.
     #[must_use]
     pub fn counting(self, filter: &Filter) -> Self {
         match self.kind {
@@ -175,8 +174,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The recording's origin, devices, tables, limits and problems: the content of a trace without its events. It may
-    /// have all events or none.
+    /// The recording's header, devices, tables, limits and problems: a trace that has either all events or none.
     pub fn facts(&self) -> &Trace {
         match &self.kind {
             Kind::InMemory(memory) => &memory.trace,
@@ -184,7 +182,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The whole recording, if it is in memory: for what follows every event and cannot be merged.
+    /// The whole recording if it is in memory; for algorithms that process all events and whose results cannot be
+    /// merged.
     pub fn whole(&self) -> Option<&Trace> {
         match &self.kind {
             Kind::InMemory(memory) => Some(&memory.trace),
@@ -192,11 +191,11 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The whole recording if it is in memory, which it need not be again, else itself.
+    /// Converts into the whole trace, if it is in memory.
     ///
     /// # Errors
     ///
-    /// Returns the recording if it is read in windows.
+    /// Returns the source unchanged if it is read in windows.
     pub fn into_whole(self) -> std::result::Result<Trace, Self> {
         match self.kind {
             Kind::InMemory(memory) => Ok(trace_of(memory)),
@@ -204,7 +203,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Writes all of it as one `.snap`.
+    /// Writes the whole recording to `out` as one `.snap` file.
     ///
     /// # Errors
     ///
@@ -216,7 +215,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The whole recording to share, if it is in memory and not borrowed.
+    /// Shared ownership of the whole recording, if it is in memory and not borrowed.
     pub fn shared(&self) -> Option<Arc<Trace>> {
         match &self.kind {
             Kind::InMemory(memory) => match &memory.trace {
@@ -227,7 +226,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The windows through which its events are read one after another, if it is not in memory.
+    /// The reader of windows, if the recording is not in memory.
     pub fn windows(&self) -> Option<&Windows> {
         match &self.kind {
             Kind::InMemory(_) => None,
@@ -235,7 +234,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The numbers of its events: from 0, unless it is a trace that is itself a window of a longer recording.
+    /// The numbers of its events. They start at 0 unless the source is a trace that is a window of a longer recording.
     pub fn events(&self) -> Range<u64> {
         match &self.kind {
             Kind::InMemory(memory) => {
@@ -252,11 +251,11 @@ impl<'s> Source<'s> {
         events.end - events.start
     }
 
-    /// A trace that has the events of `range`, those that there are.
+    /// Returns a trace that contains the events of `range`, as far as they exist.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged where this reads it.
+    /// Fails if the file cannot be read, or is damaged in the part that is read.
     pub fn window(&self, range: Range<u64>) -> Result<Window<'_>> {
         match &self.kind {
             Kind::InMemory(memory) => {
@@ -272,11 +271,11 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// A window of `event` alone; of none, one before the first event.
+    /// Returns a window that contains only `event`; for `None`, an empty window at the start of the recording.
     ///
     /// # Errors
     ///
-    /// As [`Self::window`], and if there is no such event.
+    /// Fails like [`Self::window`], and if there is no such event.
     pub fn window_at(&self, event: Option<u64>) -> Result<Window<'_>> {
         let window = self.window(event.map_or(0..0, |event| event..event + 1))?;
         if let Some(event) = event.filter(|_| window.events.is_empty()) {
@@ -286,7 +285,7 @@ impl<'s> Source<'s> {
         Ok(window)
     }
 
-    /// Passes what `map` makes of each window to `take`, in order. Several windows are mapped at a time.
+    /// Calls `map` with each window, several of them in parallel, and `take` with the results, in order.
     ///
     /// # Errors
     ///
@@ -308,7 +307,7 @@ impl<'s> Source<'s> {
     ///
     /// # Errors
     ///
-    /// As [`Self::each_window`], and as `map` and `take`.
+    /// Fails like [`Self::each_window`], and if `map` or `take` fails.
     pub fn try_each_window<'a, T: Send>(
         &'a self,
         map: impl Fn(Cow<'a, Trace>) -> Result<T> + Sync,
@@ -333,7 +332,7 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Passes what `map` makes of the events of `range` to `take`, at most `most` events at a time, until it breaks.
+    /// Calls `take` with consecutive windows of `range`, of at most `most` events each, until it breaks.
     pub(crate) fn each_within(
         &self,
         range: Range<u64>,
@@ -352,11 +351,11 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Reads windows one after another, with the numbers that blocks have in the whole recording.
+    /// Like [`each_within`](Self::each_within), but numbers the blocks as in the whole recording.
     ///
     /// # Errors
     ///
-    /// As [`Self::window`].
+    /// Fails like [`Self::window`].
     pub fn each_numbered(
         &self,
         range: Range<u64>,
@@ -377,7 +376,7 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Gives the blocks of a window the numbers that they have in the whole recording; in memory they have them.
+    /// Numbers the blocks of a window as in the whole recording; in memory they already are.
     ///
     /// # Errors
     ///
@@ -387,7 +386,7 @@ impl<'s> Source<'s> {
         file.windows.number_blocks(window.to_mut())
     }
 
-    /// The ranges of events in which all of it is read, each beginning at a checkpoint if possible.
+    /// The ranges of events in which the whole recording is read, starting at checkpoints where possible.
     pub fn passes(&self) -> Vec<Range<u64>> {
         match &self.kind {
             Kind::InMemory(_) => vec![self.events()],
@@ -395,7 +394,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The indexes of a device of a recording in memory; of a file, those of its start.
+    /// The indexes of a device: of all events for a recording in memory, of the starting state for a file.
     pub fn index(&self, device: DeviceId) -> Arc<DeviceIndex> {
         let memory = match &self.kind {
             Kind::InMemory(memory) => Some(&**memory),
@@ -404,11 +403,11 @@ impl<'s> Source<'s> {
         index(memory, self.facts(), device)
     }
 
-    /// The number of operations of each module; of none, those outside all modules.
+    /// The number of operations in each module; under [`ScopeId::NONE`], those outside of all modules.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is damaged where this reads it.
+    /// Fails if the file cannot be read, or is damaged in the part that is read.
     pub fn count_operations(&self) -> Result<HashMap<ScopeId, u64>> {
         match &self.kind {
             Kind::InMemory(memory) => {
@@ -421,7 +420,7 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The trace, copied only if others use it too.
+/// Returns the trace; copies it only if it is shared or borrowed.
 fn trace_of(memory: Arc<InMemory<'_>>) -> Trace {
     match Arc::try_unwrap(memory).map(|memory| memory.trace) {
         Ok(TraceRef::Shared(trace)) => Arc::unwrap_or_clone(trace),
@@ -430,7 +429,7 @@ fn trace_of(memory: Arc<InMemory<'_>>) -> Trace {
     }
 }
 
-/// The indexes of a device over a trace; if it is that of `memory`, they are built once.
+/// The indexes of a device in a trace; built only once if it is the trace of `memory`.
 fn index(memory: Option<&InMemory<'_>>, trace: &Trace, device: DeviceId) -> Arc<DeviceIndex> {
     let known = memory.and_then(|memory| memory.indexes.iter().find(|(known, _)| *known == device));
     let build = || Arc::new(DeviceIndex::build(trace, device));
@@ -464,18 +463,18 @@ impl File {
     }
 }
 
-/// Some events of a recording, in a trace that has them and may have more.
+/// A range of events of a recording, and a trace that contains it and may contain more events.
 #[derive(Debug)]
 pub struct Window<'a> {
     /// The trace.
     pub trace: Cow<'a, Trace>,
-    /// The positions of the events in it.
+    /// The indices of the events in the trace.
     pub events: Range<usize>,
     memory: Option<&'a InMemory<'a>>,
 }
 
 impl Window<'_> {
-    /// The indexes of a device; of a recording in memory, they are built once.
+    /// The indexes of a device; for a recording in memory, they are built only once.
     pub fn index(&self, device: DeviceId) -> Arc<DeviceIndex> {
         index(self.memory, &self.trace, device)
     }

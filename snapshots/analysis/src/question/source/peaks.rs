@@ -1,5 +1,5 @@
-//! Moments of a recording, and the largest totals: of a file, found by its summaries and the few windows that these
-//! leave open.
+//! Finds points of a recording, and the largest totals. For a file, they are found in the summaries, and only a few
+//! windows are read.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,44 +13,44 @@ use crate::metric::{Metric, Totals};
 use crate::question::peak::Moment;
 use crate::question::phases::{StageRow, append_rows, peak_of, stage_rows};
 
-/// Events that are read at first to find the end of a step.
+/// Number of events read first when the end of a step is searched.
 const STEP_EVENTS: u64 = 1 << 16;
 
 impl Window<'_> {
-    /// The moment after the events; before the first event of the recording if there are none before.
+    /// The state after the window's events; before the first event of the recording if there are none.
     pub fn moment(&self, device: DeviceId, metric: Metric) -> Moment {
         let event = self.events.end.checked_sub(1).map(EventId::from_index);
         Moment::at(&self.trace, &self.index(device).series, metric, event)
     }
 
-    /// The totals after the events.
+    /// The totals after the window's events.
     pub fn totals(&self, device: DeviceId) -> Totals {
         self.index(device).series.before_position(&self.trace, self.events.end)
     }
 }
 
 impl Source<'_> {
-    /// The moment after event `event`, or before the first.
+    /// The state after event `event`, or before the first one if `None`.
     ///
     /// # Errors
     ///
-    /// As [`Source::window_at`].
+    /// Fails like [`Source::window_at`].
     pub fn moment(&self, device: DeviceId, metric: Metric, event: Option<u64>) -> Result<Moment> {
         Ok(self.window_at(event)?.moment(device, metric))
     }
 
-    /// The steps and phases, as `device` sees them.
+    /// The steps and phases, with the values of `device`.
     ///
     /// # Errors
     ///
-    /// As [`Source::each_window`].
+    /// Fails like [`Source::each_window`].
     pub fn stages(&self, device: DeviceId, metric: Metric, watch: Watch<'_>) -> Result<Vec<StageRow>> {
         let mut rows = Vec::new();
         self.each_window(|window| stage_rows(window, device, metric), |more| append_rows(&mut rows, more), watch)?;
         Ok(rows)
     }
 
-    /// The moment at which `metric` is largest, as [`Moment::peak`] chooses it.
+    /// The point at which `metric` is largest, chosen like [`Moment::peak`].
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Source<'_> {
         Ok(again.unwrap_or(first))
     }
 
-    /// The largest value of `metric` in each of `count` parts of about equal length of the events from the device's
-    /// first to its last; of a file in the parts of all events, to within those of a summary, which counts all blocks.
+    /// The maximum of `metric` in each of `count` parts of about equal length, from the device's first event to its
+    /// last. For a file, the parts divide all events, have the resolution of the summaries, and count all blocks.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Source<'_> {
         Ok(samples)
     }
 
-    /// The largest value of `metric` after any event of `range`, and the first event that reaches it. `None` for an
-    /// empty range.
+    /// The maximum of `metric` after any event of `range`, and the first event that reaches it. `None` for an empty
+    /// range.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Source<'_> {
         Ok(best)
     }
 
-    /// Whether no step before `step`, which is running at `event`, is one of the device.
+    /// Whether the device is active in no step before `step`, which is the step at `event`.
     fn is_first_step(&self, device: DeviceId, step: u32, event: u64) -> Result<bool> {
         let (mut start, mut rows) = (0, Vec::new());
         while start < event {
@@ -166,7 +166,7 @@ impl Source<'_> {
         Ok(true)
     }
 
-    /// The moment of a later step that reaches exactly the peak `first` of the first step, in the same phase.
+    /// A point in a later step with exactly the value of `first`, the peak of the first step, in the same phase.
     fn repeated(&self, file: &File, first: &Moment, step: u32, event: u64) -> Result<Option<Moment>> {
         let Some(after) = self.end_of_step(file, step, event)? else { return Ok(None) };
         let (device, metric) = (first.device, first.metric);
@@ -179,7 +179,7 @@ impl Source<'_> {
         Ok((again.phase == first.phase).then_some(again))
     }
 
-    /// The number of the first event after step `step`, which is running at `event`; `None` if it lasts to the end.
+    /// The number of the first event after step `step`, which is the step at `event`; `None` if it lasts to the end.
     fn end_of_step(&self, file: &File, step: u32, event: u64) -> Result<Option<u64>> {
         let (mut start, mut last) = (event, event);
         // Where numbers of steps come again, the step may be among them.

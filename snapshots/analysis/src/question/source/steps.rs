@@ -1,4 +1,4 @@
-//! Finds steps by the summaries of a recording; only the events among which they may begin or end are read.
+//! Finds steps by the summaries of a recording, reading only events among which steps may begin or end.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,41 +10,41 @@ use highwater_snapshots::{Error, Result};
 
 use super::{Kind, Source, Watch};
 
-/// Rows of the summaries whose events are read at a time.
+/// Maximum number of summary rows whose events are read at a time.
 const MAX_ROWS: usize = 64;
 
 /// The step to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SoughtStep {
-    /// The first that begins at this event or later.
+    /// The first step that begins at this event or later.
     After(u64),
-    /// The last that begins before this event.
+    /// The last step that begins before this event.
     Before(u64),
-    /// The step of a number: the first that begins at event `from` or later, else the first of all. Numbers repeat
-    /// where a run was restarted.
+    /// The step with a number: the first that begins at event `from` or later, else the first of all. Numbers repeat if
+    /// a run was restarted.
     Number {
         /// The number of the step.
         number: u32,
-        /// The event.
+        /// The event number at which to start.
         from: u64,
     },
 }
 
-/// A step of a recording.
+/// A step that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundStep {
     /// Its number.
     pub number: u32,
-    /// Its events, numbered over the whole recording.
+    /// The numbers of its events in the whole recording.
     pub events: Range<u64>,
 }
 
 impl Source<'_> {
-    /// The events from the first to the last of step `number`; `None` if there is no such step.
+    /// The range of events from the first to the last of step `number`; `None` if there is no such step.
     ///
     /// # Errors
     ///
-    /// As [`Self::find_step`].
+    /// Fails like [`Self::find_step`].
     pub fn step_range(&self, number: u32) -> Result<Option<Range<u64>>> {
         match &self.kind {
             Kind::InMemory(memory) => {
@@ -60,8 +60,8 @@ impl Source<'_> {
         }
     }
 
-    /// Finds a step of a file; `None` if there is none. `watch` is called with the number of events read so far. Of a
-    /// recording in memory, [`Trace::spans`](highwater_snapshots::Trace) has the steps, and none is found.
+    /// Finds a step in a file; `None` if there is none. `watch` is called with the number of events read so far.
+    /// Returns `None` for a recording in memory, whose steps are in [`Trace::spans`](highwater_snapshots::Trace).
     ///
     /// # Errors
     ///
@@ -96,22 +96,22 @@ fn find_step(windows: &Windows, sought: SoughtStep, watch: Watch<'_>) -> Result<
     first.map(|(first, number)| Ok(FoundStep { number, events: first..finder.end_of(first, number)? })).transpose()
 }
 
-/// A search in progress.
+/// The state of a search.
 struct Finder<'w, 'f> {
     windows: &'w Windows,
     rows: &'w [Summary],
-    /// Events read so far.
+    /// Number of events read so far.
     read: u64,
     watch: Watch<'f>,
 }
 
 impl Finder<'_, '_> {
-    /// The row that event `event` is in; the last one after the end.
+    /// The index of the summary row that contains `event`; the last one if it is past the end.
     fn row_of(&self, event: u64) -> usize {
         self.rows.partition_point(|row| row.first <= event).saturating_sub(1)
     }
 
-    /// Number of steps that begin among the events of a row, including one that is in progress.
+    /// Number of steps that begin within a row, including repeated step numbers.
     fn begins(&self, row: usize) -> u32 {
         self.rows[row].steps.saturating_add(self.rows[row].repeated_steps)
     }
@@ -133,7 +133,7 @@ impl Finder<'_, '_> {
         (is_new || is_repeated) && is_known && may_be_it
     }
 
-    /// Passes the events of `rows` at which the step changes to `take`, each with the new step.
+    /// Calls `take` with each event of `rows` at which the step changes, and the new step.
     fn changes(
         &mut self,
         rows: Range<usize>,
@@ -157,8 +157,8 @@ impl Finder<'_, '_> {
         if (self.watch)(self.read).is_break() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// The first step of `rows` that begins where `is_sought`, with the event at which it does; reads the rows in which
-    /// it `may_begin`.
+    /// The first step in `rows` whose beginning satisfies `is_sought`, with the event at which it begins; reads the
+    /// rows for which `may_begin` is true.
     fn forward(
         &mut self,
         rows: Range<usize>,
@@ -182,7 +182,7 @@ impl Finder<'_, '_> {
         Ok(None)
     }
 
-    /// The last step that begins before event `end`, with the event at which it does.
+    /// The last step that begins before event `end`, with the event at which it begins.
     fn backward(&mut self, end: u64) -> Result<Option<(u64, u32)>> {
         let rows = 0..self.rows.len().min(self.row_of(end) + 1);
         for row in rows.rev() {

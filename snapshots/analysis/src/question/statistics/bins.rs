@@ -1,4 +1,4 @@
-//! Histograms: number and bytes of blocks by size, lifetime and similar properties.
+//! Histograms: number and bytes of blocks by size, by lifetime, and so on.
 
 use crate::grouping::lifetime::Lifetime;
 use crate::question::between::Sum;
@@ -6,9 +6,9 @@ use crate::question::between::Sum;
 /// Number and bytes of the blocks in one bin of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// The blocks of the whole recording, including the baseline.
+    /// All blocks of the recording, including the baseline.
     pub all: Sum,
-    /// Those of the blocks that are live at the peak.
+    /// The blocks that are live at the peak.
     pub at_peak: Sum,
 }
 
@@ -19,18 +19,18 @@ impl Bin {
     }
 }
 
-/// Blocks whose number, such as a size, is in a range.
+/// The blocks whose value, such as size, is in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeBin {
-    /// The smallest number: 0 or a power of two.
+    /// The smallest value: 0 or a power of two.
     pub from: u64,
-    /// The largest number.
+    /// The largest value, inclusive.
     pub to: u64,
     /// The blocks.
     pub bin: Bin,
 }
 
-/// Blocks of one lifetime.
+/// The blocks with a given lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifetimeRow {
     /// The lifetime.
@@ -39,19 +39,19 @@ pub struct LifetimeRow {
     pub bin: Bin,
 }
 
-/// Blocks by the number of events from their allocation to the request of their free.
+/// Blocks by lifetime, measured in events from the allocation to the requested free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lived {
     /// Blocks allocated and freed in the recording.
     pub by_events: Vec<RangeBin>,
-    /// Blocks allocated before it or not freed in it, whose lifetime is unknown.
+    /// Blocks allocated before the recording or not freed in it, whose lifetime is unknown.
     pub open: Bin,
 }
 
-/// A bin for each power of two: 0, 1, 2 to 3, 4 to 7 and so on.
+/// One bin per power of two: 0, 1, 2 to 3, 4 to 7 and so on.
 pub(super) type Powers = [Bin; 65];
 
-/// The index of the bin that `number` falls into.
+/// The index of the bin for `number`.
 pub(super) fn bin_of(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()) as usize
 }

@@ -1,4 +1,4 @@
-//! Blocks that are allocated in a step and never freed, and which of them belong to a leak.
+//! Groups the blocks that are allocated in a step and never freed, and marks those that belong to a leak.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,37 +10,37 @@ use super::steps::StepRow;
 use super::tally::Kept;
 use crate::question::between::Sum;
 
-/// Memory kept by one category and module.
+/// Memory of one category and module that is never freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineGrowth {
     /// The category.
     pub category: Category,
-    /// The module path; empty if none.
+    /// The module path; empty if unknown.
     pub scope: String,
-    /// The kept blocks of all steps together.
+    /// The sum of the blocks of all steps that are never freed.
     pub total: Sum,
-    /// Memory kept from each row of steps, in order, without rows from which nothing is kept.
+    /// The sum for each step row, in order, without rows that have no such blocks.
     pub by_step: Vec<KeptOfStep>,
-    /// Whether some of it belongs to a leak: a source line that keeps memory of every step, see
+    /// Whether some of it belongs to a leak: a source line whose allocations of every step survive, see
     /// [`Leaks`](crate::question::growth::Leaks).
     pub is_growing: bool,
-    /// The fewest bytes kept from any step of the leak window; 0 unless it is growing.
+    /// The minimum of these bytes over the steps of the leak window; 0 unless it is growing.
     pub least_bytes: u64,
 }
 
-/// Memory kept from a step.
+/// Memory allocated in a step and never freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptOfStep {
-    /// The row of steps.
+    /// The index of the step row.
     pub row: usize,
-    /// The step number; `None` outside all steps.
+    /// The step number; `None` outside of steps.
     pub step: Option<u32>,
-    /// The blocks kept from this step.
+    /// The blocks allocated in this step and never freed.
     pub sum: Sum,
 }
 
-/// Groups the kept blocks, and records the sum in each row of `steps`. `leaking` holds the categories and scopes of the
-/// blocks that leaks keep, and `window` the steps in which leaks are searched.
+/// Groups the blocks in `kept`, and stores the sum in each row of `steps`. `leaking` are the categories and scopes of
+/// leaked blocks, and `window` the steps in which leaks are searched.
 pub(super) fn growth(
     trace: &Trace,
     steps: &mut [StepRow],

@@ -1,5 +1,5 @@
-//! Statistics of a device: what each step did, block sizes and lifetimes, growth from step to step, and how far the
-//! numbers can be trusted.
+//! Statistics of a device: the effect of each step, block sizes and lifetimes, growth per step, and the limits of the
+//! recording's accuracy.
 
 mod bins;
 mod steps;
@@ -26,13 +26,13 @@ pub use growth::{KeptOfStep, LineGrowth};
 pub use notes::{TrustNote, trust_notes};
 pub use steps::StepRow;
 
-/// Statistics of one device of a recording. Only blocks that pass the filter count; segments and other driver requests
+/// Statistics of one device of a recording. Only blocks that pass the filter count; segments and other driver calls
 /// always count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The device.
     pub device: DeviceId,
-    /// The total for the peak; it also determines whether blocks count with requested or rounded bytes.
+    /// The total whose peak is used; also determines whether requested or rounded bytes of blocks are counted.
     pub metric: Metric,
     /// Number of events of the device, including those that concern every device.
     pub events: u64,
@@ -42,26 +42,26 @@ pub struct Statistics {
     pub last_time_ns: Option<u64>,
     /// Every block, over the whole recording and at the peak of the device's total.
     pub blocks: Bin,
-    /// Steps, and the events before, between and after them; covers every event.
+    /// The steps, and the ranges of events before, between and after them; together they cover all events.
     pub steps: Vec<StepRow>,
-    /// Blocks by size, in powers of two, from the smallest to the largest that occurs.
+    /// Blocks by size in powers of two, from the smallest to the largest occurring size.
     pub sizes: Vec<RangeBin>,
-    /// Blocks by how long they live, in phases and steps.
+    /// Blocks by lifetime, in phases and steps.
     pub lifetimes: Vec<LifetimeRow>,
-    /// Blocks by how long they live, in events.
+    /// Blocks by lifetime, in events.
     pub lived: Lived,
-    /// Blocks allocated in a step and never freed, by category and scope; those that grow with every step first.
+    /// Blocks allocated in a step and never freed, by category and scope; those that grow in every step come first.
     pub growth: Vec<LineGrowth>,
     /// Allocator statistics.
     pub allocator: AllocatorFigures,
 }
 
-/// The allocator's work for the program's requests.
+/// What the allocator did to serve the program's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorFigures {
     /// Requested bytes of all blocks.
     pub requested_bytes: u64,
-    /// Their bytes after rounding.
+    /// Rounded bytes of all blocks.
     pub allocated_bytes: u64,
     /// Bytes lost to rounding at the peak.
     pub rounding_at_peak: u64,
@@ -75,27 +75,27 @@ pub struct AllocatorFigures {
     pub maps: u64,
     /// Number of times pages were unmapped.
     pub unmaps: u64,
-    /// Bytes reserved or mapped.
+    /// Bytes reserved from the driver or mapped.
     pub obtained_bytes: u64,
     /// Bytes released or unmapped.
     pub returned_bytes: u64,
-    /// Number of times that memory was reserved from the driver right after some was released: the driver had none
-    /// left, or the allocator freed cached memory.
+    /// Number of times that memory was reserved from the driver right after other memory was released, because the
+    /// device was full or the allocator freed cached memory.
     pub obtained_after_release: u64,
-    /// Failed requests.
+    /// Number of failed requests.
     pub ooms: u64,
 }
 
-/// The input for statistics.
+/// The inputs of the statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct StatisticsQuery<'a> {
     /// The peak of the device's total.
     pub peak: Moment,
-    /// The live blocks of the device.
+    /// The index of the device's live blocks.
     pub live: &'a LiveIndex,
-    /// The blocks that count.
+    /// The blocks to count.
     pub matches: &'a Matches,
-    /// The steps over which growth is measured, if there are any.
+    /// The steps over which growth is measured; `None` if there are none.
     pub window: Option<&'a StepWindow>,
 }
 
@@ -138,7 +138,7 @@ impl Statistics {
     }
 }
 
-/// The steps in which leaks are searched, and the categories and scopes of the blocks that leaks keep.
+/// Returns the steps in which leaks are searched, and the categories and scopes of leaked blocks.
 fn leaking(
     trace: &Trace,
     live: &LiveIndex,

@@ -1,17 +1,17 @@
-//! The facts that limit trust in a recording, with their effect on the numbers.
+//! The limits of a recording's accuracy, with their effects on the figures.
 
 use highwater_snapshots::trace::{Trace, Trust};
 
-/// A fact that limits trust, and its effect.
+/// A limit of accuracy, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustNote {
-    /// The fact.
+    /// The limit, as a sentence.
     pub fact: String,
-    /// Its effect on the numbers.
+    /// Its effect on the figures.
     pub means: &'static str,
 }
 
-/// Every fact that limits trust in `trace`, in the order of [`Trace::trust_sentences`].
+/// All limits of the accuracy of `trace`, in the order of [`Trace::trust_sentences`].
 pub fn trust_notes(trace: &Trace) -> Vec<TrustNote> {
     let trust = &trace.trust;
     let none = Trust::default;

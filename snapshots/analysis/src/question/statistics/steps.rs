@@ -11,32 +11,32 @@ use highwater_snapshots::trace::Trace;
 
 use crate::question::between::Sum;
 
-/// A step, or a run of events outside all steps.
+/// A step, or a range of events outside of steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepRow {
-    /// The step number; `None` outside all steps.
+    /// The step number; `None` outside of steps.
     pub step: Option<u32>,
-    /// The positions of its events, including events of other devices.
+    /// The indices of its events, including those of other devices.
     pub range: Range<u32>,
     /// Number of its events on this device, including those that concern every device.
     pub events: u64,
-    /// Times of the first and the last of them, in nanoseconds since the recording's origin.
+    /// Times of the first and the last of these events, in nanoseconds since the recording's origin.
     pub times_ns: Option<(u64, u64)>,
     /// Number of blocks allocated in it.
     pub allocations: u64,
     /// Requested bytes of these blocks.
     pub requested: u64,
-    /// Their bytes after rounding.
+    /// Rounded bytes of these blocks.
     pub allocated: u64,
     /// Number of blocks whose free was requested in it.
     pub frees: u64,
     /// The totals before it.
     pub start: Totals,
-    /// The largest of each total, from its start to its end.
+    /// The maximum of each total from its start to its end.
     pub peak: Totals,
     /// The totals after it.
     pub end: Totals,
-    /// The blocks allocated in it and never freed.
+    /// The blocks allocated in it that are never freed.
     pub kept: Sum,
 }
 
@@ -46,7 +46,7 @@ impl StepRow {
         difference(self.end.get(metric), self.start.get(metric))
     }
 
-    /// The increase of the peak over that of `before`, in bytes.
+    /// The increase of the peak compared with row `before`, in bytes.
     pub fn peak_growth(&self, before: &Self, metric: Metric) -> i64 {
         difference(self.peak.get(metric), before.peak.get(metric))
     }
@@ -57,7 +57,7 @@ fn difference(after: u64, before: u64) -> i64 {
     if after < before { -size } else { size }
 }
 
-/// The rows, in order, with `kept` still empty.
+/// The rows in order; `kept` is filled in later.
 pub(super) fn steps(trace: &Trace, device: DeviceId, matches: &Matches) -> Vec<StepRow> {
     let mut totals = Totals::default();
     baseline_effects(trace, device, |effect| {
@@ -105,7 +105,7 @@ impl StepRow {
     }
 }
 
-/// Applies an effect unless its block is not counted; returns whether it was applied.
+/// Applies an effect to the totals unless its block is not counted; returns whether it was applied.
 fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) -> bool {
     let counts = match effect {
         Effect::Allocated(row) | Effect::FreeRequested(row) | Effect::FreeCompleted(row) => {
@@ -119,7 +119,7 @@ fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) 
     counts
 }
 
-/// Runs of events of the same step of a device, as rows without sums.
+/// The ranges of events in the same step, as rows without sums.
 fn runs(trace: &Trace, device: DeviceId) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = Vec::new();
     for span in device_spans(trace, device) {

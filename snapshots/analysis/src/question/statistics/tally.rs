@@ -1,4 +1,4 @@
-//! Counts blocks by size, lifetime and origin, in parallel.
+//! Counts blocks by size, lifetime and category, in parallel.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,8 @@ use highwater_snapshots::trace::{Block, Trace};
 use super::bins::{Bin, Powers, bin_of};
 use crate::question::between::Sum;
 
-/// Blocks that are never freed, by category and scope, and by the first event of the span in which they were allocated.
+/// Blocks that are never freed, by category and scope, then by the first event of the span in which they were
+/// allocated.
 pub(super) type Kept = HashMap<(Category, ScopeId), HashMap<u32, Sum>>;
 
 /// The counts of a device's blocks.
@@ -32,7 +33,7 @@ pub(super) struct Tally {
     addresses: Vec<u64>,
 }
 
-/// Number of blocks that a parallel task counts.
+/// Number of blocks that each parallel task counts.
 const RUN: usize = 1 << 16;
 
 impl Tally {
@@ -50,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// Counts the blocks of `device` that are among `matches`, without the peak.
+    /// Counts the blocks of `device` in `matches`; the peak is added later.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, matches: &Matches) -> Self {
         let rows = trace.blocks.len();
         let runs = (0..rows.div_ceil(RUN)).into_par_iter().map(|run| {
@@ -80,7 +81,7 @@ impl Tally {
         }
     }
 
-    /// Counts the blocks that are live at the peak.
+    /// Adds the blocks that are live at the peak.
     pub(super) fn add_peak(&mut self, trace: &Trace, metric: Metric, blocks: &[BlockId]) {
         for &id in blocks {
             let block = trace.blocks.get(id);
@@ -89,7 +90,7 @@ impl Tally {
         }
     }
 
-    /// Calls `each` with every bin that a block belongs to.
+    /// Calls `each` with each bin of a block.
     fn each(&mut self, trace: &Trace, block: &Block, bytes: u64, mut each: impl FnMut(&mut Bin)) {
         each(&mut self.blocks);
         each(&mut self.sizes[bin_of(bytes)]);

@@ -1,6 +1,5 @@
-//! Encodes events of Chrome's traces, as the
-//! [Trace Event Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU) describes
-//! them.
+//! Encodes events in Chrome's [Trace Event
+//! Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 
 use std::io::{self, Write};
 
@@ -10,10 +9,10 @@ use super::kineto::KinetoTrace;
 use super::output::{Encoding, What};
 use super::tracks::Track;
 
-/// How a file begins, up to its first event.
+/// The start of a file, before its first event.
 pub(super) const START: &[u8] = br#"{"displayTimeUnit":"ms","traceEvents":[{"ph":"M","pid":2000000000,"tid":0,"name":"process_name","args":{"name":"Memory"}}"#;
 
-/// The process of tracks that belong to no device, followed by those of devices: above the numbers of real processes
+/// The process id of tracks that belong to no device; those of devices follow. They are above the ids of real processes
 /// and of a profiler's devices.
 const PROCESS: u32 = 2_000_000_000;
 
@@ -22,12 +21,12 @@ struct Event<'a> {
     ph: &'a str,
     pid: u32,
     tid: u64,
-    /// Microseconds.
+    /// Time in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     ts: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// The range of an instant: its process.
+    /// The scope of an instant event: `p` for its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,10 +41,10 @@ enum Arguments<'a> {
     SortIndex(u64),
 }
 
-/// The encoding as events, each after a comma.
+/// The encoding of events as JSON, each after a comma.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chrome {
-    /// The time of the recording's origin, in nanoseconds.
+    /// The recording's origin on the clock of the file, in nanoseconds.
     pub(super) offset_ns: i64,
 }
 
@@ -55,12 +54,12 @@ fn push(bytes: &mut Vec<u8>, event: &Event<'_>) {
     let _ = serde_json::to_writer(bytes, event);
 }
 
-/// The process of a track.
+/// The process id of a track.
 fn process(track: Track) -> u32 {
     track.device().map_or(PROCESS, |device| PROCESS + 1 + u32::from(device.0))
 }
 
-/// The thread of a track in its process.
+/// The thread id of a track within its process.
 fn thread(track: Track) -> u64 {
     if track.device().is_some() { 0 } else { track.id() }
 }
@@ -101,7 +100,7 @@ impl Encoding for Chrome {
     }
 }
 
-/// Ends a file, with the events and members of `beside`.
+/// Ends a file, after adding the events and members of `beside`.
 pub(super) fn finish(out: &mut dyn Write, beside: Option<&KinetoTrace>) -> io::Result<()> {
     match beside {
         Some(trace) => trace.write_rest(out),

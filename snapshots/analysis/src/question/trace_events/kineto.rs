@@ -1,4 +1,4 @@
-//! The trace of a profiler in Chrome's JSON, as `torch.profiler` exports it, to which a recording is added.
+//! Parses a profiler trace in Chrome's JSON, as exported by `torch.profiler`, to which a recording is added.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,23 +10,23 @@ use serde_json::value::RawValue;
 
 use super::super::source::Source;
 
-/// The members of a file that are written by this program.
+/// The members of a file that this program writes itself.
 const OWN_MEMBERS: [&str; 2] = ["displayTimeUnit", "traceEvents"];
 
 /// A trace of `torch.profiler`.
 #[derive(Debug)]
 pub struct KinetoTrace {
-    /// The members of the file other than its events, as they are.
+    /// The members of the file other than its events, unparsed.
     members: BTreeMap<String, Box<RawValue>>,
-    /// The list of events, as it is.
+    /// The list of events, unparsed.
     events: Box<RawValue>,
-    /// The time that its times count from, in nanoseconds since 1970.
+    /// The origin of its times, in nanoseconds since 1970.
     base_ns: i64,
-    /// Its first and last time, in nanoseconds from that.
+    /// Its first and last time, in nanoseconds since that origin.
     times: Option<RangeInclusive<i64>>,
 }
 
-/// When an event begins, in microseconds.
+/// The start time of an event, in microseconds.
 #[derive(Deserialize)]
 struct Event {
     #[serde(default)]
@@ -36,11 +36,11 @@ struct Event {
 }
 
 impl KinetoTrace {
-    /// Parses a file: an object with `traceEvents`, or a list of events.
+    /// Parses a file that is an object with `traceEvents`, or a list of events.
     ///
     /// # Errors
     ///
-    /// If it is neither.
+    /// Fails if it is neither.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let invalid = |why: serde_json::Error| format!("not a trace in Chrome's JSON: {why}");
         let mut members: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
@@ -65,11 +65,11 @@ impl KinetoTrace {
         Ok(Self { members, events, base_ns, times: ends.map(|(first, last)| first..=last) })
     }
 
-    /// The origin of a recording on the clock of this trace, in nanoseconds.
+    /// The origin of a recording's times on the clock of this trace, in nanoseconds.
     ///
     /// # Errors
     ///
-    /// If the recording has no times, or was made before or after all of this trace.
+    /// Fails if the recording has no times, or does not overlap with this trace in time.
     pub(super) fn offset_ns(&self, source: &Source<'_>) -> Result<i64> {
         let facts = source.facts();
         let counts = facts.device_ids().into_iter().map(|device| source.counts(device));
@@ -89,7 +89,7 @@ impl KinetoTrace {
         Ok(offset_ns)
     }
 
-    /// Ends a file that has begun with events, with those of this trace and its other members.
+    /// Ends a file that already has some events, by adding the events and other members of this trace.
     pub(super) fn write_rest(&self, out: &mut dyn Write) -> io::Result<()> {
         let list = self.events.get().trim();
         let inner = list.strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! The messages of a Perfetto trace that are written, with the fields that are set: a part of `perfetto_trace.proto`
+//! The protobuf messages of a Perfetto trace, with only the fields that are written: a subset of `perfetto_trace.proto`
 //! (<https://perfetto.dev/docs/reference/trace-packet-proto>).
 
 use prost::Message;
@@ -6,10 +6,10 @@ use prost::Message;
 /// A packet of a trace.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Packet {
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     #[prost(uint64, optional, tag = "8")]
     pub(super) timestamp: Option<u64>,
-    /// The writer of the packet.
+    /// The id of the packet's writer.
     #[prost(uint32, tag = "10")]
     pub(super) trusted_packet_sequence_id: u32,
     #[prost(message, optional, tag = "11")]
@@ -31,7 +31,7 @@ pub(super) struct TrackDescriptor {
     pub(super) counter: Option<Counter>,
 }
 
-/// The properties of a track of values.
+/// The properties of a counter track.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Counter {
     #[prost(int32, tag = "3")]
@@ -54,11 +54,11 @@ pub(super) struct TrackEvent {
     pub(super) counter_value: Option<i64>,
 }
 
-/// The types of events: a slice begins, the slice that began last on the track ends, a moment, a value.
+/// The types of events: a slice begins, the innermost slice of the track ends, an instant, a counter value.
 pub(super) const SLICE_BEGIN: i32 = 1;
 pub(super) const SLICE_END: i32 = 2;
 pub(super) const INSTANT: i32 = 3;
 pub(super) const COUNTER: i32 = 4;
 
-/// The field of a trace that has its packets, as it precedes each: number 1, with a length.
+/// The tag of a trace's field of packets, which precedes each packet: field number 1, length-delimited.
 pub(super) const PACKET_FIELD: u8 = 0x0a;

@@ -1,5 +1,5 @@
-//! Writes a recording as a trace of events: the totals and the live bytes of each category as counters, steps, phases
-//! and regions as slices, and peaks, marks and failed requests as instants. Perfetto's viewer opens these traces.
+//! Writes a recording as an event trace: totals and the live bytes of each category as counters; steps, phases and
+//! regions as slices; peaks, marks and failed requests as instants. Perfetto's viewer opens these traces.
 
 mod tracks;
 mod output;
@@ -27,10 +27,10 @@ use crate::metric::Metric;
 
 pub use self::kineto::KinetoTrace;
 
-/// The distance of two events of a recording without times, in nanoseconds.
+/// The assumed interval between two events of a recording without times, in nanoseconds.
 const EVENT_NS: u64 = 1000;
 
-/// The time of an event, or of the first one that is not in the window.
+/// The time of an event, or of the first event after the window.
 fn time_of(trace: &Trace, event: EventId) -> u64 {
     let number = trace.number(event);
     match trace.events.time_ns.get(event.0 as usize) {
@@ -39,7 +39,7 @@ fn time_of(trace: &Trace, event: EventId) -> u64 {
     }
 }
 
-/// Describes the tracks of all devices, and those of steps, phases and marks.
+/// Writes the descriptions of all devices' tracks, and of those of steps, phases and marks.
 fn describe_all(out: &mut Output<'_, impl Encoding>, trace: &Trace) {
     for track in [Track::Steps, Track::Phases, Track::Marks] {
         out.describe(track, track.name());
@@ -58,7 +58,7 @@ fn describe_all(out: &mut Output<'_, impl Encoding>, trace: &Trace) {
     }
 }
 
-/// Adds the values of a device in a window, where they differ from `former`.
+/// Adds the values of a device's counters in a window where they differ from `former`.
 fn add_values(out: &mut Output<'_, impl Encoding>, trace: &Trace, device: DeviceId, former: &mut [u64]) -> Result<()> {
     let mut live = CategoryTotals::new(trace, device, Metric::Requested);
     let mut time_ns = time_of(trace, EventId(0));
@@ -75,7 +75,7 @@ fn add_values(out: &mut Output<'_, impl Encoding>, trace: &Trace, device: Device
     }
 }
 
-/// Adds the marks and the failed requests of a window.
+/// Adds the marks and the failed requests in a window.
 fn add_instants(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()> {
     for id in trace.events.ids() {
         let (device, time_ns) = (trace.events.device[id.0 as usize], time_of(trace, id));
@@ -93,8 +93,8 @@ fn add_instants(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()
     Ok(())
 }
 
-/// Adds the regions that the program has named, each on the first track that is free. A recording that is read in several
-/// windows has none.
+/// Adds the regions that the program marked, each on the first track that is free. Recordings that are read in several
+/// windows have none.
 fn add_regions(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()> {
     let named = trace.annotations.iter().filter(|region| !region.is_guessed && !trace.is_tag(region.name));
     let times = named.map(|region| {
@@ -122,14 +122,14 @@ fn add_regions(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()>
     Ok(())
 }
 
-/// The slices of steps and phases that have begun.
+/// The open slices of the current step and phase.
 #[derive(Debug, Default)]
 struct Slices {
     stage: Option<Stage>,
 }
 
 impl Slices {
-    /// Ends what ends at a time, and begins what begins.
+    /// Ends the open slices that differ from the `next` stage, and begins new ones.
     fn turn(&mut self, out: &mut Output<'_, impl Encoding>, time_ns: u64, next: Option<Stage>) -> Result<()> {
         let (step, phase) = (|stage: Stage| stage.step, |stage: Stage| (stage.step, stage.phase));
         let former = self.stage;
@@ -154,22 +154,22 @@ impl Slices {
     }
 }
 
-/// Writes the recording as a Perfetto trace. Returns a sentence about what this format cannot hold.
+/// Writes the recording as a Perfetto trace. Returns a sentence about what the format cannot represent.
 ///
 /// # Errors
 ///
-/// If the recording cannot be read, or `out` cannot be written.
+/// Fails if the recording cannot be read, or `out` cannot be written.
 pub fn write_perfetto(out: &mut dyn Write, source: &Source<'_>, watch: Watch<'_>) -> Result<String> {
     write_encoded(&mut Output::new(out, Perfetto), source, watch)?;
     Ok(lost(source.facts()))
 }
 
-/// Writes the recording as Chrome's JSON, which `chrome://tracing` and Perfetto's viewer open; if given, together with
-/// the events of `beside`, on its clock. Returns a sentence about what this format cannot hold.
+/// Writes the recording as Chrome's JSON, which `chrome://tracing` and Perfetto's viewer open. If `beside` is given,
+/// its events are included, and times are on its clock. Returns a sentence about what the format cannot represent.
 ///
 /// # Errors
 ///
-/// If the recording cannot be read, or has no time in common with `beside`, or if `out` cannot be written.
+/// Fails if the recording cannot be read, does not overlap with `beside` in time, or if `out` cannot be written.
 pub fn write_chrome(
     out: &mut dyn Write,
     source: &Source<'_>,
@@ -183,7 +183,7 @@ pub fn write_chrome(
     Ok(lost(source.facts()))
 }
 
-/// Writes a trace window by window, of which one is in memory at a time; its values are encoded in parallel.
+/// Writes a trace window by window, with one window in memory at a time; counter values are encoded in parallel.
 fn write_encoded(out: &mut Output<'_, impl Encoding>, source: &Source<'_>, watch: Watch<'_>) -> Result<()> {
     let facts = source.facts();
     let devices = facts.device_ids();

@@ -1,4 +1,4 @@
-//! Encodes events and writes them as they come, so that few are in memory at a time.
+//! Encodes events and writes them incrementally, so that few are in memory at a time.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -8,40 +8,40 @@ use rayon::prelude::*;
 
 use super::tracks::Track;
 
-/// Values that one thread encodes at a time.
+/// Number of counter values that each thread encodes at a time.
 const RUN: usize = 1 << 13;
 
-/// Number of encoded bytes from which on they are written.
+/// Number of encoded bytes at which the buffer is written.
 const MAX_BYTES: usize = 1 << 18;
 
-/// What happens on a track.
+/// The kind of an event on a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What<'a> {
     /// A slice begins.
     Begin(&'a str),
-    /// The slice that began last ends.
+    /// The innermost slice ends.
     End,
-    /// Something happens at a moment.
+    /// An instant event.
     Instant(&'a str),
-    /// A counter changes to a number of bytes.
+    /// The value of a counter changes to a number of bytes.
     Count(u64),
 }
 
 /// An encoding of traces.
 pub(super) trait Encoding: Copy + Sync {
-    /// Adds the description of a track to `bytes`, which precedes its events.
+    /// Appends the description of a track to `bytes`; it must precede the track's events.
     fn describe(self, bytes: &mut Vec<u8>, track: Track, name: &str);
-    /// Adds an event. The time is in nanoseconds since the recording's origin.
+    /// Appends an event. The time is in nanoseconds since the recording's origin.
     fn event(self, bytes: &mut Vec<u8>, time_ns: u64, track: Track, what: What<'_>);
 }
 
-/// Where a trace is written.
+/// The output of a trace, with buffers.
 pub(super) struct Output<'w, E> {
     out: &'w mut dyn Write,
     encoding: E,
-    /// What is encoded.
+    /// Encoded events that are not written yet.
     bytes: Vec<u8>,
-    /// Values of counters that are not, with their times.
+    /// Counter values that are not encoded yet, with their times.
     values: Vec<(u64, Track, u64)>,
 }
 
@@ -61,13 +61,13 @@ impl<'w, E: Encoding> Output<'w, E> {
         if self.bytes.len() < MAX_BYTES { Ok(()) } else { self.flush() }
     }
 
-    /// Adds a value of a counter, which may be written after later events of other tracks.
+    /// Adds a counter value, which may be written after later events of other tracks.
     pub(super) fn value(&mut self, time_ns: u64, track: Track, bytes: u64) -> Result<()> {
         self.values.push((time_ns, track, bytes));
         if self.values.len() < RUN * rayon::current_num_threads() { Ok(()) } else { self.flush() }
     }
 
-    /// Writes what was added.
+    /// Writes the buffered events.
     pub(super) fn flush(&mut self) -> Result<()> {
         let encoded = |run: &[(u64, Track, u64)]| {
             let mut bytes = Vec::new();
@@ -83,7 +83,7 @@ impl<'w, E: Encoding> Output<'w, E> {
     }
 }
 
-/// Returns the error that a trace cannot be written.
+/// Converts an I/O error to the error that a trace cannot be written.
 pub(super) fn unwritable(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }

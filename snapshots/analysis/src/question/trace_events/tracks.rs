@@ -1,22 +1,22 @@
-//! The tracks of a trace, as its viewers show them: slices and counters.
+//! The tracks of a trace: rows of slices, and counters.
 
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::DeviceId;
 
 use crate::metric::Metric;
 
-/// A track of a trace, as viewers show it: a row of slices, or a counter.
+/// A track of a trace: a row of slices, or a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Track {
     /// Training steps.
     Steps,
     /// Phases of steps.
     Phases,
-    /// Ranges and notes that the program marked.
+    /// Ranges and marks of the program.
     Marks,
-    /// Regions that the program named, by row.
+    /// Regions marked by the program, by row.
     Regions(u8),
-    /// A device: its peak and failed requests.
+    /// The peak and failed requests of a device.
     Device(DeviceId),
     /// A total of a device.
     Total(DeviceId, Metric),
@@ -25,7 +25,7 @@ pub(super) enum Track {
 }
 
 impl Track {
-    /// A number that no other track has; not 0.
+    /// A number that is unique among tracks, and not 0.
     pub(super) fn id(self) -> u64 {
         let of = |device: DeviceId| (u64::from(device.0) + 1) << 16;
         match self {
@@ -39,7 +39,7 @@ impl Track {
         }
     }
 
-    /// The device to which it belongs.
+    /// The device to which it belongs, if any.
     pub(super) fn device(self) -> Option<DeviceId> {
         match self {
             Self::Device(device) | Self::Total(device, _) | Self::Live(device, _) => Some(device),
@@ -52,7 +52,7 @@ impl Track {
         matches!(self, Self::Total(..) | Self::Live(..))
     }
 
-    /// Its name, but for what only a recording knows.
+    /// Its name, without what depends on the recording, such as a device's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Steps => "Steps",

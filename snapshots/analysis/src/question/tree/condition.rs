@@ -12,13 +12,13 @@ use crate::grouping::dimension::NO_VALUE;
 const MAX_LINES: usize = 4;
 
 impl Tree {
-    /// The condition that selects exactly the blocks of `id` among this tree's, if `--where` can express it in readable
-    /// length. `None` for the root, which needs no condition.
+    /// The condition that selects exactly the blocks of `id` among those of this tree, if `--where` can express it in
+    /// readable length. `None` for the root, which needs no condition.
     pub fn condition(&self, trace: &Trace, id: NodeId) -> Option<String> {
         self.condition_of(trace, &[id])
     }
 
-    /// The condition that selects exactly the blocks of all `ids`, which differ in their module paths only.
+    /// The condition that selects exactly the blocks of all `ids`, which may differ only in their module paths.
     pub fn condition_of(&self, trace: &Trace, ids: &[NodeId]) -> Option<String> {
         let paths: Vec<Vec<NodeId>> = ids.iter().map(|id| self.path(*id)).collect();
         let deepest = self.node(*paths.first()?.last()?).level;
@@ -72,8 +72,8 @@ impl Tree {
         }
     }
 
-    /// The condition for blocks whose user line is that of `members`; excludes lines of other groups if their stacks
-    /// pass through it.
+    /// The condition for blocks whose user line is that of `members`; it excludes lines of other groups if their stacks
+    /// contain the same line.
     fn frame_term(&self, trace: &Trace, level: &Level, members: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let number = members.first()?.number;
@@ -102,7 +102,7 @@ impl Tree {
         Some(format!("{term} {}", any_of("frame!=", denied.iter().map(|line| self.lines.text(*line)))?))
     }
 
-    /// The condition for blocks whose stacks pass through `last`: by its line with as few neighbouring lines as make it
+    /// The condition for blocks whose stacks contain `last`: by its line with as few neighbouring lines as make it
     /// unique, else by the whole stack.
     fn stack_term(&self, trace: &Trace, last: NodeId, members: &[&Chain], others: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
@@ -144,7 +144,7 @@ fn is_empty(trace: &Trace, stack: StackId) -> bool {
     trace.tables.stack_frames(stack).next().is_none()
 }
 
-/// The condition for the module paths of `members` and of none of `others`.
+/// The condition for the module paths of `members` but none of `others`.
 fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<String> {
     let path = |chain: &&Chain| trace.tables.scope_path(ScopeId(chain.row()));
     of_paths(members.iter().map(path).collect(), &others.iter().map(path).collect::<Vec<_>>())

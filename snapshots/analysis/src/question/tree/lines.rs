@@ -1,4 +1,4 @@
-//! The lines of call stacks, each text stored once, with the facts that a tree needs.
+//! The lines of call stacks, each text stored once, with the properties that a tree needs.
 
 use hashbrown::HashMap;
 
@@ -42,7 +42,7 @@ impl Lines {
         })
     }
 
-    /// Adds the lines of a frame, once.
+    /// Adds the lines of a frame, unless they were added before.
     fn learn(&mut self, tables: &Tables, frame: FrameId) {
         if self.of_frame.contains_key(&frame) {
             return;
@@ -51,7 +51,7 @@ impl Lines {
         self.of_frame.insert(frame, rows);
     }
 
-    /// The lines of a stack, innermost first, each with its role; without framework and allocator lines if
+    /// The lines of a stack with their roles, innermost first; without framework and allocator lines if
     /// `hides_internals`.
     pub(super) fn of_stack(
         &mut self,

@@ -1,4 +1,4 @@
-//! The bytes of a set of blocks as a tree by one or more keys, for treemaps and flame graphs.
+//! Groups a set of blocks into a tree by one or more keys, for treemaps and flame graphs.
 
 mod lines;
 mod part;
@@ -50,8 +50,8 @@ impl TreeKey {
 pub struct TreeQuery {
     /// The key of each level, from the root.
     pub keys: Vec<TreeKey>,
-    /// Whether to leave out stack lines of the allocator, the framework and below Python. If nothing else is left, the
-    /// most informative line represents the stack.
+    /// Whether to hide stack lines of the allocator, of the framework and below Python. If no others remain, the most
+    /// informative line represents the stack.
     pub hides_internals: bool,
     /// Whether stacks start at their innermost line.
     pub is_inverted: bool,
@@ -76,30 +76,30 @@ impl NodeId {
 pub enum LineRole {
     /// The line is the user's own code.
     Program,
-    /// A framework, a runtime, or below Python.
+    /// Code of a framework or a runtime, or a native frame below Python code.
     Framework,
     /// An allocator or a recorder.
     Allocator,
 }
 
-/// A node: the blocks that share a value within those of its parent.
+/// A node: those blocks of its parent that share a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The shared value.
     pub part: Part,
-    /// The index of its key; 0 at the root.
+    /// The index of its key in the query; 0 at the root.
     pub level: u8,
-    /// The owner of its code, if it is a line of a stack.
+    /// Who owns the code, if it is a stack line.
     pub role: LineRole,
     /// The parent; the root is its own parent.
     pub parent: NodeId,
     /// Bytes of all blocks in it, including its children's.
     pub bytes: u64,
-    /// Bytes of the blocks that end here and belong to no child.
+    /// Bytes of the blocks at this node that belong to none of its children.
     pub own_bytes: u64,
     /// Number of blocks in it, including its children's.
     pub blocks: u32,
-    /// Number of blocks that end here.
+    /// Number of blocks at this node that belong to none of its children.
     pub own_blocks: u32,
     first_child: u32,
     children: u32,
@@ -117,21 +117,22 @@ impl Node {
     }
 }
 
-/// A tree of bytes. The bytes of each node are its own bytes plus those of its children; the root's are the total.
+/// A tree of bytes. The bytes of each node are its own bytes plus those of its children; the root's bytes are the
+/// total.
 #[derive(Clone, Debug)]
 pub struct Tree {
     query: TreeQuery,
-    /// Parents before their children, siblings together.
+    /// The nodes: parents before their children, siblings consecutively.
     nodes: Vec<Node>,
     lines: Lines,
     levels: Vec<Level>,
     blocks: Vec<BlockId>,
-    /// The node at which each block ends.
+    /// The deepest node of each block.
     ends: Vec<NodeId>,
 }
 
 impl Tree {
-    /// The query from which it was built.
+    /// The query for which the tree was built.
     pub fn query(&self) -> &TreeQuery {
         &self.query
     }
@@ -156,7 +157,7 @@ impl Tree {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// Bytes of all nodes together.
+    /// The total bytes of the tree.
     pub fn total(&self) -> u64 {
         self.nodes[0].bytes
     }
@@ -184,8 +185,8 @@ impl Tree {
         self.node(id).part.name(tables, &self.lines)
     }
 
-    /// The nodes within `top` at which blocks end, or that hold bytes outside blocks: they are disjoint and add up to
-    /// its bytes. In the order of [`Self::ids`].
+    /// The nodes below `top`, inclusive, that have bytes of their own, from blocks or from memory outside of blocks:
+    /// they are disjoint and add up to the bytes of `top`. In the order of [`Self::ids`].
     pub fn ends(&self, top: NodeId) -> Vec<NodeId> {
         let within = self.marked(top);
         let is_end = |id: &NodeId| {
@@ -195,12 +196,12 @@ impl Tree {
         self.ids().filter(is_end).collect()
     }
 
-    /// The blocks, each with the node at which it ends.
+    /// The blocks, each with its deepest node.
     pub fn blocks(&self) -> impl Iterator<Item = (BlockId, NodeId)> {
         self.blocks.iter().copied().zip(self.ends.iter().copied())
     }
 
-    /// The blocks of a node, in the order of the input.
+    /// The blocks of a node, in input order.
     pub fn blocks_of(&self, id: NodeId) -> Vec<BlockId> {
         let within = self.marked(id);
         self.blocks().filter(|(_, end)| within[end.row()]).map(|(block, _)| block).collect()
@@ -216,7 +217,7 @@ impl Tree {
         within
     }
 
-    /// A stack that ends at `id` or a descendant, if the tree has stacks.
+    /// The stack of a block at `id` or below it, if the tree has stacks.
     pub fn stack_of(&self, id: NodeId) -> Option<StackId> {
         let row = self.query.keys.iter().position(|key| *key == TreeKey::By(GroupKey::Stack))?;
         let level = self.levels.get(row)?;

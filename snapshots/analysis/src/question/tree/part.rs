@@ -1,4 +1,4 @@
-//! The value shared by the blocks of a node, as a number that is converted to text only for display.
+//! The value shared by the blocks of a node, stored as a number that is converted to text only for display.
 
 use std::cmp::Ordering;
 
@@ -9,19 +9,19 @@ use highwater_snapshots::tables::Tables;
 use super::lines::Lines;
 use crate::grouping::dimension::{GroupKey, free_in};
 
-/// The value that the blocks of a node share within those of its parent.
+/// The value that distinguishes the blocks of a node within its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// The root: all blocks.
     All,
-    /// Bytes that belong to no block, by name.
+    /// Bytes outside of blocks, with their name.
     Beside(&'static str),
-    /// Bytes that are free in segments of this size.
+    /// Free bytes in segments of this size.
     FreeIn(u64),
     /// A value of a key: the number itself, the code of a category, phase, pool or lifetime, or the row of an
-    /// operation's name; `None` for blocks without one.
+    /// operation's name; `None` for blocks without a value.
     Value(GroupKey, Option<u64>),
-    /// One part of the module path; a placeholder for blocks without one.
+    /// One part of the module path; a placeholder for blocks outside of modules.
     Scope(StringId),
     /// A line of a stack, as an index into the tree's lines; `None` for blocks without a stack.
     Line(Option<u32>),
