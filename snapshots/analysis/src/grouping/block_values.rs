@@ -1,4 +1,4 @@
-//! The value of a grouping key for each block of a recording, as a small number: the app colours blocks by it.
+//! The value of a grouping key for each block of a recording, as a small number, by which the app colours blocks.
 
 use hashbrown::HashMap;
 use rayon::prelude::*;
@@ -14,21 +14,21 @@ use super::key_encoder::{Code, KeyEncoder, code_beside, stack_of};
 use crate::index::beside::Beside;
 use crate::stacks::frames::short_stacks;
 
-/// Blocks per parallel task.
+/// Number of blocks per parallel task.
 const RUN: usize = 1 << 14;
 
-/// The values of one key that the blocks of a recording have, numbered in the order of the key.
+/// The values of a key that occur in a recording, numbered in the order of the key.
 pub struct BlockValues<'a> {
     trace: &'a Trace,
     key: GroupKey,
     encoder: KeyEncoder<'a>,
     /// The code of each value.
     codes: Vec<Code>,
-    /// The value of each block, by row.
+    /// The index of each block's value, by row.
     value_of: Vec<u32>,
 }
 
-/// The values of a run of blocks, numbered in the order of their appearance.
+/// The values of a run of blocks, numbered in order of appearance.
 #[derive(Default)]
 struct RunValues {
     value_of: Vec<u32>,
@@ -96,12 +96,12 @@ impl<'a> BlockValues<'a> {
         self.value_of[row] as usize
     }
 
-    /// A value as a number of the key: its place in the order of all values, a size, or a row; `None` for no value.
+    /// The code of a value: its index in the order of all values, a size, or a row; `None` for no value.
     pub fn number(&self, value: usize) -> Option<u64> {
         u64::try_from(self.codes[value]).ok()
     }
 
-    /// A value as conditions have it; `None` for no value.
+    /// A value as written in conditions; `None` for no value.
     pub fn word(&self, value: usize) -> Option<String> {
         let word = (self.key.dimension().word)(&self.trace.tables, self.number(value)?).into_owned();
         Some(word).filter(|word| !word.is_empty())
@@ -112,7 +112,7 @@ impl<'a> BlockValues<'a> {
         self.encoder.label(self.key, self.codes[value])
     }
 
-    /// Short labels of `values`, as far as they stay different; those of numbers include the name of the key.
+    /// Short labels of `values` that remain distinct; those of numbers include the name of the key.
     pub fn names(&self, values: &[usize]) -> Vec<String> {
         let labels = values.iter().map(|value| self.label(*value));
         match self.key {
@@ -153,7 +153,7 @@ impl<'a> BlockValues<'a> {
     }
 }
 
-/// The label of the group in which bytes beside blocks are.
+/// The label of the group for bytes outside of blocks.
 pub fn label_beside(trace: &Trace, key: GroupKey, beside: Beside) -> String {
     KeyEncoder::new(trace).label(key, code_beside(beside, key))
 }

@@ -21,11 +21,11 @@ pub struct Group {
     pub bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
-    /// Of the bytes, those that are free in segments.
+    /// The part of the bytes that is free in segments.
     pub free_bytes: u64,
     /// The call stack, if it is one of the keys.
     pub stack: StackId,
-    /// The key values of each of the equal modules that are one group; empty if it is of one.
+    /// If identical modules are combined into this group, the key values of each; empty otherwise.
     pub members: Vec<Vec<String>>,
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct Sum {
     pub(crate) free_bytes: u64,
 }
 
-/// Groups that are listed as one.
+/// Groups that are listed as one row.
 pub(crate) struct Row {
     /// The codes of each group, one per key.
     pub(crate) codes: Vec<Vec<Code>>,
-    /// The value of the module path, if the groups are of several.
+    /// The common module path, if several groups are combined.
     path: Option<String>,
     /// The sums of all its groups.
     pub(crate) sum: Sum,
@@ -66,7 +66,8 @@ impl Row {
         self.codes.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The group of the row. Names are built only for listed groups: a recording may have a million stacks.
+    /// The listed group of the row. Names are built only for listed groups, since a recording may have a million
+    /// stacks.
     pub(crate) fn group(&self, coder: &KeyEncoder<'_>, keys: &[GroupKey]) -> Group {
         let named = |codes: &Vec<Code>| -> Vec<String> {
             keys.iter().zip(codes).map(|(&key, &code)| coder.label(key, code)).collect()
@@ -82,7 +83,7 @@ impl Row {
     }
 }
 
-/// The rows of `blocks`, largest first: requested bytes if that is `metric`, else rounded bytes.
+/// Groups `blocks`, largest group first; counts requested bytes if `metric` is that, else rounded bytes.
 pub(crate) fn rows(
     coder: &mut KeyEncoder<'_>,
     trace: &Trace,
@@ -118,7 +119,7 @@ pub(crate) fn rows(
 }
 
 impl Breakdown {
-    /// Groups `blocks` by the keys of `grouping`, counting requested bytes if that is `metric`, else rounded bytes.
+    /// Groups `blocks` by the keys of `grouping`; counts requested bytes if `metric` is that, else rounded bytes.
     pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
         let mut coder = KeyEncoder::new(trace);
         let mut rows = rows(&mut coder, trace, metric, blocks, grouping);
@@ -133,7 +134,7 @@ impl Breakdown {
     }
 }
 
-/// The rows of `groups`, which are sorted: one for each, or one for equal modules.
+/// Converts sorted `groups` to rows, combining identical modules if requested.
 fn joined(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grouping<'_>) -> Vec<Row> {
     let keys = grouping.keys;
     let Some(at) = module_at(keys).filter(|_| grouping.siblings == Siblings::Merged) else {
@@ -158,15 +159,15 @@ fn joined(coder: &KeyEncoder<'_>, groups: Vec<(Vec<Code>, Sum)>, grouping: &Grou
     rows
 }
 
-/// How blocks are grouped and listed: keys, number of groups, and what belongs to no block.
+/// How blocks are grouped and listed: keys, number of groups, and bytes outside of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouping<'a> {
     /// The keys to group by.
     pub keys: &'a [GroupKey],
-    /// Bytes that belong to no block.
+    /// Bytes outside of blocks.
     pub beside: &'a [(Beside, u64)],
     /// Number of groups to list.
     pub top: usize,
-    /// Whether equal modules are one group.
+    /// Whether identical modules are combined into one group.
     pub siblings: Siblings,
 }

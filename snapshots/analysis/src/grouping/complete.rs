@@ -15,7 +15,7 @@ pub struct Completion {
     pub range: Range<usize>,
     /// The replacement; the cursor moves to its end.
     pub text: String,
-    /// A description for the list: what it matches, or how many bytes it has.
+    /// A description for the list: what it matches, or the bytes of its blocks.
     pub what: String,
 }
 
@@ -83,7 +83,7 @@ impl Term {
     }
 }
 
-/// Keys that begin with or contain the typed text, and, after a complete key, its operators.
+/// Keys that start with or contain the typed text and, after a complete key, its operators.
 fn keys(text: &str, term: &Term, cursor: usize) -> Vec<Completion> {
     let written = &text[term.start..cursor];
     let rest = &text[cursor..];
@@ -159,7 +159,7 @@ fn after_key(
     found
 }
 
-/// Values that begin with `written`, then those that contain it, each ordered by bytes, largest first.
+/// Values that start with `written`, then those that contain it, each ordered by bytes, largest first.
 fn values(
     key: &Dimension,
     operator: Operator,

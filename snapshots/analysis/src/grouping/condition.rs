@@ -1,4 +1,4 @@
-//! Writes `--where` conditions from values, as [`Filter`](crate::Filter) reads them.
+//! Writes `--where` conditions for values, in the syntax of [`Filter`](crate::Filter).
 
 use highwater_snapshots::units::parse_bytes;
 
@@ -8,7 +8,7 @@ use super::filter::QUOTED_COMMA;
 /// Maximum number of values in one term; more would be unreadable.
 pub(crate) const MAX_VALUES: usize = 16;
 
-/// A value as conditions have it: quoted if it contains special characters. `None` if it cannot be written.
+/// A value as written in conditions, in quotes if it contains special characters. `None` if it cannot be written.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     if text.contains(['"', QUOTED_COMMA]) {
         return None;
@@ -17,8 +17,8 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
     Some(if text.chars().all(is_plain) { text.to_owned() } else { format!("\"{text}\"") })
 }
 
-/// The condition that `key` equals `text`. For a text that cannot be written, as it contains double quotes: that `key`
-/// contains its longest part without any. `None` if nothing is left to search for.
+/// The condition that `key` equals `text`. If the text contains double quotes and cannot be written, the condition that
+/// `key` contains the longest part without any. `None` if nothing remains to search for.
 pub fn equals(key: &str, text: &str) -> Option<String> {
     if let Some(text) = quoted(text) {
         return Some(format!("{key}={text}"));
@@ -33,9 +33,9 @@ pub(crate) fn any_of<'a>(start: &str, texts: impl ExactSizeIterator<Item = &'a s
     Some(format!("{start}{}", texts.map(quoted).collect::<Option<Vec<String>>>()?.join(",")))
 }
 
-/// The condition for blocks with these `values` of `keys`, as groups name them: for a group of equal modules, `members`
-/// are the values of each. A line of code matches every stack that contains it. `None` without keys, or if a value
-/// cannot be expressed.
+/// The condition for blocks with these `values` of `keys`, as shown in a group; for a group of identical modules,
+/// `members` are the values of each. A line of code matches every stack that contains it. `None` without keys, or if a
+/// value cannot be expressed.
 pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
     let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
         GroupKey::Scope if !members.is_empty() => any_of("scope=", members.iter().map(|values| values[at].as_str())),
@@ -45,7 +45,7 @@ pub fn of_group(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))
 }
 
-/// The condition for the module paths `wanted` and for none of `others`.
+/// The condition for the module paths `wanted` but none of `others`.
 pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<String> {
     wanted.sort_unstable();
     wanted.dedup();
@@ -68,7 +68,7 @@ pub(crate) fn of_paths(mut wanted: Vec<String>, others: &[String]) -> Option<Str
     any_of("scope=", wanted.iter().map(String::as_str))
 }
 
-/// The dot-separated parts with which all `paths` begin.
+/// The dot-separated parts that all `paths` start with.
 fn shared_parts(paths: &[String]) -> String {
     let mut shared: Vec<&str> = paths.first().map(|path| path.split('.').collect()).unwrap_or_default();
     for path in paths {

@@ -38,7 +38,7 @@ pub struct Filter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
-    /// The compared dimensions: one, or several for a plain word, which ignores case.
+    /// The dimensions to compare: one, or several for a plain word, which ignores case.
     dimensions: Vec<&'static Dimension>,
     operator: Operator,
     values: Vec<Value>,
@@ -60,17 +60,17 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
-    /// Whether it compares with the whole value.
+    /// Whether it compares the whole value.
     pub(crate) fn is_whole(self) -> bool {
         matches!(self, Self::Is | Self::IsNot)
     }
 
-    /// Whether it asks for a part of the value.
+    /// Whether it compares a part of the value.
     pub(crate) fn is_part(self) -> bool {
         matches!(self, Self::Contains | Self::ContainsNot)
     }
 
-    /// Whether it compares such values.
+    /// Whether it is applicable to such values.
     pub(crate) fn fits(self, values: Values) -> bool {
         self.is_whole() || values.are_numbers() != self.is_part()
     }
@@ -108,7 +108,7 @@ impl std::str::FromStr for Filter {
 }
 
 impl Filter {
-    /// The valid conditions of `text`, without those that are incomplete or wrong.
+    /// Parses the valid conditions of `text`, ignoring those that are incomplete or wrong.
     pub fn valid_part(text: &str) -> Self {
         Self { terms: split_terms(text).0.iter().filter_map(|term| Term::parse(term).ok()).collect() }
     }
@@ -118,7 +118,7 @@ impl Filter {
         self.terms.is_empty()
     }
 
-    /// Whether it asks for lifetimes: in a window, the end of a block that waits for a stream is not known.
+    /// Whether it has a condition on lifetimes. In a window, the end of a block that waits for a stream is unknown.
     pub fn asks_for_lifetimes(&self) -> bool {
         self.terms.iter().any(|term| term.dimensions.contains(&GroupKey::Lifetime.dimension()))
     }
@@ -206,8 +206,8 @@ const QUOTED: char = '\u{1e}';
 /// Replaces a comma within double quotes; a character that occurs in no name.
 pub(crate) const QUOTED_COMMA: char = '\u{1f}';
 
-/// Splits at spaces outside double quotes. Also returns whether every quote is closed; if not, the last term is left
-/// out.
+/// Splits at spaces outside double quotes. Also returns whether every quote is closed; if not, the last term is
+/// omitted.
 fn split_terms(text: &str) -> (Vec<String>, bool) {
     let mut terms = vec![String::new()];
     let mut is_quoted = false;
@@ -233,7 +233,7 @@ fn split_terms(text: &str) -> (Vec<String>, bool) {
     (terms, !is_quoted)
 }
 
-/// Whether `line` is `wanted`, which need not have all its folders, nor its function: `train.py:162` is
+/// Whether `line` equals `wanted`, which may omit leading folders and the function: `train.py:162` for
 /// `/home/me/train.py:162 step`.
 fn is_end_of_line(line: &str, wanted: &str) -> bool {
     let is_end =
@@ -249,7 +249,7 @@ pub struct BlockFilter<'a> {
     terms: Vec<(&'a Term, Vec<Verdicts>)>,
 }
 
-/// Whether a value matches, by its number.
+/// Whether each value, identified by its number, matches.
 type Verdicts = hashbrown::HashMap<u64, bool>;
 
 impl BlockFilter<'_> {
@@ -275,8 +275,8 @@ impl Term {
         })
     }
 
-    /// Whether a text of the value matches, or for a negated operator, none: that of any line of a call stack, or the
-    /// whole.
+    /// Whether the text of a value matches; for a call stack, whether any of its lines or the whole text does. For a
+    /// negated operator, whether none does.
     fn holds_text(&self, dimension: &Dimension, tables: &Tables, number: u64) -> bool {
         let is_line = matches!(dimension.values, Values::Line);
         let mut texts = match is_line {

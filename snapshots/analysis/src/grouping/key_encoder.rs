@@ -13,18 +13,19 @@ use crate::index::counterfactual::{Grouped, NO_GROUP};
 use crate::stacks::alike::{AlikeLines, AlikeOps, AlikeScopes, StackEquivalence};
 use crate::stacks::frames::{LeadingFrame, leading_frame};
 
-/// A key value as a number. Traces that share their tables, such as windows of one recording, have the same codes.
+/// A key value as a number. Traces with the same tables, such as windows of a recording, have the same codes.
 pub(crate) type Code = u128;
 
-/// The code of no step, and of no stack.
+/// The code for no step, and for no stack.
 const NONE: Code = Code::MAX;
 
-/// Set in the codes of bytes that belong to no block: above all codes of blocks but [`NONE`].
+/// Bit that marks the codes of bytes outside of blocks, which are above all codes of blocks except [`NONE`].
 const BESIDE: Code = 1 << 100;
-/// Set in the code of the size of a segment in which bytes are free.
+/// Bit that marks the code of the size of a segment in which bytes are free.
 const IN_SEGMENTS: Code = 1 << 101;
 
-/// The code of the value of `key` that bytes beside blocks have: their name, unless segments have such a value too.
+/// The code of the value of `key` for bytes outside of blocks: that of their segment if it has one, else that of their
+/// name.
 pub(crate) fn code_beside(beside: Beside, key: GroupKey) -> Code {
     match beside.segment().and_then(|segment| (key.dimension().of_segment)(&segment)) {
         Some(bytes) if key == GroupKey::Size => IN_SEGMENTS | Code::from(bytes),
@@ -36,19 +37,20 @@ pub(crate) fn code_beside(beside: Beside, key: GroupKey) -> Code {
     }
 }
 
-/// The code of a value that segments do not have.
+/// The code of a missing value of a segment.
 const NO_VALUE: Code = BESIDE | 0xff;
 
-/// The kinds of bytes beside blocks, by code.
+/// The kinds of bytes outside of blocks, indexed by code.
 const BESIDE_BLOCKS: [Beside; 3] = [Beside::Free(None), Beside::Outside, Beside::LessThanReserved];
 
-/// The call stack among the values of `keys`; none if stacks are no key, or of bytes beside blocks.
+/// The call stack among the values of `keys`; [`StackId::NONE`] if stacks are not among the keys, and for bytes outside
+/// of blocks.
 pub(crate) fn stack_of(keys: &[GroupKey], codes: &[Code]) -> StackId {
     let of = keys.iter().zip(codes).find(|(key, _)| **key == GroupKey::Stack);
     of.and_then(|(_, code)| u32::try_from(*code).ok()).map_or(StackId::NONE, StackId)
 }
 
-/// Marks the code of a frame without lines.
+/// Bit that marks the code of a frame without source lines.
 const ADDRESS: Code = 1 << 96;
 
 /// The code of the frame that represents a stack.
@@ -61,7 +63,7 @@ fn code_of_frame(frame: LeadingFrame) -> Code {
     }
 }
 
-/// The frame of a code.
+/// Decodes the frame.
 fn frame_of_code(code: Code) -> LeadingFrame {
     if code & ADDRESS != 0 {
         return LeadingFrame::Address(FrameId(code as u32));
@@ -70,12 +72,12 @@ fn frame_of_code(code: Code) -> LeadingFrame {
     LeadingFrame::Line(SourceLine { file, function, line: code as u32 })
 }
 
-/// Encodes a block's value of a key as a number, and decodes such a number to text. Fastest in the order of blocks.
+/// Encodes a block's value of a key as a number, and decodes numbers to text. Fastest if blocks are encoded in order.
 pub(crate) struct KeyEncoder<'a> {
     lookups: Lookups<'a>,
-    /// The code of the frame that represents each stack seen so far.
+    /// The code of the frame that represents each stack that was encoded.
     line_of: HashMap<StackId, Code>,
-    /// The equivalent lines, stacks, scopes and operations, found when a value of such a key is first encoded.
+    /// The lines, stacks, scopes and operations with the same text, found when a value of such a key is first encoded.
     lines: OnceLock<AlikeLines>,
     stacks: OnceLock<StackEquivalence>,
     scopes: OnceLock<AlikeScopes>,
@@ -83,7 +85,7 @@ pub(crate) struct KeyEncoder<'a> {
 }
 
 impl<'a> KeyEncoder<'a> {
-    /// Creates a coder for the blocks of `trace`.
+    /// Creates an encoder for the blocks of `trace`.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         let (lines, stacks, scopes, ops) = Default::default();
         Self { lookups: Lookups::new(trace), line_of: HashMap::new(), lines, stacks, scopes, ops }
@@ -103,7 +105,7 @@ impl<'a> KeyEncoder<'a> {
         }
     }
 
-    /// The code of a value of one of many blocks, of which many have one stack.
+    /// The code of a value of the next of many blocks, many of which have the same stack.
     fn code_of_next(&mut self, key: GroupKey, number: Option<u64>) -> Code {
         let stack = number.filter(|_| matches!(key.dimension().values, Values::Line)).map(|row| StackId(row as u32));
         let Some(stack) = stack else { return self.code_of(key, number) };
@@ -115,7 +117,7 @@ impl<'a> KeyEncoder<'a> {
         code
     }
 
-    /// The code of a value: that of the first value that reads the same.
+    /// The code of a value, which is the code of the first value with the same text.
     pub(crate) fn code_of(&self, key: GroupKey, number: Option<u64>) -> Code {
         let Some(number) = number else { return NONE };
         let (tables, row) = (&self.lookups.trace.tables, number as u32);

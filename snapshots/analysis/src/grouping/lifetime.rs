@@ -1,4 +1,4 @@
-//! The times of allocation and the lifetimes of blocks, in phases and steps.
+//! Classifies blocks by when they are allocated and freed, in phases and steps.
 
 use highwater_snapshots::trace::{Block, Trace};
 
@@ -21,7 +21,7 @@ highwater_snapshots::vocabulary!(
 );
 
 impl Lifetime {
-    /// The word for it in conditions.
+    /// The word used in conditions.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Always => "always",

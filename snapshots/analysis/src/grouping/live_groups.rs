@@ -35,7 +35,7 @@ pub struct LiveGroups {
     pub rest_bytes: u64,
 }
 
-/// Module paths in which a star stands for the number of a layer.
+/// Module paths in which layer numbers are replaced by a star.
 #[derive(Default)]
 struct Layers {
     names: Interner<String>,
@@ -62,7 +62,8 @@ struct Sum {
 }
 
 impl LiveGroups {
-    /// Groups `blocks` by `keys` and lists the `top` largest groups. Modules of all layers are one: `blocks.*.mlp`.
+    /// Groups `blocks` by `keys` and lists the `top` largest groups. The same modules of all layers are combined:
+    /// `blocks.*.mlp`.
     pub fn of(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], top: usize) -> Self {
         let mut coder = KeyEncoder::new(trace);
         let mut layers = Layers::default();

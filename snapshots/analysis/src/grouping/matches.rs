@@ -17,7 +17,7 @@ pub struct Matches {
     requested: u64,
 }
 
-/// Rows per task: enough for a filter's caches of stacks and scopes to pay off.
+/// Number of rows per task: enough to benefit from the filter's caches of stacks and scopes.
 const RUN: usize = 1 << 16;
 
 impl Matches {
@@ -69,7 +69,7 @@ impl Matches {
     }
 }
 
-/// `trace`, in which only the blocks that pass `filter` count: the others have no bytes.
+/// Sets the sizes of all blocks in `trace` that do not pass `filter` to 0.
 pub(crate) fn counting_only(mut trace: Trace, filter: &Filter) -> Trace {
     if filter.is_empty() {
         return trace;

@@ -1,4 +1,5 @@
-//! The phase in which a block was allocated, including what is not a phase: before the recording, or without phases.
+//! The phase in which a block was allocated, or that it was allocated before the recording, or that there are no
+//! phases.
 
 use std::ops::Range;
 
@@ -8,14 +9,14 @@ use highwater_snapshots::trace::{Block, Trace};
 
 use super::lifetime::step_of;
 
-/// The time at which a block was allocated.
+/// When a block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// Before the recording.
     BeforeRecording,
-    /// While this phase ran.
+    /// In this phase.
     Phase(Phase),
-    /// In the recording, which has no phases.
+    /// In a recording without phases.
     Unmarked,
 }
 
@@ -38,7 +39,7 @@ impl Origin {
         }
     }
 
-    /// Its code: a number below [`Origin::COUNT`], by which arrays are indexed.
+    /// Its code, a number below [`Origin::COUNT`] for use as an array index.
     pub fn code(self) -> usize {
         match self {
             Self::BeforeRecording => 0,
@@ -61,7 +62,7 @@ impl Origin {
         }
     }
 
-    /// The word for it in conditions.
+    /// The word used in conditions.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Phase(phase) => phase.name(),
@@ -71,16 +72,16 @@ impl Origin {
     }
 }
 
-/// The origins and steps of many blocks: fastest in the order of their allocations.
+/// Looks up the origins and steps of many blocks; fastest in allocation order.
 #[derive(Clone, Debug)]
 pub(crate) struct Origins<'a> {
     trace: &'a Trace,
-    /// The events of the last phase, its origin and its step.
+    /// The range of events of the last phase that was looked up, its origin and its step.
     last: Option<(Range<u32>, Origin, Option<u32>)>,
 }
 
 impl<'a> Origins<'a> {
-    /// Creates the origins of blocks of `trace`.
+    /// Creates a look-up for blocks of `trace`.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         Self { trace, last: None }
     }

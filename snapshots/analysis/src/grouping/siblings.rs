@@ -1,4 +1,4 @@
-//! Merges rows of equal modules whose paths differ only in a number, such as the layers of a transformer:
+//! Merges rows of identical modules whose paths differ only in a number, such as the layers of a transformer:
 //! `model.layers.{0-31}`.
 
 use std::collections::HashMap;
@@ -6,13 +6,13 @@ use std::hash::Hash;
 
 use super::dimension::GroupKey;
 
-/// Whether modules whose paths differ only in a number, and that are equal otherwise, are one row.
+/// Whether modules that are identical except for a number in their paths are shown as one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Siblings {
-    /// They are one row.
+    /// They share a row.
     #[default]
     Merged,
-    /// Each is a row.
+    /// Each has its own row.
     Each,
 }
 
@@ -31,7 +31,7 @@ enum Part {
 }
 
 impl Part {
-    /// Divides a path. Only digits in the usual notation are a number: `01` is text.
+    /// Splits a path into its parts. Only digits in the usual notation are a number: `01` is text.
     fn all_of(path: &str) -> Vec<Self> {
         let mut parts = Vec::new();
         for run in path.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
@@ -69,14 +69,14 @@ fn ranges(numbers: &[u64]) -> String {
 /// Rows that are merged into one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The path that reads for all of them.
+    /// The path, which stands for all of them.
     pub path: String,
-    /// The rows, by their positions.
+    /// The indices of the rows.
     pub rows: Vec<usize>,
 }
 
-/// Merges `rows`, each a path and whatever must be equal in merged rows. The paths of a result are exactly the
-/// combinations of its numbers. In the order of the first row of each; the rows of each by their numbers.
+/// Merges `rows`, each a path and a key that must be equal in merged rows. A merged path stands for exactly the
+/// combinations of its numbers. Results are ordered by their first row, and the rows of each by their numbers.
 pub fn merge<K: Clone + Eq + Hash>(rows: impl Iterator<Item = (String, K)>) -> Vec<Merged> {
     struct Row<K> {
         parts: Vec<Part>,

@@ -25,17 +25,17 @@ pub(crate) struct Word {
     pub(crate) is_whole: bool,
 }
 
-/// The values that occur in a recording. Built once, in time linear in blocks and tables; queried at each keystroke.
+/// The values that occur in a recording. Built once, in time linear in blocks and tables; queried on each keystroke.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    /// By the name of the key.
+    /// The values of each key, by the key's name.
     words: HashMap<&'static str, Vec<Word>>,
 }
 
-/// Maximum number of distinct sizes, steps and streams that are kept; a recording may have as many as blocks.
+/// Maximum number of distinct sizes, steps and streams that are listed; a recording may have one per block.
 const MAX_NUMBERS: usize = 1 << 16;
 
-/// Blocks per parallel task.
+/// Number of blocks per parallel task.
 const RUN: usize = 1 << 16;
 
 /// Bytes and blocks.
@@ -48,7 +48,7 @@ fn add(sum: &mut Sum, more: Sum) {
     *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
 }
 
-/// Adds to the sum of a number, if not too many are kept.
+/// Adds to the sum of a number, unless there are too many.
 fn add_number(dimension: &Dimension, sums: &mut Sums, number: u64, more: Sum) {
     let is_open = sums.len() < MAX_NUMBERS || !dimension.values.are_numbers();
     match sums.get_mut(&number) {
@@ -147,8 +147,8 @@ fn scope_words(tables: &Tables, sums: &Sums) -> Vec<Word> {
     words
 }
 
-/// The source lines of all frames, the program's before those of libraries. A recursive frame counts once per call, so
-/// its sums only determine its position in the list.
+/// The source lines of all frames, the program's before those of libraries. A recursive function counts once per call,
+/// so its sum is used only for the order of the list.
 fn frame_words(tables: &Tables, sums: &Sums) -> Vec<Word> {
     let own = |row: usize| sums.get(&(row as u64)).copied().unwrap_or_default();
     let mut whole: Vec<Sum> = (0..tables.stacks.len()).map(own).collect();

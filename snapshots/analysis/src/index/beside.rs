@@ -1,4 +1,4 @@
-//! The bytes of a total that belong to no block: free in segments, by kind of segment, and outside the allocator.
+//! The bytes of a total outside of blocks: free in segments, by kind of segment, and in use outside of the allocator.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,30 @@ use super::pools::BlockPool;
 use super::series::Series;
 use crate::metric::Metric;
 
-/// The kind of bytes that belong to no block.
+/// The kind of bytes outside of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Beside {
-    /// All that the driver reports, if that is less than is reserved: no split of it can be true.
+    /// All that the driver reports, if it is less than the reserved bytes, so that it cannot be split.
     LessThanReserved,
-    /// Free in segments; in which is unknown if the segments in the recording contradict its totals.
+    /// Free in segments of this kind; `None` if the recorded segments are inconsistent with the totals.
     Free(Option<SegmentKind>),
-    /// In use on the device outside the allocator.
+    /// In use on the device outside of the allocator.
     Outside,
 }
 
-/// The properties that distinguish segments from each other.
+/// The properties by which segments are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentKind {
     /// The pool.
     pub pool: BlockPool,
     /// The stream.
     pub stream: StreamId,
-    /// The size of one segment; of an expandable one, what is mapped of it.
+    /// The size of the segment; for an expandable one, its mapped bytes.
     pub bytes: u64,
 }
 
 impl Beside {
-    /// The name, in parentheses, as no block has it.
+    /// The name, in parentheses to distinguish it from names of blocks.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LessThanReserved => "(less than reserved)",
@@ -48,7 +48,7 @@ impl Beside {
         matches!(self, Self::Free(_))
     }
 
-    /// The known values of the segments in which the bytes are free.
+    /// The values of the segments in which the bytes are free; `None` if unknown.
     pub(crate) fn segment(self) -> Option<SegmentValues> {
         match self {
             Self::Free(kind) => kind.map(|kind| SegmentValues { kind, stack: None, step: None }),
@@ -57,19 +57,18 @@ impl Beside {
     }
 }
 
-/// The known values of a segment.
+/// Values of grouping keys for a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentValues {
     pub(crate) kind: SegmentKind,
-    /// The stack that reserved it, if one segment is meant.
+    /// The stack that reserved it; `None` if it stands for several segments.
     pub(crate) stack: Option<StackId>,
-    /// The step in which it was reserved.
+    /// The step in which it was reserved; `None` if it stands for several segments.
     pub(crate) step: Option<u32>,
 }
 
-/// The bytes of `metric` that belong to no block once `position` events have happened, and whether blocks account for
-/// the remaining bytes. They do not if the driver reports less than is reserved. Empty for metrics that are sums over
-/// blocks.
+/// The bytes of `metric` outside of blocks after `position` events, and whether blocks account for the rest. They do
+/// not if the driver reports less than is reserved. Empty for metrics that are sums over blocks.
 pub fn non_block_bytes(
     trace: &Trace,
     (series, live): (&Series, &LiveIndex),
@@ -96,7 +95,7 @@ pub fn non_block_bytes(
     (true, beside)
 }
 
-/// The free bytes in segments of each kind. A block whose free was not recorded counts as in use, as it does in the
+/// The free bytes in each kind of segment. A block whose free was not recorded counts as used, as it does in the
 /// totals.
 fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> BTreeMap<SegmentKind, u64> {
     let index = AddressIndex::build(trace, series.device());

@@ -1,4 +1,4 @@
-//! The memory of a device: as recorded, or inferred from requests that failed.
+//! The memory capacity of a device, as recorded or inferred from failed requests.
 
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::event::Oom;
@@ -7,39 +7,39 @@ use highwater_snapshots::trace::{Allocator, Trace};
 
 use crate::metric::Totals;
 
-/// The memory of a device.
+/// The memory capacity of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Capacity {
     /// The size of the memory in bytes.
     pub bytes: u64,
-    /// Whether the recording lacks it: then it is what the allocator had and what was free when a request failed,
-    /// without what others used.
+    /// Whether it was not recorded but inferred: it is what the allocator had reserved plus what was free when a
+    /// request failed, without the memory of other processes.
     pub is_inferred: bool,
 }
 
 impl Capacity {
-    /// The recorded memory of `device`.
+    /// The recorded capacity of `device`.
     pub fn recorded(trace: &Trace, device: DeviceId) -> Option<Self> {
         let facts = trace.device_facts(device).filter(|facts| facts.capacity_bytes > 0)?;
         Some(Self { bytes: facts.capacity_bytes, is_inferred: false })
     }
 
-    /// The memory inferred from a failed request: what the allocator had `obtained`, and what was `free` by the driver.
+    /// The capacity inferred from a failed request: the bytes that the allocator had `obtained` plus those that the
+    /// driver reported as `free`.
     pub fn at_failure(obtained: u64, free: u64) -> Self {
         Self { bytes: obtained.saturating_add(free), is_inferred: true }
     }
 }
 
-/// Whether a limit below the device's memory made `request` of `device` fail, such as one that
-/// `set_per_process_memory_fraction` sets: the driver had as much free as PyTorch's allocator asks it for.
+/// Whether a limit below the device's memory, such as one set by `set_per_process_memory_fraction`, caused the failure
+/// of `request` on `device`: the driver had enough free memory for it.
 pub fn is_limited(trace: &Trace, device: DeviceId, request: &Oom) -> bool {
     let rules = AllocRules::of(trace.device_facts(device));
     let is_caching = trace.allocator(device) == Allocator::Caching;
     is_caching && rules.from_driver(rules.round(request.requested)) <= request.device_free
 }
 
-/// The bytes that an allocator has from its device: reserved memory, or, of an allocator that has no segments,
-/// what is in blocks.
+/// The bytes that an allocator has from its device: reserved memory, or the bytes of its blocks if it has no segments.
 pub fn obtained(totals: Totals) -> u64 {
     totals.reserved.max(totals.active)
 }

@@ -1,10 +1,10 @@
 //! Computes the peak without the blocks of a group, for all groups in one pass over the events.
 //!
-//! Without a group, the total at any moment is lower by the bytes the group has live then. While the group neither
-//! gains nor loses a block, that is a constant, so the largest remaining total of such a stretch is its largest total
-//! minus the constant. A group is therefore looked at only when one of its blocks is allocated or freed, and needs only
-//! the largest total since an earlier moment. A monotonic stack of totals answers that by binary search: the pass takes
-//! O(n log n) for n events, whatever the number of groups.
+//! Without a group, the total after each event is lower by the group's live bytes. Between two events that allocate or
+//! free a block of the group, these are constant, so the largest remaining total of such a range is its largest total
+//! minus the constant. A group therefore needs to be updated only when one of its blocks is allocated or freed, and
+//! needs only the largest total since its last update. A monotonic stack of totals answers that by binary search: the
+//! pass takes O(n log n) for n events, independent of the number of groups.
 
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -12,13 +12,13 @@ use highwater_snapshots::trace::Trace;
 use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
-/// Marks a block that belongs to no group.
+/// The group number of a block that belongs to no group.
 pub const NO_GROUP: u32 = u32::MAX;
 
 /// The group of every row of the trace's blocks, or [`NO_GROUP`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grouped {
-    /// The group of each block; none past the end.
+    /// The group of each block, by row; rows past the end belong to no group.
     pub group_of: Vec<u32>,
     /// Number of groups.
     pub groups: usize,
@@ -42,9 +42,9 @@ pub struct Counterfactual {
 }
 
 /// Computes, for each of `columns`, the peak of `metric` on `device` without each of its groups. Blocks for which
-/// `is_gone` is true are left out everywhere.
+/// `is_gone` is true are excluded everywhere.
 ///
-/// A `metric` that is not a sum over blocks counts as `active`.
+/// If `metric` is not a sum over blocks, `active` is used.
 pub(crate) fn peaks_without(
     trace: &Trace,
     device: DeviceId,
@@ -117,7 +117,7 @@ struct Pass<'a, F> {
     metric: Metric,
     total: u64,
     columns: Vec<Column<'a>>,
-    /// States whose totals no later state has exceeded so far, with those totals, in non-increasing order.
+    /// States whose totals no later state has exceeded, with their totals in non-increasing order.
     unexceeded: Vec<(u32, u64)>,
     is_gone: F,
 }
@@ -133,9 +133,9 @@ struct Column<'a> {
 struct Row {
     /// Bytes of its live blocks.
     live: u64,
-    /// The first state in which it has these bytes.
+    /// The first state at which it has these bytes.
     since: u32,
-    /// The largest total without the group in all earlier states, and the first state that has it.
+    /// The largest total without the group over all earlier states, and the first state that has it.
     best: Option<(u64, u32)>,
 }
 

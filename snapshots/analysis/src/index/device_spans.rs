@@ -1,7 +1,8 @@
 //! The steps and phases of one device.
 //!
-//! Steps are marked for the whole program. With several devices, some train, load or evaluate while others wait. A step
-//! in which a device waits is not counted as its step, or every leak would seem to pause there.
+//! Steps are marked for the whole program. With several devices, some may train, load or evaluate while others wait. A
+//! step in which a device is idle does not count as a step of the device; otherwise every leak would seem to pause in
+//! it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use highwater_snapshots::Phase;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Span, Trace};
 
-/// Whether a device, and whether any other, allocates or frees memory in some events.
+/// Whether a device, and whether any other device, allocates or frees memory in some range of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Activity {
     own: bool,
@@ -18,7 +19,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// The activity in two sets of events together.
+    /// The activity in two ranges together.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { own: self.own | other.own, other: self.other | other.other }
     }
@@ -38,7 +39,7 @@ impl Activity {
 pub(crate) struct StepActivity(HashMap<u32, Activity>);
 
 impl StepActivity {
-    /// Adds up the activity of spans by their steps.
+    /// Sums up the activity of spans by step.
     pub(crate) fn of(spans: impl Iterator<Item = (Option<u32>, Activity)>) -> Self {
         let mut steps: HashMap<u32, Activity> = HashMap::new();
         for (step, activity) in spans.filter_map(|(step, activity)| Some((step?, activity))) {
@@ -48,7 +49,7 @@ impl StepActivity {
         Self(steps)
     }
 
-    /// Whether no device works in the step.
+    /// Whether no device is active in the step.
     pub(crate) fn is_idle(&self, step: u32) -> bool {
         self.0.get(&step).is_none_or(|activity| !activity.own && !activity.other)
     }
@@ -58,34 +59,35 @@ impl StepActivity {
         self.0.values().filter(|activity| activity.is_of_device()).count() as u64
     }
 
-    /// Whether the step is one of the device; what is outside all steps is.
+    /// Whether the step is one of the device; events outside of steps always are.
     pub(crate) fn is_of_device(&self, step: Option<u32>) -> bool {
         step.and_then(|step| self.0.get(&step)).is_none_or(|activity| activity.is_of_device())
     }
 }
 
-/// The spans of `trace` in order, without the steps in which other devices have events and `device` has none. Spans
-/// outside all steps are kept.
+/// The spans of `trace` in order, without steps in which other devices have events and `device` has none. Spans outside
+/// of steps are included.
 pub(crate) fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
     let spans = trace.spans.rows();
     let steps = StepActivity::of(spans.iter().map(|span| (span.step, activity_in(trace, device, span))));
     spans.iter().filter(|span| steps.is_of_device(span.step)).copied().collect()
 }
 
-/// A run of events of one step and phase, or a part of such a run, and who works in it.
+/// A range of events in one step and phase, or a part of such a range, with the activity of a device in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ActiveSpan {
-    /// The step; none outside all steps.
+    /// The step; `None` outside of steps.
     pub step: Option<u32>,
-    /// The phase that runs.
+    /// The phase.
     pub phase: Phase,
-    /// Its events.
+    /// The numbers of its events.
     pub events: Range<u64>,
     /// The activity of the device in it.
     pub activity: Activity,
 }
 
-/// The spans of `trace` in order, also those of other devices, their events numbered over the whole recording.
+/// The spans of `trace` in order, including those in which only other devices are active, with event numbers in the
+/// whole recording.
 pub(crate) fn active_spans(trace: &Trace, device: DeviceId) -> Vec<ActiveSpan> {
     let span = |span: &Span| ActiveSpan {
         step: span.step,
@@ -96,7 +98,7 @@ pub(crate) fn active_spans(trace: &Trace, device: DeviceId) -> Vec<ActiveSpan> {
     trace.spans.rows().iter().map(span).collect()
 }
 
-/// Adds the spans of the window that follows.
+/// Appends the spans of the following window.
 pub(crate) fn append_spans(spans: &mut Vec<ActiveSpan>, more: Vec<ActiveSpan>) {
     for next in more {
         match spans.last_mut().filter(|last| (last.step, last.phase) == (next.step, next.phase)) {
@@ -109,14 +111,14 @@ pub(crate) fn append_spans(spans: &mut Vec<ActiveSpan>, more: Vec<ActiveSpan>) {
     }
 }
 
-/// The step numbers of a device, each once, in order of appearance.
+/// The step numbers of a device without duplicates, in order of appearance.
 pub(crate) fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
     let mut seen = std::collections::HashSet::new();
     let steps = device_spans(trace, device).into_iter().filter_map(|span| span.step);
     steps.filter(|step| seen.insert(*step)).collect()
 }
 
-/// Stops at the first event of `device`.
+/// The activity in `span`; the search stops at the first event of `device`.
 pub(crate) fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activity {
     let mut activity = Activity::default();
     let events = span.first.0 as usize..span.end.0 as usize;

@@ -1,4 +1,5 @@
-//! A pyramid of the latest ends of blocks, which finds the blocks that outlive a moment without visiting the others.
+//! A pyramid of maxima over the ends of blocks, which finds the blocks that outlive an event without visiting the
+//! others.
 
 use std::ops::Range;
 
@@ -10,17 +11,17 @@ use highwater_snapshots::yielding::tick;
 /// Children per node: one cache line of ends.
 const FAN_OUT: usize = 16;
 
-/// A pyramid over the blocks' ends: the lowest level has the latest end of each 16 blocks, each further level that of
-/// 16 nodes.
+/// A pyramid over the blocks' ends: the lowest level has the maximum of each 16 blocks, each further level that of 16
+/// nodes.
 ///
-/// It takes a fifteenth of the memory of the column it covers, whose rows are its leaves.
+/// It takes a fifteenth of the memory of the column that it indexes, whose rows are its leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     levels: Vec<Vec<u32>>,
 }
 
 impl Ends {
-    /// Builds the pyramid over `ends`, counting only rows for which `is_ours` is true.
+    /// Builds the pyramid over `ends`, including only rows for which `is_ours` is true.
     pub(crate) fn build(ends: &[EventId], is_ours: impl Fn(usize) -> bool + Sync) -> Self {
         let of_run = |(run, ends): (usize, &[EventId])| {
             tick();

@@ -9,17 +9,17 @@ use crate::metric::Metric;
 /// A local peak of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extreme {
-    /// Number of events that have happened when this height is first reached.
+    /// Number of events after which this value is first reached.
     pub moment: usize,
     /// The total at that moment, in bytes.
     pub bytes: u64,
 }
 
-/// The local peaks of `metric`, in order: moments from which the total falls by at least `least_fall` bytes before it
-/// rises above them, and to which it rose by as much from the lowest moment since the previous peak. Both ends of the
-/// recording count as valleys. A fall of 0 counts as 1.
+/// The local peaks of `metric`, in order: points after which the total falls by at least `least_fall` bytes before it
+/// exceeds them, and before which it rose by as much from the minimum since the previous peak. Both ends of the
+/// recording count as minima. A fall of 0 is taken as 1.
 ///
-/// Takes one walk over the events of the series' device.
+/// Takes one pass over the events of the series' device.
 pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) -> Vec<Extreme> {
     let least_fall = least_fall.max(1);
     let mut replay = Replay::new(trace, series.device());

@@ -4,13 +4,13 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 
-/// A program that allocates this many blocks after a failed request has recovered.
+/// Number of blocks allocated after a failed request from which on a program counts as recovered.
 const MAX_BLOCKS: usize = 100;
 
-/// The failed request with which `trace` ends; `None` if the program recovered from its last failed request. It
-/// recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in a later step: a
-/// program that retries with a smaller batch does, one that unwinds and reports the failure does not. Host memory does
-/// not count.
+/// The failed request with which `trace` ends; `None` if the program recovered from its last failed request. It counts
+/// as recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in a later step:
+/// this is true for a program that retries with a smaller batch, but not for one that exits with an error. Requests for
+/// host memory do not count.
 pub fn final_oom(trace: &Trace) -> Option<EventId> {
     let last = last_oom(trace)?;
     let mut recovery = Recovery::after(trace, last)?;
@@ -18,7 +18,7 @@ pub fn final_oom(trace: &Trace) -> Option<EventId> {
     (!recovery.is_complete()).then_some(last)
 }
 
-/// The last failed request, not counting host memory.
+/// The last failed request, not counting those for host memory.
 pub(crate) fn last_oom(trace: &Trace) -> Option<EventId> {
     trace.failed_requests().rev().find(|(_, device)| !is_host(trace, *device)).map(|(event, _)| event)
 }
@@ -41,13 +41,13 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    /// Nothing yet; `None` if event `oom` is not a failed request.
+    /// Starts to count allocations after event `oom`; `None` if the event is not a failed request.
     pub(crate) fn after(trace: &Trace, oom: EventId) -> Option<Self> {
         let requested = trace.ooms.get(trace.events.subject[oom.0 as usize] as usize)?.requested.max(1);
         Some(Self { requested, step: step_at(trace, oom), blocks: 0, bytes: 0, has_later_step: false })
     }
 
-    /// Counts the allocations from row `first` of the events on.
+    /// Counts the allocations from event index `first` on.
     pub(crate) fn take(&mut self, trace: &Trace, first: usize) {
         let events = &trace.events;
         for row in (first..events.len())

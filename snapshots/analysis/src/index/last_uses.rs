@@ -1,9 +1,9 @@
-//! Finds the last use of each block, as far as a recording shows it.
+//! Finds the last use of each block, as far as it was recorded.
 //!
-//! Needs a recording with uses of blocks. A block that is freed in the recording is idle from its last use on, or from
-//! its allocation if it has none. A block that is kept to the end, or to the failed request with which the recording
-//! ends, might have been used later: it counts only if a whole step passes after its last use, another step begins, and
-//! it is used in neither.
+//! Needs a recording with use events. A block that is freed in the recording is idle after its last use, or after its
+//! allocation if it is never used. A block that is still live at the end, or at the failed request with which the
+//! recording ends, might have been used later: it counts as idle only if a whole step follows its last use, another
+//! step begins, and it is used in neither.
 
 use crate::index::device_spans::device_steps;
 use highwater_snapshots::Category;
@@ -17,10 +17,10 @@ use super::final_oom::final_oom;
 pub struct LastUses<'a> {
     trace: &'a Trace,
     device: DeviceId,
-    /// Kept blocks count if they are not used from here on: the first event of the last step that is followed by
-    /// another.
+    /// Blocks that are never freed count as idle if they are not used from this event on: the first event of the last
+    /// step that is followed by another.
     kept_until: Option<EventId>,
-    /// The failed request with which the recording ends: its exception frees blocks that would have been used.
+    /// The failed request with which the recording ends: the exception frees blocks that would have been used.
     failed: Option<EventId>,
 }
 
@@ -36,8 +36,8 @@ impl<'a> LastUses<'a> {
         Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)), failed: final_oom(trace) })
     }
 
-    /// The event after which a block is idle: no event for a baseline block that is never used; `None` if it is not
-    /// known to be idle.
+    /// The event after which a block is idle: [`EventId::NONE`] for a baseline block that is never used; `None` if it
+    /// is not known to be idle.
     pub fn end(&self, row: usize) -> Option<EventId> {
         let blocks = &self.trace.blocks;
         let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);

@@ -1,4 +1,4 @@
-//! Finds the live blocks at any event without walking the recording from its start.
+//! Finds the live blocks after any event without replaying the recording from its start.
 
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -8,14 +8,15 @@ use crate::metric::Metric;
 
 /// The live blocks of one device at any event.
 ///
-/// Blocks are in the order of their alloc events, so those live at a moment are the blocks allocated by then that end
-/// later. A pyramid of latest ends finds them: the cost grows with the result, not with the length of the recording.
+/// Blocks are in allocation order, so those live at some point are the blocks allocated before it that end after it. A
+/// pyramid of maxima over the ends finds them in time that depends on the size of the result, not on the length of the
+/// recording.
 #[derive(Clone, Debug)]
 pub struct LiveIndex {
     device: DeviceId,
-    /// Ends at free requested.
+    /// Blocks by their free-requested event.
     live: Ends,
-    /// Ends at free completed.
+    /// Blocks by their free-completed event.
     active: Ends,
 }
 
@@ -36,8 +37,8 @@ impl LiveIndex {
         self.device
     }
 
-    /// The blocks that count towards `metric` once events `0..position` have happened, in block order.
-    /// Metrics that are not sums over blocks give the active blocks.
+    /// The blocks that count towards `metric` after events `0..position`, in block order; the active blocks if the
+    /// metric is not a sum over blocks.
     pub fn before_position(&self, trace: &Trace, metric: Metric, position: usize) -> Vec<BlockId> {
         let mut out = Vec::new();
         self.lasting(trace, metric, None, position, |row| out.push(BlockId(row as u32)));
@@ -49,8 +50,9 @@ impl LiveIndex {
         self.before_position(trace, metric, id.0 as usize + 1)
     }
 
-    /// Calls `each`, in block order, with the rows of the blocks that count towards `metric` once events `0..position`
-    /// have happened; only those allocated by event `from` or later, if given. Returns the number of ends read.
+    /// Calls `each`, in block order, with the rows of the blocks that count towards `metric` after events
+    /// `0..position`; if `from` is given, only those allocated by event `from` or later. Returns the number of ends
+    /// read.
     pub(crate) fn lasting(
         &self,
         trace: &Trace,

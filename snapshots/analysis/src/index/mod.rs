@@ -1,4 +1,4 @@
-//! Indexes of one trace: what its events do to totals, blocks, segments and addresses.
+//! Indexes of a trace: the effects of its events on totals, blocks, segments and addresses.
 
 pub mod replay;
 pub mod series;

@@ -1,4 +1,4 @@
-//! The allocator's pool of each block, including private pools of PyTorch's graphs and programs.
+//! The allocator's pool of each block, including private pools of CUDA graphs and of the program.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ pub enum BlockPool {
     Private(u32, u32),
 }
 
-/// Set in the code of a private pool.
+/// The bit that marks the code of a private pool.
 const PRIVATE: u64 = 1 << 63;
 
 impl BlockPool {
-    /// The pool that a segment serves.
+    /// The pool of a segment.
     pub fn of_home(home: &PoolAndStream) -> Self {
         home.private.and_then(private).unwrap_or(Self::Shared(home.pool))
     }
 
-    /// Whether it is a private pool of a captured graph, or of the program.
+    /// Whether it is a private pool, of a CUDA graph or of the program.
     pub fn is_private(self) -> bool {
         matches!(self, Self::Private(..))
     }
 
-    /// The pool as a number.
+    /// Encodes the pool as a number.
     pub fn code(self) -> u64 {
         match self {
             Self::Shared(pool) => pool as u64,
@@ -39,7 +39,7 @@ impl BlockPool {
         }
     }
 
-    /// The pool with such a number.
+    /// Decodes a pool from its number.
     pub fn from_code(code: u64) -> Self {
         if code & PRIVATE == 0 {
             return Self::Shared(Pool::from_code(code as u8).unwrap_or(Pool::Large));
@@ -69,7 +69,7 @@ impl std::fmt::Display for BlockPool {
 /// The private pools of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Pools {
-    /// By device and first address: the end and the pool of the last segment there.
+    /// By device and start address: the end and the pool of the last segment at that address.
     private: BTreeMap<(DeviceId, u64), (u64, BlockPool)>,
     has_facts: bool,
 }

@@ -12,9 +12,9 @@ use crate::metric::{Metric, Totals};
 pub enum Effect {
     /// A block becomes live.
     Allocated(usize),
-    /// A block's free is requested: it leaves `requested` and `allocated`.
+    /// The free of a block is requested: it no longer counts in `requested` and `allocated`.
     FreeRequested(usize),
-    /// A block's free is completed: it leaves `active`.
+    /// The free of a block is completed: it no longer counts in `active`.
     FreeCompleted(usize),
     /// Bytes are reserved from the driver.
     Reserved(u64),
@@ -25,8 +25,8 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The row of the block that the effect adds to or removes from `metric`, and whether it adds it. Metrics that are
-    /// not sums over blocks count active blocks.
+    /// The row of the block that the effect adds to or removes from `metric`, and whether it adds it. Active blocks
+    /// count for metrics that are not sums over blocks.
     #[inline]
     pub fn of_block(self, metric: Metric) -> Option<(usize, bool)> {
         let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
@@ -39,7 +39,7 @@ impl Effect {
     }
 }
 
-/// Calls `each` with the effects of event `index`; most events have one, some none or two.
+/// Calls `each` with the effects of event `index`; most events have one, some have none or two.
 #[inline]
 pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
     tick();
@@ -69,7 +69,7 @@ fn complete(row: usize, was_live: bool, mut each: impl FnMut(Effect)) {
     each(Effect::FreeCompleted(row));
 }
 
-/// Calls `each` with the baseline: what exists on `device` before the first event.
+/// Calls `each` with the effects that create the baseline of `device`.
 pub fn baseline_effects(trace: &Trace, device: DeviceId, mut each: impl FnMut(Effect)) {
     // Baseline rows come first.
     for row in 0..trace.blocks.alloc.partition_point(|alloc| !alloc.is_some()) {
@@ -118,7 +118,7 @@ impl Effect {
     }
 }
 
-/// Walks the events and tracks the totals of one device.
+/// Iterates over events and tracks the totals of one device.
 #[derive(Clone, Debug)]
 pub struct Replay<'a> {
     trace: &'a Trace,
@@ -150,7 +150,7 @@ impl<'a> Replay<'a> {
         self.device
     }
 
-    /// The position of the next event.
+    /// The index of the next event.
     pub fn position(&self) -> usize {
         self.next
     }
@@ -161,7 +161,7 @@ impl<'a> Replay<'a> {
         self.step_each(|_| ())
     }
 
-    /// As [`Replay::step`]; calls `each` with the effects of the event on the device.
+    /// Like [`Replay::step`], and calls `each` with the event's effects on the device.
     #[inline]
     pub(crate) fn step_each(&mut self, mut each: impl FnMut(Effect)) -> Option<EventId> {
         let index = self.next;

@@ -17,23 +17,24 @@ const STRIDE: usize = 64;
 const FAN_OUT: usize = 8;
 /// Minimum number of events per parallel task.
 const PART: usize = 1 << 16;
-/// The offset at which a part's totals start until the totals before it are known: the sum of all sizes in a trace
-/// stays below it, so totals neither overflow nor underflow.
+/// The value at which a part's totals start while those before it are unknown: larger than the sum of all sizes in a
+/// trace, so that totals neither overflow nor underflow.
 const BIAS: u64 = 1 << 62;
 
 /// The totals of one device, at any event and over any range.
 ///
-/// Holds a checkpoint per 64 events of the device, and a pyramid of maxima above them: a query costs at most three
-/// strides of replay and a logarithm.
+/// Stores a checkpoint per 64 events of the device, and a pyramid of maxima over them: a query replays at most three
+/// strides, and takes logarithmic time otherwise.
 #[derive(Clone, Debug)]
 pub struct Series {
     device: DeviceId,
     len: usize,
-    /// Events between two checkpoints; events of other devices count, but cost almost nothing.
+    /// Number of events between two checkpoints. Events of other devices count too, but take almost no time.
     stride: usize,
     /// Totals before event `i * stride`.
     before: Vec<Totals>,
-    /// Level 0: the maxima after each event of a stride; each further level joins eight nodes of the previous one.
+    /// Level 0 has the maxima over the states after each event of a stride; each further level combines eight nodes of
+    /// the previous one.
     maxima: Vec<Vec<Totals>>,
 }
 
@@ -96,7 +97,7 @@ impl Series {
         self.before_position(trace, self.len)
     }
 
-    /// The totals once events `0..position` have happened.
+    /// The totals after events `0..position`.
     pub fn before_position(&self, trace: &Trace, position: usize) -> Totals {
         self.walk(trace).totals_at(position)
     }
@@ -117,8 +118,8 @@ impl Series {
         Some((bytes, EventId::from_index(moment - 1)))
     }
 
-    /// `count` samples of `metric` over the states after `range`'s events, each the largest of its share: a small curve
-    /// that shows every peak. Each costs as much as [`Self::largest`].
+    /// `count` samples of `metric` over the states after the events of `range`, each the maximum of its part, so that a
+    /// small chart shows every peak. Each takes as long as [`Self::largest`].
     pub fn samples(&self, trace: &Trace, metric: Metric, range: Range<usize>, count: usize) -> Vec<u64> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let count = count.max(1);
@@ -131,14 +132,14 @@ impl Series {
         shares.map(|events| walk.largest(metric, events.start + 1..events.end + 1).1).collect()
     }
 
-    /// The largest value of `metric` over the recording and the first event that reaches it; `None` as event if the
-    /// baseline is never exceeded.
+    /// The maximum of `metric` over the recording and the first event that reaches it; `None` as the event if the total
+    /// before the first event is never exceeded.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> (u64, Option<EventId>) {
         let (moment, bytes) = self.walk(trace).largest(metric, 0..self.len + 1);
         (bytes, moment.checked_sub(1).map(EventId::from_index))
     }
 
-    /// Starts a walk for queries about ranges in ascending order: events between them are not replayed twice.
+    /// Starts a sequence of queries about ascending ranges, in which no event is replayed twice.
     pub fn walk<'a>(&'a self, trace: &'a Trace) -> Walk<'a> {
         let replay = Replay::resume(trace, self.device, 0, self.baseline());
         Walk { series: self, trace, replay, events: 0 }
@@ -184,7 +185,8 @@ impl Series {
     }
 }
 
-/// A walk over the moments of a series from left to right; a moment is the number of events that have happened.
+/// A cursor that moves over a series from left to right. A moment is a number of events: moment `m` is the state after
+/// `m` events.
 #[derive(Debug)]
 pub struct Walk<'a> {
     series: &'a Series,
@@ -200,8 +202,7 @@ impl Walk<'_> {
         self.replay.totals()
     }
 
-    /// The moment among `moments`, which are not empty, at which `metric` is largest (the first of several), and its
-    /// value.
+    /// The moment in the non-empty range `moments` at which `metric` is largest (the first of several), and its value.
     pub fn largest(&mut self, metric: Metric, moments: Range<usize>) -> (usize, u64) {
         let mut best = (moments.start.min(self.series.len), self.totals_at(moments.start).get(metric));
         self.each_piece(&moments, |walk, piece| match piece {
@@ -223,7 +224,7 @@ impl Walk<'_> {
         best
     }
 
-    /// The largest value of each total among `moments`, each independently.
+    /// The maximum of each total within `moments`, each independently.
     pub fn largest_of_each(&mut self, moments: Range<usize>) -> Totals {
         let mut largest = self.totals_at(moments.start);
         self.each_piece(&moments, |walk, piece| match piece {
@@ -238,8 +239,8 @@ impl Walk<'_> {
         self.events
     }
 
-    /// Calls `each` for the moments after the current one: one by one up to the next checkpoint and from the last
-    /// checkpoint on, and as whole strides between them.
+    /// Calls `each` for the moments after the current one: individually up to the next checkpoint and after the last
+    /// one, and as whole strides in between.
     fn each_piece(&mut self, moments: &Range<usize>, mut each: impl FnMut(&mut Self, Piece)) {
         let stride = self.series.stride;
         let last = moments.end.saturating_sub(1).min(self.series.len);
@@ -289,7 +290,7 @@ enum Piece {
     Strides(Range<usize>),
 }
 
-/// The totals of a part of the events, without what precedes it: sums over blocks start at [`BIAS`].
+/// The totals within a part of the events, without those of earlier parts: sums over blocks start at [`BIAS`].
 struct Part {
     before: Vec<Totals>,
     maxima: Vec<Totals>,
@@ -315,7 +316,7 @@ impl Part {
     }
 }
 
-/// Rebases the sums over blocks in `totals` on those of `start`.
+/// Replaces the start value of the sums over blocks in `totals` by those in `start`.
 fn unbias(totals: &Totals, start: &Totals) -> Totals {
     let raise = |bytes: u64, start: u64| bytes.wrapping_sub(BIAS).wrapping_add(start);
     Totals {

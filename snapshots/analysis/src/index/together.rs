@@ -1,5 +1,5 @@
-//! Finds which pools of the allocator, or which streams, have blocks in use at the same time. Those that never do could
-//! share memory.
+//! Finds which allocator pools, or which streams, have blocks in use at the same time. Those that never do could share
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::pools::{BlockPool, Pools};
 use super::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
 
-/// The pools or streams of a recording, or of a part of it, each as a number.
+/// The pools or streams of a recording, or of a part of it, identified by numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// Maximum bytes in blocks of each, over all moments.
+    /// Maximum bytes in blocks of each one over the recording.
     most: BTreeMap<u64, u64>,
     /// The pairs, the smaller number first, that had blocks in use at the same time.
     pairs: BTreeSet<(u64, u64)>,
@@ -24,7 +24,8 @@ pub struct Together {
 pub struct Apart {
     /// The numbers of these pools or streams, in order.
     pub numbers: Vec<u64>,
-    /// Maximum bytes in their blocks, over all moments: what they would need if they shared memory without gaps.
+    /// Maximum bytes in their blocks over the recording: what they would need if they shared memory without
+    /// fragmentation.
     pub most: u64,
 }
 
@@ -40,7 +41,8 @@ impl Together {
         Self::of(trace, device, |id| trace.blocks.stream[id.0 as usize].0)
     }
 
-    /// A block is in use until its free is completed.
+    /// Determines which groups of blocks, numbered by `number_of`, are in use at the same time. A block is in use until
+    /// its free is completed.
     fn of(trace: &Trace, device: DeviceId, number_of: impl Fn(BlockId) -> u64) -> Self {
         let mut together = Self::default();
         let mut in_use: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
@@ -88,12 +90,12 @@ impl Together {
         a != b && !self.pairs.contains(&(a.min(b), a.max(b)))
     }
 
-    /// Returns the maximum bytes in blocks of a pool or stream, over all moments.
+    /// Returns the maximum bytes in blocks of a pool or stream over the recording.
     pub fn most(&self, number: u64) -> u64 {
         self.most.get(&number).copied().unwrap_or(0)
     }
 
-    /// Divides `numbers` into sets that are never in use at the same time, each of at least two.
+    /// Divides `numbers` into sets of at least two that are never in use at the same time.
     pub fn apart(&self, numbers: impl IntoIterator<Item = u64>) -> Vec<Apart> {
         let mut sets: Vec<Apart> = Vec::new();
         for number in numbers.into_iter().collect::<BTreeSet<u64>>() {
@@ -110,7 +112,7 @@ impl Together {
         sets
     }
 
-    /// The private pools among `pools`, divided as by [`Self::apart`].
+    /// Divides the private pools among `pools` as [`Self::apart`] does.
     pub fn private_apart(&self, pools: impl IntoIterator<Item = BlockPool>) -> Vec<(Vec<BlockPool>, u64)> {
         let private = pools.into_iter().filter(|pool| pool.is_private()).map(BlockPool::code);
         let named = |apart: Apart| (apart.numbers.into_iter().map(BlockPool::from_code).collect(), apart.most);

@@ -1,4 +1,4 @@
-//! A part of a recording as a separate recording: smaller to send, with the same totals at every event.
+//! Extracts a part of a recording as a separate recording: smaller to send, with the same totals after every event.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use highwater_snapshots::trace::{Annotation, Attribute, EXCERPT, NOTE, Owner, Se
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Phase, StartingBlock, StartingState, TraceBuilder};
 
-/// Returns the recording of `events` alone. What is live before them becomes the baseline; the step, the phase and the
-/// memory used on the device at that moment come first, as events of their own.
+/// Returns a recording of only `events`. The live blocks before them become its baseline; events for the current step,
+/// phase and memory used on the device are inserted at the start.
 pub fn excerpt(trace: &Trace, events: Range<usize>) -> Trace {
     let events = events.start.min(trace.events.len())..events.end.min(trace.events.len());
     let (builder, keys) = (TraceBuilder::with_capacity(events.len() + 3), block_keys(trace));
@@ -43,7 +43,7 @@ pub fn excerpt(trace: &Trace, events: Range<usize>) -> Trace {
     part.builder.finish()
 }
 
-/// An excerpt, as it is built.
+/// An excerpt that is being built.
 struct Excerpt<'a> {
     trace: &'a Trace,
     builder: TraceBuilder,
@@ -79,7 +79,7 @@ impl Excerpt<'_> {
         trace.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
     }
 
-    /// Sets what `device` has before the first event.
+    /// Sets the starting state of `device`.
     fn start_device(&mut self, device: DeviceId) {
         let trace = self.trace;
         let (blocks_before, segments_before) = self.builder.row_counts();
@@ -115,8 +115,8 @@ impl Excerpt<'_> {
         }
     }
 
-    /// Copies the references to a block that becomes part of the baseline: `own` of the `before` allocations before the
-    /// excerpt were made up to its own.
+    /// Copies the references to a block that becomes part of the baseline. Of the `before` allocations before the
+    /// excerpt, `own` precede the end of the block's own.
     fn copy_references(&mut self, from: Owner, owner: Owner, own: usize, before: usize) {
         let tables = &self.trace.tables;
         for attribute in self.trace.attributes_of(from).iter().filter(|fact| tables.string(fact.name) == ATTRIBUTE) {
@@ -140,7 +140,7 @@ impl Excerpt<'_> {
         segment.device == device && segment.role == SegmentRole::Segment && is_there && !self.is_over(segment.free)
     }
 
-    /// The mapped ranges: what was mapped, without the parts that were unmapped since.
+    /// The ranges that are mapped when the excerpt starts.
     fn mapped_at_start(&self, device: DeviceId) -> Vec<Addresses> {
         let mut mapped = Mappings::default();
         let rows = self.trace.segments.ids().map(|id| self.trace.segments.get(id));
@@ -155,8 +155,8 @@ impl Excerpt<'_> {
         mapped.ranges()
     }
 
-    /// Adds events for the step, the phase and the samples of device memory that apply at the start, where the
-    /// recording has such events.
+    /// Adds events for the step, the phase and the memory used on each device at the start, if the recording has such
+    /// events.
     fn push_current_facts(&mut self) {
         let (trace, start) = (self.trace, self.start);
         let Some(last) = start.checked_sub(1) else { return };
@@ -189,7 +189,7 @@ impl Excerpt<'_> {
         self.copy_attributes_but(from, owner, "");
     }
 
-    /// Copies the attributes but those called `left_out`.
+    /// Copies the attributes except those called `left_out`.
     fn copy_attributes_but(&mut self, from: Owner, owner: Owner, left_out: &str) {
         let tables = &self.trace.tables;
         for attribute in self.trace.attributes_of(from).iter().filter(|fact| tables.string(fact.name) != left_out) {
@@ -198,13 +198,13 @@ impl Excerpt<'_> {
     }
 }
 
-/// The owner of the attributes of a row that `event` made: the event, or the row itself in the baseline.
+/// The owner of the attributes of a row created by `event`: the event, or the row itself in the baseline.
 fn owner_of(event: EventId, baseline: Owner) -> Owner {
     if event.is_some() { Owner::Event(event) } else { baseline }
 }
 
-/// Removes from `trace` all stacks, the texts that only they use, the arguments of the program and the name of the
-/// machine: a smaller recording, without paths and lines of source code.
+/// Removes all stacks from `trace`, with the texts that only they use, and the program's arguments and the machine's
+/// name. The recording gets smaller and contains no source paths or lines.
 pub fn remove_stacks(trace: &mut Trace) {
     let program = trace.header.program.split_whitespace().next().unwrap_or_default();
     trace.header.program = program.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! The innermost source line of an allocation that is neither an allocator's nor a framework's.
+//! The innermost source line of an allocation that belongs neither to an allocator nor to a framework.
 
 use super::stack::STACK;
 use super::{Dimension, Values};

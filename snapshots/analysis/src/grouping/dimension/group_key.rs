@@ -14,15 +14,15 @@ macro_rules! keys {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum GroupKey {
             $($(#[$doc])* $variant,)+
-            /// The module path cut to a depth, written `scope:2`.
+            /// The module path truncated to a depth, written `scope:2`.
             ScopeTo(u8),
         }
 
         impl GroupKey {
-            /// Every key, with the whole module path.
+            /// All keys; `scope` without a depth.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// All that is known of the key.
+            /// The definition of the key.
             pub(crate) fn dimension(self) -> &'static Dimension {
                 match self {
                     $(Self::$variant => &$dimension,)+
@@ -46,7 +46,7 @@ keys! {
     Step = super::step::STEP,
     /// The whole stack of the allocation.
     Stack = super::stack::STACK,
-    /// The innermost source line that is neither an allocator's nor a framework's.
+    /// The innermost source line that belongs neither to an allocator nor to a framework.
     Frame = super::frame::FRAME,
     /// The exact requested size.
     Size = super::size::SIZE,
@@ -80,7 +80,7 @@ impl GroupKey {
         matches!(dimension.values, Values::Words(_)) && dimension.is_other_word.is_none()
     }
 
-    /// The label of a value where nothing beside it names the key: `step 3`.
+    /// The label of a value with the name of the key, for use without a heading: `step 3`.
     pub fn with_name(self, label: String) -> String {
         match self.dimension().values {
             Values::Number if label != NO_LABEL => format!("{} {label}", self.name()),
@@ -88,7 +88,7 @@ impl GroupKey {
         }
     }
 
-    /// The value of block `id` as a number of the key's dimension; `None` if it has none.
+    /// The value of block `id` as a number; `None` if it has no value.
     pub(crate) fn number(self, lookups: &mut Lookups<'_>, id: BlockId) -> Option<u64> {
         let number = (self.dimension().number.of)(lookups, id);
         match self {
@@ -97,7 +97,7 @@ impl GroupKey {
         }
     }
 
-    /// Writes the values of blocks into `numbers`, [`NO_VALUE`] for none.
+    /// Appends the values of blocks to `numbers`; [`NO_VALUE`] for blocks without a value.
     pub(crate) fn numbers(self, lookups: &mut Lookups<'_>, ids: &[BlockId], numbers: &mut Vec<u64>) {
         numbers.clear();
         match self {
@@ -131,7 +131,7 @@ impl GroupKey {
     }
 }
 
-/// Formats a key as [`GroupKey::parse_list`] reads it.
+/// Formats a key so that [`GroupKey::parse_list`] can parse it.
 impl fmt::Display for GroupKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

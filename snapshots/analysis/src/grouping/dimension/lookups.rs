@@ -1,4 +1,4 @@
-//! Lookup tables for the values of blocks; each is built when a value first needs it.
+//! Lookup tables for the values of blocks, each built on first use.
 
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::{Block, Trace};
@@ -6,7 +6,7 @@ use highwater_snapshots::trace::{Block, Trace};
 use crate::grouping::origin::Origins;
 use crate::index::pools::Pools;
 
-/// Lookup tables for the values of blocks. Fastest in the order of blocks.
+/// Lookup tables for the values of blocks. Fastest if blocks are looked up in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookups<'a> {
     pub(crate) trace: &'a Trace,
@@ -15,7 +15,7 @@ pub(crate) struct Lookups<'a> {
 }
 
 impl<'a> Lookups<'a> {
-    /// Prepares looking up values of blocks of `trace`.
+    /// Creates lookup tables for blocks of `trace`.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         Self { trace, origins: Origins::new(trace), pools: None }
     }

@@ -1,7 +1,7 @@
 //! The dimensions by which blocks are grouped and selected: each key of `--by` and `--where` is defined in one file.
 //!
 //! [`GroupKey`] lists the keys of `--by`. Groups, trees, conditions and completions read a key's [`Dimension`], and
-//! distinguish only kinds of [`Values`].
+//! depend only on the kind of its [`Values`].
 
 mod lookups;
 mod allocated;
@@ -33,20 +33,20 @@ pub(crate) use lookups::Lookups;
 pub(crate) use scope::layer_pattern;
 pub(crate) use size::free_in;
 
-/// The values of a dimension: what their numbers are, what a condition takes, and how a tree shows them.
+/// The kind of a dimension's values: what the numbers mean, what conditions accept, and how a tree shows them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
-    /// Codes, for which conditions have the words of a list.
+    /// Codes, which conditions write as words from a list.
     Words(fn() -> Vec<&'static str>),
-    /// Texts, by their rows in the table of strings.
+    /// Rows of the string table.
     Text,
-    /// Module paths, by their rows. A tree has a node for each part.
+    /// Rows of the scope table. A tree has a node for each part of the path.
     Path,
-    /// Whole call stacks, by their rows. A tree has a node for each line.
+    /// Rows of the stack table: whole call stacks. A tree has a node for each line.
     Stack,
-    /// The lines that represent call stacks, by the rows of the stacks. Conditions take any line of a stack.
+    /// Rows of the stack table: the lines that represent the stacks. Conditions accept any line of a stack.
     Line,
-    /// Bytes; conditions take units.
+    /// Bytes; conditions accept units.
     Bytes,
     /// Whole numbers.
     Number,
@@ -58,7 +58,7 @@ impl Values {
         matches!(self, Self::Bytes | Self::Number)
     }
 
-    /// The operator that completions write after the key.
+    /// The operator that completions insert after the key.
     pub(crate) fn usual_operator(self) -> &'static str {
         match self {
             Self::Path | Self::Stack | Self::Line => "~",
@@ -67,7 +67,7 @@ impl Values {
         }
     }
 
-    /// The place of a key in lists: texts, call stacks, bytes, numbers.
+    /// The sort order of keys in lists: texts, call stacks, bytes, numbers.
     fn rank(self) -> u8 {
         match self {
             Self::Words(_) | Self::Text | Self::Path => 0,
@@ -81,19 +81,19 @@ impl Values {
 /// The label of a missing value.
 pub const NO_LABEL: &str = "(none)";
 
-/// The value of a block without one, in lists of numbers.
+/// Stands for a missing value in lists of numbers.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
-/// The values of blocks as numbers; `None` for blocks without one.
+/// Returns the values of blocks as numbers; `None` for blocks without a value.
 #[derive(Clone, Copy)]
 pub(crate) struct Number {
-    /// The value of a block.
+    /// Returns the value of a block.
     pub(crate) of: fn(&mut Lookups<'_>, BlockId) -> Option<u64>,
-    /// Appends the values of blocks, [`NO_VALUE`] for none: one call for many.
+    /// Appends the values of many blocks; [`NO_VALUE`] for blocks without a value.
     pub(crate) of_all: fn(&mut Lookups<'_>, &[BlockId], &mut Vec<u64>),
 }
 
-/// The [`Number`] with a function from [`Lookups`] and a block to its value.
+/// Makes a [`Number`] from a function of [`Lookups`] and a block.
 macro_rules! number {
     ($of:expr) => {
         $crate::grouping::dimension::Number {
@@ -118,18 +118,18 @@ pub(crate) struct Dimension {
     pub(crate) hint: &'static str,
     pub(crate) values: Values,
     pub(crate) number: Number,
-    /// The value of a segment, which has only some keys.
+    /// Returns the value of a segment; segments have values of only some keys.
     pub(crate) of_segment: fn(&SegmentValues) -> Option<u64>,
-    /// The text that conditions have for a number; empty for a row that does not exist.
+    /// Returns the text of a number in conditions; empty for a row that does not exist.
     pub(crate) word: fn(&Tables, u64) -> Cow<'_, str>,
-    /// The text for tables and legends, if it is another.
+    /// Returns the text for tables and legends, if it differs from that in conditions.
     pub(crate) label: Option<fn(u64) -> String>,
-    /// Whether a condition takes a text that is none of its words, if they are not all.
+    /// Whether conditions also accept a text that is not in the list of words.
     pub(crate) is_other_word: Option<fn(&str) -> bool>,
 }
 
 impl Dimension {
-    /// A dimension of which nothing but its name and kind is known.
+    /// A dimension with default values for everything except its name and kind.
     const fn new(name: &'static str, values: Values) -> Self {
         Self {
             name,
@@ -143,7 +143,7 @@ impl Dimension {
         }
     }
 
-    /// The order of values of equal bytes: texts in natural order.
+    /// The order of values with equal bytes; texts are in natural order.
     pub(crate) fn compare(&self, tables: &Tables, a: u64, b: u64) -> Ordering {
         match self.values {
             Values::Text => natural::compare(&(self.word)(tables, a), &(self.word)(tables, b)),
@@ -164,7 +164,7 @@ impl Dimension {
     }
 }
 
-/// A name is of one dimension only.
+/// Dimensions are equal if their names are.
 impl PartialEq for Dimension {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -179,7 +179,7 @@ impl std::fmt::Debug for Dimension {
     }
 }
 
-/// The keys of `--where`, in the order in which lists name them.
+/// The keys of `--where`, in display order.
 pub(crate) fn conditions() -> Vec<&'static Dimension> {
     let by = GroupKey::ALL.iter().map(|key| key.dimension());
     let mut all: Vec<_> = by.chain([&allocated::ALLOCATED, &device::DEVICE]).collect();

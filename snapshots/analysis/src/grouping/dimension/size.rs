@@ -12,14 +12,14 @@ pub(super) static SIZE: Dimension = Dimension {
     ..Dimension::new("size", Values::Bytes)
 };
 
-/// Formats a size so that two different sizes never read the same: `689.75 MiB`, `16400 KiB`.
+/// Formats a size so that different sizes always have different texts: `689.75 MiB`, `16400 KiB`.
 fn exact_size(bytes: u64) -> String {
     let text = format_exact_bytes(bytes);
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..unit], &text[unit..])
 }
 
-/// The name of what is free in segments of a size.
+/// The name of free bytes in segments of a size.
 pub(crate) fn free_in(segment_bytes: u64) -> String {
     format!("(free in segments of {})", exact_size(segment_bytes))
 }

@@ -17,7 +17,7 @@ pub struct Lane {
     pub addresses: Range<u64>,
     /// Its start on the axis, in bytes.
     pub start: u64,
-    /// The pool and stream of its first segment; `None` for blocks outside all recorded segments.
+    /// The pool and stream of its first segment; `None` if it contains blocks outside of all recorded segments.
     pub home: Option<PoolAndStream>,
 }
 
@@ -30,8 +30,8 @@ impl Lane {
 
 /// All addresses that a device ever reserved, ordered by pool and stream, then by address, without gaps.
 ///
-/// An address keeps its position for the whole recording, even while it is not reserved, so the same height always
-/// shows the same memory. A range that served several pools is placed with the first.
+/// An address keeps its position for the whole recording, even while it is not reserved, so that a position on the axis
+/// always means the same memory. A range that served several pools is ordered by the first.
 #[derive(Clone, Debug, Default)]
 pub struct LaneAxis {
     /// By address, disjoint.
@@ -41,7 +41,7 @@ pub struct LaneAxis {
     bytes: u64,
 }
 
-/// Assigned ranges with their homes.
+/// Ranges that have been assigned, with their pool and stream.
 type Claimed = Ranges<Option<PoolAndStream>>;
 
 impl LaneAxis {
@@ -99,7 +99,7 @@ impl LaneAxis {
     }
 }
 
-/// Assigns the unassigned parts of `addresses` to `home`.
+/// Assigns those parts of `addresses` that are not assigned yet to `home`.
 fn claim(claimed: &mut Claimed, addresses: Range<u64>, home: Option<PoolAndStream>) {
     for free in claimed.gaps(addresses) {
         claimed.insert(free.start, free.end, home);

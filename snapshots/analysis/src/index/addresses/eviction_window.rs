@@ -1,4 +1,4 @@
-//! Finds the fewest bytes of neighbouring live blocks to free so that a request fits.
+//! Finds the smallest set of adjacent live blocks that have to be freed so that a request fits.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,31 +7,31 @@ use super::map::{AddressMap, Content, Piece, ReservedSegment};
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::units::{count_of, format_bytes};
 
-/// Live blocks to free so that a request fits.
+/// A set of live blocks that have to be freed so that a request fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionSet {
     /// The live blocks, by address.
     pub blocks: Vec<BlockId>,
     /// Bytes of the live blocks.
     pub bytes: u64,
-    /// Whether no other set of this kind has fewer bytes.
+    /// Whether the set is known to be the smallest, in bytes, of its kind.
     pub is_smallest: bool,
-    /// What becomes free.
+    /// The memory that becomes free.
     pub freed: Freed,
 }
 
-/// The memory that becomes free with some blocks.
+/// The memory that becomes free with a set of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Freed {
-    /// A range of a segment, by its addresses.
+    /// A range of addresses in a segment.
     Range(Range<u64>),
-    /// Whole segments and pages of expandable segments, which are released to the driver.
+    /// Whole segments, and pages of expandable segments, which can be released to the driver.
     Segments {
         /// Number of segments.
         segments: u64,
         /// Number of pages.
         pages: u64,
-        /// Bytes of all.
+        /// Total bytes of both.
         bytes: u64,
     },
 }
@@ -67,8 +67,8 @@ impl fmt::Display for Freed {
     }
 }
 
-/// The cheapest set of neighbours, whose range has `needed` bytes, among `segments` of `map`; `None` if no segment is
-/// that long. An expandable segment may grow by `tail` bytes.
+/// The set of adjacent blocks with the fewest bytes such that a range of `needed` bytes becomes free, searched in
+/// `segments` of `map`; `None` if no segment is that long. An expandable segment may grow by `tail` bytes.
 pub fn eviction_window<'a>(
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a ReservedSegment>,
@@ -96,13 +96,13 @@ pub fn eviction_window<'a>(
     Some(EvictionSet { blocks, bytes, is_smallest: true, freed })
 }
 
-/// Neighbouring pieces, and bytes after the end of the segment.
+/// Adjacent pieces of a segment, and bytes after its end.
 struct Window {
     pieces: Range<usize>,
     beyond: u64,
 }
 
-/// Slides a window over the segment: for each end, the shortest one that is long enough, which has the fewest live
+/// Slides a window over the segment: for each end, the shortest window that is long enough, which has the fewest live
 /// bytes.
 fn cheapest(map: &AddressMap, segment: &ReservedSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
     let pieces = map.pieces_of(segment);

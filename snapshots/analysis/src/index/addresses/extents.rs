@@ -8,18 +8,18 @@ use highwater_snapshots::ids::{DeviceId, EventId, SegmentId, StreamId};
 use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::trace::{Owner, SegmentRole, Trace};
 
-/// A range that was reserved without a change for some time: a whole segment, or a part of a mapping.
+/// A range that was reserved for some time without a change: a whole segment, or a part of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The address range.
     pub addresses: Range<u64>,
-    /// The moments; up to the largest number if it is still reserved at the end.
+    /// The moments at which it is reserved; up to `usize::MAX` if it still is at the end.
     pub moments: Range<usize>,
     /// The pool and stream it serves.
     pub home: PoolAndStream,
     /// The row of the trace's segments that reserved it.
     pub row: SegmentId,
-    /// The expandable segment that it is a mapped part of, as a row of [`AddressIndex::growing`].
+    /// The expandable segment of which it is a mapped part, as an index into [`AddressIndex::growing`].
     pub growing: Option<u32>,
 }
 
@@ -30,10 +30,10 @@ impl Extent {
     }
 }
 
-/// The pool and stream that a segment serves. Ordered as in the view: private pools after the others.
+/// The pool and stream that a segment serves. Ordered as displayed: private pools after the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct PoolAndStream {
-    /// The private pool (of a captured graph, or of the program), by PyTorch's number; `None` for the shared pools.
+    /// The private pool (of a CUDA graph or of the program), by PyTorch's number; `None` for the shared pools.
     pub private: Option<(u64, u64)>,
     /// The pool for small or large requests.
     pub pool: Pool,
@@ -56,8 +56,8 @@ impl PoolAndStream {
     }
 }
 
-/// An expandable segment: all adjacent ranges ever mapped for one home. Parts that are not mapped at a moment are
-/// reserved address space without memory, as far as the recording shows.
+/// An expandable segment: all adjacent ranges ever mapped for one pool and stream. Parts that are not mapped are
+/// reserved address space without memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growing {
     /// Every address that was ever mapped.
@@ -66,7 +66,7 @@ pub struct Growing {
     pub moments: Vec<Range<usize>>,
 }
 
-/// The reserved ranges of one device over time; built once, from its segments only.
+/// The ranges reserved on one device over time, built from its segments only.
 #[derive(Clone, Debug)]
 pub struct AddressIndex {
     device: DeviceId,
@@ -116,7 +116,7 @@ pub(crate) struct Change {
     /// The first moment after it.
     pub(crate) moment: usize,
     pub(crate) addresses: Range<u64>,
-    /// The range that was reserved; `None` if it was released.
+    /// The range that was reserved; `None` if a range was released.
     pub(crate) obtained: Option<Obtained>,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
     changes
 }
 
-/// The ranges that `changes`, which are in order, reserve over time.
+/// The ranges reserved over time according to `changes`, which must be in order.
 pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
     // What is reserved, each with its first moment.
     let mut live: Ranges<(usize, Obtained)> = Ranges::default();
@@ -183,7 +183,7 @@ pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
     extents
 }
 
-/// Merges mapped ranges that were ever adjacent for one home, and assigns each its expandable segment.
+/// Merges mapped ranges that were adjacent at any time for the same pool and stream into expandable segments.
 fn growing_of(extents: &mut [Extent]) -> Vec<Growing> {
     let mut homes: HashMap<PoolAndStream, Vec<usize>> = HashMap::new();
     for (row, extent) in extents.iter().enumerate().filter(|(_, extent)| extent.growing.is_some()) {

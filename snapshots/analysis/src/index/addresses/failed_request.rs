@@ -1,4 +1,5 @@
-//! Describes an out-of-memory: the sizes around it, the suspected cause, and the fewest live bytes to free.
+//! Describes an out-of-memory error: the sizes involved, the suspected cause, and the smallest set of live blocks to
+//! free.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
 /// Number of free ranges to list.
 const SHOWN_HOLES: usize = 8;
-/// Number of events to search for the stream of the last allocation.
+/// Maximum number of events that are searched backwards for the stream of the last allocation.
 const FAR_BACK: usize = 65_536;
 
 highwater_snapshots::vocabulary!(
@@ -33,13 +34,13 @@ highwater_snapshots::vocabulary!(
         Fragmentation = "fragmentation",
         /// Freed blocks still wait for another stream.
         Waiting = "freed blocks that wait for another stream",
-        /// Free ranges of another pool or another stream are large enough.
+        /// A free range of another pool or stream is large enough.
         Elsewhere = "free memory held by another pool or stream",
-        /// The driver had enough memory: a limit of the process or of the settings applied.
+        /// The driver had enough free memory, so a limit of the process or of the settings applied.
         Limit = "a memory limit below the device's capacity",
         /// A free range is large enough: the same request would probably succeed now.
         Transient = "a transient failure (a retry would succeed)",
-        /// The settings round requests up too far.
+        /// The settings round requests up too much.
         Rounding = "rounding by roundup_power2_divisions",
     }
 );
@@ -55,7 +56,7 @@ pub struct Hole {
     pub home: PoolAndStream,
 }
 
-/// An out-of-memory event and the sizes around it, in bytes.
+/// An out-of-memory event and the sizes involved, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRequest {
     /// The event of the request.
@@ -72,7 +73,7 @@ pub struct FailedRequest {
     pub rounded: u64,
     /// The pool that serves such requests.
     pub pool: Pool,
-    /// The stream of the request. Where it is not recorded, it is guessed: the stream of the last allocation with the
+    /// The stream of the request. If it was not recorded, it is guessed: the stream of the last allocation with the
     /// same call stack, else of the last allocation before it. `None` if there was none.
     pub stream: Option<StreamId>,
     /// Whether the stream is a guess.
@@ -83,40 +84,40 @@ pub struct FailedRequest {
     pub device_free: u64,
     /// The device's memory; `None` if unknown.
     pub capacity: Option<u64>,
-    /// Memory used by others on the device or by the driver itself; `None` if the capacity is unknown.
+    /// Memory used on the device by other processes or by the driver; `None` if the capacity is unknown.
     pub outside: Option<u64>,
-    /// The maximum of reserved memory, if a limit below the device's memory made the request fail: the limit is at
-    /// least that.
+    /// The maximum of reserved memory, if a limit below the device's memory caused the failure: the limit is at least
+    /// that.
     pub limit: Option<u64>,
-    /// The allocator that the request was made of.
+    /// The allocator that failed to serve the request.
     pub allocator: Allocator,
     /// Bytes that the allocator had reserved on the device, or the bytes of its blocks if it has no segments.
     pub obtained: u64,
     /// Reserved from the driver.
     pub reserved: u64,
-    /// Allocated by live blocks.
+    /// Bytes of live blocks, after rounding.
     pub allocated: u64,
-    /// In freed blocks that wait for a stream.
+    /// Bytes of freed blocks that wait for a stream.
     pub waiting: u64,
-    /// Free in segments of the request's pool and stream.
+    /// Free bytes in segments of the request's pool and stream.
     pub free_in_pool: u64,
-    /// Free in all other segments.
+    /// Free bytes in all other segments.
     pub free_elsewhere: u64,
     /// The pools and streams that have segments, in order.
     pub homes: Vec<PoolAndStream>,
     /// The largest free ranges of that pool, on any stream, largest first.
     pub holes: Vec<Hole>,
-    /// The cause that the sizes suggest; not proven.
+    /// The cause suggested by the sizes; not proven.
     pub suspected: Verdict,
-    /// The reason for the suspicion: a clause without a full stop.
+    /// The reason for suspecting it: a clause without a full stop.
     pub reason: String,
     /// Other facts that may matter, a clause each.
     pub notes: Vec<String>,
-    /// The fewest bytes of neighbouring live blocks to free so that the request fits into one segment of its pool;
-    /// `None` if no segment is large enough, or nothing needs to be freed.
+    /// The adjacent live blocks with the fewest bytes that have to be freed so that the request fits into one segment
+    /// of its pool; `None` if no segment is large enough, or nothing needs to be freed.
     pub eviction_window: Option<EvictionSet>,
-    /// The fewest bytes of live blocks to free so that enough whole segments can be released to the driver for the
-    /// request; `None` if that is impossible, or nothing needs to be freed.
+    /// The live blocks with the fewest bytes that have to be freed so that enough whole segments can be released to the
+    /// driver for the request; `None` if that is impossible, or nothing needs to be freed.
     pub release: Option<EvictionSet>,
 }
 
@@ -183,7 +184,8 @@ impl FailedRequest {
         Some(failed)
     }
 
-    /// The memory of the device: as recorded, or inferred from this failure, which shows no more than a limit allows.
+    /// The capacity of the device: as recorded, or inferred from this failure, which yields at most a limit that
+    /// applied.
     pub fn device_memory(&self) -> Capacity {
         match (self.capacity, self.limit) {
             (Some(bytes), _) => Capacity { bytes, is_inferred: false },
@@ -192,23 +194,23 @@ impl FailedRequest {
         }
     }
 
-    /// Bytes missing from the largest free range for the request.
+    /// The number of bytes by which the largest free range is too small for the request.
     pub fn lacking(&self) -> u64 {
         self.rounded.saturating_sub(self.holes.first().map_or(0, |hole| hole.bytes))
     }
 
-    /// The smaller of the two sets of live blocks to free; `None` if no set of blocks is enough.
+    /// The smaller of the two sets of live blocks to free; `None` if neither exists.
     pub fn way_out(&self) -> Option<&EvictionSet> {
         self.eviction_window.iter().chain(&self.release).min_by_key(|set| set.bytes)
     }
 
-    /// Whether `home` can serve the request.
+    /// Whether segments with this pool and stream can serve the request.
     fn is_home(&self, home: &PoolAndStream) -> bool {
         let is_stream = self.stream.is_none_or(|stream| home.stream == stream);
         home.private.is_none() && home.pool == self.pool && is_stream
     }
 
-    /// The cause that the sizes suggest, and the reason.
+    /// The cause suggested by the sizes, and the reason for suspecting it.
     fn suspect(&self, map: &AddressMap, rules: &AllocRules) -> (Verdict, String) {
         let needed = self.rounded;
         let bytes = format_bytes;
@@ -326,7 +328,7 @@ impl FailedRequest {
         (Verdict::Capacity, format!("only {free}, for a request of {}", bytes(needed)))
     }
 
-    /// Adds facts that may matter, whatever the cause.
+    /// Adds facts that may matter independently of the cause.
     fn add_notes(&mut self, map: &AddressMap) {
         let bytes = format_bytes;
         if let (Some(outside), Some(capacity)) = (self.outside, self.capacity)
@@ -343,7 +345,7 @@ impl FailedRequest {
         }
     }
 
-    /// Finds the live blocks to free, in both ways.
+    /// Finds both sets of live blocks to free.
     fn find_ways_out(&mut self, trace: &Trace, map: &AddressMap, rules: &AllocRules) {
         if matches!(self.suspected, Verdict::Limit | Verdict::Transient) {
             return;
@@ -371,7 +373,7 @@ pub fn holes(map: &AddressMap) -> impl Iterator<Item = Hole> {
     })
 }
 
-/// The longest run of holes and waiting blocks.
+/// The length of the longest run of holes and waiting blocks.
 fn longest_idle(map: &AddressMap, segment: &ReservedSegment) -> u64 {
     let (mut longest, mut run) = (0_u64, 0_u64);
     for piece in map.pieces_of(segment) {
@@ -385,7 +387,7 @@ fn longest_idle(map: &AddressMap, segment: &ReservedSegment) -> u64 {
 }
 
 /// The stream that probably made the request at event `row`: that of the last allocation on the device with the same
-/// call stack, else of the last allocation of all.
+/// call stack, else of the last allocation.
 fn stream_before(trace: &Trace, index: &AddressIndex, row: usize) -> Option<StreamId> {
     let events = &trace.events;
     let is_alloc = |row: &usize| events.kind[*row] == EventKind::Alloc && events.device[*row] == index.device();

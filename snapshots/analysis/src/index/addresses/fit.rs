@@ -7,14 +7,14 @@ use super::map::{AddressMap, Content, Piece, Usage};
 use crate::metric::Totals;
 use highwater_snapshots::alloc_rules::AllocRules;
 
-/// The segments of one pool and stream, and the requests they could serve.
+/// The segments of one pool and stream, and the largest requests that they could serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFit {
     /// The pool and stream.
     pub home: PoolAndStream,
     /// Number of segments.
     pub segments: u64,
-    /// The use of their bytes.
+    /// The largest request that fits into reserved memory; 0 if none does.
     pub usage: Usage,
     /// The largest request that fits into reserved memory; 0 if none does.
     pub fits: u64,
@@ -25,7 +25,8 @@ pub struct PoolFit {
     pub fits_with_driver: Option<u64>,
 }
 
-/// The rooms of `map`, in the order of their homes. `driver_free` is the driver's free memory, in bytes.
+/// The segments of `map` and the largest requests, grouped by pool and stream. `driver_free` is the driver's free
+/// memory, in bytes.
 pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> Vec<PoolFit> {
     let mut rooms: BTreeMap<PoolAndStream, PoolFit> = BTreeMap::new();
     // Before it fails, the allocator releases entirely free segments to the driver.

@@ -1,7 +1,7 @@
 //! Draws the use of each address over time, for the visible window.
 //!
-//! Nothing is walked event by event. A block covers a rectangle: the columns of the moments at which it is live, and
-//! the rows of its addresses. A block that falls between two columns, or between two rows, costs only two lookups.
+//! Events are not replayed one by one. A block covers a rectangle: the columns of the moments at which it is live, and
+//! the rows of its addresses. A block that falls between two columns, or between two rows, takes only two lookups.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::metric::Metric;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
-/// Minimum number of columns that are worth a separate starting state.
+/// Minimum number of columns for which a separate starting state is computed.
 const MIN_COLUMNS: usize = 32;
 
 /// The content at each pixel's centre.
@@ -39,7 +39,7 @@ impl LaneRaster {
     }
 }
 
-/// The window of a drawing of lanes.
+/// The visible part of a drawing of addresses over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneWindow {
     /// The moment of each column, in order: the same as the timeline's columns, so that both drawings agree.
@@ -59,8 +59,8 @@ impl LaneWindow {
     }
 }
 
-/// Draws `window`. `live` must be of the same trace and device. Costs a few lookups for each block live at its start or
-/// allocated within it, plus the pixels.
+/// Draws `window`. `live` must be of the same trace and device. Takes a few lookups for each block live at its start or
+/// allocated within it, plus time for the pixels.
 pub fn raster(
     trace: &Trace,
     index: &AddressIndex,
@@ -78,7 +78,7 @@ pub fn raster(
     LaneRaster { spots, height, moments: window.moments.clone() }
 }
 
-/// Some adjacent columns of the picture, which one task paints.
+/// Some adjacent columns of the drawing, which one task paints.
 struct Canvas<'a> {
     spots: &'a mut [Option<Content>],
     moments: &'a [usize],

@@ -1,4 +1,4 @@
-//! The content of every reserved address at one moment.
+//! The content of every reserved address at one point in the recording.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub enum Content {
     Waiting(BlockId),
     /// Free memory.
     Hole,
-    /// Address space of an expandable segment without memory at the moment. Part of no total.
+    /// Address space of an expandable segment that is not mapped. Not included in any total.
     Unmapped,
 }
 
@@ -46,7 +46,7 @@ impl Content {
     }
 }
 
-/// A range of bytes of a segment with one content; never empty.
+/// A range of bytes of a segment with the same content; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The address range.
@@ -122,7 +122,7 @@ impl Usage {
     }
 }
 
-/// A segment at one moment: one from the driver, or an expandable one with all its mapped parts.
+/// A segment at some point in the recording: one from the driver, or an expandable one with all its mapped parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedSegment {
     /// From its first to its last address, including an expandable segment's unmapped parts.
@@ -140,7 +140,7 @@ pub struct ReservedSegment {
 }
 
 impl ReservedSegment {
-    /// Whether the allocator returns it to the driver before a request fails: it is free as a whole.
+    /// Whether it is entirely free, so that the allocator releases it to the driver before a request fails.
     pub fn is_returnable(&self) -> bool {
         self.usage.free == self.usage.reserved() && !self.is_expandable && self.home.private.is_none()
     }
@@ -164,19 +164,19 @@ pub struct UnplacedBlock {
 pub enum UnplacedReason {
     /// It is outside all recorded segments, or only partly inside one.
     Outside,
-    /// A younger block has the same address: its free was not recorded.
+    /// A later block has the same address, because the free of this one was not recorded.
     Covered,
 }
 
-/// All memory that one device has reserved at one moment, byte by byte.
+/// All memory reserved on one device at some point in the recording, byte by byte.
 ///
-/// Pieces add up to the segments, and segments to `reserved`; blocks in segments and strays add up to `allocated`, and
-/// with the waiting ones to `active`.
+/// Pieces add up to the segments, and segments to `reserved`. Live blocks in segments and unplaced ones (`strays`) add
+/// up to `allocated`; with waiting blocks, to `active`.
 #[derive(Clone, Debug)]
 pub struct AddressMap {
-    /// Number of events that have happened by then.
+    /// Number of events before this point.
     pub moment: usize,
-    /// The device's totals at that moment.
+    /// The device's totals at this point.
     pub totals: Totals,
     /// The segments, by address.
     pub segments: Vec<ReservedSegment>,
@@ -189,7 +189,7 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    /// Builds the map of `index` at `moment`. Costs a query to `live` and sorting its result.
+    /// Builds the map of `index` at `moment`. Takes one query to `live`, and sorts its result.
     pub fn at(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, moment: usize) -> Self {
         let mut map = Self {
             moment,
@@ -230,7 +230,7 @@ impl AddressMap {
         self.pieces.get(segment.pieces.clone()).unwrap_or_default()
     }
 
-    /// The bytes of live strays, and of waiting ones.
+    /// The bytes of live and of waiting blocks that could not be placed.
     pub fn stray_bytes(&self) -> (u64, u64) {
         self.strays.iter().fold((0, 0), |(live, waiting), stray| match stray.is_waiting {
             true => (live, waiting + stray.bytes),
@@ -238,7 +238,8 @@ impl AddressMap {
         })
     }
 
-    /// Sorts active `blocks` by address and keeps those that are entirely in one of `runs` and covered by no other.
+    /// Sorts active `blocks` by address, and keeps those that are entirely within one of `runs` and not covered by a
+    /// later block.
     fn place(&mut self, trace: &Trace, mut blocks: Vec<BlockId>, runs: &[Range<u64>]) -> Vec<BlockId> {
         blocks.retain(|id| trace.blocks.allocated[id.0 as usize] > 0);
         blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));
@@ -346,7 +347,7 @@ impl AddressMap {
     }
 }
 
-/// Reserved ranges in which a block may be: adjacent mapped ranges of one segment are merged.
+/// The reserved ranges in which a block may lie: adjacent mapped ranges of the same segment are merged.
 fn mapped_runs(extents: &[&Extent]) -> Vec<Range<u64>> {
     let mut runs: Vec<(Range<u64>, Option<u32>)> = Vec::new();
     for extent in extents {
@@ -369,7 +370,7 @@ pub(super) fn span_of(trace: &Trace, id: BlockId) -> Range<u64> {
     start..start.saturating_add(trace.blocks.allocated[row])
 }
 
-/// Whether an active block has been freed by `moment`.
+/// Whether an active block has already been freed at `moment`, and so waits for a stream.
 pub(super) fn is_waiting(trace: &Trace, id: BlockId, moment: usize) -> bool {
     let requested = trace.blocks.free_requested[id.0 as usize];
     trace.was_waiting_at_start(id) || requested.index().is_some_and(|event| event < moment)

@@ -1,10 +1,10 @@
-//! Finds the fewest bytes of live blocks to free so that whole segments, or pages of expandable segments, can be
-//! released to the driver for a failed request.
+//! Finds the live blocks with the fewest bytes that have to be freed so that whole segments, or pages of expandable
+//! segments, can be released to the driver for a failed request.
 //!
-//! Before it fails, the allocator releases every segment that is entirely free. Which segments to empty at the least
-//! cost is a knapsack problem, with sizes in multiples of a unit (2 MiB in practice). It is solved exactly, in time
-//! units times segments. Of segments of one size only the cheapest can be part of the solution. Pages of an expandable
-//! segment are in a row: a block that spans several is counted once.
+//! Before a request fails, the allocator releases every segment that is entirely free. Which segments to empty at the
+//! least cost is a knapsack problem with sizes in multiples of a unit (2 MiB in practice). It is solved exactly, in
+//! time proportional to units times segments. Among segments of equal size only the cheapest can be part of the
+//! solution. Pages of an expandable segment are consecutive: a block that spans several is counted once.
 
 use super::eviction_window::{EvictionSet, Freed};
 use super::map::{AddressMap, Content, ReservedSegment};
@@ -12,12 +12,12 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
-/// Maximum size of the table; beyond it, the result need not be the smallest.
+/// Maximum number of table entries; beyond it, the result may not be the smallest.
 const MAX_STEPS: u64 = 1 << 26;
 
 /// A unit that is released to the driver as a whole.
 struct Cell {
-    /// Bytes that are gained if it is released.
+    /// Bytes that are released with it.
     gain: u64,
     /// Bytes of the live blocks that overlap it.
     alone: u64,
@@ -140,7 +140,7 @@ impl Cells {
         }
     }
 
-    /// Of whole segments of one size, keeps the cheapest, up to the number that could be needed.
+    /// Among whole segments of equal size, keeps only the cheapest, as many as could be needed.
     fn drop_hopeless(&mut self, short: u64) {
         let mut order: Vec<usize> = (0..self.rows.len()).filter(|&row| !self.rows[row].is_page).collect();
         order.sort_by_key(|&row| (self.rows[row].gain, self.rows[row].alone, row));
@@ -196,7 +196,8 @@ impl Cells {
         Some(chosen)
     }
 
-    /// Rows that release `short` bytes, cheapest for their size first, without those that turn out unnecessary.
+    /// Rows that release `short` bytes, chosen greedily by cost per byte, without those that turn out to be
+    /// unnecessary.
     fn greedy(&self, short: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let price = |row: &usize| u128::from(self.rows[*row].alone);

@@ -1,4 +1,4 @@
-//! The live blocks of one rank from the bottom up, in chunks that can be skipped.
+//! The live blocks of one rank from bottom to top, in chunks that can be skipped.
 
 use highwater_snapshots::ids::BlockId;
 
@@ -9,23 +9,23 @@ const CHUNK: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockStack {
     chunks: Vec<Vec<StackedBlock>>,
-    /// The sum of each chunk's blocks.
+    /// The sum of the bytes in each chunk.
     sums: Vec<u64>,
-    /// For each chunk, the first event that ends one of its blocks.
+    /// For each chunk, the first event at which one of its blocks ends.
     earliest_end: Vec<u32>,
     blocks: usize,
     bytes: u64,
-    /// Number of bytes from the bottom that are unchanged since the pile was last painted.
+    /// Number of bytes from the bottom that have not changed since the stack was last painted.
     unchanged_bytes: u64,
-    /// The total bytes at that time.
+    /// The total bytes when it was last painted.
     painted: u64,
 }
 
-/// A block in a pile.
+/// A block in a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackedBlock {
     pub(super) row: u32,
-    /// The event that ends it; `u32::MAX` if none does.
+    /// The event at which it ends; `u32::MAX` if it does not.
     pub(super) end: u32,
     pub(super) bytes: u64,
 }
@@ -84,20 +84,19 @@ impl BlockStack {
         looked_at as u64
     }
 
-    /// The sum of all blocks.
+    /// The total bytes of all blocks.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The number of bytes from the bottom that are unchanged since the last call, and whether the whole pile is
-    /// unchanged.
+    /// The number of bytes from the bottom that have not changed since the last call, and whether nothing has changed.
     pub(super) fn take_steady(&mut self) -> (u64, bool) {
         let unchanged_bytes = std::mem::replace(&mut self.unchanged_bytes, self.bytes);
         let painted = std::mem::replace(&mut self.painted, self.bytes);
         (unchanged_bytes, unchanged_bytes == painted && painted == self.bytes)
     }
 
-    /// Paints its pixels. Returns the number of values read.
+    /// Paints the pixels of the stack. Returns the number of values read.
     pub(super) fn paint(&self, brush: &mut ColumnPainter<'_>) -> u64 {
         if brush.is_above(self.bytes) {
             return 1;
@@ -120,22 +119,23 @@ impl BlockStack {
 
 /// Fills a column from the bottom up.
 pub(super) struct ColumnPainter<'a> {
-    /// The byte at the centre of each pixel, from the bottom up.
+    /// For each pixel from the bottom up, the byte offset at its centre.
     bytes_at: &'a [u64],
     pixels: &'a mut [BlockId],
     /// The next pixel to fill, counted from the bottom.
     y: usize,
-    /// The byte at which the next block begins.
+    /// The byte offset at which the next block begins.
     start: u64,
 }
 
 impl<'a> ColumnPainter<'a> {
-    /// A brush at pixel `y` of `pixels`, whose centres are at `bytes_at`; the pixels before it are already painted.
+    /// Creates a painter that starts at pixel `y` of `pixels`, whose centres are at `bytes_at`; earlier pixels are
+    /// already painted.
     pub(super) fn new(bytes_at: &'a [u64], pixels: &'a mut [BlockId], y: usize) -> Self {
         Self { bytes_at, pixels, y, start: 0 }
     }
 
-    /// Skips the next `bytes` bytes if no pixel has its centre there; returns whether it did.
+    /// Skips the next `bytes` bytes if they contain no pixel's centre; returns whether they were skipped.
     #[inline]
     fn is_above(&mut self, bytes: u64) -> bool {
         let end = self.start + bytes;

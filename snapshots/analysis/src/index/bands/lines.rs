@@ -1,4 +1,4 @@
-//! The largest value of every total in each column of a window.
+//! The maximum of every total in each column of a drawing.
 
 use rayon::prelude::*;
 
@@ -9,8 +9,8 @@ use highwater_snapshots::yielding::tick;
 
 use super::{BandWindow, run_of};
 
-/// The largest value of each total among the moments of each column; the totals need not peak together. The cost grows
-/// with the columns, not with the events they span.
+/// The maximum of each total in each column; the totals of a column may peak at different events. The time taken
+/// depends on the number of columns, not on the number of events.
 pub fn column_totals(trace: &Trace, series: &Series, window: &BandWindow) -> Vec<Totals> {
     let run = run_of(window.width);
     let mut totals = vec![Totals::default(); window.width];

@@ -2,9 +2,10 @@
 //!
 //! The usual layout stores each block's offset after every free below it, which costs frees × live blocks. Here no
 //! layout is stored. A column's moment and total come from the pyramid of [`Series`], the blocks that differ from the
-//! previous column from the pyramid of [`LiveIndex`], and the live blocks are kept in piles with chunk sums, in which
-//! the block at a pixel's centre is found. The cost grows with the pixels and, at worst, the blocks live at the
-//! columns' moments, never with the events in the window. The result is exact at every zoom level.
+//! previous column from the pyramid of [`LiveIndex`]. The live blocks are kept in stacks with sums per chunk, in which
+//! the block at a pixel's centre is searched. The time depends on the number of pixels and, at worst, on the blocks
+//! live at the columns' moments, but not on the number of events in the window. The result is exact at every zoom
+//! level.
 
 mod window;
 mod lines;
@@ -27,12 +28,12 @@ use super::series::Series;
 use crate::metric::Metric;
 use walker::Walker;
 
-/// The rank of blocks that are left out of the stack.
+/// The rank of blocks that are hidden.
 const HIDDEN: u8 = u8::MAX;
-/// Minimum number of columns that are worth a separate starting state.
+/// Minimum number of columns for which a separate starting state is computed.
 const MIN_COLUMNS: usize = 32;
 
-/// The stacking order of one device's blocks: by rank, and in block order within a rank.
+/// The stacking order of a device's blocks: by rank, and in allocation order within a rank.
 #[derive(Clone, Debug)]
 pub struct Bands {
     device: DeviceId,
@@ -54,17 +55,18 @@ pub struct Raster {
     pub cost: Cost,
 }
 
-/// A column of a drawing: of the moments it spans, the one at which the total is largest, so that no peak is lost.
+/// A column of a drawing, which shows the moment within the column at which the total is largest, so that no peak is
+/// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Number of events that have happened by then.
+    /// Number of events before the moment.
     pub moment: usize,
-    /// The exact total at that moment, in bytes.
+    /// The total at that moment, in bytes.
     pub bytes: u64,
 }
 
 impl Column {
-    /// The event that leads to this state; `None` for the baseline.
+    /// The last event before this state; `None` for the baseline.
     pub fn event(&self) -> Option<EventId> {
         self.moment.checked_sub(1).map(EventId::from_index)
     }
@@ -75,9 +77,9 @@ impl Column {
 pub struct Cost {
     /// Events applied one by one to find the columns' moments.
     pub events: u64,
-    /// Blocks added to a pile.
+    /// Number of blocks added to a stack.
     pub blocks: u64,
-    /// Other values read: ends of blocks, sums of piles, blocks in them.
+    /// Number of other values read: ends of blocks, sums of chunks, blocks in them.
     pub visits: u64,
 }
 
@@ -92,9 +94,9 @@ impl std::ops::AddAssign for Cost {
 /// The whole stack at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Number of events that have happened by then.
+    /// Number of events before the moment.
     pub moment: usize,
-    /// Blocks from the bottom up, each with the bytes it covers; empty blocks are left out.
+    /// The blocks from bottom to top, each with the range of bytes that it covers; empty blocks are omitted.
     pub bands: Vec<(BlockId, Range<u64>)>,
 }
 
@@ -123,7 +125,8 @@ impl Bands {
         Self { device, ranks: Vec::new(), rank_count: 1 }
     }
 
-    /// Stacks the blocks of `device` by rank, below 255, as given by `rank_of`, and in block order within a rank.
+    /// Stacks the blocks of `device` by the rank that `rank_of` returns, below 255, and in allocation order within a
+    /// rank.
     pub fn grouped(trace: &Trace, device: DeviceId, rank_of: impl Fn(BlockId) -> u8 + Sync) -> Self {
         let rows = 0..trace.blocks.len();
         let ranks: Vec<u8> =
@@ -132,7 +135,7 @@ impl Bands {
         Self { device, ranks, rank_count }
     }
 
-    /// The same order with only the blocks for which `is_shown` is true; the others leave no gaps.
+    /// Keeps only the blocks for which `is_shown` is true; the others leave no gaps.
     pub fn showing(mut self, trace: &Trace, is_shown: impl Fn(BlockId) -> bool + Sync) -> Self {
         self.ranks.resize(trace.blocks.len(), 0);
         let ranks = self.ranks.par_iter_mut().with_min_len(1 << 14).enumerate();
@@ -196,7 +199,7 @@ impl Bands {
         Stack { moment, bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect() }
     }
 
-    /// The bytes that `block` covers in each of `columns`, from left to right; `None` where it is not live.
+    /// The range of bytes that `block` covers in each of `columns`; `None` in columns in which it is not live.
     pub fn outline(
         &self,
         trace: &Trace,
@@ -227,8 +230,8 @@ impl Bands {
         outline
     }
 
-    /// The pixels of `block` in each column of `raster`, which must have this stacking order, from the bottom up;
-    /// `None` if it has none. Uses binary search, since a column's blocks are in stacking order.
+    /// The pixels of `block` in each column of `raster`, counted from the bottom; `None` in columns in which it has
+    /// none. `raster` must have been drawn with this stacking order, in which a binary search is possible.
     pub fn pixels_of(&self, raster: &Raster, block: BlockId) -> Vec<Option<Range<usize>>> {
         let key = self.key(block);
         let of_column = |x: usize| {
@@ -262,13 +265,13 @@ fn run_of(width: usize) -> usize {
     width.div_ceil(rayon::current_num_threads()).max(MIN_COLUMNS)
 }
 
-/// The metric to use for the blocks of `metric`.
+/// The metric that determines the height of blocks if `metric` is shown.
 fn of_blocks(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 
-/// For each column of `run`, its moment with the largest total (the first of several), and the number of events walked
-/// to find them.
+/// For each column of `run`, its moment with the largest total (the first of several), and the number of events
+/// replayed to find them.
 fn columns_of(trace: &Trace, series: &Series, window: &BandWindow, run: Range<usize>) -> (Vec<Column>, u64) {
     let metric = of_blocks(window.metric);
     let mut walk = series.walk(trace);

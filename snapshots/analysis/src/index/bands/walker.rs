@@ -1,4 +1,4 @@
-//! Moves the stack of live blocks from moment to moment by applying only the differences.
+//! Updates the stack of live blocks from one moment to the next by applying only the differences.
 
 use crate::{LiveIndex, Metric};
 use highwater_snapshots::ids::BlockId;
@@ -9,18 +9,18 @@ use super::{Bands, Cost, HIDDEN, of_blocks};
 
 /// The stack at successive moments, from left to right.
 ///
-/// Blocks that begin and end between two moments are never visited: a step costs the new blocks that stay, and a check
-/// of the existing ones.
+/// Blocks that begin and end between two moments are never visited: a step takes time for the new blocks that stay, and
+/// for a check of the existing ones.
 pub(super) struct Walker<'a> {
     bands: &'a Bands,
     trace: &'a Trace,
     live: &'a LiveIndex,
     metric: Metric,
-    /// The stacks of blocks, by rank.
+    /// The stack of blocks of each rank.
     piles: Vec<BlockStack>,
-    /// The moment of the piles; `None` before the first.
+    /// The current moment; `None` before the first.
     moment: Option<usize>,
-    /// If set, only blocks below this one are tracked.
+    /// If set, only blocks that are stacked below this one are tracked.
     below: Option<BlockId>,
     cost: Cost,
 }
@@ -32,7 +32,7 @@ impl<'a> Walker<'a> {
         Self { bands, trace, live, metric, piles, moment: None, below: None, cost: Cost::default() }
     }
 
-    /// Restricts the walker to the blocks below `block`.
+    /// Tracks only blocks that are stacked below `block`.
     pub(super) fn below(self, block: BlockId) -> Self {
         Self { below: Some(block), ..self }
     }
@@ -77,8 +77,8 @@ impl<'a> Walker<'a> {
         self.moment = Some(moment);
     }
 
-    /// Fills a column from the bottom up; `bytes_at` has the byte at each pixel's centre. Pixels unchanged since
-    /// `former`, the column painted last, are copied.
+    /// Fills a column from the bottom up; `bytes_at` has the byte offset at each pixel's centre. Pixels that equal
+    /// those of the previously painted column `former` are copied.
     pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
         let (mut unchanged_bytes, mut is_steady) = (0, true);
         for block_stack in &mut self.piles {

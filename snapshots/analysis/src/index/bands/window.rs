@@ -1,8 +1,7 @@
 //! The part of a recording that a drawing shows, and the moments in each of its columns.
 //!
-//! A *moment* is a number of events that have happened: moment 0 is the baseline, moment `m` the state after event `m -
-//! 1`. On an axis of events, moment `m` spans `m` to `m + 1`; on an axis of time, it spans from its event's time to the
-//! next event's.
+//! A *moment* is a number of events: moment 0 is the baseline, moment `m` the state after event `m - 1`. On an axis of
+//! events, moment `m` spans `m` to `m + 1`; on an axis of time, it spans from its event's time to the next event's.
 
 use std::ops::Range;
 
@@ -21,7 +20,7 @@ pub enum Across {
 /// A view of a recording as a grid of pixels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandWindow {
-    /// The metric for the height of blocks; metrics that are not sums over blocks use the active bytes.
+    /// The metric that determines the height of blocks; the active bytes are used if it is not a sum over blocks.
     pub metric: Metric,
     /// The horizontal range.
     pub across: Across,
@@ -34,7 +33,7 @@ pub struct BandWindow {
 }
 
 impl BandWindow {
-    /// The moments of column `x`, never empty. Every moment in the window is in some column.
+    /// The moments in column `x`; never empty. Every moment in the window is in a column.
     pub fn moments(&self, trace: &Trace, x: usize) -> Range<usize> {
         let last = trace.events.len();
         match &self.across {
@@ -56,7 +55,7 @@ impl BandWindow {
         }
     }
 
-    /// The byte at the centre of pixel `y`, counted from the bottom.
+    /// The byte offset at the centre of pixel `y`, counted from the bottom.
     pub fn byte_at(&self, y: usize) -> u64 {
         let span = u128::from(self.bytes.end.saturating_sub(self.bytes.start));
         let height = self.height.max(1) as u128;

@@ -42,7 +42,7 @@ impl Entry {
         i128::from(self.now) - i128::from(self.before)
     }
 
-    /// Whether it is at `place` or below.
+    /// Whether it is in the module `place` or below it.
     pub(super) fn is_within(&self, place: &[String]) -> bool {
         place.len() <= self.path.len()
             && place.iter().zip(&self.path).all(|(want, have)| want == have || want == layer_pattern(have))

@@ -13,7 +13,7 @@ use crate::grouping::key_encoder::{Code, KeyEncoder, code_beside};
 use crate::index::beside::Beside;
 use crate::stacks::frames::leading_frame;
 
-/// A program line of one side.
+/// A line of user code on one side.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct OwnLine {
     function: String,
@@ -21,12 +21,12 @@ struct OwnLine {
     /// Name of the file's folder.
     folder: String,
     line: u32,
-    /// The side's code for the line.
+    /// The code of the line on this side.
     own: Code,
     text: String,
 }
 
-/// The texts by which lines of both sides are matched.
+/// Returns the texts by which lines of both sides are matched.
 type Identity = fn(&OwnLine) -> Vec<&str>;
 
 impl OwnLine {
@@ -38,11 +38,11 @@ impl OwnLine {
 /// The values of one key on both sides.
 struct Values {
     key: GroupKey,
-    /// By side: the shared number for the side's code.
+    /// For each side, the shared number of each code.
     of: [HashMap<Code, u64>; 2],
-    /// By shared number: the texts of both sides, and their likeness.
+    /// By shared number: the texts of both sides, and how they match.
     rows: Vec<Value>,
-    /// The shared numbers of texts.
+    /// The shared number of each text.
     texts: HashMap<String, u64>,
 }
 
@@ -52,7 +52,7 @@ struct Value {
     match_kind: MatchKind,
 }
 
-/// Shared codes of two recordings.
+/// Assigns codes that two recordings share.
 pub(super) struct KeyAligner<'a> {
     traces: [&'a Trace; 2],
     coders: [KeyEncoder<'a>; 2],
@@ -60,7 +60,7 @@ pub(super) struct KeyAligner<'a> {
 }
 
 impl<'a> KeyAligner<'a> {
-    /// Prepares the codes for these blocks of two recordings.
+    /// Prepares the shared codes for these blocks of two recordings.
     pub(super) fn of(traces: [&'a Trace; 2], blocks: [&[BlockId]; 2], keys: &[GroupKey]) -> Self {
         let coders = traces.map(KeyEncoder::new);
         let values = keys.iter().map(|&key| Values::new(key)).collect();
@@ -75,7 +75,7 @@ impl<'a> KeyAligner<'a> {
         combine
     }
 
-    /// Writes the shared number of each key's value for a block into `code`.
+    /// Writes the shared number of a block's value of each key to `code`.
     pub(super) fn code(&mut self, side: usize, id: BlockId, code: &mut Vec<u64>) {
         code.clear();
         for values in &mut self.values {
@@ -86,7 +86,7 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// Writes the shared number of each key's value for bytes that belong to no block into `code`.
+    /// Writes the shared number of the value of each key, for bytes outside of blocks, to `code`.
     pub(super) fn code_beside(&mut self, side: usize, beside: Beside, code: &mut Vec<u64>) {
         code.clear();
         for values in &mut self.values {
@@ -96,8 +96,8 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// The key values of a group in B, or in A if B has none; those in A, if both sides have blocks and the values
-    /// differ; and the likeness of the sides.
+    /// The key values of a group in B, or in A if B has no such blocks; those in A, if both sides have blocks and the
+    /// values differ; and how the sides match.
     pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, MatchKind) {
         let is_in_both = blocks.iter().all(|blocks| *blocks > 0);
         let mut match_kind = MatchKind::Equal;
@@ -135,9 +135,10 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// Matches program lines: equal lines first, then lines of one function in the order of their line numbers.
-    /// Functions of other folders match only if the two programs have most functions in common: a copy of a program in
-    /// another folder is compared with it, another program with a function of the same name is not.
+    /// Matches lines of user code: equal lines first, then lines of the same function in the order of their line
+    /// numbers. Functions in different folders match only if the two programs have most functions in common, so that a
+    /// copy of a program in another folder is matched with it, but not another program with a function of the same
+    /// name.
     fn combine_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let [mut left_a, mut left_b] = [0, 1].map(|side| self.own_lines(side, blocks[side]));
         let are_alike = has_mostly_the_same(left_a.iter().map(OwnLine::place), left_b.iter().map(OwnLine::place));
@@ -155,7 +156,7 @@ impl<'a> KeyAligner<'a> {
         }
     }
 
-    /// The program lines of the blocks of one side, each once, in the order of their functions and line numbers.
+    /// The distinct lines of user code in the stacks of one side's blocks, ordered by function and line number.
     fn own_lines(&mut self, side: usize, blocks: &[BlockId]) -> Vec<OwnLine> {
         let tables = &self.traces[side].tables;
         let mut lines: BTreeMap<Code, OwnLine> = BTreeMap::new();
@@ -186,7 +187,7 @@ impl<'a> KeyAligner<'a> {
     }
 }
 
-/// Removes and returns the lines of both sides with equal identities, in their order.
+/// Removes and returns the pairs of lines with equal identities, in order.
 fn take_pairs(
     a: &mut Vec<OwnLine>,
     b: &mut Vec<OwnLine>,
@@ -208,7 +209,7 @@ fn take_pairs(
     pairs
 }
 
-/// Returns whether at least half of the values of either side are on both.
+/// Whether at least half of the values of either side occur on both.
 fn has_mostly_the_same<T: Ord>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> bool {
     let (a, b): (BTreeSet<T>, BTreeSet<T>) = (a.collect(), b.collect());
     a.intersection(&b).count() * 2 >= a.union(&b).count()
@@ -219,7 +220,7 @@ impl Values {
         Self { key, of: [HashMap::new(), HashMap::new()], rows: Vec::new(), texts: HashMap::new() }
     }
 
-    /// Maps the codes of both sides to the same new number.
+    /// Maps a code of each side to the same new number.
     fn combine(&mut self, own: [Code; 2], value: Value) {
         let number = self.rows.len() as u64;
         self.rows.push(value);
@@ -228,7 +229,7 @@ impl Values {
         }
     }
 
-    /// The shared number for a side's code. Values that were not matched are equal if their texts are, except for
+    /// The shared number for a code of one side. Values that were not matched are equal if their texts are, except for
     /// stacks and lines, which would have been matched.
     fn number(&mut self, side: usize, own: Code, text: impl FnOnce() -> String) -> u64 {
         if let Some(&number) = self.of[side].get(&own) {
@@ -243,7 +244,7 @@ impl Values {
         self.number_of_text(side, own, identity, text)
     }
 
-    /// The shared number for a side's code, whose value is equal to others of the same identity.
+    /// The shared number for a code of one side; values with the same `identity` share a number.
     fn number_of_text(&mut self, side: usize, own: Code, identity: String, text: String) -> u64 {
         let next = self.rows.len() as u64;
         let number = *self.texts.entry(identity).or_insert(next);

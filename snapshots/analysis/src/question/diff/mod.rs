@@ -1,4 +1,4 @@
-//! Compares two moments, of two recordings or of one; the groups' differences add up to that of the totals.
+//! Compares two points, in two recordings or in one; the differences of the groups add up to that of the totals.
 
 mod function;
 mod paths;
@@ -55,7 +55,7 @@ highwater_snapshots::vocabulary!(
         /// All key values are equal.
         #[default]
         Equal = "equal",
-        /// The same functions call each other, from other lines or files.
+        /// The same functions are called, but from other lines or files.
         Moved = "lines moved",
         /// Functions were inserted, removed or renamed.
         Alike = "calls changed",
@@ -99,9 +99,9 @@ impl Change {
 pub struct DiffGroup {
     /// The key values in B, or in A if B has none.
     pub key: Vec<String>,
-    /// The key values in A, if they differ: lines that moved, functions that were renamed.
+    /// The key values in A if they differ, because lines moved or functions were renamed.
     pub former_key: Option<Vec<String>>,
-    /// The call stacks in A and B, one of several if the keys do not distinguish them; [`StackId::NONE`] for a side
+    /// The call stacks in A and B (one of them if the keys do not distinguish stacks); [`StackId::NONE`] for a side
     /// without blocks.
     pub stacks: [StackId; 2],
     /// Bytes in A.
@@ -114,7 +114,7 @@ pub struct DiffGroup {
     pub b_blocks: u64,
     /// The kind of match between the two sides.
     pub match_kind: MatchKind,
-    /// The key values of each of the equal modules that are one group; empty if it is of one.
+    /// If identical modules are combined into this group, the key values of each; empty otherwise.
     pub members: Vec<Vec<String>>,
 }
 
@@ -130,12 +130,12 @@ impl DiffGroup {
     }
 }
 
-/// The difference between two moments. All sizes in bytes.
+/// The difference between two points. All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff {
-    /// The moment of A.
+    /// The point in A.
     pub a: Moment,
-    /// The moment of B.
+    /// The point in B.
     pub b: Moment,
     /// A's bytes in blocks that pass the filter; all bytes without a filter.
     pub a_bytes: u64,
@@ -155,7 +155,7 @@ impl Diff {
         i128::from(self.b_bytes) - i128::from(self.a_bytes)
     }
 
-    /// Compares moment `a` of one recording with moment `b` of the other, or of the same one; both must have the same
+    /// Compares point `a` of one recording with point `b` of the other, or of the same one; both must have the same
     /// metric.
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &Query<'_>) -> Self {
         let [first, second] = sides;
@@ -221,7 +221,7 @@ impl Diff {
     }
 }
 
-/// Merges `groups` that are equal but for a number in their module paths, which are at `at` of their keys.
+/// Merges `groups` that differ only in a number in their module paths, which are key number `at`.
 fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
     let rows = groups.iter().map(|group| {
         let mut others = group.key.clone();
@@ -260,12 +260,12 @@ impl Sums {
     }
 }
 
-/// The memory of one side at its moment.
+/// The bytes of one side to compare.
 fn found_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
     Found::at(asked.trace, asked.live, asked.series, moment, filter)
 }
 
-/// A moment of a recording that is compared, as options and lists name it.
+/// A point in a recording, as named in options and menus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiffAt {
     /// The peak of the recording.
@@ -280,7 +280,8 @@ pub enum DiffAt {
 }
 
 impl DiffAt {
-    /// The ends of a device's last two whole steps, which show what survives a step; `None` if it has fewer than two.
+    /// The ends of a device's last two complete steps, whose comparison shows what survives a step; `None` if it has
+    /// fewer than two.
     ///
     /// # Errors
     ///
@@ -289,7 +290,7 @@ impl DiffAt {
         Ok(StepWindow::last_two(source, device)?.map(|steps| steps.map(Self::StepEnd)))
     }
 
-    /// Finds the moment in a recording; `None` if the recording has no such step.
+    /// Finds the point in a recording; `None` if the recording has no such step.
     ///
     /// # Errors
     ///

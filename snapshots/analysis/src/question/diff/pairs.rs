@@ -1,11 +1,12 @@
-//! Matches the call stacks of two recordings. Lines and files may have moved, functions may have been inserted or
+//! Matches the call stacks of two recordings. Lines and files may have moved; functions may have been inserted or
 //! removed between two others, or renamed while their callees stayed the same.
 //!
-//! Both trees of functions are walked from the outermost functions inwards, level by level. Functions of the same name
-//! match. Among the rest, a function that calls, directly or through a few others, an unmatched function of the other
-//! side was inserted: it is skipped. Two functions that call mostly the same functions were renamed. So a change is
-//! found once, where it was made, for all stacks that pass through it. The walk takes time linear in the trees, except
-//! for the unmatched functions of one place, which are compared with each other and whose number is limited.
+//! Both trees of functions are traversed from the outermost functions inwards, level by level. Functions of the same
+//! name match. Among the others, a function that calls, directly or through a few others, an unmatched function of the
+//! other side was inserted: it is skipped. Two functions that call mostly the same functions were renamed. A change is
+//! thus found once, where it was made, for all stacks that pass through it. The traversal takes time linear in the
+//! trees, except for the unmatched functions called from the same function, which are compared with each other and
+//! whose number is limited.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -15,22 +16,22 @@ use highwater_snapshots::tables::Tables;
 use super::MatchKind;
 use super::paths::{Names, Paths};
 
-/// Maximum number of unmatched functions of one place that are compared with each other.
+/// Maximum number of unmatched functions with the same caller that are compared with each other.
 const MAX_LEFT: usize = 64;
 /// Maximum number of nested inserted functions that are skipped.
 const MAX_PUT_IN: usize = 4;
 
-/// Nodes of one tree by the name of their function.
+/// The nodes of one tree, by the name of their function.
 type ByName = BTreeMap<u32, Vec<u32>>;
 
-/// Functions of both sides that are called from the same place.
+/// Functions of both sides with the same caller.
 struct Level {
     a: Vec<u32>,
     b: Vec<u32>,
     match_kind: MatchKind,
 }
 
-/// The match in B of each stack of A that has one, with its likeness. No stack has two matches.
+/// The match in B of each stack of A that has one, with the kind of match. Each stack of B is matched at most once.
 pub(super) fn pair_stacks(
     tables: [&Tables; 2],
     stacks: [&HashSet<StackId>; 2],
@@ -58,7 +59,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Functions `a` and `b` match: pairs the stacks that end in them, and continues with their callees.
+    /// Matches the functions `a` and `b`: pairs the stacks that end in them, and continues with their callees.
     fn enter(&mut self, a: &[u32], b: &[u32], match_kind: MatchKind) {
         self.join_ends(a, b, match_kind);
         let level = Level { a: self.callees(0, a), b: self.callees(1, b), match_kind };
@@ -103,8 +104,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The callees of `nodes` of one side, direct or through a few others, at the first depth that contains one of
-    /// `others`.
+    /// Returns the callees of `nodes` of one side, direct or through a few others, at the first depth that contains one
+    /// of `others`.
     fn inside(&self, side: usize, nodes: &[u32], others: &ByName) -> Option<Vec<u32>> {
         let mut inner = nodes.to_vec();
         for _ in 0..MAX_PUT_IN {
@@ -122,7 +123,7 @@ impl Walk<'_> {
         names.into_iter().filter_map(|name| left.remove(&name)).flatten().collect()
     }
 
-    /// Whether at least half of the functions called by either are called by both.
+    /// Whether at least half of the functions called by either are called by both, so that the function was renamed.
     fn were_renamed(&self, a: &[u32], b: &[u32]) -> bool {
         let names = |side: usize, nodes: &[u32]| -> BTreeSet<u32> {
             self.callees(side, nodes).iter().map(|&node| self.trees[side].nodes[node as usize].name).collect()
@@ -147,7 +148,7 @@ impl Walk<'_> {
         by_name
     }
 
-    /// Pairs the stacks that end at a place: equal ones first, then the others in the order of their lines.
+    /// Pairs the stacks that end at these nodes: equal ones first, then the others ordered by line.
     fn join_ends(&mut self, a: &[u32], b: &[u32], match_kind: MatchKind) {
         let ends = |side: usize, nodes: &[u32]| -> Vec<StackId> {
             nodes.iter().flat_map(|&node| self.trees[side].nodes[node as usize].ends.iter().copied()).collect()

@@ -18,19 +18,19 @@ pub(super) struct PathNode {
     pub(super) name: u32,
     /// The nodes of the functions that it calls, by name.
     pub(super) calls: HashMap<u32, u32>,
-    /// The stacks that end here, in the order of their lines.
+    /// The stacks that end at this function, ordered by line.
     pub(super) ends: Vec<StackId>,
 }
 
 /// The call stacks of one side as a tree of functions.
 #[derive(Debug)]
 pub(super) struct Paths {
-    /// The root, which is not a function, then the functions after their callers.
+    /// The root, which is not a function, followed by the functions, callers first.
     pub(super) nodes: Vec<PathNode>,
 }
 
 impl Paths {
-    /// Builds the tree of `stacks`, which are distinct.
+    /// Builds the tree of `stacks`, which must be distinct.
     pub(super) fn of(tables: &Tables, stacks: impl Iterator<Item = StackId>, names: &mut Names) -> Self {
         let mut paths = Self { nodes: vec![PathNode { name: u32::MAX, ..PathNode::default() }] };
         let mut known: HashMap<(u32, u32), u32> = HashMap::new();
@@ -58,8 +58,8 @@ impl Paths {
     }
 }
 
-/// The functions of a stack, outermost first. `known` caches the names of lines by function, and for lines without one,
-/// by what replaces it.
+/// The functions of a stack, outermost first. `known` caches the names, by function or, for a frame without lines, by
+/// frame.
 fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut HashMap<(u32, u32), u32>) -> Vec<u32> {
     let mut out = Vec::new();
     for frame in tables.stack_frames(stack) {

@@ -36,7 +36,7 @@ pub fn settings(sides: [(&Trace, DeviceId); 2]) -> Vec<Setting> {
     settings
 }
 
-/// The settings of one recording, without values that differ between runs of one program, such as times.
+/// The settings of one recording, without values that differ between runs of the same program, such as times.
 fn facts(trace: &Trace, device: DeviceId) -> Vec<(String, String)> {
     let header = &trace.header;
     let mut facts = vec![

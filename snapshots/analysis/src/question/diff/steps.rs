@@ -5,7 +5,7 @@ use highwater_snapshots::Phase;
 
 use crate::question::phases::PhaseRow;
 
-/// What is compared of a phase: a recording may have a million of them.
+/// The part of a phase that is compared; small, since a recording may have a million phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhasePeak {
     /// The step; `None` before the first.
@@ -53,8 +53,7 @@ impl PhasePair {
     }
 }
 
-/// Pairs of steps with the same number, or, if no number is shared, of the last steps. Steps that only one side has are
-/// unpaired.
+/// Pairs steps with the same number; if there are none, the last steps. Steps that only one side has are unpaired.
 pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
     let in_b: HashSet<u32> = b.iter().copied().collect();
     let last = match (a.last(), b.last()) {
@@ -80,7 +79,7 @@ pub(crate) fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32
     pairs
 }
 
-/// The phases of both sides by step, in the order of A, then of B; phases outside all steps come first.
+/// Pairs the phases of both sides by step, in the order of A, then of B; phases outside of steps come first.
 pub(crate) fn phase_pairs(a: &[PhasePeak], b: &[PhasePeak]) -> Vec<PhasePair> {
     let steps = |rows: &[PhasePeak]| {
         let mut steps: Vec<u32> = rows.iter().filter_map(|row| row.step).collect();
@@ -99,10 +98,10 @@ pub(crate) fn phase_pairs(a: &[PhasePeak], b: &[PhasePeak]) -> Vec<PhasePair> {
     pairs
 }
 
-/// The rows of each step, and those outside all steps.
+/// The rows of each step; `None` is for rows outside of steps.
 type ByStep = HashMap<Option<u32>, Vec<usize>>;
 
-/// Finds the rows of each step once: a recording may have a million.
+/// Groups the rows by step in one pass: a recording may have a million.
 fn by_step(rows: &[PhasePeak]) -> ByStep {
     let mut by_step = ByStep::new();
     rows.iter().enumerate().for_each(|(at, row)| by_step.entry(row.step).or_default().push(at));

@@ -22,9 +22,9 @@ pub struct DiffNode {
     pub bytes: [u64; 2],
     /// The blocks in A and B.
     pub blocks: [u64; 2],
-    /// The sum over its groups of the larger side's bytes: the width of a drawing of both sides.
+    /// The sum, over its groups, of the larger of both sides' bytes: its width in a drawing.
     pub extent: u64,
-    /// The group that ends here, as an index into the groups of the tree.
+    /// The group of this node, as an index into the groups of the tree; `None` for inner nodes.
     pub group: Option<u32>,
 }
 
@@ -121,7 +121,7 @@ fn node(name: String, parent: u32) -> DiffNode {
 pub struct StackText<'a> {
     /// The tables of A and B.
     pub tables: [&'a Tables; 2],
-    /// Whether to leave out lines of the allocator and the framework.
+    /// Whether to hide lines of the allocator and the framework.
     pub hides_internals: bool,
 }
 
@@ -157,7 +157,7 @@ fn parts(group: &DiffGroup, keys: &[GroupKey], stacks: &StackText<'_>) -> Vec<(S
     out
 }
 
-/// The function of a line, independent of the build.
+/// The function of a line, without what differs between builds.
 fn function_of(line: &str) -> String {
     bare_name(LineText::parse(line).function)
 }

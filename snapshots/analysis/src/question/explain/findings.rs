@@ -66,8 +66,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Asks for the peaks without `groups` and without the blocks of `matching`, and for what advice needs on parts of
-    /// the peak that are large enough. `trace` has the blocks that are live at the peak.
+    /// Computes the peaks without `groups`, without the blocks of `matching`, and those that advice needs for parts of
+    /// the peak that are large enough. `trace` contains the blocks live at the peak.
     pub(super) fn gather<'a>(
         recorded: &mut Recorded<'_, '_>,
         (groups, matching): (Selection<'a>, Option<Selection<'a>>),

@@ -1,4 +1,4 @@
-//! Guesses the category of each block from the role of its call stack, its phases and its end, by the rules in
+//! Guesses the category of each block from its call stack's role, its phase and when it is freed, by the rules in
 //! [`RULES`].
 //!
 //! The rationale, rule by rule. A *run* is a stretch of one phase on the block's device (see
@@ -116,23 +116,23 @@ fn only(counts: &Counts) -> Option<Category> {
     Category::from_code(first as u8).filter(|_| codes.next().is_none())
 }
 
-/// The part of a block's life that a recording shows.
+/// How much of a block's life a recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Enough to determine its category: from its allocation to its free, or beyond its step.
+    /// Enough to determine its category: from its allocation until its free, or beyond its step.
     Whole,
-    /// Its life was cut short.
+    /// It is cut short by the end of the recording or an exception.
     CutShort,
     /// It was allocated before the recording or between steps, and not freed.
     Unknown,
 }
 
-/// The time at which a block was freed.
+/// When a block was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freed {
     /// In the run of its allocation.
     InRun,
-    /// In the later run at this position.
+    /// In a later run, with this index.
     Later(usize),
     /// Never.
     Never,
@@ -141,7 +141,7 @@ enum Freed {
 }
 
 impl<'a> Guesser<'a> {
-    /// Prepares the facts of `trace` in O(events + blocks).
+    /// Prepares the facts about `trace` in O(events + blocks).
     pub fn new(trace: &'a Trace, roles: &'a Roles, runs: &'a [Runs]) -> Self {
         let outlines = runs.iter().map(|runs| Outline::of(runs.rows())).collect();
         let failures = trace.failed_requests().map(|(event, _)| event).collect();
@@ -185,8 +185,8 @@ impl<'a> Guesser<'a> {
         guesses.into_iter().map(|guess| guess.category).collect()
     }
 
-    /// Assigns blocks whose lives were cut short the category of most others of their call stack and size, or of all
-    /// others of their call stack unless that is temporary.
+    /// Assigns blocks whose lives were cut short the category of most other blocks with the same call stack and size,
+    /// or with the same call stack unless that is temporary.
     fn mark_interrupted(&self, guesses: &mut [Guess]) {
         // Stacks of backward show the kernel but not the line of the program; set-up runs once.
         let tells = |stack: StackId| {
@@ -218,7 +218,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Removes kept blocks from the inputs if others of their call stack are also kept: the program collects them.
+    /// Removes blocks that are never freed from the inputs if other blocks of their call stack are also never freed,
+    /// since the program accumulates them.
     fn mark_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
@@ -235,7 +236,8 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Makes kept blocks of constructors parameters if a gradient or optimizer state has the same size.
+    /// Classifies blocks that constructors allocate and never free as parameters if a gradient or optimizer state has
+    /// the same size.
     fn mark_constructed(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let place = |row: usize| (blocks.device[row], blocks.requested[row]);
@@ -342,7 +344,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// The runs of a block's device, and the position of the run of its allocation.
+    /// The runs of a block's device, and the index of the run of its allocation.
     fn place(&self, block: &Block) -> Option<(&'a Runs, &Outline, usize)> {
         let runs = runs_of(self.runs, block.device)?;
         let outline = self.outlines.get(usize::from(block.device.0))?;
@@ -431,7 +433,7 @@ fn of_forward(outline: &Outline, made: usize, freed: Freed) -> Category {
     }
 }
 
-/// The category of a block allocated where no phase runs.
+/// The category of a block allocated outside of all phases.
 fn of_gap(outline: &Outline, phase: Phase, made: usize, freed: Freed) -> Category {
     match (outline.next_forward[made], freed) {
         (Some(forward), Freed::Later(position)) if position >= forward => Category::Input,

@@ -10,7 +10,7 @@ use super::phases::{Run, Runs};
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{DeviceId, EventId};
 
-/// A phase of the program.
+/// A range of events in one phase of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The phase; [`Phase::Other`] if no device determines it.
@@ -29,7 +29,7 @@ impl Stretch {
     }
 }
 
-/// Non-overlapping stretches of one device in order, and the number already passed.
+/// The ranges of one device, which do not overlap, in order, and how many have been passed.
 #[derive(Default)]
 struct Layer {
     stretches: Vec<Stretch>,
@@ -43,7 +43,7 @@ impl Layer {
         }
     }
 
-    /// The stretch that covers `event`, which must not be earlier than in the previous call.
+    /// The range that contains `event`, which must not be earlier than in the previous call.
     fn at(&mut self, event: EventId) -> Option<Stretch> {
         while self.stretches.get(self.next).is_some_and(|stretch| stretch.end <= event) {
             self.next += 1;
@@ -53,7 +53,7 @@ impl Layer {
 }
 
 /// The phases of a program whose devices have `runs`, in order and without gaps up to `end`, one past the last event
-/// that counts. O(runs × devices).
+/// that is considered. O(runs × devices).
 pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     let mut order: Vec<DeviceId> = (0..runs.len() as u16).map(DeviceId).collect();
     order.sort_by_key(|device| (*device != main, *device));
@@ -104,7 +104,7 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     merged
 }
 
-/// The ends of the steps, each one event past its step: after the last optimizer run before the next forward, including
+/// The ends of the steps, each one past its last event: after the last optimizer run before the next forward, including
 /// a zero_grad directly after it. Empty if no optimizer ran.
 pub(crate) fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
     let mut ends = Vec::new();

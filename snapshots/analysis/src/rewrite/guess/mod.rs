@@ -31,14 +31,14 @@ use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
 
-/// The names of the ranges in which an inference engine measures the memory of its model, and captures graphs of it.
+/// The name of the range in which an inference engine measures the memory of its model.
 const PROFILING_RUN: &str = "profiling run";
 const GRAPH_CAPTURE: &str = "graph capture";
 
 /// Assigns categories to blocks without one by `rules`, and adds missing phases and steps as guessed annotations.
 ///
-/// Without user-defined rules, only recordings by PyTorch are changed: other recorders record what they know. Guessing
-/// again only changes what new rules decide. O(events + blocks + stacks).
+/// Without user-defined rules, only recordings of PyTorch are changed, since other recorders record categories
+/// themselves. Repeated calls change only what new rules decide. O(events + blocks + stacks).
 pub fn guess(trace: &mut Trace, rules: &Rules) {
     if rules.is_builtin_alone() && !is_by_pytorch(trace) {
         return;
@@ -79,7 +79,8 @@ fn forget_guessed(trace: &mut Trace) {
     }
 }
 
-/// Adds the program's phases and steps if the recording has none, and how an inference engine prepares.
+/// Adds the phases and steps of the program if the recording has none, and the ranges in which an inference engine
+/// prepares its model.
 fn annotate(trace: &mut Trace, runs: &[Runs]) {
     let device = trace.main_device();
     let end = EventId::from_index(trace.events.len());
@@ -110,7 +111,8 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
     }
 }
 
-/// The steps of `device`: each ends with its optimizer; the part after the last is another step if a phase runs in it.
+/// The steps of `device`: each ends with its optimizer; the events after the last one are another step if a phase runs
+/// in them.
 fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, Stretch)> {
     let ends = step_ends(stretches);
     let begun = stretches.iter().find(|stretch| stretch.phase != Phase::Other);

@@ -75,7 +75,8 @@ pub(super) enum FrameSense {
     Functional,
 }
 
-/// The pattern of a function name: any, or words separated by spaces of which one is the name, begins it or is in it.
+/// The pattern of a function name: any name, or a list of words separated by spaces of which one equals the name,
+/// starts it or occurs in it.
 #[derive(Clone, Copy)]
 enum Name {
     Any,
@@ -112,12 +113,12 @@ const OPTIMIZERS: &str = "\
     pytorch_optimizer/ schedulefree/ timm/optim/ torchao/optim/ transformer_engine/pytorch/optimizers/ \
     transformers/optimization.py";
 
-/// Files that contain an optimizer's step as well as hooks of backward: only code called by the step counts.
+/// Files that contain an optimizer's step as well as backward hooks, so that only code called by the step counts.
 const WRAPPED_OPTIMIZERS: &str = "\
     deepspeed/runtime/bf16_optimizer.py deepspeed/runtime/fp16/ deepspeed/runtime/zero/ torch/amp/grad_scaler.py \
     torch/cuda/amp/grad_scaler.py";
 
-/// Files with vLLM's model runners: of its second engine and of its first.
+/// Folders of vLLM's model runners, of its V1 engine and of the earlier one.
 const VLLM_RUNNERS: &str = "vllm/v1/worker/ vllm/worker/";
 
 /// The table; the first matching row applies. Paths use forward slashes here on every system.

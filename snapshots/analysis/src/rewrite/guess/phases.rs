@@ -29,7 +29,7 @@ use highwater_snapshots::yielding::tick;
 /// Maximum number of allocations between two runs of another phase that count as noise.
 pub const NOISE: u32 = 2;
 
-/// A stretch of one device's events in which one phase runs.
+/// A range of one device's events in which one phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The phase. [`Phase::Setup`] before the first phase, [`Phase::Other`] if unknown.
@@ -42,11 +42,11 @@ pub struct Run {
     pub last_recorded: EventId,
     /// The last allocation in the run.
     pub last_alloc: EventId,
-    /// The last event of the device in this run; none if only recorded phases determined it.
+    /// The last event of the device in this run; [`EventId::NONE`] if only recorded phases determined the run.
     last_event: EventId,
-    /// Number of allocations that determined the phase.
+    /// Number of allocations from which the phase was determined.
     allocs: u32,
-    /// Whether the phase comes from a recorded phase or a frame, not from the lack of frames.
+    /// Whether the phase follows from a recorded phase or a frame, rather than from the absence of frames.
     is_exact: bool,
 }
 
@@ -75,7 +75,7 @@ impl Run {
 pub struct Runs {
     rows: Vec<Run>,
     recomputed: Vec<std::ops::Range<EventId>>,
-    /// Where an inference engine measures or captures its model, from the first allocation to the last.
+    /// The ranges in which an inference engine measures or captures its model, from the first allocation to the last.
     prepared: Vec<(Role, std::ops::Range<EventId>)>,
 }
 
@@ -112,7 +112,7 @@ impl Runs {
         walkers.into_iter().map(|walker| walker.finish(end)).collect()
     }
 
-    /// The stretches in which an inference engine measures the memory of its model, or captures graphs of it.
+    /// The ranges in which an inference engine measures the memory of its model, or captures CUDA graphs of it.
     pub(crate) fn prepared(&self) -> &[(Role, std::ops::Range<EventId>)] {
         &self.prepared
     }
@@ -122,21 +122,21 @@ impl Runs {
         &self.rows
     }
 
-    /// The position of the run that contains `event`.
+    /// The index of the run that contains `event`.
     pub fn position(&self, event: EventId) -> Option<usize> {
         self.rows.partition_point(|run| run.first <= event).checked_sub(1)
     }
 
-    /// Whether two events are in one stretch of recomputation, uninterrupted by other work of backward.
+    /// Whether two events are in the same range of recomputation, without other work of backward in between.
     pub(crate) fn are_recomputed_together(&self, made: EventId, freed: EventId) -> bool {
         let after = self.recomputed.partition_point(|stretch| stretch.start <= made);
         after.checked_sub(1).is_some_and(|position| freed < self.recomputed[position].end)
     }
 }
 
-/// The recorded phases, read in step with the events.
+/// The recorded phases, with a cursor that follows the events.
 struct Recorded {
-    /// In the order of their first events.
+    /// Ranges of events with their phases, ordered by first event.
     ranges: Vec<(EventId, EventId, Phase)>,
     next: usize,
     open: Vec<(EventId, Phase)>,
@@ -183,7 +183,7 @@ impl Recorded {
     }
 }
 
-/// The phase of a range called `name`: our names of phases, and PyTorch's own marks.
+/// The phase of a range called `name`: one of this project's names of phases, or a range that PyTorch marks.
 fn phase_of_name(name: &str) -> Option<Phase> {
     match Phase::from_name(name) {
         Some(Phase::Setup | Phase::Other) => None,
@@ -197,19 +197,19 @@ fn phase_of_name(name: &str) -> Option<Phase> {
 /// Walks one device's events.
 #[derive(Debug)]
 struct Walker {
-    /// The last run is open.
+    /// The runs; the last one is still open.
     runs: Vec<Run>,
     recomputed: Vec<std::ops::Range<EventId>>,
     is_recomputing: bool,
     prepared: Vec<(Role, std::ops::Range<EventId>)>,
     is_preparing: bool,
-    /// The first of the allocations that belong to backward if an optimizer follows.
+    /// The first of the allocations that count as backward if an optimizer follows.
     bare: Option<EventId>,
-    /// Whether forward or backward has run.
+    /// Whether forward or backward has occurred.
     has_begun: bool,
-    /// Whether an optimizer has run, with no forward since.
+    /// Whether an optimizer has run since the last forward.
     is_after_optimizer: bool,
-    /// The first and the last of the segments reserved since the last other event: the next allocation requests them.
+    /// The first and the last of the segments reserved since the last other event, which the next allocation requested.
     obtained: Option<[EventId; 2]>,
 }
 

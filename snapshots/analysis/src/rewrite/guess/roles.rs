@@ -20,9 +20,9 @@ pub struct Roles {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     role: Role,
-    /// Below `torch.autograd.Function.apply`.
+    /// Whether it is below `torch.autograd.Function.apply`.
     is_in_apply: bool,
-    /// Autograd releases saved tensors.
+    /// Whether autograd releases saved tensors in it.
     releases_saved: bool,
 }
 
@@ -54,8 +54,8 @@ impl Roles {
         stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
     }
 
-    /// Whether a stack of [`Role::Bare`] may be one of autograd's threads: if C++ frames were recorded, they show it
-    /// instead.
+    /// Whether a stack of [`Role::Bare`] may belong to one of autograd's threads: not if C++ frames were recorded,
+    /// which would show it.
     pub(crate) fn bare_may_be_backward(&self) -> bool {
         !self.has_engine_frames
     }
@@ -74,7 +74,7 @@ struct Sense {
 
 struct Frames<'a> {
     tables: &'a Tables,
-    /// By function and file: frames that differ only in the line have the same sense.
+    /// The sense of frames by function and file; it does not depend on the line.
     known: HashMap<(StringId, StringId), Sense>,
     has_engine_frames: bool,
 }
@@ -92,7 +92,7 @@ impl Frames<'_> {
 }
 
 impl Node {
-    /// The node of a frame that is called from this one.
+    /// The node of a frame that this one calls.
     fn called(self, frame: Sense) -> Self {
         let is_silent = matches!(self.role, Role::Bare | Role::Unknown);
         let is_setup = matches!(self.role, Role::ModelSetup | Role::Buffer | Role::Constructor);

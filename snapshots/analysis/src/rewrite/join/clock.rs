@@ -1,9 +1,9 @@
-//! Places recordings on a common time axis, and finds gaps between them.
+//! Aligns recordings on a common time axis, and finds gaps between them.
 
 use super::JoinPart;
 use highwater_snapshots::units::format_duration;
 
-/// The positions of the recordings on the common axis.
+/// The offsets of the recordings on the common axis.
 #[derive(Debug)]
 pub(super) struct Clock {
     /// The start of the axis; 0 if no recording has a start time.

@@ -29,8 +29,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// A device keeps its number if no earlier recording has it; others get the smallest unused number. If devices
-    /// share a number, their names include the recording.
+    /// Assigns the numbers: a device keeps its number unless an earlier recording has it; others get the smallest
+    /// unused number. If devices share a number, the recording's name is added to theirs.
     pub(super) fn of(parts: &[JoinPart<'_>]) -> Result<Self> {
         let named: Vec<BTreeSet<DeviceId>> = parts.iter().map(|part| devices_of(part.trace)).collect();
         let mut claims: BTreeMap<DeviceId, usize> = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Numbers {
         self.by_part[part].get(&device).copied().unwrap_or(device)
     }
 
-    /// The facts of every device that has any, or that needs a name.
+    /// The facts of every device that has facts or needs a name.
     pub(super) fn facts(&self, parts: &[JoinPart<'_>]) -> Vec<DeviceFacts> {
         let facts = |device: &JoinedDevice| {
             let known = parts[device.part].trace.device_facts(device.was);
@@ -73,7 +73,7 @@ impl Numbers {
     }
 }
 
-/// Every device that a recording names, except in events that concern all devices.
+/// All devices in a recording, not counting events that concern all devices.
 fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
     let mut devices: BTreeSet<DeviceId> = trace.device_ids().into_iter().collect();
     let of_events = trace.events.ids().filter(|id| !trace.is_everywhere(*id));

@@ -35,7 +35,7 @@ pub struct JoinPart<'a> {
     pub name: &'a str,
     /// The recording to join.
     pub trace: &'a Trace,
-    /// Added to its times, in nanoseconds, for clocks that differ.
+    /// Offset to add to its times, in nanoseconds, to correct differing clocks.
     pub offset_ns: i64,
 }
 
@@ -180,7 +180,7 @@ fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> O
     values.all(|value| value == first).then_some(first)
 }
 
-/// Adds up the facts that limit trust.
+/// Sums up the limits of accuracy of all parts.
 fn take_trust(builder: &mut TraceBuilder, parts: &[JoinPart<'_>]) {
     let trust = builder.trust();
     // The sums of the parts include what the builder counted itself.
@@ -208,16 +208,16 @@ fn take_trust(builder: &mut TraceBuilder, parts: &[JoinPart<'_>]) {
 struct Writer<'a> {
     part: &'a JoinPart<'a>,
     rows: &'a MergedRows,
-    /// Whether its steps and phases are used.
+    /// Whether its steps and phases are used in the joined recording.
     is_heard: bool,
     index: usize,
     numbers: &'a Numbers,
     shift_ns: u64,
     keys: Vec<u64>,
-    /// The rows at which its baseline begins.
+    /// The row at which its baseline begins in the joined tables.
     blocks: usize,
     segments: usize,
-    /// The row of each event so far; for a dropped event, the next row.
+    /// The new row of each event so far; for a dropped event, that of the next one.
     places: Vec<u32>,
     /// Whether its last step or phase is still running.
     in_step: bool,
@@ -253,7 +253,7 @@ impl Writer<'_> {
         self.numbers.of_part(self.index, device)
     }
 
-    /// A starting state with the rows of the joined recording.
+    /// Converts a starting state to the rows of the joined recording.
     fn state(&self, mut state: highwater_snapshots::StartingState) -> highwater_snapshots::StartingState {
         state.device = self.device(state.device);
         self.rows.rename_state(&mut state);
@@ -264,7 +264,7 @@ impl Writer<'_> {
         !self.is_heard && matches!(kind, EventKind::Step | EventKind::Phase)
     }
 
-    /// Whether all its events are appended.
+    /// Whether all its events have been appended.
     fn is_finished(&self) -> bool {
         self.places.len() == self.part.trace.events.len()
     }
@@ -303,7 +303,7 @@ impl Writer<'_> {
         builder.push(&Event { time_ns, device, ..event });
     }
 
-    /// Adds annotations and attributes, now that all events have rows; returns what is dropped.
+    /// Adds annotations and attributes after all events have been appended; returns what is dropped.
     fn finish(&self, builder: &mut TraceBuilder) -> LeftOut {
         let trace = self.part.trace;
         let mut out = LeftOut::default();

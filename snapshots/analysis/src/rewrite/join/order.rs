@@ -2,7 +2,7 @@
 
 use highwater_snapshots::ids::EventId;
 
-/// Yields each event of each recording once, with the recording's index.
+/// Iterates over all events of several recordings in time order, as indices of recordings.
 pub(super) struct Order<'a> {
     heads: Vec<Head<'a>>,
 }
@@ -12,8 +12,8 @@ struct Head<'a> {
     times_ns: &'a [u64],
     shift_ns: u64,
     next: usize,
-    /// The latest time up to the next event: threads may record slightly out of order, and an event waits for those
-    /// before it.
+    /// The latest time up to the next event. Threads may record slightly out of order; an event is not moved before
+    /// earlier ones.
     time_ns: u64,
 }
 

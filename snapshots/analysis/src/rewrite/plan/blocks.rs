@@ -7,9 +7,9 @@ use highwater_snapshots::{ScopeId, Trace};
 
 use crate::rewrite::recompute::modules;
 
-/// Returns the repeated modules of `trace` with their paths, in the order of their scopes: those whose names differ
-/// from that of a sibling only in a number (`h.3`, `layers.3.experts.0`, `encoder_layer_3`), and that have modules
-/// within them. If none has, those without. A block may be within another.
+/// Returns the repeated modules of `trace` with their paths, in table order: those whose names differ from that of a
+/// sibling only in a number (`h.3`, `layers.3.experts.0`, `encoder_layer_3`), and that contain modules; if none does,
+/// those that contain none. A repeated module may be within another.
 pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
     let all = modules(trace);
     let mut siblings: BTreeMap<&str, usize> = BTreeMap::new();
@@ -32,7 +32,7 @@ pub fn blocks(trace: &Trace) -> Vec<(ScopeId, String)> {
 ///
 /// # Errors
 ///
-/// Returns the pattern that matches no module.
+/// Fails with the pattern that matches no module.
 pub fn candidates_of(trace: &Trace, patterns: &[ScopePattern]) -> Result<Vec<(ScopeId, String)>, String> {
     if patterns.is_empty() {
         return Ok(blocks(trace));

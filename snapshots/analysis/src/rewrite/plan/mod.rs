@@ -1,5 +1,5 @@
-//! The modules to recompute such that a step fits a budget: the memory of every choice as a linear program, and its
-//! cheapest solution.
+//! Chooses the modules to recompute so that a step fits a budget: models memory as a linear function of the choices,
+//! and finds the cheapest solution.
 
 mod solve;
 mod model;

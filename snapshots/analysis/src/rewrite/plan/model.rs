@@ -18,8 +18,8 @@ pub struct Candidate {
     pub cost: u64,
 }
 
-/// Returns the program whose choices are `candidates`, in their order, for the requested bytes on `device`. Of modules
-/// within each other at most one can be chosen.
+/// Returns the program whose choices are `candidates`, in order, for the requested bytes on `device`. Of nested
+/// modules, at most one can be chosen.
 pub fn model(trace: &Trace, device: DeviceId, candidates: &[Candidate]) -> Program {
     let totals = totals(trace, device);
     let mut changes: Vec<Changes> = candidates.iter().map(|_| Changes::default()).collect();
@@ -40,7 +40,7 @@ pub fn model(trace: &Trace, device: DeviceId, candidates: &[Candidate]) -> Progr
     rows(&totals, &failed_requests(trace, device), candidates, (&changes, excludes))
 }
 
-/// The states at which a request failed, each with its requested bytes: where it succeeds, they are live for a moment.
+/// The states at which a request failed, each with the requested bytes that it would have reached.
 fn failed_requests(trace: &Trace, device: DeviceId) -> Vec<(u32, u64)> {
     let requested = |event: EventId| {
         let row = trace.events.subject[event.0 as usize];
@@ -70,7 +70,7 @@ fn totals(trace: &Trace, device: DeviceId) -> Vec<u64> {
     totals
 }
 
-/// Divides candidates into levels, none of which contains two modules within each other.
+/// Divides candidates into levels; no level contains nested modules.
 fn levels(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<usize>> {
     let depth = |scope: ScopeId| trace.tables.scope_rows(scope).count();
     let mut levels: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn levels(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<usize>> {
     levels.into_values().collect()
 }
 
-/// For each candidate, those within it and around it.
+/// For each candidate, the candidates that contain it or are within it.
 fn excludes(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<u32>> {
     let index_of: BTreeMap<ScopeId, u32> =
         candidates.iter().enumerate().map(|(index, candidate)| (candidate.scope, index as u32)).collect();
@@ -95,12 +95,12 @@ fn excludes(trace: &Trace, candidates: &[Candidate]) -> Vec<Vec<u32>> {
     excludes
 }
 
-/// The changes from recomputing one module, in all of its calls.
+/// The changes if one module is recomputed in all of its calls.
 #[derive(Clone, Debug, Default)]
 struct Changes {
     /// Bytes more or less from one state up to but not including another. State i precedes event i.
     spans: Vec<(u32, u32, i64)>,
-    /// The states at which the module is recomputed, each with the most bytes that the recomputation adds.
+    /// The states at which the module is recomputed, with the maximum of bytes that the recomputation adds.
     repeats: Vec<(u32, i64)>,
 }
 
@@ -135,7 +135,7 @@ impl Changes {
     }
 }
 
-/// Combines states between which nothing changes into rows, and rows with the same changes into one.
+/// Combines states between which nothing changes into rows, and merges rows with the same changes.
 fn rows(
     totals: &[u64],
     failed: &[(u32, u64)],
@@ -193,7 +193,7 @@ fn rows(
     Program { choices: choices.collect(), base }
 }
 
-/// Merges rows that every choice changes alike, such as those of each step: the largest decides.
+/// Merges rows that every choice changes equally, such as those of different steps, keeping the largest.
 fn merged(base: &[u64], deltas: &[Vec<(u32, i64)>]) -> (Vec<u64>, Vec<Vec<(u32, i64)>>) {
     let mut of_rows: Vec<Vec<(u32, i64)>> = vec![Vec::new(); base.len()];
     for (choice, deltas) in deltas.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Chooses the cheapest set of modules to recompute such that a step fits a budget.
+//! Chooses the cheapest set of modules to recompute so that a step fits a budget.
 //!
-//! The total at every moment is linear in the choices, so this is a 0/1 program with one row for each moment that can
-//! exceed the budget:
+//! The total after each event is linear in the choices, so this is a 0/1 program with one row for each event at which
+//! the total can exceed the budget:
 //!
 //! ```text
 //! minimise Σ costᵢ·xᵢ  such that  baseₜ + Σ deltaᵢₜ·xᵢ ≤ budget for all t,  xᵢ + xⱼ ≤ 1 for i within j
@@ -18,16 +18,16 @@ use crate::index::addresses::release::greatest_common_divisor;
 pub struct Program {
     /// The total of each row if nothing is chosen, in bytes.
     pub base: Vec<u64>,
-    /// The choices, of which any set may be made.
+    /// The choices.
     pub choices: Vec<Choice>,
 }
 
-/// A choice: its cost, and what it changes.
+/// A choice: its cost and its effects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Its cost, at least 1.
     pub cost: u64,
-    /// By how many bytes it changes each row; rows that are not named stay. In order.
+    /// The change in bytes of each row that it affects, ordered by row.
     pub deltas: Vec<(u32, i64)>,
     /// The choices that cannot be made together with it.
     pub excludes: Vec<u32>,
@@ -46,11 +46,11 @@ pub struct Solution {
     pub is_optimal: bool,
 }
 
-/// Amount of work after which searches end: looks at a row, or at what a choice changes in it.
+/// Limit of the work of a search, in visits of a row or of a choice's change to a row.
 const MAX_WORK: u64 = 1_000_000;
 
 impl Program {
-    /// Returns the largest row with `chosen`.
+    /// Returns the largest row if `chosen` are chosen.
     pub fn peak(&self, chosen: &[u32]) -> u64 {
         let mut rows = Rows::new(self);
         chosen.iter().for_each(|choice| rows.add(*choice, 1));
@@ -58,12 +58,12 @@ impl Program {
     }
 
     /// Returns the cheapest choices that keep every row within `budget`, in bytes, or `None` if none were found; and
-    /// whether the search was complete, so that there are none then. The same program gives the same choices.
+    /// whether the search was complete, so that `None` means that there are none. Deterministic.
     pub fn solve(&self, budget: u64) -> (Option<Solution>, bool) {
         self.solve_within(budget, &mut { MAX_WORK })
     }
 
-    /// Like [`solve`](Self::solve), with work of at most `left`, from which it subtracts its own.
+    /// Like [`solve`](Self::solve), but does at most `left` work, and subtracts what it did.
     fn solve_within(&self, budget: u64, left: &mut u64) -> (Option<Solution>, bool) {
         let unit = self.choices.iter().fold(0, |unit, choice| greatest_common_divisor(unit, choice.cost)).max(1);
         let rows = Rows::new(self);
@@ -82,8 +82,8 @@ impl Program {
 }
 
 impl Program {
-    /// Returns the cheapest choices within `budget`, and of the equally cheap ones those with the lowest peak. For each
-    /// cost they are the same whatever the budget is, so that a larger budget never costs more.
+    /// Returns the cheapest choices within `budget`; among equally cheap ones, those with the lowest peak. For each
+    /// cost the choices do not depend on the budget, so a larger budget never costs more.
     pub fn cheapest(&self, budget: u64) -> (Option<Solution>, bool) {
         let mut left = MAX_WORK;
         let (found, mut is_complete) = self.solve_within(budget, &mut left);
@@ -115,7 +115,7 @@ enum State {
     Left,
 }
 
-/// The rows with some choices made.
+/// The rows after some choices.
 #[derive(Clone, Debug)]
 struct Rows<'a> {
     program: &'a Program,
@@ -146,7 +146,7 @@ struct Search<'a> {
     program: &'a Program,
     budget: u64,
     best: Option<(u64, Vec<u32>)>,
-    /// The work that is left, none at the limit.
+    /// The remaining work; 0 at the limit.
     left: u64,
     rows: Rows<'a>,
     /// The greatest common divisor of all costs.
@@ -154,7 +154,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Chooses what lowers the worst row most for its cost, until all rows fit, then leaves out what is not needed.
+    /// Repeatedly makes the choice that lowers the worst row most for its cost until all rows fit, then drops choices
+    /// that are not needed.
     fn start_greedily(&mut self) {
         let program = self.program;
         let mut rows = Rows::new(program);
@@ -181,7 +182,7 @@ impl Search<'_> {
         self.offer(cost, &chosen);
     }
 
-    /// Leaves out choices, the most expensive first, as long as all rows fit.
+    /// Drops choices, the most expensive first, as long as all rows still fit.
     fn leave_out_the_unneeded(&self, rows: &mut Rows<'_>, chosen: &mut Vec<u32>) {
         let mut order = chosen.clone();
         order.sort_by_key(|choice| std::cmp::Reverse((self.program.choices[*choice as usize].cost, *choice)));
@@ -205,7 +206,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches all completions of `chosen`, whose rows are `self.rows` and whose cost is `cost`.
+    /// Searches all completions of `chosen`; `self.rows` are the rows with them, and `cost` is their cost.
     fn branch(&mut self, state: &mut [State], chosen: &mut Vec<u32>, cost: u64) {
         self.spend(self.rows.totals.len());
         if self.left == 0 {
@@ -311,13 +312,13 @@ impl Program {
         chosen.iter().map(|choice| self.choices[*choice as usize].cost).sum()
     }
 
-    /// Returns the choices with the lowest peak that is found, whatever they cost; of these the cheapest that is found.
+    /// Returns the choices with the lowest peak that was found, regardless of cost; among these, the cheapest that was
+    /// found.
     pub fn minimum(&self) -> Solution {
         self.minimum_within(MAX_WORK)
     }
 
-    /// The same; each of the searches that halve the range of the peak has about `max_work` of work: looks at a row, or
-    /// at what a choice changes in it.
+    /// Like [`minimum`](Self::minimum), which bisects the range of the peak; each search does about `max_work` work.
     pub fn minimum_within(&self, max_work: u64) -> Solution {
         let mut best = Solution { peak: self.peak(&[]), is_optimal: true, ..Solution::default() };
         let (mut low, mut is_lowest) = (0, true);

@@ -19,12 +19,12 @@ enum Action {
     Add(Addition),
 }
 
-/// A block that is added to a recording, and stays until its end.
+/// A block to add to a recording; it is never freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addition {
     /// The event before which it is allocated.
     pub before: EventId,
-    /// The block whose stream, module, operation and call stack it has.
+    /// The block from which the stream, module, operation and call stack are copied.
     pub like: BlockId,
     /// Its requested bytes.
     pub requested: u64,
@@ -35,12 +35,12 @@ pub struct Addition {
 /// A recording with some modules recomputed.
 #[derive(Clone, Debug)]
 pub struct Recomputed {
-    /// The changed recording of one device. Blocks that are allocated again have rows of their own. Segments and
-    /// addresses are the recorded ones: replay the recording to get those that it would have.
+    /// The changed recording of one device. Recomputed allocations are separate blocks. Segments and addresses are
+    /// unchanged: replay the recording to compute those that it would have.
     pub trace: Trace,
     /// The recorded event that each event comes from, or before which it is inserted.
     pub source: Vec<EventId>,
-    /// The event in `trace` of each recorded event; one more entry for the end.
+    /// The event in `trace` for each recorded event, and one more entry for the end.
     pub places: Vec<EventId>,
 }
 
@@ -57,7 +57,7 @@ pub fn apply(trace: &Trace, device: DeviceId, effects: &[Effect]) -> Recomputed 
     Rebuilt::new(trace, device, &changes).finish()
 }
 
-/// Returns the recording of `device` in `trace` with further blocks, at the addresses of none: replay it to get those
+/// Returns the recording of `device` in `trace` with additional blocks, without addresses: replay it to compute those
 /// that they would have.
 pub fn with_additions(trace: &Trace, device: DeviceId, additions: &[Addition]) -> Recomputed {
     let mut actions: Vec<(u32, Action)> = additions.iter().map(|one| (one.before.0, Action::Add(*one))).collect();
@@ -68,7 +68,7 @@ pub fn with_additions(trace: &Trace, device: DeviceId, additions: &[Addition]) -
 /// The changes of all effects.
 #[derive(Debug, Default)]
 struct Changes {
-    /// In order, each with the index of the event before which it happens.
+    /// The changes in order, each with the index of the event before which it is made.
     actions: Vec<(u32, Action)>,
     /// Blocks whose recorded frees do not apply: those freed earlier or later.
     moved: HashSet<BlockId>,
@@ -103,7 +103,7 @@ impl Changes {
     }
 }
 
-/// The changed recording, as it is built.
+/// The changed recording while it is built.
 struct Rebuilt<'a> {
     trace: &'a Trace,
     device: DeviceId,
@@ -111,7 +111,7 @@ struct Rebuilt<'a> {
     builder: TraceBuilder,
     places: Vec<EventId>,
     source: Vec<EventId>,
-    /// The keys of repeated blocks, by the block that they repeat.
+    /// The keys of recomputed blocks, by the original block.
     repeated: HashMap<BlockId, u64>,
     next_key: u64,
 }

@@ -13,25 +13,25 @@ pub struct Effect {
     pub module: usize,
     /// Blocks that are freed right after an event, earlier than recorded.
     pub ends: Vec<(BlockId, EventId)>,
-    /// Inputs of the call, which are kept at least until the recomputation has ended.
+    /// Inputs of the call, which stay live at least until the recomputation has ended.
     pub kept: Vec<BlockId>,
-    /// The event after which the kept inputs are freed: if none, right after the recomputation.
+    /// The event after which these inputs are freed; if [`EventId::NONE`], right after the recomputation.
     pub kept_until: EventId,
-    /// The event before which the call is recomputed; none if the recording ends before that.
+    /// The event before which the call is recomputed; [`EventId::NONE`] if the recording ends before.
     pub at: EventId,
-    /// The allocations and frees of the recomputation, in order; first of all, inputs that are recomputed as well.
+    /// The allocations and frees of the recomputation, in order, starting with inputs that are recomputed as well.
     /// Blocks that it does not free are freed where the original was.
     pub repeats: Vec<Repeat>,
     /// Repeated blocks that backward frees right after an event, earlier than the original.
     pub repeat_ends: Vec<(BlockId, EventId)>,
 }
 
-/// A step of a recomputation, named after the block of the first forward.
+/// A step of a recomputation, given by the original block of the first forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// The block is allocated again.
     Alloc(BlockId),
-    /// The second block is freed, within the recomputation.
+    /// The recomputed block is freed, within the recomputation.
     Free(BlockId),
 }
 
@@ -50,9 +50,9 @@ pub(super) fn block_events(
     })
 }
 
-/// Returns the allocations and frees of a recomputation that repeats `events` of `device`. `is_saved` returns whether
-/// it saves a block, or `None` for those that it does not allocate. What it does not save is freed at its end at the
-/// latest.
+/// Returns the allocations and frees of a recomputation that repeats `events` of `device`. `is_saved` returns whether a
+/// block is saved for backward, or `None` for blocks that are not recomputed. Blocks that are not saved are freed at
+/// the end of the recomputation at the latest.
 pub(super) fn repeats(
     trace: &Trace,
     device: DeviceId,

@@ -1,4 +1,4 @@
-//! Finds what recomputing each call of a module changes: from the recorded references, or else from lifetimes and uses.
+//! Finds the effects of recomputing each call of a module, from recorded references, or else from lifetimes and uses.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use super::referenced::Referenced;
 use super::references::References;
 use super::workspaces;
 
-/// Returns what recomputing each call of `members` on `device` changes, in the order of the calls. Calls that save
-/// nothing for backward have no effect and are left out.
+/// Returns the effects of recomputing each call of `members` on `device`, in the order of the calls. Calls that save
+/// nothing for backward have no effect and are omitted.
 pub fn effects(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Effect> {
     let (uses, references) = (Uses::of(trace, device), References::of(trace, device));
     let finder = Finder { trace, device, uses, references, extent: Extent::of(trace) };
@@ -37,10 +37,10 @@ struct Finder<'a> {
     extent: Extent,
 }
 
-/// The part of a block in its call.
+/// What a block is needed for after its allocation in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Freed in forward: also its copy, within the recomputation.
+    /// Freed in forward; its recomputed copy is freed within the recomputation.
     Passing,
     /// Read by later modules only.
     Result,
@@ -48,7 +48,7 @@ enum Role {
     Saved,
     /// Saved for the module's own backward, and read by later modules.
     SavedResult,
-    /// Lives on beyond backward, as a cache or running average does: not repeated.
+    /// Live beyond backward, such as a cache or running average; not recomputed.
     Lasting,
 }
 
@@ -93,8 +93,8 @@ impl Finder<'_> {
         Some(Effect { module: call.module, ends, kept, kept_until, at, repeats, repeat_ends: Vec::new() })
     }
 
-    /// Returns whether the references tell what keeps each block of `call` until backward. They do not for what an
-    /// autograd function of the program saves.
+    /// Returns whether the references explain why each block of `call` stays live until backward. They do not for what
+    /// a custom autograd function saves.
     fn knows_all_saved(&self, references: &References, call: &Call) -> bool {
         let backward = self.backward(call);
         let outlives = |block: &&BlockId| backward.contains(&self.freed(**block));
@@ -114,8 +114,8 @@ impl Finder<'_> {
         backward.reduce(|all, next| all.start..next.end).unwrap_or(EventId::NONE..EventId::NONE)
     }
 
-    /// The roles by lifetime. Backward allocates in a module before it frees what the module saved, so the module of
-    /// the last allocation before a free is the one that saved the block.
+    /// The roles according to lifetimes. Backward allocates in a module before it frees what the module saved, so the
+    /// block was saved by the module of the last allocation before its free.
     fn roles(&self, call: &Call, module: ScopeId, backward: &Range<EventId>) -> Vec<Role> {
         let role = |block: &BlockId| match self.freed(*block) {
             event if event < call.forward_end => Role::Passing,
@@ -140,7 +140,7 @@ impl Finder<'_> {
         events.filter(|(_, kind, _)| *kind == EventKind::Alloc).map(|(event, _, block)| (event, block))
     }
 
-    /// Finds the results: what later modules read in forward.
+    /// Finds the results: blocks that later modules read in forward.
     fn find_results_by_uses(&self, call: &Call, roles: &mut [Role], uses: &Uses) {
         let next = self.next_alloc(call);
         for (block, role) in call.blocks.iter().zip(roles) {
@@ -151,7 +151,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Finds the results that the module's own backward, which starts at event `at`, reads as well.
+    /// Finds the results that are also read by the module's own backward, which starts at event `at`.
     fn find_saved_results(&self, call: &Call, roles: &mut [Role], uses: &Uses, at: EventId) {
         for (block, role) in call.blocks.iter().zip(roles) {
             let first = uses.first_from(*block, at).filter(|event| *event < self.freed(*block));
@@ -194,8 +194,8 @@ impl Finder<'_> {
         self.trace.blocks.category[block.0 as usize] == Category::Activation
     }
 
-    /// The event before which the module's backward begins: the first use or free of what the call saved, or the first
-    /// of the module's own events right before that, which may already need its saved parameters.
+    /// The event before which the module's backward begins: the first use or free of a block that the call saved, or
+    /// the first event of the module right before that, which may already need its saved parameters.
     fn start_of_backward(&self, call: &Call, module: ScopeId, roles: &[Role], backward: &Range<EventId>) -> EventId {
         let needed = |block: BlockId| {
             let used = self.uses.as_ref().and_then(|uses| uses.first_from(block, backward.start));
@@ -242,7 +242,7 @@ impl Finder<'_> {
         scope == module
     }
 
-    /// The early ends of what the call saved.
+    /// When the blocks that the call saved are freed early.
     fn ends(&self, call: &Call, module: ScopeId, roles: &[Role], at: EventId) -> Vec<(BlockId, EventId)> {
         let bounds = match self.uses {
             Some(_) => Vec::new(),
@@ -266,7 +266,7 @@ impl Finder<'_> {
         all.filter_map(|(index, block)| Some((*block, end(index, *block)?))).collect()
     }
 
-    /// The blocks that the step's forward allocated before the call, and that are its inputs.
+    /// The inputs of the call that were allocated before it in the step's forward.
     fn inputs(&self, call: &Call, at: EventId) -> Vec<BlockId> {
         let blocks = &self.trace.blocks;
         let Some(span) = self.trace.spans.at(call.first).filter(|_| at.is_some()) else {
@@ -284,8 +284,8 @@ impl Finder<'_> {
         live.filter(is_input).map(|(_, block)| block).collect()
     }
 
-    /// Returns whether the program computes `input`, freed in forward, again by itself from the blocks that it was
-    /// first computed from: some event of `backward` allocates as much for an operation on the same blocks.
+    /// Returns whether the program itself recomputes `input`, which is freed in forward: whether some event of
+    /// `backward` allocates as much for an operation on the same blocks.
     fn is_recomputed(&self, input: BlockId, backward: Range<EventId>) -> bool {
         let blocks = &self.trace.blocks;
         let row = input.0 as usize;
@@ -331,7 +331,7 @@ impl Finder<'_> {
     }
 }
 
-/// Decides which saved block is the result, if no other block is: the last.
+/// Takes the last saved block as the result if no other block is the result.
 fn find_result_by_order(trace: &Trace, call: &Call, roles: &mut [Role]) {
     let lives_on = |block: &BlockId| trace.blocks.free_requested[block.0 as usize] > call.last;
     let is_result = |(block, role): (&BlockId, &Role)| match role {

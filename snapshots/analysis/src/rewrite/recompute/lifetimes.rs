@@ -1,4 +1,4 @@
-//! The last use, by the forward of a module, of each block that it saved for backward.
+//! Finds the last use, in a module's forward, of each block that it saved for backward.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
@@ -57,12 +57,12 @@ impl Uses {
     }
 }
 
-/// For each block of `call`, in its order, an event after which no variable of the forward refers to it: the last
-/// allocation of the innermost call that can hold it.
+/// For each block of `call`, in order, an event after which no variable of forward refers to it: the last allocation of
+/// the innermost call that can hold a reference.
 ///
-/// A block belongs to the module that allocated it, which returns it at most to its caller. So it lives no longer than
-/// the calling module's forward, unless it is that module's own result, which goes to the next caller out: that is the
-/// last block left live.
+/// A block belongs to the module that allocated it, which can return it only to its caller. It is thus referenced no
+/// longer than the calling module's forward, unless it is the result of that module, which is passed to the next caller
+/// out: the last block that is left live.
 pub(super) fn holders_end(trace: &Trace, call: &Call, module: ScopeId, is_saved: &[bool]) -> Vec<EventId> {
     let tables = &trace.tables;
     let scope_of = |index: usize| trace.blocks.scope[call.blocks[index].0 as usize];

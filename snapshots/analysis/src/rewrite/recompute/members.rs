@@ -1,12 +1,12 @@
-//! The scopes that belong to each of some modules.
+//! Maps scopes to the chosen modules that contain them.
 
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::{ScopeId, Trace};
 
-/// Some modules, none within another, and the scopes within each.
+/// A set of modules, none of which contains another, and the scopes in each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// The modules, in the order of their scopes.
+    /// The modules, in table order.
     pub modules: Vec<ScopeId>,
     /// For each scope, the index of the module that contains it, or [`Self::NONE`].
     module_of: Vec<u32>,
@@ -51,7 +51,7 @@ impl Members {
     }
 }
 
-/// The paths of all modules in which `trace` has allocations, outer ones included, in the order of their scopes.
+/// The paths of all modules in which `trace` has allocations, including modules around them, in table order.
 pub fn modules(trace: &Trace) -> Vec<(ScopeId, String)> {
     let mut is_used = vec![false; trace.tables.scopes.len()];
     for scope in &trace.blocks.scope {

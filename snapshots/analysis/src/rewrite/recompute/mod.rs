@@ -44,7 +44,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use references::References;
 
 highwater_snapshots::vocabulary!(
-    /// The evidence in a recording for the end of blocks in forward, the best first.
+    /// The evidence in a recording for when blocks are last needed in forward, best first.
     Evidence {
         /// Each use of each block: predictions are exact for blocks that end with a linear layer, as those of
         /// transformers.
@@ -58,7 +58,7 @@ highwater_snapshots::vocabulary!(
 );
 
 impl Evidence {
-    /// Returns what `trace` knows of `device`, in every step.
+    /// Returns the best evidence that `trace` has for every step on `device`.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
         let is_followed = || References::of(trace, device).is_some_and(|references| references.is_complete(trace));
         match trace.records_uses() {
@@ -68,13 +68,13 @@ impl Evidence {
         }
     }
 
-    /// Returns why references, which were followed in some steps, are not evidence for all; `None` if they are, or if
-    /// none were followed.
+    /// Returns why references, which were recorded in some steps, are not evidence for all steps; `None` if they are,
+    /// or if none were recorded.
     pub fn shortfall(trace: &Trace, device: DeviceId) -> Option<String> {
         References::of(trace, device)?.shortfall(trace).filter(|_| !trace.records_uses())
     }
 
-    /// Returns what a prediction assumes, as a clause.
+    /// Returns the assumption of a prediction, as a clause.
     pub const fn assumption(self) -> &'static str {
         match self {
             Self::Uses => {
@@ -93,17 +93,17 @@ impl Evidence {
     }
 }
 
-/// The end of a recomputation.
+/// When a recomputation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// After everything that was saved has been recomputed, as in PyTorch.
+    /// When everything that was saved has been recomputed, as in PyTorch.
     UntilSaved,
-    /// With the end of the module's forward, as in this project's engine.
+    /// At the end of the module's forward, as in this project's engine.
     Whole,
 }
 
 impl Extent {
-    /// Returns how the program that made `trace` recomputes.
+    /// Returns when recomputations of the program that made `trace` end.
     pub fn of(trace: &Trace) -> Self {
         if trace.header.recorder.starts_with("highwater") { Self::Whole } else { Self::UntilSaved }
     }

@@ -1,4 +1,4 @@
-//! The effect of recomputing one call, if the references to its blocks are recorded.
+//! The effect of recomputing one call, for recordings with references to its blocks.
 
 use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
 
@@ -6,19 +6,19 @@ use super::calls::Call;
 use super::effect::{Effect, Repeat, repeats};
 use super::references::{References, Save};
 
-/// A followed call of a recomputed module.
+/// A call of a recomputed module for which references were recorded.
 pub(super) struct Referenced<'a> {
     pub(super) trace: &'a Trace,
     pub(super) device: DeviceId,
     pub(super) references: &'a References,
     pub(super) call: &'a Call,
-    /// The positions right before the first allocation of the call and right after its last.
+    /// The position right before the first allocation of the call, and right after its last.
     pub(super) first: u64,
     pub(super) last: u64,
 }
 
 impl Referenced<'_> {
-    /// Returns the effect; `inputs` are used where the arguments of the call are not recorded. `None` if the call saves
+    /// Returns the effect; `inputs` are used if the arguments of the call were not recorded. `None` if the call saves
     /// nothing.
     pub(super) fn effect(
         &self,
@@ -49,8 +49,8 @@ impl Referenced<'_> {
         self.trace.blocks.free_requested[block.0 as usize]
     }
 
-    /// The event after which forward frees a block that the call saves: neither the program nor another module's part
-    /// of the graph refers to it.
+    /// The event after which forward frees a block that the call saves, because neither the program nor another
+    /// module's part of the graph refers to it.
     fn end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
         let others = self.references.saves_of(block).filter(|save| !is_own(save)).map(|save| save.released);
         let positions = others.chain([self.references.end_of(block)]);
@@ -63,7 +63,8 @@ impl Referenced<'_> {
         }
     }
 
-    /// The event after which backward frees the copy of a saved block, if that is earlier than the original.
+    /// The event after which backward frees the recomputed copy of a saved block, if that is earlier than for the
+    /// original.
     fn repeat_end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
         let own = self.references.saves_of(block).filter(|save| is_own(save));
         let ends: Option<Vec<u64>> = own.map(|save| save.dropped.or(save.released)).collect();

@@ -1,7 +1,7 @@
-//! The references to the blocks of a device, where the program recorded them, by position.
+//! The references to the blocks of a device, as recorded by the program, by position.
 //!
-//! Only the first steps are followed. Their facts hold for each other step that allocates the same in forward and
-//! backward.
+//! References are recorded only in the first steps. They are assumed to be the same in every other step that makes the
+//! same allocations in forward and backward.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,22 +14,22 @@ use super::calls::Call;
 use super::effect::block_events;
 use super::members::modules;
 
-/// Nodes of the graph that save one allocation, on average, at most.
+/// Maximum average number of graph nodes that save an allocation.
 const MAX_SAVES_OF_AN_ALLOCATION: usize = 16;
 
-/// The references of a device. A position is a number of allocations since the recording began.
+/// The references on a device. A position is a number of allocations since the start of the recording.
 #[derive(Clone, Debug)]
 pub(super) struct References {
     allocs: Vec<EventId>,
-    /// The positions that are followed: forward and backward of each step.
+    /// The ranges of positions for which references are known: forward and backward of each step.
     windows: Vec<(u64, u64)>,
-    /// In the order of `packed`.
+    /// The saves, ordered by `packed`.
     saves: Vec<Save>,
-    /// The indexes of `saves` of each block.
+    /// The indices in `saves` of each block's saves.
     of_blocks: HashMap<BlockId, Vec<usize>>,
-    /// The position after which only the graph refers to a block.
+    /// The position after which only the graph refers to each block.
     ends: HashMap<BlockId, u64>,
-    /// The blocks that a module is called with at a position.
+    /// The blocks passed to a module as arguments at a position.
     inputs: HashMap<(u64, ScopeId), Vec<BlockId>>,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct References {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Save {
     pub(super) block: BlockId,
-    /// The module that made the node.
+    /// The module that created the node.
     pub(super) module: ScopeId,
     pub(super) packed: u64,
     pub(super) unpacked: Option<u64>,
-    /// The time after which the node does not need the block.
+    /// The position after which the node no longer needs the block.
     pub(super) dropped: Option<u64>,
-    /// The time at which the graph's reference ends.
+    /// The position at which the graph drops its reference.
     pub(super) released: Option<u64>,
 }
 
@@ -110,13 +110,13 @@ impl References {
         }
     }
 
-    /// Returns whether every step is followed.
+    /// Returns whether references are known for every step.
     pub(super) fn is_complete(&self, trace: &Trace) -> bool {
         let all = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64);
         self.windows.len() == all.len()
     }
 
-    /// Returns why not every step is followed.
+    /// Returns why references are not known for every step.
     pub(super) fn shortfall(&self, trace: &Trace) -> Option<String> {
         let all = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64).len();
         let others = all.checked_sub(self.windows.len()).filter(|others| *others > 0)?;
@@ -130,7 +130,7 @@ impl References {
         }
     }
 
-    /// Copies the facts of each followed step, the last one first, to the others that allocate the same.
+    /// Copies the references of each recorded step, the last one first, to other steps that make the same allocations.
     fn follow_other_steps(&mut self, trace: &Trace) {
         let windows = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64);
         let is_followed =
@@ -144,8 +144,8 @@ impl References {
         }
     }
 
-    /// Copies the facts of a followed step, before which another one ends at `before`, to those of `others` that
-    /// allocate the same; returns the rest.
+    /// Copies the references of a recorded step, which follows a step that ends at `before`, to those of `others` that
+    /// make the same allocations; returns the remaining ones.
     fn follow_equal_steps(
         &mut self,
         trace: &Trace,
@@ -218,13 +218,13 @@ impl References {
         others
     }
 
-    /// The number of allocations up to that of `block`, itself included; 0 for the baseline.
+    /// The number of allocations up to and including that of `block`; 0 for the baseline.
     fn position_of(&self, trace: &Trace, block: BlockId) -> u64 {
         let alloc = trace.blocks.alloc[block.0 as usize];
         if alloc.is_some() { self.allocs.partition_point(|other| *other <= alloc) as u64 } else { 0 }
     }
 
-    /// The block that is allocated next after `position`.
+    /// The block allocated by the next allocation after `position`.
     fn block_at(&self, trace: &Trace, position: u64) -> Option<BlockId> {
         match trace.subject(*self.allocs.get(position as usize)?) {
             Subject::Block(block) => Some(block),
@@ -232,8 +232,8 @@ impl References {
         }
     }
 
-    /// The positions right before the first allocation of `call` and right after its last; `None` if it is not
-    /// followed.
+    /// The positions right before the first allocation of `call` and right after its last; `None` if references are not
+    /// known there.
     pub(super) fn positions(&self, call: &Call) -> Option<(u64, u64)> {
         let first = self.allocs.partition_point(|alloc| *alloc < call.first) as u64;
         let last = self.allocs.partition_point(|alloc| *alloc <= call.last) as u64;
@@ -257,12 +257,12 @@ impl References {
         self.ends.get(&block).copied()
     }
 
-    /// The blocks that `module` is called with at `position`.
+    /// The blocks passed to `module` as arguments at `position`.
     pub(super) fn inputs(&self, module: ScopeId, position: u64) -> &[BlockId] {
         self.inputs.get(&(position, module)).map_or(&[], Vec::as_slice)
     }
 
-    /// The last allocation before `position`: what ends there is freed right after it.
+    /// The last allocation before `position`; blocks whose life ends there are freed right after it.
     pub(super) fn event_before(&self, position: u64) -> Option<EventId> {
         self.allocs.get((position as usize).checked_sub(1)?).copied()
     }

@@ -1,5 +1,5 @@
-//! Scratch memory that a library allocates once for each thread and keeps, as cuBLASLt does before PyTorch 2.15:
-//! autograd's thread, which recomputes, needs one of its own.
+//! Corrects predictions for scratch memory that a library allocates once per thread and never frees, as cuBLASLt does
+//! before PyTorch 2.15: autograd's thread, which recomputes, needs its own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,8 +10,9 @@ use highwater_snapshots::{BlockId, Category, DeviceId, Phase, StackId, Trace};
 use super::effect::{Effect, Repeat, block_events};
 use super::references::References;
 
-/// Corrects the recomputations of `effects`: scratch memory that forward allocates is not repeated with its operation.
-/// The first recomputation at that line allocates it, and keeps it, unless backward has such memory already.
+/// Corrects the recomputations of `effects`: scratch memory allocated in forward is not allocated again with its
+/// operation. The first recomputation at that source line allocates it and keeps it, unless backward already has such
+/// memory.
 pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, effects: &mut [Effect]) {
     let stack = |block: BlockId| trace.blocks.stack[block.0 as usize];
     let line = |stack: StackId| stack.index().and_then(|row| trace.tables.stacks.get(row)).map(|stack| stack.frame);
@@ -31,8 +32,9 @@ pub(super) fn correct(trace: &Trace, device: DeviceId, references: &References, 
     }
 }
 
-/// The scratch memory of forward in order, each with whether backward has one of its size: blocks that are never freed,
-/// to which nothing refers, allocated by the operation that has just allocated its output, and only once.
+/// The scratch memory allocated in forward, in order, each with whether backward has scratch memory of the same size:
+/// blocks that are never freed, to which nothing refers, and that are allocated once by an operation right after its
+/// output.
 fn forward_workspaces(trace: &Trace, device: DeviceId, references: &References) -> Vec<(BlockId, bool)> {
     let blocks = &trace.blocks;
     let size = |block: BlockId| blocks.requested[block.0 as usize];
