@@ -1,27 +1,27 @@
-//! Runs background work on threads. `background_web.rs` replaces it in a browser, which has none.
+//! Runs work on background threads. In browsers, which have no threads, `background_web.rs` replaces this file.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// A job and everything that it uses.
+/// A job, which owns everything that it uses.
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Starts `work` on a thread called `name`.
 ///
 /// # Errors
 ///
-/// Fails if the system starts no more threads.
+/// Fails if the system cannot start another thread.
 pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// Waits while other threads work.
+/// Sleeps while other threads work.
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// The priority of a job where there is only one thread.
+/// The priority of a job on platforms with a single thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Pictures that the user waits for while moving the view.
@@ -30,7 +30,7 @@ pub enum Urgency {
     Other,
 }
 
-/// Runs jobs one after another on a thread, which starts with the first job and ends when this is dropped.
+/// Runs jobs one after another on a thread, which starts with the first job and ends when the lane is dropped.
 #[derive(Debug)]
 pub struct Lane {
     name: &'static str,
@@ -38,7 +38,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A lane whose thread is called `name`. With threads, all are equally urgent.
+    /// Creates a lane whose thread is called `name`. The urgency is ignored, since lanes have separate threads.
     pub fn new(name: &'static str, _urgency: Urgency) -> Self {
         Self { name, jobs: None }
     }
@@ -47,7 +47,7 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// Fails if the system starts no more threads.
+    /// Fails if the system cannot start another thread.
     pub fn post(&mut self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let jobs = match &self.jobs {
             Some(jobs) => jobs,

@@ -1,5 +1,5 @@
-//! Work beside the window in a browser, which runs all of a page on one thread: jobs wait in a queue, and run in slices
-//! between frames. Pictures may interrupt other jobs; nothing else does.
+//! Runs background work in a browser, which has a single thread: jobs wait in a queue, and run in slices between
+//! frames. Jobs that draw pictures may interrupt other jobs.
 
 #![allow(deprecated, reason = "wasm-bindgen marks its support of JSPI as experimental in this way")]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use highwater_snapshots::yielding::{in_slices, is_in_slices, yield_if_due};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// A job and everything that it uses.
+/// A job, which owns everything that it uses.
 type Job = Box<dyn FnOnce()>;
 
 /// The priority of a job.
@@ -26,9 +26,9 @@ pub enum Urgency {
 thread_local! {
     /// Waiting jobs, by urgency.
     static QUEUES: [RefCell<VecDeque<Job>>; 2] = const { [RefCell::new(VecDeque::new()), RefCell::new(VecDeque::new())] };
-    /// Whether the job that runs draws a picture.
+    /// Whether the running job draws a picture.
     static IS_DRAWING: Cell<bool> = const { Cell::new(false) };
-    /// Whether [`run_jobs`] was called for, and has not returned.
+    /// Whether [`run_jobs`] was scheduled and has not returned yet.
     static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -39,7 +39,7 @@ extern "C" {
     fn call_run_jobs();
 }
 
-/// Runs the waiting jobs; only pictures, if it interrupts another job, and only one, if jobs cannot be suspended.
+/// Runs the waiting jobs: only pictures if it interrupts another job, and only one job if jobs cannot be suspended.
 /// Returns whether it must be called again.
 #[wasm_bindgen(jspi)]
 pub fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
@@ -61,14 +61,14 @@ pub fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
     !is_empty
 }
 
-/// Whether a picture waits to be drawn, for which the job that runs may be interrupted: no picture interrupts another,
-/// since they share a cache.
+/// Whether a picture waits to be drawn, for which the running job may be interrupted. Pictures do not interrupt each
+/// other, since they share a cache.
 #[wasm_bindgen]
 pub fn has_waiting_picture() -> bool {
     !IS_DRAWING.get() && QUEUES.with(|[pictures, _]| !pictures.borrow().is_empty())
 }
 
-/// Takes the next job out of its queue.
+/// Removes the next job from its queue.
 fn next(is_picture: bool) -> Option<(Urgency, Job)> {
     QUEUES.with(|[pictures, others]| {
         let picture = pictures.borrow_mut().pop_front().map(|job| (Urgency::Picture, job));
@@ -88,17 +88,17 @@ fn enqueue(urgency: Urgency, job: Job) {
     }
 }
 
-/// Runs `work` when the page has time. Browsers do not show the name.
+/// Runs `work` when the page is idle. The name is not used in browsers.
 ///
 /// # Errors
 ///
-/// None; threads can fail.
+/// Never fails; the version with threads can.
 pub fn start(_name: &str, work: impl FnOnce() + 'static) -> io::Result<()> {
     enqueue(Urgency::Other, Box::new(work));
     Ok(())
 }
 
-/// Does nothing: the caller waits for jobs that it has run itself.
+/// Does nothing: the caller polls jobs that it runs itself.
 pub fn pause(_time: Duration) {}
 
 /// Runs jobs one after another.
@@ -108,7 +108,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A lane of this urgency. Browsers do not show the name.
+    /// Creates a lane with this urgency. The name is not used in browsers.
     pub fn new(_name: &'static str, urgency: Urgency) -> Self {
         Self { urgency }
     }
@@ -117,7 +117,7 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// None; threads can fail.
+    /// Never fails; the version with threads can.
     pub fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
         enqueue(self.urgency, Box::new(job));
         Ok(())

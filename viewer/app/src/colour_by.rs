@@ -1,4 +1,4 @@
-//! The grouping key that blocks are coloured by, with its names in settings, links and options.
+//! The grouping key by which blocks are coloured, with its names in settings, links and options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,15 +6,16 @@ use std::str::FromStr;
 use highwater_analysis::GroupKey;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The key whose values have different colours.
+/// The key by which blocks are coloured: one colour per value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ColourBy(pub GroupKey);
 
-/// Whole values, where the names of their keys mean a part: the first level of modules, and one line of stacks.
+/// Names for keys whose plain names mean only a part of the value here: the first level of module paths, and a single
+/// line of stacks.
 const WHOLE: [(&str, GroupKey); 2] = [("whole-scope", GroupKey::Scope), ("whole-stack", GroupKey::Stack)];
 
 impl ColourBy {
-    /// Modules down to `depth`, in a recording whose longest path has `deepest` parts.
+    /// Module paths truncated to `depth` parts, in a recording whose longest path has `deepest` parts.
     pub fn scope(depth: usize, deepest: usize) -> Self {
         match u8::try_from(depth.max(1)) {
             Ok(depth) if usize::from(depth) < deepest => Self(GroupKey::ScopeTo(depth)),
@@ -22,7 +23,7 @@ impl ColourBy {
         }
     }
 
-    /// The depth of modules; that of the first level for other keys.
+    /// The depth of module paths; 1 for other keys.
     pub fn depth(self, deepest: usize) -> usize {
         match self.0 {
             GroupKey::Scope => deepest,
@@ -66,7 +67,7 @@ impl FromStr for ColourBy {
     }
 }
 
-/// Stored as text.
+/// Serialized as text.
 impl Serialize for ColourBy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

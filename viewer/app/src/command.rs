@@ -1,4 +1,4 @@
-//! Every action of the app, with its name, explanation and keys, for menus, palette, keyboard and tests.
+//! All actions of the app, with names, descriptions and keys, for menus, the command palette, the keyboard and tests.
 
 use highwater_analysis::GroupKey;
 
@@ -21,17 +21,17 @@ macro_rules! commands {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// The explanation, a sentence.
+            /// The description, a sentence.
             pub const fn tooltip(self) -> &'static str {
                 match self { $(Self::$variant => $tooltip,)+ }
             }
 
-            /// Further words that find it in the palette.
+            /// Additional search words for the palette.
             pub const fn words(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($words)?),)+ }
             }
 
-            /// Its keys, each as modifiers and a key joined by `+`: `Ctrl+O`. The first is shown.
+            /// Its keys, each as modifiers and a key joined by `+`: `Ctrl+O`. Menus show the first.
             pub const fn keys(self) -> &'static [&'static str] {
                 match self { $(Self::$variant => &[$($key),*],)+ }
             }
@@ -190,7 +190,7 @@ commands! {
         ["Ctrl+Shift+S"], "screenshot export image capture";
 }
 
-/// Share of the view that an arrow key moves.
+/// Share of the visible range by which an arrow key moves the view.
 const STRIDE: f64 = 0.15;
 
 impl Command {
@@ -211,7 +211,8 @@ impl Command {
         )
     }
 
-    /// What it zooms or pans `view` to, if it does; a zoom keeps the middle of the axis, or `bytes`, in place.
+    /// Returns `view` zoomed or panned by this command, if it does either; a zoom keeps the middle of the axis, or
+    /// `bytes`, fixed.
     pub fn steered(self, view: &View, bytes: f64) -> Option<View> {
         let View { x, y } = view;
         let center = [(x.start + x.end) / 2.0, bytes.clamp(y.start, y.end)];
@@ -229,12 +230,13 @@ impl Command {
         })
     }
 
-    /// Whether menus and lists show it. A browser opens no folders, and reloads and closes its pages itself.
+    /// Whether menus and lists contain it. Browsers cannot open folders, and have their own commands to reload and
+    /// close pages.
     pub const fn is_offered(self) -> bool {
         HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::Quit)
     }
 
-    /// The key that it colours blocks by; for any depth of module paths, the whole path.
+    /// The key by which it colours blocks; for module paths of any depth, the whole path.
     pub const fn colours(self) -> Option<GroupKey> {
         Some(match self {
             Self::ColourByCategory => GroupKey::Category,
@@ -285,7 +287,8 @@ impl Command {
     }
 }
 
-/// Whether a word of `text` begins with `word`: `oom` is not found in `zoom`. With punctuation it may be anywhere.
+/// Whether a word of `text` starts with `word`, so that `oom` does not match `zoom`. A `word` with punctuation may be
+/// anywhere in the text.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |sign: char| sign.is_alphanumeric() || sign == '_';
     if word.chars().all(is_part) {

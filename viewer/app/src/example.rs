@@ -8,27 +8,27 @@ use web_time::Instant;
 use crate::answers::plan::RerunOf;
 use crate::pending::Pending;
 
-/// A training step that the first screen offers.
+/// A training step offered on the start screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// The scenario's name for `highwater record`.
+    /// The name of the scenario in `highwater record`.
     pub name: &'static str,
-    /// The title of its card on the first screen.
+    /// The title of its card on the start screen.
     pub title: &'static str,
-    /// The text of its card: what is trained.
+    /// A description for its card: what is trained.
     pub about: &'static str,
-    /// A picture of its timeline, as a PNG file.
+    /// A picture of its timeline, as PNG data.
     pub picture: &'static [u8],
 }
 
-/// Training steps that can be recorded, and how.
+/// The training steps that can be recorded, and functions to do it.
 #[derive(Clone, Copy, Debug)]
 pub struct Examples {
-    /// In the order in which they are shown.
+    /// The examples in display order.
     pub list: &'static [Example],
-    /// Records the example of this name to this file. The error is a sentence for the user.
+    /// Records the example with this name to a file. The error is a sentence for the user.
     pub record: fn(&str, &Path) -> Result<(), String>,
-    /// Runs the step of a recording again with changes; `None` if this build cannot.
+    /// Runs the step of a recording again with changes; `None` if this build has no training steps.
     pub rerun: Option<RerunOf>,
 }
 
@@ -39,12 +39,12 @@ impl Default for Examples {
     }
 }
 
-/// An example that is being recorded. It cannot be cancelled: if dropped, it runs to its end.
+/// An example that is being recorded. Dropping this does not cancel the recording.
 #[derive(Debug)]
 pub struct Running {
-    /// What is recorded.
+    /// The example.
     pub example: Example,
-    /// Its file.
+    /// The file that is written.
     pub file: PathBuf,
     begun: Instant,
     outcome: Pending<PathBuf>,
@@ -71,13 +71,13 @@ impl Running {
         (self.begun.elapsed(), std::fs::metadata(&self.file).map_or(0, |facts| facts.len()))
     }
 
-    /// Returns the file once it is recorded, or why it is not, as a sentence; only once.
+    /// Returns the file once it is recorded, or why it could not be, as a sentence. Returns the result only once.
     pub fn poll(&self) -> Option<Result<PathBuf, String>> {
         self.outcome.poll()
     }
 }
 
-/// Returns a path in the folder for temporary files that no other run of this program writes.
+/// Returns a path for a temporary file that no other process of this program uses.
 fn temporary_file(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("highwater-{}", std::process::id()));
     // If the folder cannot be created, writing the file reports why.

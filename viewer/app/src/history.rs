@@ -1,17 +1,17 @@
-//! The history of views, for going back and forward.
+//! The history of view states, for Undo and Redo.
 
 /// Maximum number of states.
 const MOST: usize = 256;
-/// Seconds within which movements of wheel, pointer or arrow keys count as one.
+/// Pause in seconds after which a movement by wheel, pointer or arrow keys counts as a new change.
 const PAUSE: f64 = 0.7;
 
-/// The states before and after the present one.
+/// The current state, and those before and after it.
 #[derive(Clone, Debug)]
 pub struct History<T> {
     back: Vec<T>,
     now: T,
     forward: Vec<T>,
-    /// The time at which the present state was last moved, if the movement may continue.
+    /// The time of the last movement, if further movements may belong to the same change.
     moved: Option<f64>,
 }
 
@@ -21,8 +21,8 @@ impl<T: Clone + PartialEq> History<T> {
         Self { back: Vec::new(), now, forward: Vec::new(), moved: None }
     }
 
-    /// Records the present state, at `seconds` on any clock. A continuous movement changes the state repeatedly; with
-    /// short pauses it counts as one change.
+    /// Records the current state; `seconds` is the time on any clock. A continuous movement changes the state
+    /// repeatedly; without long pauses it counts as one change.
     pub fn note(&mut self, now: &T, is_movement: bool, seconds: f64) {
         if *now == self.now {
             return;
@@ -38,13 +38,13 @@ impl<T: Clone + PartialEq> History<T> {
         self.forward.clear();
     }
 
-    /// Takes `now` for the present state without a change that could be undone, such as after the recording has grown.
+    /// Replaces the current state without adding an undoable change, such as after the recording has grown.
     pub fn amend(&mut self, now: T) {
         self.now = now;
         self.moved = None;
     }
 
-    /// Goes back: returns the state before the present one, which becomes the present one; `None` at the beginning.
+    /// Returns to the previous state; `None` if there is none.
     pub fn back(&mut self) -> Option<T> {
         let before = self.back.pop()?;
         self.forward.push(std::mem::replace(&mut self.now, before));
@@ -52,8 +52,7 @@ impl<T: Clone + PartialEq> History<T> {
         Some(self.now.clone())
     }
 
-    /// Goes forward: returns the state that [`Self::back`] left, which becomes the present one; `None` if there is
-    /// none.
+    /// Returns to the state that [`Self::back`] left; `None` if there is none.
     pub fn forward(&mut self) -> Option<T> {
         let after = self.forward.pop()?;
         self.back.push(std::mem::replace(&mut self.now, after));

@@ -1,5 +1,5 @@
-//! The desktop app as a library that reads no arguments, and the answers, figures and sentences that it shares with the
-//! command line. Each module uses only the modules declared above it.
+//! The desktop app as a library without command-line parsing, together with the analyses, figures and sentences that it
+//! shares with the command line. Each module uses only modules declared above it.
 
 #[cfg(not(target_family = "wasm"))]
 pub mod background;

@@ -1,21 +1,21 @@
-//! Work on a background thread that has one outcome.
+//! Background work with a single result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use crate::background;
 
-/// Work in progress. It runs to its end if this is dropped.
+/// Background work in progress. Dropping this does not cancel it.
 #[derive(Debug)]
 pub struct Pending<T> {
-    /// What fails if there is no outcome: `cannot write the file`.
+    /// The operation in error messages: `cannot write the file`.
     failure: &'static str,
     outcome: Receiver<Result<T, String>>,
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Starts `work` on a thread called `name`; `wake` is called on that thread when it is done. If it panics, or there
-    /// is no thread, the error begins with `failure`.
+    /// Starts `work` on a thread called `name`, which calls `wake` when it is done. If it panics, or no thread can be
+    /// started, the error begins with `failure`.
     pub fn start(
         name: &str,
         failure: &'static str,
@@ -35,7 +35,7 @@ impl<T: Send + 'static> Pending<T> {
         Self { failure, outcome }
     }
 
-    /// Work that is done, with `outcome`.
+    /// Creates work that is already done, with result `outcome`.
     pub fn done(outcome: T) -> Self {
         let (sender, receiver) = channel();
         // It cannot fail: the receiver is there.
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Pending<T> {
         Self { failure: "", outcome: receiver }
     }
 
-    /// Takes the outcome, once the work is done.
+    /// Takes the result once the work is done.
     pub fn poll(&self) -> Option<Result<T, String>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),

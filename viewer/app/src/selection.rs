@@ -1,4 +1,4 @@
-//! The state of a view apart from drawing: device, total, axis, visible range, pinned block.
+//! What a timeline shows: device, total, axis, visible range, pinned block. Independent of drawing.
 
 mod travel;
 mod steps;
@@ -13,14 +13,14 @@ use crate::session::Recording;
 /// The unit of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Axis {
-    /// Events, each as wide as any other.
+    /// By event, each of equal width.
     #[default]
     Event,
-    /// Nanoseconds.
+    /// By time in nanoseconds.
     Time,
 }
 
-/// The total whose sum over blocks is drawn where `metric` is chosen.
+/// The total that is drawn as a stack of blocks if `metric` is selected.
 pub fn drawn_metric(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
@@ -35,7 +35,7 @@ pub struct View {
 }
 
 impl View {
-    /// The view scaled by `factor` in both directions, with `center` (axis, bytes) staying in place.
+    /// The view scaled by `factor` in both directions, with the point `center` (axis, bytes) fixed.
     pub fn zoomed(&self, factor: [f64; 2], center: [f64; 2]) -> Self {
         let scaled = |range: &Range<f64>, factor: f64, center: f64| {
             center + (range.start - center) * factor..center + (range.end - center) * factor
@@ -49,50 +49,50 @@ impl View {
     }
 }
 
-/// A block and a moment that stay in view of the panels until they are let go.
+/// A block and a moment that the panels show until they are unpinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// The block, if there is one.
+    /// The pinned block; `None` if only a moment is pinned.
     pub block: Option<BlockId>,
-    /// Events that have happened by the moment.
+    /// Number of events before the moment.
     pub moment: usize,
 }
 
 /// The state of the view of one recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
-    /// Row of the device.
+    /// Index of the device.
     pub device: usize,
     /// The total that bands, marker and panels show.
     pub metric: Metric,
-    /// The unit of the horizontal axis; change it with [`Self::set_axis`].
+    /// The unit of the horizontal axis; use [`Self::set_axis`] to change it.
     axis: Axis,
-    /// The visible part.
+    /// The visible range.
     view: View,
     /// The block and moment that the user has clicked.
     pub pin: Option<Pin>,
-    /// The two moments A and B between which is asked what was born, freed and kept.
+    /// Two moments, A and B, whose blocks are compared: allocated, freed and kept between them.
     pub marks: [Option<usize>; 2],
     /// Whether the height of the view follows the largest total in it.
     fits_bytes: bool,
-    /// The limits of the view if they are not the recording's extent: for two recordings on common axes.
+    /// Limits of the view that differ from the recording's extent: for two recordings with common axes.
     bounds: Option<View>,
 }
 
-/// Message if the axis cannot show time.
+/// The message shown if the axis cannot show time.
 pub const NO_TIMES: &str = "The recording has no times.";
 
-/// The narrowest view: two events, so that the axis can number one, or two nanoseconds.
+/// Minimum width of the view: two events, so that the axis can label one, or two nanoseconds.
 pub(crate) const NARROWEST: f64 = 2.0;
-/// Minimum room on each side of the shown range, in units of the axis.
+/// Minimum margin on each side of the visible range, in units of the axis.
 pub(crate) const MIN_ROOM: f64 = 0.25;
-/// The flattest view in bytes.
+/// Minimum height of the view in bytes.
 pub(crate) const FLATTEST: f64 = 16.0;
-/// Free space above the highest total, as a share of it.
+/// Free space above the highest total, as a fraction of it.
 pub(crate) const HEADROOM: f64 = 0.12;
 
 impl Selection {
-    /// Shows everything of the default device, by event.
+    /// Selects the whole recording of the default device, by event.
     pub fn new(recording: &Recording) -> Self {
         let device = recording.main_device();
         let view = View { x: 0.0..1.0, y: 0.0..1.0 };
@@ -115,12 +115,12 @@ impl Selection {
         self.axis
     }
 
-    /// Returns the visible part.
+    /// Returns the visible range.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Returns the view that shows the whole device, up to a little above its highest total and lines.
+    /// Returns the view that shows the whole device, with some space above its highest total and lines.
     pub fn whole(&self, recording: &Recording) -> View {
         let index = &recording.devices[self.device];
         let trace = &recording.trace;
@@ -134,7 +134,7 @@ impl Selection {
         View { x, y: 0.0..top * (1.0 + HEADROOM) }
     }
 
-    /// Returns where moment `position` begins on the axis.
+    /// Returns the start of moment `position` on the axis.
     pub fn x_of(&self, trace: &Trace, position: usize) -> f64 {
         let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0) as f64;
         match self.axis {
@@ -147,7 +147,7 @@ impl Selection {
         }
     }
 
-    /// Returns where the states after `events` are on the axis; the first includes the baseline.
+    /// Returns the range on the axis of the states after `events`; after the first event, including the baseline.
     pub fn x_of_events(&self, trace: &Trace, events: Range<u32>) -> Range<f64> {
         let moments = moments_after(&events);
         self.x_of(trace, moments.start)..self.x_of(trace, moments.end)
@@ -158,7 +158,7 @@ impl Selection {
         self.x_of(trace, position) + if self.axis == Axis::Event { 0.5 } else { 0.0 }
     }
 
-    /// Returns the number of events up to `x` on the axis.
+    /// Returns the number of events before `x` on the axis.
     pub fn moment_at(&self, trace: &Trace, x: f64) -> usize {
         match self.axis {
             Axis::Event => (x.max(0.0) as usize).min(trace.events.len()),
@@ -166,7 +166,7 @@ impl Selection {
         }
     }
 
-    /// Changes the axis; the moments in view stay. A recording without times has no axis of them.
+    /// Changes the axis while the same moments stay visible. The axis of a recording without times cannot be time.
     pub fn set_axis(&mut self, recording: &Recording, axis: Axis) {
         let trace = &recording.trace;
         if axis == self.axis || axis == Axis::Time && !trace.has_times() {
@@ -183,7 +183,7 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// Changes the device and shows all of it. A total that the device does not have is replaced by the default one.
+    /// Changes the device and shows all of it. A total that the device does not have is replaced by the default total.
     pub fn set_device(&mut self, recording: &Recording, device: usize) {
         self.device = device.min(recording.devices.len() - 1);
         self.metric = self.metric_on_device(recording);
@@ -199,8 +199,8 @@ impl Selection {
         if peaks.iter().any(|peak| peak.metric == self.metric) { self.metric } else { Metric::default() }
     }
 
-    /// Transfers the selection to `recording`, which was read later from the same file as `former`: the same device,
-    /// total, axis and view if they exist; a view of everything still shows everything.
+    /// Transfers the selection to `recording`, a newer version of `former`: the same device, total, axis and view if
+    /// they exist. A view of everything still shows everything.
     pub fn carried_over(&self, former: &Recording, recording: &Recording) -> Self {
         let mut selection = Self { axis: self.axis, metric: self.metric, ..Self::new(recording) };
         let id = former.devices[self.device].device;
@@ -220,7 +220,7 @@ impl Selection {
         selection
     }
 
-    /// Changes the total; a view of the full height is adjusted.
+    /// Changes the total; if the view shows the full height, it is adjusted.
     pub fn set_metric(&mut self, recording: &Recording, metric: Metric) {
         let showed_all = self.view.y == self.whole(recording).y;
         self.metric = metric;
@@ -236,7 +236,7 @@ impl Selection {
         (a != b).then(|| a.min(b)..a.max(b))
     }
 
-    /// Lets the view reach as far as `bounds`, whatever the recording's extent, and shows `view`.
+    /// Limits the view to `bounds` instead of the recording's extent, and shows `view`.
     pub fn link(&mut self, recording: &Recording, view: View, bounds: View) {
         self.bounds = Some(bounds);
         self.show(recording, view);
@@ -254,13 +254,13 @@ impl Selection {
     }
 }
 
-/// Returns the moments after `events`; the first events include the baseline.
+/// Returns the moments after `events`; after the first event, including the baseline.
 fn moments_after(events: &Range<u32>) -> Range<usize> {
     let first = if events.start == 0 { 0 } else { events.start as usize + 1 };
     first..events.end as usize + 1
 }
 
-/// Moves and scales `range` so that it is at least `least` long, at most as long as `outer`, and inside it.
+/// Moves and scales `range` so that its length is between `least` and that of `outer`, and it lies inside `outer`.
 pub(crate) fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
     let length = range.end - range.start;
     // Large offsets lose the last digits, so a full view is set exactly.

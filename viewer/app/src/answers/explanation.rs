@@ -1,4 +1,4 @@
-//! The explanation of a peak, with the savings that replays add to its advice.
+//! The explanation of a peak, with savings computed by replays added to its advice.
 
 use highwater_analysis::explain::{Advice, Reach, Remedy};
 use highwater_analysis::final_oom::final_oom_on;
@@ -12,12 +12,12 @@ use super::plan::AdvicePeaks;
 use super::prediction::Change;
 use super::replays::predict;
 
-/// Explains the peak of `metric` on `device`. Of a recording in memory, advice on allocator settings, on recomputation
-/// and on a fused optimizer gives the result of a replay with them; settings are left out if they save nothing.
+/// Explains the peak of `metric` on `device`. For a recording in memory, advice on allocator settings, recomputation
+/// and a fused optimizer includes the result of a replay; settings that save nothing are omitted.
 ///
 /// # Errors
 ///
-/// As [`Explanation::of`].
+/// Fails like [`Explanation::of`].
 pub fn explain(
     source: &Source<'_>,
     device: DeviceId,
@@ -51,7 +51,7 @@ pub fn explain(
     Ok(explanation)
 }
 
-/// Adds the peak that the remedy of `advice` leaves, beside the recorded ones.
+/// Adds to `advice` the peak that remains with its remedy.
 fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u64; 2]) {
     let text = match advice.remedy {
         Remedy::Checkpoint => {
@@ -70,7 +70,7 @@ fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u
     }
 }
 
-/// Adds the result of a replay with its settings to `advice`. Returns whether they lower the peak.
+/// Adds the result of a replay with the settings of `advice`. Returns whether they lower the peak.
 fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bool {
     let Some(settings) = advice.settings else { return true };
     match reserved_with(source, device, settings) {
@@ -91,8 +91,8 @@ fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bo
     }
 }
 
-/// Returns the peak of reserved bytes as recorded and with `settings`, as `highwater whatif` computes it, and what
-/// these cover.
+/// Returns the peak of reserved bytes as recorded and with `settings`, as computed by `highwater whatif`, and the part
+/// of the run that they cover.
 fn reserved_with(source: &Source<'_>, device: DeviceId, settings: &str) -> Result<([u64; 2], Reach), String> {
     let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
     let prediction = predict(source, &change).map_err(|why| why.to_string())?;

@@ -1,4 +1,5 @@
-//! Answers that need more than the analysis crate: what-if replays, out-of-memory analysis, outliers among ranks.
+//! Analyses that need more than the analysis crate: what-if replays, out-of-memory analysis, plans, outliers among
+//! ranks.
 
 pub mod request_failure;
 pub mod recomputation;

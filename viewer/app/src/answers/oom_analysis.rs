@@ -1,4 +1,5 @@
-//! Analysis of a failed request: the largest users of the device, and what would have let it succeed, tested by replay.
+//! Analysis of a failed request: the largest users of the device's memory, and which changes would have let it succeed,
+//! tested by replay.
 
 use highwater_analysis::addresses::{FailedRequest, PoolAndStream, Verdict};
 use highwater_analysis::live_groups::LiveGroups;
@@ -7,36 +8,36 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{count_of, format_bytes, format_count, format_required_bytes};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase};
 
-/// Maximum number of groups of live blocks that are listed.
+/// Maximum number of groups of live blocks to list.
 const TOP_HOLDERS: usize = 5;
-/// Maximum number of groups of the blocks to free that are listed.
+/// Maximum number of groups of blocks to free to list.
 const TOP_WAY_OUT: usize = 8;
 
-/// Share of the device in live blocks with which one more request that succeeds says little.
+/// Percentage of the device in live blocks from which the success of a single request means little.
 const FULL_PERCENT: u64 = 97;
 
 /// A change that may let a failed request succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The limit is lifted, so that the memory that the driver reported as free may be used.
+    /// The limit is removed, so that all memory that the driver reported as free may be used.
     NoLimit,
-    /// Nothing changes, and the request is made a second time.
+    /// The same request is made again, with no other change.
     Retry,
     /// The allocator first waits for the streams that use freed blocks.
     Synchronize,
-    /// The request is served from free ranges of this pool and stream.
+    /// The request is served from free ranges of this pool and stream instead.
     AskFrom(PoolAndStream),
-    /// Other allocator settings, applied to the recorded ones.
+    /// Other allocator settings, in addition to the recorded ones.
     Settings(String),
     /// The recorded settings without this one.
     WithoutSetting(&'static str),
     /// The cache is emptied first.
     EmptyCache,
-    /// The blocks of the way out are freed first.
+    /// The blocks in [`OomAnalysis::way_out`] are freed first.
     FreeWayOut,
-    /// All blocks of this group of the holders are freed first.
+    /// All blocks of one group of [`OomAnalysis::holders`], given by index, are freed first.
     FreeHolder(usize),
-    /// The device has this many more bytes.
+    /// The device has this many bytes more.
     MoreMemory(u64),
 }
 
@@ -56,14 +57,14 @@ pub enum Outcome {
 pub struct Trial {
     /// The change that the replay was made with.
     pub remedy: Remedy,
-    /// What became of the request in the replay.
+    /// The outcome of the request in the replay.
     pub outcome: Outcome,
 }
 
-/// All replays up to a failed request.
+/// The results of all replays up to a failed request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trials {
-    /// The outcome of each remedy that was tried.
+    /// The outcome of each remedy that was tested.
     pub results: Vec<Trial>,
     /// The first event at which the unchanged replay differs from the recording; `None` if it never does.
     pub divergence: Option<EventId>,
@@ -75,19 +76,19 @@ impl Trials {
         self.results.iter().filter(|trial| trial.outcome == Outcome::Met).map(|trial| &trial.remedy)
     }
 
-    /// Returns the qualification of the results, for the beginning of a list of them.
+    /// Returns a phrase for the beginning of a list of results, which says whether the replay follows the recording.
     fn in_replay(&self) -> &'static str {
         if self.divergence.is_some() { " in that replay" } else { "" }
     }
 
-    /// Returns the outcome of freeing group `row`.
+    /// Returns the outcome of freeing the blocks of group `row`.
     pub fn of_holder(&self, row: usize) -> Option<Outcome> {
         let is_it = |trial: &&Trial| trial.remedy == Remedy::FreeHolder(row);
         self.results.iter().find(is_it).map(|trial| trial.outcome)
     }
 
-    /// Returns the cause confirmed by a replay: without it the request succeeds. `None` if the replays differ from the
-    /// recording.
+    /// Returns the cause confirmed by replays, in which the request succeeds without it. `None` if the unchanged replay
+    /// differs from the recording.
     fn cause(&self) -> Option<Verdict> {
         if self.divergence.is_some() {
             return None;
@@ -106,31 +107,31 @@ impl Trials {
     }
 }
 
-/// A failed request, the largest users of the device, and what would have let the request succeed.
+/// A failed request, the largest users of the device's memory, and which changes would have let the request succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OomAnalysis {
-    /// The request and the sizes around it.
+    /// The request, with the sizes involved.
     pub request: FailedRequest,
     /// The device that was out of memory.
     pub device: DeviceId,
-    /// The training step of the request; `None` outside all steps.
+    /// The training step of the request; `None` outside of steps.
     pub step: Option<u32>,
     /// The phase of the request.
     pub phase: Phase,
     /// The groups of live blocks with the most bytes.
     pub holders: LiveGroups,
-    /// The fewest bytes of live blocks to free, grouped by the same keys.
+    /// The smallest set of live blocks to free, grouped by the same keys.
     pub way_out: Option<LiveGroups>,
-    /// The results of the replays, or why there are none.
+    /// The results of the replays, or why none could be made.
     pub trials: Result<Trials, String>,
-    /// Whether PyTorch made the recording, so that settings belong to its environment variable.
+    /// Whether PyTorch made the recording, so that advice on settings names its environment variable.
     pub is_pytorch: bool,
-    /// The number of events of the recording before those of the trace.
+    /// The number of the recording's events before those of the trace.
     pub events_before: u64,
 }
 
 impl OomAnalysis {
-    /// Analyses `request` on `device`; `test` replays remedies up to it.
+    /// Analyses `request` on `device`; `test` replays remedies for it.
     pub fn of(
         trace: &Trace,
         (device, live): (DeviceId, &LiveIndex),
@@ -149,18 +150,18 @@ impl OomAnalysis {
         Self { request, device, step, phase, holders, way_out, trials, is_pytorch, events_before }
     }
 
-    /// Returns the number of `event` in the recording.
+    /// Returns the number of `event` in the whole recording.
     pub fn number(&self, event: EventId) -> u64 {
         self.events_before + u64::from(event.0)
     }
 
-    /// Returns the cause: confirmed by replay if possible, else the suspected one.
+    /// Returns the cause confirmed by a replay, else the suspected one.
     pub fn cause(&self) -> Verdict {
         self.trials.as_ref().ok().and_then(Trials::cause).unwrap_or(self.request.suspected)
     }
 
-    /// Returns whether the cause is confirmed: in a replay that follows the recording exactly, the request succeeds
-    /// without it.
+    /// Returns whether the cause is confirmed: the replay reproduces the recording exactly, and the request succeeds
+    /// without the cause.
     pub fn is_tested(&self) -> bool {
         self.trials.as_ref().is_ok_and(|trials| trials.cause().is_some())
     }
@@ -171,7 +172,8 @@ impl OomAnalysis {
         format!("{allocated} of {all} allocated in live blocks")
     }
 
-    /// Formats who made the request: `by matmul of net.fc`, with a space before it; empty if unknown.
+    /// Formats the operation and module that made the request: ` by matmul of net.fc`, with a leading space; empty if
+    /// unknown.
     pub fn by(&self) -> String {
         let FailedRequest { op, scope, .. } = &self.request;
         match (op.is_empty(), scope.is_empty()) {
@@ -182,7 +184,7 @@ impl OomAnalysis {
         }
     }
 
-    /// Returns the cause as a sentence, with the degree of certainty.
+    /// Returns the cause as a sentence that includes how certain it is.
     pub fn cause_text(&self) -> String {
         let cause = match self.cause() {
             Verdict::Capacity => "the device is too small",
@@ -204,7 +206,7 @@ impl OomAnalysis {
         format!("Why: {}.", self.reason())
     }
 
-    /// Derives from the sizes why the cause is likely.
+    /// Returns why the cause is likely, derived from the sizes.
     fn reason(&self) -> String {
         let request = &self.request;
         if self.cause() == request.suspected {
@@ -229,8 +231,8 @@ impl OomAnalysis {
         trials.iter().any(|trial| is_it(&trial.remedy) && trial.outcome != Outcome::Met)
     }
 
-    /// Returns what lets the request succeed, as a sentence, the easiest change first; `None` if nothing does or
-    /// nothing was tested. For a PyTorch recording, the first settings are given with their environment variable.
+    /// Returns the changes that let the request succeed as a sentence, the easiest first; `None` if there are none or
+    /// none were tested. For a PyTorch recording, the first settings are given with their environment variable.
     pub fn helps(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
         let mut met: Vec<&Remedy> = trials.met().filter(|remedy| is_listed(remedy)).collect();
@@ -258,7 +260,7 @@ impl OomAnalysis {
         (!listed.is_empty()).then(|| format!("Would not have helped{}: {}.", trials.in_replay(), listed.join("; ")))
     }
 
-    /// Returns remedies as noun phrases, with the values of one setting in one: `max_split_size_mb:512 (or 128)`.
+    /// Returns remedies as noun phrases, combining several values of one setting: `max_split_size_mb:512 (or 128)`.
     fn names(&self, remedies: &[&Remedy]) -> Vec<String> {
         let key = |remedy: &Remedy| match remedy {
             Remedy::Settings(text) => text.split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned())),
@@ -308,7 +310,7 @@ impl OomAnalysis {
         format!("freeing {} in {blocks} first (listed below)", format_bytes(way_out.bytes))
     }
 
-    /// Returns the sentence that introduces the list of blocks to free; `None` if there is no list.
+    /// Returns the sentence above the list of blocks to free; `None` if there is no list.
     pub fn way_out_text(&self) -> Option<String> {
         let way_out = self.request.way_out()?;
         let count = way_out.blocks.len() as u64;
@@ -334,7 +336,8 @@ impl OomAnalysis {
     }
 }
 
-/// Returns the rank of a remedy in a list: settings first, then the device's size, and last changes to the program.
+/// Returns the effort of a remedy, for sorting: settings first, then the device's size, and changes to the program
+/// last.
 fn effort(remedy: &Remedy) -> u8 {
     match remedy {
         Remedy::NoLimit | Remedy::Settings(_) | Remedy::WithoutSetting(_) => 0,
@@ -344,12 +347,13 @@ fn effort(remedy: &Remedy) -> u8 {
     }
 }
 
-/// Returns whether a remedy is listed; the outcomes of freeing groups are in their table.
+/// Returns whether a remedy is listed in sentences; the outcomes of freeing groups are shown in their table.
 fn is_listed(remedy: &Remedy) -> bool {
     !matches!(remedy, Remedy::FreeHolder(_))
 }
 
-/// Returns the keys that name holders of memory: category, and the module if all are known, else the source line.
+/// Returns the keys by which users of memory are grouped: category, and the module if all are known, else the source
+/// line.
 fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
     let with_stack = blocks.iter().filter(|id| trace.blocks.stack[id.0 as usize].is_some()).count();
     let second = match () {

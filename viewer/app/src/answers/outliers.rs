@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
-/// The rule, as a sentence.
+/// The rule for outliers, as a sentence.
 pub const RULE: &str = "A rank stands out if its peak differs from the median of the ranks with the same device capacity, \
                         at least 3, by more than 64 MiB, 5% and 5 times the median absolute deviation";
 
-/// The position of a peak relative to comparable ones.
+/// The position of a peak among comparable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Like the others, or there are too few to compare.
+    /// No outlier, or too few peaks to compare.
     Usual,
-    /// Far from the median of `of` peaks.
+    /// An outlier among `of` peaks.
     Out {
-        /// Bytes from the median, below it if negative.
+        /// Difference from the median in bytes; negative if below it.
         by: i64,
         /// Number of compared peaks.
         of: usize,
     },
 }
 
-/// The median and the deviation of comparable peaks.
+/// The median and the deviation of a set of peaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Middle {
     /// The median, in bytes.
@@ -35,8 +35,8 @@ pub struct Middle {
 }
 
 impl Standing {
-    /// Returns the distance from the median, if it is an outlier: `812 MiB above the median of 8 ranks`. `what` names
-    /// the compared items, in the plural.
+    /// Returns a phrase for an outlier: `812 MiB above the median of 8 ranks`; else `None`. `what` names the compared
+    /// items, in the plural.
     pub fn words(self, what: &str) -> Option<String> {
         let Self::Out { by, of } = self else { return None };
         let side = if by > 0 { "above" } else { "below" };
@@ -44,16 +44,17 @@ impl Standing {
     }
 }
 
-/// An outlier is further from the median than this many median absolute deviations …
+/// An outlier differs from the median by more than this many median absolute deviations …
 const MIN_DEVIATIONS: u64 = 5;
-/// … and than a twentieth of the median …
+/// … and by more than a twentieth of the median …
 const MIN_SHARE: u64 = 20;
-/// … and than this many bytes.
+/// … and by more than this many bytes.
 const MIN_BYTES: u64 = 64 << 20;
-/// With fewer peaks, there are no outliers.
+/// Minimum number of peaks for there to be outliers.
 const MIN_PEAKS: usize = 3;
 
-/// Compares each peak with those of the same kind, given kind (such as the device's capacity) and bytes of each.
+/// Compares each peak with those of the same kind. Each peak is given as kind (such as the device's capacity) and
+/// bytes.
 pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     let middles = middles(peaks);
     let standing = |(&(_, bytes), middle): (&(u64, u64), &Middle)| {
@@ -68,7 +69,7 @@ pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     peaks.iter().zip(&middles).map(standing).collect()
 }
 
-/// Returns for each peak the median and deviation of those of its kind; kind and bytes of each as in [`standings`].
+/// Returns, for each peak, the median and deviation of those of the same kind. Peaks are given as in [`standings`].
 pub fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
     let mut of_kind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (kind, bytes) in peaks {

@@ -25,9 +25,9 @@ pub const DEVICE_SIZES: [(&str, &str); 9] = [
     ("141GiB", "Such as an H200."),
 ];
 
-/// Returns a device size to suggest for a what-if: the largest common one below the peak of reserved memory that the
-/// live blocks leave open; for a recording that ends in an out-of-memory error, the smallest above its device, or above
-/// that peak if the device's size is not recorded. `None` if there is none.
+/// Returns a device size to suggest for a what-if replay: the largest common size between the peaks of allocated and of
+/// reserved memory; for a recording that ends in an out-of-memory error, the smallest one above its device's size, or
+/// above the peak of reserved memory if that size is unknown. `None` if there is none.
 pub fn suggested_capacity(prediction: &Prediction) -> Option<&'static str> {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|one| prediction.measured.peak_bytes(one));
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| Some((*size, parse_bytes(size).ok()?)));
@@ -88,24 +88,24 @@ impl SizePart {
     }
 }
 
-/// A change to a recording.
+/// A change to apply to a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// The device.
     pub device: DeviceId,
-    /// Settings of the allocator, applied to the recorded ones, or to the defaults if they begin with `default`.
+    /// Allocator settings, added to the recorded ones, or to the defaults if they start with `default`.
     pub alloc_conf: Option<String>,
     /// The size of the device in bytes.
     pub capacity: Option<u64>,
-    /// Blocks that are never allocated: those that match any of these.
+    /// Blocks that match any of these filters are never allocated.
     pub without: Vec<Filter>,
-    /// Blocks that are freed right after their last use.
+    /// Blocks that match any of these filters are freed right after their last use.
     pub until_last_use: Vec<Filter>,
-    /// Blocks that are scaled in size; the first matching filter applies.
+    /// Blocks whose sizes are scaled; the first matching filter applies.
     pub scale: Vec<(SizePart, Filter)>,
-    /// Modules that are recomputed in backward: those whose paths match any of these.
+    /// Modules whose paths match any of these patterns are recomputed in backward.
     pub checkpoint: Vec<ScopePattern>,
-    /// The note in the changed recording.
+    /// A note to add to the changed recording.
     pub note: Option<String>,
 }
 
@@ -123,7 +123,7 @@ impl Change {
             || !self.checkpoint.is_empty()
     }
 
-    /// Returns whether blocks are followed from their allocations on, for which all of a recording has to be in memory.
+    /// Returns whether the change needs the whole life of blocks, so that the recording must be in memory.
     pub fn follows_blocks(&self) -> bool {
         let mut filters = self.without.iter().chain(self.scale.iter().map(|(_, filter)| filter));
         let asks_for_lifetimes = filters.any(Filter::asks_for_lifetimes);
@@ -131,9 +131,8 @@ impl Change {
     }
 }
 
-/// Describes a change with the given values of its options: settings, bytes of memory, modules that are recomputed,
-/// conditions for blocks that are left out, for those that are freed after their last use, and for those that are
-/// scaled.
+/// Describes a change by the values of its options: settings, bytes of memory, modules to recompute, conditions for
+/// blocks to omit, to free after their last use, and to scale.
 pub fn in_words(
     alloc_conf: Option<&str>,
     capacity: Option<u64>,
@@ -164,7 +163,7 @@ pub fn in_words(
 pub struct Figures {
     /// The device's peaks, its totals at the end, and the counts of its events.
     pub summary: DeviceSummary,
-    /// The number of the event of the first request that failed.
+    /// The event number of the first failed request.
     pub failure: Option<u64>,
 }
 
@@ -204,10 +203,10 @@ impl Figures {
 pub struct Unchanged {
     /// Its totals and peaks.
     pub figures: Figures,
-    /// The first difference from the recording, if any.
+    /// The first difference from the recording; `None` if there is none.
     pub divergence: Option<Deviation>,
-    /// Whether the lowest address was taken among free ranges of equal size, as in PyTorch until about version 2.6,
-    /// instead of the oldest segment.
+    /// Whether ties between free ranges of equal size were broken by the lowest address, as in PyTorch until about
+    /// version 2.6, rather than by the oldest segment.
     pub takes_lowest_address: bool,
     /// Assumptions about facts that are not recorded.
     pub assumptions: Vec<String>,
@@ -218,54 +217,55 @@ pub struct Unchanged {
 /// A difference of a replay from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
-    /// The number of the first event.
+    /// The number of the first event that differs.
     pub event: u64,
-    /// What differs, as a sentence.
+    /// The difference, as a sentence.
     pub text: String,
-    /// The largest difference of reserved bytes at any event.
+    /// The maximum difference of reserved bytes after any event.
     pub largest_bytes: u64,
     /// Number of blocks that the replay places at another address.
     pub placed_elsewhere: u64,
 }
 
-/// The blocks that a change applies to.
+/// The blocks affected by a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
-    /// Number of blocks that the change applies to.
+    /// Number of blocks affected.
     pub blocks: u64,
     /// Sum of their requested bytes.
     pub bytes: u64,
 }
 
-/// A replay with a change.
+/// The result of a replay with a change.
 #[derive(Clone, Debug)]
 pub struct Changed {
     /// The changed recording.
     pub recording: Source<'static>,
-    /// The recorded event that each of its events comes from; empty if the recording is not in memory.
+    /// The recorded event that corresponds to each of its events; empty if the recording is not in memory.
     pub source: Vec<EventId>,
     /// Its totals and peaks, up to its end.
     pub figures: Figures,
-    /// The allocator's settings, canonical; empty for the default.
+    /// The resulting allocator settings in canonical form; empty for the defaults.
     pub alloc_conf: String,
     /// Bytes that the allocator could reserve; `None` if unlimited.
     pub capacity: Option<u64>,
-    /// The source of that figure, as text.
+    /// Where that figure comes from, as text.
     pub capacity_from: String,
     /// The request that fails in the replay; `None` if all succeed.
     pub oom: Option<Failed>,
-    /// The numbers of requests that failed in the recording, but not here.
+    /// The event numbers of requests that fail in the recording but not in the replay.
     pub rescued: Vec<u64>,
-    /// The number of the failed request with which the recording ends, on any device: later requests were not recorded.
+    /// The event number of the failed request with which the recording ends, on any device: later requests are unknown.
     pub ends_in_oom: Option<u64>,
-    /// The reason that the recording does not show all that the run needs, apart from failed requests.
+    /// The reason why the run may need more than the recording shows, apart from failed requests.
     pub doubt: Option<Doubt>,
-    /// A device size that is enough for every recorded request: the smallest found by replays, if a request fails here,
-    /// or if one that failed in the recording succeeds here. `None` otherwise, and if no device is large enough.
+    /// A device size that is sufficient for every recorded request: the smallest one found by replays, if a request
+    /// fails here, or one that failed in the recording succeeds here. `None` otherwise, and if no size is sufficient.
     pub suffices: Option<u64>,
-    /// Maximum bytes in live blocks and in use by others: every recorded request needs at least this much.
+    /// Maximum bytes in live blocks and in use by other processes: a lower bound for the memory that the recorded
+    /// requests need.
     pub live_bytes: u64,
-    /// Blocks left out, freed earlier, and scaled.
+    /// The blocks that are omitted, freed earlier, and scaled.
     pub concerned: [Concerned; 3],
     /// The modules that are recomputed.
     pub recomputation: Option<Recomputation>,
@@ -274,8 +274,8 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Returns whether the program fits; `None` if the recording does not show all that it needs, or if a request that
-    /// failed in it succeeds, since the program would have gone on differently.
+    /// Returns whether the program fits; `None` if the recording does not show everything that it needs, or if a
+    /// request succeeds that failed in the recording, since the program would then have continued differently.
     pub fn fits(&self) -> Option<bool> {
         let is_whole = self.ends_in_oom.is_none() && self.rescued.is_empty() && self.doubt.is_none();
         match self.oom {
@@ -304,18 +304,18 @@ pub struct Failed {
     pub report: String,
 }
 
-/// One of the settings that are tried if none are given.
+/// One of the settings that are tried if no change is given.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The settings, as applied to the recorded ones.
+    /// The settings that are added to the recorded ones.
     pub asked: String,
-    /// The resulting settings, canonical; empty for the default.
+    /// The resulting settings in canonical form; empty for the defaults.
     pub alloc_conf: String,
-    /// The result, up to its end.
+    /// The figures of the replay with them.
     pub figures: Figures,
-    /// The number of the event of the request that failed.
+    /// The event number of the request that fails; `None` if all succeed.
     pub oom: Option<u64>,
-    /// Whether the recording ends with a failed request that succeeds here: later requests were not recorded.
+    /// Whether the request with which the recording ends fails there but succeeds here: later requests are unknown.
     pub gets_past_failure: bool,
 }
 
@@ -326,15 +326,15 @@ pub struct Prediction {
     pub device: DeviceId,
     /// The totals and peaks as recorded.
     pub measured: Figures,
-    /// The settings it was recorded with, canonical; empty for the default.
+    /// The recorded settings in canonical form; empty for the defaults.
     pub recorded_conf: String,
-    /// The number of the failed request with which the recording ends, on any device.
+    /// The event number of the failed request with which the recording ends, on any device.
     pub ends_in_oom: Option<u64>,
-    /// The replay with nothing changed.
+    /// The replay without changes.
     pub unchanged: Unchanged,
     /// The replay with the change, if there is one.
     pub changed: Option<Changed>,
-    /// Some common settings, if no change was given.
+    /// The results with some common settings, if no change is given.
     pub tried: Vec<Tried>,
 }
 

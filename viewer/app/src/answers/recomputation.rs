@@ -5,16 +5,16 @@ use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::suggest::did_you_mean;
 use highwater_snapshots::{DeviceId, Phase, Trace};
 
-/// The modules that are recomputed, for a report.
+/// A summary of the recomputed modules, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recomputation {
     /// The patterns, as given.
     pub patterns: Vec<ScopePattern>,
     /// Number of modules that match.
     pub modules: usize,
-    /// Number of calls that are recomputed: a module that saves nothing for backward has none.
+    /// Number of recomputed calls; modules that save nothing for backward have none.
     pub calls: usize,
-    /// The recording's evidence for the end of blocks in forward.
+    /// How the recording shows when forward no longer needs a block.
     pub evidence: Evidence,
 }
 
@@ -44,7 +44,7 @@ pub fn recompute(
 ///
 /// # Errors
 ///
-/// Returns why not, and what to record instead.
+/// Returns the reason why not, and what to record instead.
 pub fn check_patterns(trace: &Trace, patterns: &[ScopePattern]) -> Result<(), String> {
     let known = modules(trace);
     if known.is_empty() {

@@ -36,12 +36,12 @@ use crate::answers::recomputation::recompute;
 ///
 /// # Errors
 ///
-/// Returns the problem.
+/// Returns the problem with the settings.
 pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
 }
 
-/// Applies `settings` to `recorded` ones, or to the defaults if they begin with `default`.
+/// Applies `settings` to the `recorded` ones, or to the defaults if they start with `default`.
 fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig, String> {
     let (first, rest) = settings.split_once(',').unwrap_or((settings, ""));
     let config = match (first.trim(), rest.trim()) {
@@ -66,10 +66,10 @@ pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Optio
     Some(OomAnalysis::of(trace, (device, live), request, test))
 }
 
-/// The reason that there is no prediction.
+/// The reason why there is no prediction.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPrediction {
-    /// The question cannot be answered: a sentence for the user.
+    /// The question cannot be answered, with a sentence for the user.
     #[error("{0}")]
     Refused(String),
     /// The recording cannot be read.
@@ -83,12 +83,12 @@ impl From<String> for NoPrediction {
     }
 }
 
-/// Replays a recording unchanged, and with `change`; not with one that [follows blocks](Change::follows_blocks) if the
-/// recording is not in memory.
+/// Replays a recording without changes and with `change`. A change that [follows blocks](Change::follows_blocks) needs
+/// a recording in memory.
 ///
 /// # Errors
 ///
-/// If the change is impossible, or the recording cannot be read.
+/// Fails if the change is impossible, or the recording cannot be read.
 pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPrediction> {
     let (trace, device) = (source.facts(), change.device);
     let facts = trace.device_facts(device);
@@ -134,7 +134,7 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), ends_in_oom, unchanged, changed, tried })
 }
 
-/// Returns an error if `trace` is a state, of which nothing can be replayed.
+/// Returns an error if `trace` has no events to replay.
 fn check_events(trace: &Trace) -> Result<(), String> {
     if !trace.is_state() {
         return Ok(());
@@ -142,8 +142,8 @@ fn check_events(trace: &Trace) -> Result<(), String> {
     Err(format!("{}: there is nothing to replay, so record the program's events", Doubt::NoEvents.text(trace)))
 }
 
-/// Chooses the tie-break rule with which a replay without changes, made by `run`, follows the recording longest; `end`
-/// is where it leaves it.
+/// Chooses the tie-break rule with which a replay without changes, made by `run`, agrees with the recording longest;
+/// `end` returns where they start to differ.
 fn follow_longest<R, E>(
     run: impl Fn(TieBreak) -> Result<R, E>,
     end: impl Fn(&R) -> Option<u64>,
@@ -158,8 +158,8 @@ fn follow_longest<R, E>(
     Ok((chosen, TieBreak::OldestSegment))
 }
 
-/// Replays without changes, with the tie-break rule that follows the recording longest; with `target`, up to that
-/// request.
+/// Replays without changes, with the tie-break rule that agrees with the recording longest; with `target`, only up to
+/// that request.
 fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, TieBreak) {
     let device_total = recorded_total(trace, device);
     let run = |tie_break: TieBreak| {
@@ -198,7 +198,7 @@ fn replay_unchanged(
     Ok((unchanged, tie_break, result.cache_flushes))
 }
 
-/// Returns the known reasons why a replay may differ from `trace`.
+/// Returns the known reasons why a replay of `trace` may differ from it.
 fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
     let mut causes = problems;
     causes.extend(trace.trust_sentences());
@@ -206,9 +206,9 @@ fn causes(trace: &Trace, problems: Vec<String>) -> Vec<String> {
     causes
 }
 
-/// The inputs that all replays of one recording share.
+/// The inputs shared by all replays of a recording.
 struct Base<'a> {
-    /// The recording; of one that is not in memory, a window before its first event.
+    /// The recording; if it is not in memory, a window before its first event.
     trace: &'a Trace,
     device: DeviceId,
     recorded: &'a AllocConfig,
@@ -241,14 +241,14 @@ impl Base<'_> {
         }
     }
 
-    /// Whether blocks from before the recording are left out or have another size.
+    /// Whether blocks from before the recording are omitted or resized.
     fn changes_start(&self, overrides: &[BlockOverride]) -> bool {
         let start = overrides.iter().zip(&self.trace.blocks.alloc).take_while(|(_, alloc)| !alloc.is_some());
         start.into_iter().any(|(block_override, _)| block_override.is_removed || block_override.share != Share::WHOLE)
     }
 }
 
-/// A recording of which a prediction is made.
+/// A recording for which a prediction is made.
 struct Predicting<'a> {
     base: Base<'a>,
     replays: Replays<'a>,
@@ -361,7 +361,7 @@ impl Predicting<'_> {
         })
     }
 
-    /// Replays with each of the settings that are worth a trial.
+    /// Replays with each of the settings that may lower the peak.
     fn try_settings(&self) -> Result<Vec<Tried>, Error> {
         let Self { base, replays, ends_in_oom, .. } = self;
         if base.trace.is_state() {

@@ -1,20 +1,20 @@
-//! The requests that failed in a recording, with the sizes at that moment.
+//! The failed requests of a recording, with the sizes at that point.
 
 use highwater_analysis::Source;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
 use serde::{Deserialize, Serialize};
 
-/// A request for memory that failed, and the memory that was free then.
+/// A failed request, and the memory that was free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFailure {
     /// The device that was out of memory.
     pub device: DeviceId,
-    /// Its event, in the trace that has it.
+    /// Its event, in the trace that contains it.
     pub event: EventId,
-    /// The number of its event in the recording.
+    /// The number of its event in the whole recording.
     pub number: u64,
-    /// The training step of the request; `None` outside all steps.
+    /// The training step of the request; `None` outside of steps.
     pub step: Option<u32>,
     /// Its phase; `None` if the recording has no phases.
     pub phase: Option<Phase>,
@@ -25,7 +25,7 @@ pub struct RequestFailure {
 }
 
 impl RequestFailure {
-    /// Returns the first requests that failed on `device`, at most `most`.
+    /// Returns the first failed requests on `device`, at most `most`.
     ///
     /// # Errors
     ///
@@ -36,17 +36,17 @@ impl RequestFailure {
         Ok(failures?.into_iter().flatten().collect())
     }
 
-    /// Returns the last request that failed on `device`.
+    /// Returns the last failed request on `device`.
     ///
     /// # Errors
     ///
-    /// As [`Self::first`].
+    /// Fails like [`Self::first`].
     pub fn last(source: &Source<'_>, device: DeviceId) -> Result<Option<Self>> {
         let last = Self::events(source, device)?.pop();
         last.map_or(Ok(None), |event| Self::at(source, event))
     }
 
-    /// The numbers of the events at which requests failed on `device`.
+    /// Returns the event numbers of the failed requests on `device`.
     fn events(source: &Source<'_>, device: DeviceId) -> Result<Vec<u64>> {
         if source.count(device, EventKind::Oom) == 0 {
             return Ok(Vec::new());
@@ -59,7 +59,7 @@ impl RequestFailure {
         Ok(window.last().and_then(|event| Self::of(&window.trace, event)))
     }
 
-    /// Returns the requests that failed on `device`, in order.
+    /// Returns the failed requests on `device`, in order.
     pub fn all(trace: &Trace, device: DeviceId) -> impl DoubleEndedIterator<Item = Self> {
         trace.failed_requests_on(device).filter_map(|event| Self::of(trace, event))
     }

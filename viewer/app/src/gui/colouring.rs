@@ -21,17 +21,17 @@ use crate::session::Recording;
 /// One line of the legend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The value that blocks of this colour have in common, short.
+    /// The value shared by the blocks of this colour, in short form.
     pub name: String,
     /// The label of their group in tables.
     pub label: String,
     /// The colour of these blocks.
     pub colour: Color32,
-    /// Its place in the legend: the largest at the peak first, all others last.
+    /// Its index in the legend: the largest at the peak first, the entry for all other values last.
     pub rank: usize,
-    /// The number of values that have it: 1, but for all others.
+    /// The number of values with this colour: 1, except for the entry for all other values.
     pub values: usize,
-    /// The `--where` condition for them, if there is one.
+    /// The `--where` condition for these blocks; `None` if there is none.
     pub condition: Option<String>,
 }
 
@@ -40,26 +40,26 @@ pub struct Entry {
 pub struct Colouring {
     /// The legend, in stacking order.
     pub entries: Vec<Entry>,
-    /// The legend entry of each block, by row, with [`SECOND_LAYER`].
+    /// The index of each block's legend entry, by row, combined with [`SECOND_LAYER`].
     entry_of: Vec<u8>,
     /// The blocks that match the filter.
     matches: Arc<Matches>,
     by: ColourBy,
 }
 
-/// The colour of blocks that leak, whatever their category.
+/// The colour of leaked blocks, regardless of their category.
 pub(crate) const LEAK: Color32 = theme::change(Change::OnlyInB);
 
-/// Set in the entries of blocks of every second layer.
+/// Bit in the entry index of blocks in every second layer.
 const SECOND_LAYER: u8 = 0x80;
 
-/// Fewest blocks for which another thread pays off.
+/// Minimum number of blocks per parallel task.
 const RUN: usize = 1 << 14;
 
 impl Colouring {
-    /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
-    /// `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are not among `matches` are
-    /// grey. Takes a few parallel passes over the blocks.
+    /// Colours the blocks of device `device` of `recording`. There are entries for the values with the most bytes at
+    /// the peak of `metric`, largest first; categories and lifetimes have a fixed order. Blocks that are not among
+    /// `matches` are grey. Takes a few parallel passes over the blocks.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
         let ColourBy(key) = by;
@@ -120,14 +120,15 @@ impl Colouring {
         }
     }
 
-    /// The block's colour where its band can be distinguished from its neighbours'.
+    /// The block's colour, modified so that its band can be distinguished from its neighbours.
     pub(crate) fn instance_colour(&self, block: BlockId) -> Color32 {
         let colour = self.colour(block);
         // What is left out is quiet.
         if self.matches.contains(block) { theme::instance(colour, block.0 as usize) } else { colour }
     }
 
-    /// The legend entry of bytes that belong to no block: that of the blocks with which tables group them, if any.
+    /// The legend entry of bytes outside of blocks: that of the blocks with which tables group them; `None` if there
+    /// are none.
     pub(crate) fn entry_beside(&self, trace: &Trace, beside: Beside) -> Option<usize> {
         let label = label_beside(trace, self.by.0, beside);
         self.entries.iter().position(|entry| entry.label == label)
@@ -139,20 +140,20 @@ impl Colouring {
         (self.by.0 == key).then(|| entry().map_or(theme::NEUTRAL, |entry| entry.colour))
     }
 
-    /// The block's legend entry; past the end for blocks of other devices without one.
+    /// The index of the block's legend entry; past the end for blocks of other devices without an entry.
     pub fn entry(&self, block: BlockId) -> usize {
         usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX) & !SECOND_LAYER)
     }
 }
 
 impl Entry {
-    /// A grey entry, of which no condition selects the blocks.
+    /// A grey entry, for whose blocks there is no condition.
     pub(crate) fn neutral(name: String) -> Self {
         Self { label: name.clone(), name, colour: theme::NEUTRAL, rank: usize::MAX, values: 1, condition: None }
     }
 }
 
-/// The values of blocks; those of blocks that leak are apart.
+/// The values of blocks; leaked blocks have separate ones.
 struct Values<'a> {
     of_blocks: BlockValues<'a>,
     leaks: Option<&'a Leaks>,
@@ -160,7 +161,7 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The value of the block in `row`; the second half is for blocks that leak.
+    /// The value of the block in `row`; the second half of the values is for leaked blocks.
     #[inline]
     fn value(&self, row: usize) -> usize {
         let leaks = self.leaks.is_some_and(|leaks| leaks.has(self.trace, BlockId(row as u32)));
@@ -186,7 +187,7 @@ impl Values<'_> {
     }
 }
 
-/// The colour of a value of `key`, by its number, if it is the same in every recording and view.
+/// The colour of a value of `key`, given by its number, if it is the same in all recordings and views.
 pub(crate) fn fixed_colour(key: GroupKey, number: u64) -> Option<Color32> {
     match key {
         GroupKey::Category => Category::from_code(number as u8).map(theme::category),
@@ -218,7 +219,7 @@ fn second_layers(trace: &Trace) -> Vec<bool> {
 struct Weight {
     /// Allocated bytes at the peak.
     at_peak: u64,
-    /// Allocated bytes over the whole recording.
+    /// Allocated bytes of all blocks of the recording.
     in_all: u64,
     /// Number of blocks with this value.
     blocks: u64,
@@ -264,7 +265,7 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, values: &Values<'
     weights
 }
 
-/// The values with the most bytes at the peak (then: in all), largest first.
+/// The values with the most bytes at the peak, then in the whole recording, largest first.
 fn most_important(weights: &[Weight]) -> Vec<usize> {
     let mut ranked: Vec<usize> = (0..weights.len()).filter(|value| weights[*value].blocks > 0).collect();
     ranked.sort_by_key(|value| (std::cmp::Reverse((weights[*value].at_peak, weights[*value].in_all)), *value));
@@ -274,7 +275,7 @@ fn most_important(weights: &[Weight]) -> Vec<usize> {
     ranked
 }
 
-/// `folder/file.py:184 function` with the leading folders left out.
+/// `folder/file.py:184 function`, without leading folders.
 pub(crate) fn short_line(text: &str) -> String {
     if let Some((address, module)) = text.split_once(" in ").filter(|(address, _)| address.starts_with("0x")) {
         return format!("{address} in {}", LineText { path: module, line: 0, function: "" }.file_name());

@@ -11,15 +11,15 @@ use super::window::settings::Settings;
 use crate::example::Examples;
 use crate::files::failure::Failure;
 
-/// Debian packages that the window needs with X11.
+/// Debian packages that the window needs on X11.
 const PACKAGES: &str = "libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0 libegl1 libgl1-mesa-dri";
-/// Debian packages that the window needs with Wayland.
+/// Debian packages that the window needs on Wayland.
 const WAYLAND_PACKAGES: &str =
     "libwayland-client0 libwayland-cursor0 libwayland-egl1 libxkbcommon0 libegl1 libgl1-mesa-dri";
 
-/// Opens the window with `files`, or with a first screen that offers `examples`, and returns when it is closed. Shows
-/// parts of recordings of more than `most_resident` events. If no window can be opened, returns a message with the
-/// missing requirements.
+/// Opens the window with `files`, or with a start screen that offers `examples`, and returns when it is closed.
+/// Recordings with more than `most_resident` events are shown in parts. If no window can be opened, returns a message
+/// with the missing requirements.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Carries out the actions that the views of an open file request.
+//! Executes the actions that the views of an open file request.
 
 use eframe::egui;
 
@@ -11,7 +11,7 @@ use crate::gui::window::settings::Settings;
 use crate::selection::{Pin, View};
 
 impl OpenFile {
-    /// Carries out the action of a view.
+    /// Executes an action requested by a view.
     pub fn grant(&mut self, ctx: &egui::Context, action: Action, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);

@@ -1,4 +1,4 @@
-//! What the app needs from the desktop around it. `host_web.rs` replaces it in a browser.
+//! Services that the app needs from the desktop. In browsers, `host_web.rs` replaces this file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect())
 }
 
-/// Whether an editor around the app opens lines of source code: a window has none.
+/// Whether the app runs in an editor that can open lines of source code; false for a window.
 pub(super) fn has_editor() -> bool {
     false
 }
@@ -17,7 +17,7 @@ pub(super) fn has_editor() -> bool {
 /// Does nothing: there is no editor.
 pub(super) fn open_line(_file: &str, _line: u32) {}
 
-/// Does nothing: a window has no address.
+/// Does nothing: a window has no URL.
 pub(super) fn show_link(_text: &str) {}
 
 /// Does nothing: a window has no server.
@@ -26,5 +26,5 @@ pub(super) fn open_served(_path: &Path) {}
 /// Does nothing: a window has no server.
 pub(super) fn stop_served(_path: &Path) {}
 
-/// Does nothing: a window has a clipboard.
+/// Does nothing: windows use the system's clipboard.
 pub(super) fn copy_texts(_ctx: &egui::Context) {}

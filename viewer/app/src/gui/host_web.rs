@@ -1,4 +1,4 @@
-//! What the app needs from the page around it.
+//! Services that the app needs from the page that contains it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Reads the file, and opens it.
+    /// Reads the file and opens it in the app.
     #[wasm_bindgen(js_namespace = highwater)]
     fn open_file(file: &web_sys::File);
 
-    /// Copies the text where the browser has no clipboard.
+    /// Copies the text if the browser provides no clipboard.
     #[wasm_bindgen(js_namespace = highwater)]
     fn copy(text: &str);
 
@@ -23,27 +23,27 @@ extern "C" {
     #[wasm_bindgen(js_namespace = highwater, js_name = open_line)]
     fn open_in_editor(file: &str, line: u32);
 
-    /// Follows the recording at this address of the page's server.
+    /// Starts following the recording at this path on the page's server.
     #[wasm_bindgen(js_namespace = highwater)]
     fn follow_served(path: &str);
 
-    /// Follows it no more.
+    /// Stops following it.
     #[wasm_bindgen(js_namespace = highwater)]
     fn leave_served(path: &str);
 
-    /// Replaces the fragment of the page's address.
+    /// Replaces the fragment of the page's URL.
     #[wasm_bindgen(js_namespace = highwater)]
     fn show_fragment(text: &str);
 }
 
-/// No paths: the page reads the files dropped since the last frame, which then arrive.
+/// Returns no paths: the page reads the files dropped since the last frame, and passes them to the app.
 pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     let dropped = ctx.input(|input| input.raw.dropped_files.clone());
     dropped.iter().filter_map(|file| file.web_file()).for_each(open_file);
     Vec::new()
 }
 
-/// Whether an editor around the app opens lines of source code.
+/// Whether the app runs in an editor that can open lines of source code.
 pub(super) fn has_editor() -> bool {
     is_in_editor()
 }
@@ -53,22 +53,22 @@ pub(super) fn open_line(file: &str, line: u32) {
     open_in_editor(file, line);
 }
 
-/// Follows a recording of the page's server, whose bytes then arrive.
+/// Starts following a recording on the page's server, which then sends its bytes.
 pub(super) fn open_served(path: &Path) {
     follow_served(&path.to_string_lossy());
 }
 
-/// Follows it no more.
+/// Stops following it.
 pub(super) fn stop_served(path: &Path) {
     leave_served(&path.to_string_lossy());
 }
 
-/// Shows what is looked at in the page's address.
+/// Describes the current view in the page's URL.
 pub(super) fn show_link(text: &str) {
     show_fragment(text);
 }
 
-/// Copies the texts that this frame copies, where the browser offers no clipboard.
+/// Copies the texts that were copied in this frame, if the browser provides no clipboard.
 pub(super) fn copy_texts(ctx: &egui::Context) {
     if web_sys::window().is_some_and(|window| window.is_secure_context()) {
         return;

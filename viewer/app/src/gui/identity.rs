@@ -1,18 +1,18 @@
-//! Identifies shared values without keeping them in memory, for the keys of questions about them.
+//! Identifies shared values without keeping them in memory, for the keys of background queries.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// A shared value, such as a recording. Equal if it is the same one; others may have equal contents.
+/// The identity of a shared value, such as a recording. Values with equal contents have different identities.
 pub struct Identity<T>(Weak<T>);
 
 impl<T> Identity<T> {
-    /// The identity of `value`, whose memory is freed whoever keeps this.
+    /// The identity of `value`, which does not keep it in memory.
     pub fn of(value: &Arc<T>) -> Self {
         Self(Arc::downgrade(value))
     }
 
-    /// The value, unless it is gone.
+    /// The value, unless it was dropped.
     pub fn get(&self) -> Option<Arc<T>> {
         self.0.upgrade()
     }
@@ -30,7 +30,7 @@ impl<T> Clone for Identity<T> {
 }
 
 impl<T> Default for Identity<T> {
-    /// The identity of no value.
+    /// The identity of a value that does not exist.
     fn default() -> Self {
         Self(Weak::new())
     }

@@ -1,4 +1,4 @@
-//! The legend of colours, with the share of each in the moment's total.
+//! The legend of colours, with each colour's share of the total at some moment.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ use crate::gui::widgets::words::MEANING_OF_NONE;
 use crate::selection::Selection;
 use crate::session::{DeviceIndex, Recording};
 
-/// A moment of a recording, with its colouring.
+/// A moment of a recording, for which shares are computed.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The recording whose blocks are coloured.
     pub recording: Arc<Recording>,
-    /// Row of the device.
+    /// Index of the device.
     pub device: usize,
     /// The total that is shown.
     pub metric: Metric,
-    /// Events that have happened by then.
+    /// Number of events before the moment.
     pub moment: usize,
     /// The colours of the blocks and their names.
     pub colouring: Arc<Colouring>,
@@ -53,8 +53,8 @@ impl Asked {
         Self { recording: Arc::clone(recording), device, metric, moment, colouring: Arc::clone(colouring) }
     }
 
-    /// The legend entries with their bytes, largest at the peak first, followed by entries for bytes that belong to no
-    /// block; they add up to the total.
+    /// The legend entries with their bytes, largest at the peak first, followed by entries for bytes outside of blocks;
+    /// they add up to the total.
     pub fn entries(&self) -> Vec<(Entry, u64)> {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.device];
@@ -77,7 +77,7 @@ impl Asked {
     }
 }
 
-/// The legend's shares, computed on a background thread: a moment may have a million live blocks.
+/// Computes the legend's shares on a background thread: there may be a million live blocks.
 #[derive(Debug)]
 pub struct Shares {
     query: Query<Asked, Vec<(Entry, u64)>>,
@@ -92,15 +92,15 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Asks for the shares at a moment, unless they were asked for last.
+    /// Requests the shares at a moment, unless they were requested last.
     pub fn ask(&mut self, ctx: &Context, asked: &Asked) {
         self.query.receive();
         self.query.ask(ctx, asked);
     }
 
-    /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready; an empty
-    /// row until there are any, so that the timeline below rarely changes its size. Returns the condition of a clicked
-    /// entry.
+    /// Shows the legend in at most `most_rows` rows, with the latest shares until new ones are computed. Until the
+    /// first are computed, shows an empty row, so that the size of the timeline below rarely changes. Returns the
+    /// condition of a clicked entry.
     pub(crate) fn legend_ui(&self, ui: &mut Ui, most_rows: usize) -> Option<String> {
         match self.query.answer() {
             Some(entries) => legend_ui(ui, entries, most_rows),
@@ -158,7 +158,7 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
     clicked
 }
 
-/// Whether the chips that are shown, and one for the others, fit into `most_rows` rows.
+/// Whether the chips that are shown, and one for all others, fit into `most_rows` rows.
 fn fits(ui: &Ui, (widths, values): (&[f32], &[usize]), shown: &[bool], most_rows: usize, amount: &str) -> bool {
     let left_out: usize = values.iter().zip(shown).filter(|(_, is_shown)| !**is_shown).map(|(values, _)| values).sum();
     let last = (left_out > 0).then(|| Chip::new(ui, &format!("+{left_out} others"), amount, false).width());
@@ -166,7 +166,7 @@ fn fits(ui: &Ui, (widths, values): (&[f32], &[usize]), shown: &[bool], most_rows
     rows_of(shown.chain(last), ui.available_width()) <= most_rows
 }
 
-/// The entries that are left out of a legend.
+/// The entries omitted from a legend.
 #[derive(Default)]
 struct Others {
     count: usize,
@@ -176,7 +176,7 @@ struct Others {
 }
 
 impl Others {
-    /// Shows how many there are; they are listed when it is hovered.
+    /// Shows how many there are, and lists them on hover.
     fn others_ui(&self, ui: &mut Ui, amount: &str) {
         let name = match self.count {
             0 => return,
@@ -194,7 +194,7 @@ impl Others {
     }
 }
 
-/// The entries shown if only those with the largest `sums` fit: as many as possible, and one at least.
+/// For each entry, whether to show it if only those with the largest `sums` fit: as many as possible, and at least one.
 fn largest_that_fit(sums: &[u64], fits: impl Fn(&[bool]) -> bool) -> Vec<bool> {
     let mut shown = vec![true; sums.len()];
     let mut order: Vec<usize> = (0..sums.len()).collect();
@@ -208,7 +208,7 @@ fn largest_that_fit(sums: &[u64], fits: impl Fn(&[bool]) -> bool) -> Vec<bool> {
     shown
 }
 
-/// Number of rows that chips of these widths take.
+/// Number of rows needed by chips of these widths.
 fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     let (mut rows, mut used) = (0, f32::MAX);
     for width in widths {
@@ -220,9 +220,9 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
     rows
 }
 
-/// Shows the legend of the lines over the bands, with each total of the device at a moment, in one row: what has no
-/// room is listed when the last entry is hovered. `summary` is that of the whole device; `is_apart` tells whether two
-/// lines lie apart somewhere in the picture.
+/// Shows the legend of the lines over the bands, with the device's totals at some moment, in one row; entries that do
+/// not fit are listed when the last one is hovered. `summary` describes the whole device; `is_apart` returns whether
+/// two lines differ visibly anywhere in the picture.
 pub(crate) fn lines_ui(
     ui: &mut Ui,
     trace: &Trace,
@@ -289,10 +289,10 @@ pub(crate) struct Chip {
 
 impl Chip {
     const GAP: f32 = 5.0;
-    /// Largest width of the meaning: longer ones are shortened, so that no name decides about the layout.
+    /// Maximum width of the meaning in points; longer ones are truncated, so that no name dominates the layout.
     const MAX_NAME: f32 = 220.0;
 
-    /// Lays out the texts; paler if there is nothing of it.
+    /// Lays out the texts; in a paler colour if the amount is zero.
     pub(crate) fn new(ui: &Ui, name: &str, amount: &str, is_present: bool) -> Self {
         let shades = Shades::in_ui(ui);
         let font = FontId::proportional(13.0);
@@ -305,7 +305,7 @@ impl Chip {
         }
     }
 
-    /// Width in points, with the distance to the next chip.
+    /// Width in points, including the distance to the next chip.
     fn width(&self) -> f32 {
         theme::SWATCH + self.name.size().x + self.amount.size().x + 2.0 * Self::GAP + 14.0
     }
@@ -352,7 +352,8 @@ pub fn share(bytes: u64, total: u64) -> String {
 /// Maximum length of an operation or line in the cause of a peak.
 const MAX_NAME: usize = 40;
 
-/// A cause of a peak of `bytes`: `+2.87 GiB activation from forward`; its share if the peak's step did not allocate it.
+/// Describes the cause of a peak of `bytes`: `+2.87 GiB activation from forward`; with its share if it was not
+/// allocated in the peak's step.
 pub fn cause_text(trace: &Trace, cause: &PeakCause, bytes: u64) -> String {
     let amount = if cause.is_rise { format!("+{}", format_bytes(cause.bytes)) } else { share(cause.bytes, bytes) };
     let guess = if trace.trust.categories_guessed { " (guess)" } else { "" };

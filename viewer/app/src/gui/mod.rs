@@ -1,4 +1,4 @@
-//! The desktop app: eframe's window around [`App`], whose state can be driven without one.
+//! The user interface: a window of eframe around [`App`], which can also be driven without a window.
 
 #[cfg(not(target_family = "wasm"))]
 mod host;

@@ -36,12 +36,12 @@ use crate::selection::Selection;
 use crate::session::Recording;
 use crate::session::run::MAX_RESIDENT_EVENTS;
 
-/// The state that Undo restores.
+/// The state of the view, which Undo restores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Visit {
     pub(super) selection: Selection,
     pub(super) search: String,
-    /// The events of the part that is shown, numbered over the whole recording.
+    /// The numbers of the events shown, for a long recording that is shown in parts.
     pub(super) part: Range<u64>,
 }
 
@@ -59,26 +59,26 @@ pub struct OpenFile {
     /// The views around the timeline.
     pub(super) views: Views,
     shares: Shares,
-    /// The blocks of the group that is chosen in the panel of the moment.
+    /// The blocks of the group selected in the Moment panel.
     light: Light,
     pub(super) history: History<Visit>,
     /// A message from a view, shown until the next command.
     pub(super) notice: Option<String>,
-    /// The file, if it is followed while its program writes it.
+    /// The file, if it is being followed while its program writes it.
     pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
     pub(super) peaks: Peaks,
-    /// The whole of a long recording.
+    /// The overview of a long recording.
     pub(super) run: RunView,
-    /// The view that Undo or Redo shows once the part is read.
+    /// The view that Undo or Redo restores once its part has been read.
     pub(super) returning: Option<Visit>,
-    /// While its file is followed, a recording of more events is read in parts.
+    /// Maximum number of events in memory; a longer recording that is followed is read in parts.
     pub(super) most_resident: u64,
 }
 
 computed!(OpenFile: run, search, shares, light, peaks, views, timeline);
 
-/// The place of a view in the window.
+/// The position of a view in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// At the side of the timeline.
@@ -88,7 +88,7 @@ enum Place {
 }
 
 impl OpenFile {
-    /// Opens a view of everything, or the view settings of `look`.
+    /// Opens the recording with a view of everything, or with the view settings of `look`.
     pub fn new(recording: Recording, look: Option<&FileStyle>) -> Self {
         let recording = Arc::new(recording);
         let mut selection = Selection::new(&recording);
@@ -121,8 +121,8 @@ impl OpenFile {
         }
     }
 
-    /// Replaces the open recording by `recording`, read later from the same file. The view stays, except for the
-    /// pinned block, which may be a different one now.
+    /// Replaces the recording by `recording`, a newer version from the same file. The view stays, except for the pinned
+    /// block, which may be a different one now.
     pub fn replace(&mut self, recording: Recording, is_in_front: bool) {
         let run = |recording: &Recording| recording.run.as_ref().map(Arc::as_ptr);
         let is_same_run = recording.run.is_some() && run(&recording) == run(&self.recording);
@@ -155,8 +155,7 @@ impl OpenFile {
         self.views.plan.forget();
     }
 
-    /// The moment of the legend and of the panels at the side: pinned, else the peak. The pointer does not replace what
-    /// is being read.
+    /// The moment of the legend and of the side panels: the pinned one, else the peak. They do not follow the pointer.
     pub fn moment(&self) -> (Moment, Reason) {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.selection.device];
@@ -167,7 +166,7 @@ impl OpenFile {
         }
     }
 
-    /// The moment of commands and of the views below the timeline: under the pointer, else [`Self::moment`].
+    /// The moment of commands and of the views below the timeline: the one under the pointer, else [`Self::moment`].
     pub(super) fn pointed_moment(&self) -> Moment {
         let index = &self.recording.devices[self.selection.device];
         match self.timeline.hover() {
@@ -176,7 +175,7 @@ impl OpenFile {
         }
     }
 
-    /// What is shown.
+    /// The current view.
     pub(super) fn visit(&self) -> Visit {
         let (selection, search) = (self.selection.clone(), self.search.text().to_owned());
         Visit { selection, search, part: self.recording.events() }
@@ -195,7 +194,7 @@ impl OpenFile {
         }
     }
 
-    /// Records the current view for Undo. `is_movement` is set for movements that may continue, such as dragging.
+    /// Records the current view for Undo. `is_movement` is true for movements that may continue, such as dragging.
     pub(super) fn note(&mut self, is_movement: bool, seconds: f64) {
         if self.returning.is_some() {
             // What is to be shown is not there yet.
@@ -305,7 +304,7 @@ impl OpenFile {
         chosen
     }
 
-    /// Shows the view below the timeline, or if none is open, the names of those that can be.
+    /// Shows the view below the timeline, or if none is open, the names of the available ones.
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         let is_state = self.recording.trace.is_state();
         let Some(bottom) = settings.bottom.filter(|bottom| *bottom != Bottom::Segments || !is_state) else {
@@ -333,7 +332,7 @@ impl OpenFile {
         top_bar::tools_ui(ui, (recording, selection, search), settings, position)
     }
 
-    /// The views at the side, one of which is in front.
+    /// Shows the view at the side, and tabs to switch between them.
     fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         ui.set_min_size(ui.available_size());
         ui.horizontal(|ui| {
@@ -378,13 +377,13 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// Fails with a message if there is no such view, or if it has no table, or none yet.
+    /// Fails with a message if there is no such view, or if it has no table or has not computed it yet.
     pub(super) fn table(&mut self, view: &str) -> Result<WriteTable, String> {
         let (context, views) = self.scene(Place::Side);
         views.named(view).ok_or_else(|| format!("there is no view {view}"))?.table(&context)
     }
 
-    /// The input of the views at `place`, and their state.
+    /// The input of the views at `place`, and the state of all views.
     fn scene(&mut self, place: Place) -> (ViewContext<'_>, &mut Views) {
         let (moment, reason) = self.moment();
         let moment = if place == Place::Side { moment } else { self.pointed_moment() };
@@ -394,7 +393,7 @@ impl OpenFile {
         (context, views)
     }
 
-    /// The blocks to highlight: those of the group that is chosen in the panel of the moment, if it is in front.
+    /// The blocks to highlight: those of the group selected in the Moment panel, if that is open.
     fn lit(&mut self, ctx: &egui::Context, side: Side) -> Option<Arc<Matches>> {
         let condition = self.views.moment.chosen_condition().filter(|_| side == Side::Moment);
         let filter =
@@ -408,8 +407,8 @@ impl OpenFile {
         self.light.current()?.first().cloned()
     }
 
-    /// The legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or all
-    /// again.
+    /// Shows the legends of colours and lines, at the moment of the panels. A click on a colour selects its blocks, or
+    /// all blocks if they are already selected.
     fn legend_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let (moment, _) = self.moment();
         let position = moment.position();
@@ -430,7 +429,7 @@ impl OpenFile {
     }
 }
 
-/// The button that folds the panel at the side, or shows it again. Returns whether it was clicked.
+/// The button that collapses the side panel, or expands it. Returns whether it was clicked.
 fn fold_ui(ui: &mut Ui, sign: &str) -> bool {
     let hint = format!("{} ({})", Command::ToggleSide.tooltip(), keys::first(Command::ToggleSide));
     labelled_button_ui(ui, sign, Command::ToggleSide.name(), &hint)

@@ -1,4 +1,4 @@
-//! Moves through a recording that is too long to be held in memory, part by part.
+//! Navigates between the parts of a recording that is too long to be in memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::selection::View;
 use crate::session::run::{FIRST_EVENTS, Run};
 
 impl OpenFile {
-    /// Shows the whole of a long recording, and reads the part that the user chooses.
+    /// Shows the overview of a long recording, and reads the part that the user selects.
     pub(super) fn run_ui(&mut self, ui: &mut Ui) {
         let Some(run) = self.recording.run.clone() else { return };
         let shown = self.recording.events();
@@ -27,14 +27,14 @@ impl OpenFile {
         }
     }
 
-    /// Shows the part that was asked for, once it is read.
+    /// Shows the requested part once it is read.
     pub(super) fn take_part(&mut self, ctx: &Context) {
         if let Some(part) = self.run.take() {
             self.show_part(ctx, part);
         }
     }
 
-    /// Shows a part that was read.
+    /// Shows a part that has been read.
     pub(super) fn show_part(&mut self, ctx: &Context, part: Result<Part, String>) {
         let returning = self.returning.take();
         // A message is shown in the next frame.
@@ -87,7 +87,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows these events, numbered over the whole recording.
+    /// Shows these events, given by their numbers in the whole recording.
     fn show_events(&mut self, events: &Range<u64>) {
         let first = self.recording.events().start;
         let local = |event: u64| event.saturating_sub(first).min(u64::from(u32::MAX)) as u32;
@@ -96,13 +96,13 @@ impl OpenFile {
         self.selection.show(&self.recording, View { x, y });
     }
 
-    /// Reads a part to be shown.
+    /// Starts to read a part.
     pub(super) fn ask_for(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
         self.returning = None;
         self.run.ask(ctx, run, wanted);
     }
 
-    /// Shows what was shown before, once its part is read.
+    /// Restores an earlier view once its part is read.
     pub(super) fn return_to(&mut self, ctx: &Context, visit: Visit) {
         match self.recording.run.clone().filter(|_| visit.part != self.recording.events()) {
             Some(run) => {
@@ -125,7 +125,7 @@ impl OpenFile {
         self.search_for(ctx, &search);
     }
 
-    /// Shows a part of the recording, which has become too long to be held in memory: what is in view.
+    /// Switches to showing a part of the recording, which has become too long to be in memory: the visible one.
     pub(super) fn become_long(&mut self, ctx: &Context, run: &Arc<Run>) {
         let view = self.view_of_run();
         let length = Run::length_around(&view);
@@ -138,8 +138,8 @@ impl OpenFile {
         self.ask_for(ctx, run, wanted);
     }
 
-    /// After a long recording has grown, reads the last part anew if the end was in view; once the recording is
-    /// finished, any part, of which it was not known.
+    /// After a long recording has grown, reads the last part again if its end was visible. Once the recording is
+    /// finished, reads any part again, in which the end may have been missing.
     pub(super) fn renew_part(&mut self, ctx: &Context) {
         let Some(run) = self.recording.run.clone() else { return };
         let shown = self.recording.events();
@@ -158,14 +158,14 @@ impl OpenFile {
         }
     }
 
-    /// The events in view, numbered over the whole recording.
+    /// The numbers of the visible events in the whole recording.
     fn view_of_run(&self) -> Range<u64> {
         let first = self.recording.events().start;
         let view = self.selection.events_in_view(&self.recording);
         first + u64::from(view.start)..first + u64::from(view.end)
     }
 
-    /// Goes to an event, by its number in the whole recording.
+    /// Shows an event, given by its number in the whole recording.
     fn go_to_event(&mut self, event: u64) {
         let Self { recording, selection, .. } = self;
         let moment = (event.saturating_sub(recording.events().start) as usize + 1).min(recording.trace.events.len());
@@ -177,7 +177,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows a step by its number: the next one in view or later, else the first.
+    /// Shows the step with a number: the first one in the view or later, else the first one of the recording.
     pub(crate) fn go_to_step(&mut self, ctx: &Context, number: u32) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
@@ -192,7 +192,7 @@ impl OpenFile {
         self.note(false, seconds);
     }
 
-    /// Carries out a command that leads to another part of a long recording; returns whether it does.
+    /// Executes a command that moves to another part of a long recording; returns whether it is such a command.
     pub(super) fn go_to_part(&mut self, ctx: &Context, command: Command) -> bool {
         let Some(run) = self.recording.run.clone() else { return false };
         let shown = self.recording.events();

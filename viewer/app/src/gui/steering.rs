@@ -1,4 +1,4 @@
-//! The commands that change the view of one recording.
+//! Commands that change the view of a recording.
 
 use eframe::egui::Context;
 use highwater_analysis::between::bytes_of;
@@ -18,7 +18,7 @@ use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
 use crate::selection::{Axis, NO_TIMES, Pin, Selection, drawn_metric};
 
-/// Whether `command` is about moments or the timeline, of which a recording without events has none.
+/// Whether `command` concerns moments or the timeline, which a recording without events does not have.
 fn needs_events(command: Command) -> bool {
     command.is_movement()
         || matches!(
@@ -42,7 +42,7 @@ fn needs_events(command: Command) -> bool {
 }
 
 impl OpenFile {
-    /// Whether `command`, which needs a recording, applies to this one now.
+    /// Whether `command`, which needs a recording, is currently applicable to this one.
     pub fn can(&self, command: Command) -> bool {
         let has = |key: GroupKey| self.recording.absent.reason(key).is_none();
         let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
@@ -78,7 +78,8 @@ impl OpenFile {
         }
     }
 
-    /// The reason that the recording does not support `command`, as a sentence; `None` if another reason prevents it.
+    /// The reason why the recording does not support `command`, as a sentence; `None` if it does, or if the command is
+    /// disabled for another reason.
     pub fn absence(&self, command: Command) -> Option<String> {
         let lacks = |key: GroupKey| self.recording.absent.reason(key).map(str::to_owned);
         match command {
@@ -94,7 +95,7 @@ impl OpenFile {
         }
     }
 
-    /// Carries out a command that changes the view.
+    /// Executes a command that changes the view.
     pub fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         if matches!(command, Command::Undo | Command::Redo) {
@@ -119,7 +120,7 @@ impl OpenFile {
         self.note(command.is_movement(), seconds);
     }
 
-    /// The bytes at which a zoom of the height is centred: the middle of the pinned block, else the top of the stack.
+    /// The byte offset that a vertical zoom keeps fixed: the middle of the pinned block, else the top of the stack.
     fn anchor(&mut self, moment: &Moment) -> f64 {
         let pinned = self.selection.pin.and_then(|pin| pin.block);
         let stack = pinned.and_then(|_| self.timeline.stack(&self.recording, &self.selection, moment.position()));
@@ -212,8 +213,7 @@ impl OpenFile {
         }
     }
 
-    /// Pins the failed request after or before `position` on any device, and shows its device. Wraps around after the
-    /// last.
+    /// Pins the failed request after or before `position` on any device, and shows that device. Wraps around.
     fn go_to_oom(&mut self, position: usize, is_forward: bool) {
         let ooms = &self.recording.regions.ooms;
         let wrapped = if is_forward { ooms.first() } else { ooms.last() };
@@ -222,7 +222,7 @@ impl OpenFile {
         }
     }
 
-    /// Shows kept memory and leaks at the side.
+    /// Opens the Statistics panel with kept memory and leaks.
     pub(super) fn show_kept(&mut self, settings: &mut Settings) {
         (settings.side, settings.is_side_folded) = (Side::Statistics, false);
         self.views.statistics.show("Kept");
@@ -236,7 +236,7 @@ impl OpenFile {
         }
     }
 
-    /// Goes to the peak that was requested while peaks were still being searched for.
+    /// Goes to a peak that was requested while the peaks were still being computed.
     pub(super) fn go_to_awaited_peak(&mut self) {
         let key = self.peaks_key();
         let Some((moments, is_forward)) = self.peaks.awaited(&key) else { return };
@@ -251,7 +251,7 @@ impl OpenFile {
         (OfDevice { recording, device: *device }, *metric)
     }
 
-    /// Pins the largest matching block at `position`; the first of several.
+    /// Pins the largest block at `position` that matches the search; the first of several.
     fn pin_largest_block(&mut self, position: usize, settings: &mut Settings) {
         let trace = &self.recording.trace;
         let metric = drawn_metric(self.selection.metric);
@@ -264,7 +264,7 @@ impl OpenFile {
         }
     }
 
-    /// Pins the block that is `by` bands above the pinned one at `position`.
+    /// Pins the block `by` bands above the pinned one at `position`.
     fn pin_neighbour(&mut self, position: usize, by: isize) {
         let Some(block) = self.selection.pin.and_then(|pin| pin.block) else { return };
         let Some(stack) = self.timeline.stack(&self.recording, &self.selection, position) else { return };
@@ -275,7 +275,7 @@ impl OpenFile {
     }
 }
 
-/// The element of `all`, sorted by moment, right after `position`, or right before it.
+/// The element of `all`, which is sorted by moment, directly after `position`, or directly before it.
 fn beside<T>(all: &[T], moment: impl Fn(&T) -> usize, position: usize, is_forward: bool) -> Option<&T> {
     match is_forward {
         true => all.get(all.partition_point(|one| moment(one) <= position)),

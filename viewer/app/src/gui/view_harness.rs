@@ -1,4 +1,4 @@
-//! A context for tests of views, built from a recording in text form.
+//! A test harness for views, with a context built from a recording in text notation.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl<V> ViewHarness<V> {
         Self { recording, selection, filter: Filter::default(), matches, view, actions: Vec::new() }
     }
 
-    /// Shows the view with `show`, keeps its actions, and pins a moment that it asks for.
+    /// Shows the view with `show`, stores its actions, and pins a moment if it requests that.
     pub(super) fn play(&mut self, show: impl FnOnce(&mut V, &ViewContext<'_>) -> Vec<Action>) {
         let (trace, index) = (&self.recording.trace, &self.recording.devices[self.selection.device]);
         let metric = self.selection.metric;

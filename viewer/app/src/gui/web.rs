@@ -1,4 +1,4 @@
-//! The app in a browser: starts it in a page, and passes on what the page sends. `web/page.js` is the other side.
+//! The app in a browser: starts it in a page, and forwards what the page sends. `web/page.js` is the JavaScript side.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::gui::window::settings::Settings;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Copies bytes of the content with this number, from `offset`, into `out`; returns how many.
+    /// Copies bytes of content `number`, starting at `offset`, into `out`; returns how many.
     #[wasm_bindgen(js_namespace = highwater)]
     fn read_content(number: u32, offset: f64, out: &mut [u8]) -> usize;
 
@@ -25,7 +25,7 @@ extern "C" {
     fn drop_content(number: u32);
 }
 
-/// A file's content that the page keeps, so that it needs no memory of the app, which a browser never takes back.
+/// A file's content that is stored by the page rather than in the app's memory, which browsers never shrink.
 struct Content {
     number: u32,
     offset: u64,
@@ -45,7 +45,7 @@ impl Drop for Content {
     }
 }
 
-/// The app in a page.
+/// The running app, as an object of the page.
 #[wasm_bindgen]
 pub struct Page {
     runner: eframe::WebRunner,
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Page {
 ///
 /// # Errors
 ///
-/// Fails if the browser has no WebGL.
+/// Fails if the browser does not support WebGL.
 #[wasm_bindgen]
 pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
     let runner = eframe::WebRunner::new();
@@ -82,7 +82,7 @@ pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
 
 #[wasm_bindgen]
 impl Page {
-    /// Opens the file `name`, whose content the page keeps under `number`, with a length in bytes.
+    /// Opens the file `name` of `length` bytes, whose content the page stores under `number`.
     pub fn open(&self, name: String, number: u32, length: f64) {
         let content = Box::new(Content { number, offset: 0 });
         self.send(Arrival::File(Source::Content { name: name.into(), length: length as u64, content }));
@@ -93,28 +93,28 @@ impl Page {
         self.send(Arrival::Grown(name.into(), bytes));
     }
 
-    /// Reports that nothing more is appended to the recording `name`.
+    /// Reports that the recording `name` is complete.
     pub fn end(&self, name: String) {
         self.send(Arrival::Ended(name.into()));
     }
 
-    /// Shows the ranks of a folder, as the JSON of a [`Fleet`].
+    /// Shows the ranks of a folder, given as the JSON of a [`Fleet`].
     ///
     /// # Errors
     ///
-    /// Fails if it is not.
+    /// Fails if the JSON is invalid.
     pub fn show_ranks(&self, json: &str) -> Result<(), String> {
         let fleet: Fleet = serde_json::from_str(json).map_err(|why| why.to_string())?;
         self.send(Arrival::Ranks(Box::new(fleet)));
         Ok(())
     }
 
-    /// Reports that the user chose no file.
+    /// Reports that the user cancelled choosing a file.
     pub fn choose_none(&self) {
         self.send(Arrival::NoneChosen);
     }
 
-    /// Restores the view that `fragment`, the end of the page's address, describes.
+    /// Restores the view described by `fragment`, the fragment of the page's URL.
     pub fn follow_link(&self, fragment: String) {
         self.send(Arrival::Link(fragment));
     }
@@ -124,27 +124,27 @@ impl Page {
         self.send(Arrival::Compare);
     }
 
-    /// Reports why the file `name` cannot be downloaded.
+    /// Reports why the file `name` could not be downloaded.
     pub fn fail(&self, name: String, why: String) {
         self.send(Arrival::Failed(PathBuf::from(name), why));
     }
 
-    /// The app's state as JSON: [`App::state`].
+    /// The app's state as JSON, see [`App::state`].
     pub fn state(&self) -> Option<String> {
         Some(self.runner.app_mut::<App>()?.state().to_string())
     }
 
-    /// The table of a view, which must be shown, as CSV.
+    /// The table of a view as CSV. The view must be visible.
     ///
     /// # Errors
     ///
-    /// Fails with a message as [`App::table`] does.
+    /// Fails with a message like [`App::table`].
     pub fn table(&self, view: &str) -> Result<String, String> {
         let mut app = self.runner.app_mut::<App>().ok_or("the app has stopped")?;
         app.table(view)
     }
 
-    /// The reason that the app has stopped, if it has.
+    /// The panic message if the app has crashed.
     pub fn panic_message(&self) -> Option<String> {
         self.runner.panic_summary().map(|summary| summary.message())
     }

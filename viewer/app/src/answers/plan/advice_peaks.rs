@@ -1,4 +1,4 @@
-//! Computes the peaks with recomputed modules and with a fused optimizer, which advice states.
+//! Computes the peaks with recomputed modules and with a fused optimizer, for advice.
 
 use std::sync::Arc;
 
@@ -13,35 +13,35 @@ use super::recorded::Recorded;
 use super::setup::Setup;
 use super::step::{TrainingStep, Trial};
 
-/// Recordings of more events are not replayed: the peak of recomputed modules is then that of their linear program,
-/// which is the same, and costs one pass over the events instead of several.
+/// Maximum number of events for which a recording is replayed. For longer ones, the peak of requested bytes is taken
+/// from the linear program of the recomputed modules, which gives the same result in a single pass over the events.
 const MAX_EVENTS: usize = 100_000;
-/// Work of each search for the lowest peak, so that advice takes no longer than the rest of an explanation.
+/// Work limit of each search for the lowest peak, so that advice takes no longer than the rest of an explanation.
 const MAX_WORK: u64 = 200_000;
 
-/// The peaks of requested bytes that the changes of advice leave.
+/// The peaks of requested bytes that remain with the changes that advice suggests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdvicePeaks {
     /// The repeated blocks of the model, outermost only, and the peak if all are recomputed.
     pub all: Option<(Vec<String>, u64)>,
-    /// Those of them with the lowest peak that was found, and that peak.
+    /// The subset with the lowest peak that was found, and that peak.
     pub lowest: Option<(Vec<String>, u64)>,
-    /// Peaks with a fused optimizer instead of one with temporaries, and nothing recomputed.
+    /// The peak with a fused optimizer instead of one with temporaries, and without recomputation.
     pub fused: Option<Trial>,
-    /// The peak with both: a fused optimizer, and the modules of the lowest peak then.
+    /// The peak with both: a fused optimizer, and the modules with the lowest peak in that case.
     pub both: Option<u64>,
-    /// Whether the figures are from replays.
+    /// Whether the figures come from replays.
     pub is_replayed: bool,
-    /// Whether they are estimates, since the recording has neither uses nor references in every step.
+    /// Whether they are estimates, because uses and references were not recorded in every step.
     pub is_estimate: bool,
-    /// The reason that references that were followed are not enough, if they are not.
+    /// The reason why recorded references are insufficient; `None` if they suffice or there are none.
     pub shortfall: Option<String>,
 }
 
 impl AdvicePeaks {
     /// Computes the peaks with recomputed blocks of `device` in `trace`, and with a fused optimizer.
     ///
-    /// Of a state there are none: neither phases nor lifetimes are known.
+    /// For a recording without events there are none, since neither phases nor lifetimes are known.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
         if trace.is_state() {
             return Self::default();
@@ -50,7 +50,7 @@ impl AdvicePeaks {
         replayed.unwrap_or_else(|| Self::predicted(trace, device))
     }
 
-    /// From replays of changed recordings; `None` if the device cannot be replayed.
+    /// Computes them by replaying changed recordings; `None` if the device cannot be replayed.
     fn replayed(trace: &Trace, device: DeviceId) -> Option<Self> {
         let step = Recorded::new(Arc::new(trace.clone()), device, &[]).ok()?;
         let trial = |changes: &[Change], modules: &[String]| {
@@ -77,7 +77,7 @@ impl AdvicePeaks {
         })
     }
 
-    /// From the linear program of the recomputed modules alone.
+    /// Computes them from the linear program of the recomputed modules alone.
     fn predicted(trace: &Trace, device: DeviceId) -> Self {
         let Ok(found) = candidates_of(trace, &[]) else { return Self::default() };
         if found.is_empty() {
@@ -99,13 +99,13 @@ impl AdvicePeaks {
         self.least_of_modules().is_some_and(|reached| reached < peak)
     }
 
-    /// Returns the lowest peak that recomputing modules leaves; `None` if there are no modules.
+    /// Returns the lowest peak with recomputed modules; `None` if there are no modules.
     pub fn least_of_modules(&self) -> Option<u64> {
         self.all.iter().chain(&self.lowest).map(|(_, reached)| *reached).min()
     }
 
-    /// Returns what recomputing modules gives, where requested bytes peak at `peak`, as a sentence; `None` if there are
-    /// no modules.
+    /// Returns the effect of recomputing modules, compared with a peak of `peak` requested bytes, as a sentence; `None`
+    /// if there are no modules.
     pub fn of_modules(&self, peak: u64) -> Option<String> {
         let (modules, all) = self.all.as_ref()?;
         let (count, names) = (modules.len(), patterns(modules));
@@ -131,7 +131,7 @@ impl AdvicePeaks {
     }
 }
 
-/// Returns all choices but those within another one.
+/// Returns all choices except those nested within another one.
 fn outermost(program: &Program) -> Vec<u32> {
     let mut chosen: Vec<u32> = Vec::new();
     for choice in 0..program.choices.len() as u32 {

@@ -1,10 +1,10 @@
-//! Relates the events of a recording to those of another run of the same program, with changes.
+//! Maps the events of a changed run to those of the recording of the same program.
 
 use highwater_snapshots::trace::Span;
 use highwater_snapshots::{EventId, Trace};
 
-/// Returns, for each event of `run`, the event of `recorded` that is as far within the same phase of the same step.
-/// Events of phases that `recorded` lacks are related to its last event before. The result is non-decreasing.
+/// Returns, for each event of `run`, the event of `recorded` at the same relative position within the same phase of the
+/// same step. Events of phases that `recorded` lacks are mapped to its last event before. The result is non-decreasing.
 pub fn aligned(recorded: &Trace, run: &Trace) -> Vec<EventId> {
     let end = recorded.events.len().saturating_sub(1);
     let spans = recorded.spans.rows();

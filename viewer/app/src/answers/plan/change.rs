@@ -1,4 +1,4 @@
-//! Changes of a training step that lower its memory, and what they cost.
+//! Changes to a training step that lower its memory use, and their costs.
 
 use std::str::FromStr;
 
@@ -21,7 +21,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns what the class means to a user.
+    /// Returns the meaning of the class for users.
     pub fn about(self) -> &'static str {
         match self {
             Self::Free => "same numbers, free",
@@ -36,7 +36,7 @@ impl Class {
 /// A change of the training step, apart from recomputation and allocator settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// One pass over each parameter in the optimizer step.
+    /// The optimizer updates each parameter in one pass, without temporaries for all of them.
     Fused,
     /// Optimizer state in 8 bits.
     EightBit,
@@ -53,7 +53,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns what the change costs, as a class.
+    /// Returns the cost class of the change.
     pub fn class(self) -> Class {
         match self {
             Self::Fused | Self::InBackward => Class::SameSpeed,
@@ -63,7 +63,7 @@ impl Change {
         }
     }
 
-    /// Returns what has to be allowed for the change; `None` if nothing.
+    /// Returns the permission that the change needs; `None` if none.
     pub fn allowance(self) -> Option<Allowance> {
         match self {
             Self::EightBit => Some(Allowance::EightBit),
@@ -87,7 +87,7 @@ impl Change {
         }
     }
 
-    /// Returns what the change assumes about the program, or takes away from it.
+    /// Returns what the change requires of the program, or prevents it from doing.
     pub fn assumption(self) -> Option<&'static str> {
         match self {
             Self::InBackward => Some(
@@ -103,7 +103,7 @@ impl Change {
 }
 
 highwater_snapshots::vocabulary!(
-    /// A kind of change that is not made unless it is allowed.
+    /// A kind of change that is made only with permission.
     Allowance {
         /// Keep the optimizer's state in 8 bits.
         EightBit = "8bit",

@@ -1,4 +1,4 @@
-//! The lines to paste that apply a plan: for PyTorch, and for this project's engine.
+//! Generates the lines of code that apply a plan: for PyTorch, and for this project's engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,37 +10,37 @@ use super::setup::Setup;
 /// The code that applies a plan to a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
-    /// Environment variables that are set before the program starts, and their values.
+    /// Environment variables to set before the program starts, with their values.
     pub environment: Vec<(String, String)>,
-    /// Lines of the program's language, which run as they are where the program has a `model` and an `optimizer`.
+    /// Lines of code, which can be run unchanged in a program with a `model` and an `optimizer`.
     pub lines: Vec<String>,
 }
 
 impl Code {
-    /// Returns the environment variables as words of a shell: `NAME=value`.
+    /// Returns the environment variables in shell syntax: `NAME=value`.
     pub fn environment_words(&self) -> Vec<String> {
         self.environment.iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 }
 
-/// The assumption if modules with running statistics are recomputed.
+/// The assumption to state if modules with running statistics are recomputed.
 pub(super) const STATISTICS: &str = "the lines that recompute modules with batch normalization are used as they are: without them the \
                               second forward updates running statistics once more";
 
-/// The assumption if modules that fill a cache are recomputed.
+/// The assumption to state if modules that fill a key-value cache are recomputed.
 pub(super) const CACHE: &str = "the lines disable the cache of keys and values (use_cache), which training does not need and a second \
                          forward would fill twice";
 
-/// The state that the forward of a program's modules updates, and that a recomputation would update once more.
+/// State that forward updates, and that a recomputation would update a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
     /// The paths of modules with running statistics.
     pub statistics: BTreeSet<String>,
-    /// Whether a cache of keys and values is filled.
+    /// Whether a key-value cache is filled.
     pub cache: bool,
 }
 
-/// Returns what applies `setup` to a program of PyTorch whose allocator has the settings `recorded`.
+/// Returns the code that applies `setup` to a PyTorch program whose allocator has the settings `recorded`.
 pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     let mut code = Code::default();
     if let Some(settings) = &setup.settings {
@@ -85,7 +85,7 @@ pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     code
 }
 
-/// Makes an optimizer fused that has not stepped yet.
+/// Makes an optimizer fused; it must not have stepped yet.
 const FUSED: [&str; 6] = [
     "# Before the first step, or pass fused=True where the optimizer is made:",
     "for group in optimizer.param_groups:",
@@ -94,7 +94,7 @@ const FUSED: [&str; 6] = [
     "    if \"step\" in state:  # on the CPU: Adagrad has it before the first step",
     "        state[\"step\"] = state[\"step\"].to(parameter.device)",
 ];
-/// Disables the cache of a model of transformers.
+/// Disables the key-value cache of a transformers model.
 const NO_CACHE: [&str; 5] = [
     "# Training needs no cache of keys and values, and a second forward would fill it twice:",
     "for module in model.modules():",
@@ -107,7 +107,7 @@ const RECOMPUTE: [&str; 2] = [
     "    module = model.get_submodule(path)",
     "    module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)",
 ];
-/// Recomputes the module at `path` without updating its running statistics once more.
+/// Recomputes the module at `path` without updating its running statistics a second time.
 const RECOMPUTE_KEEPING: [&str; 5] = [
     "    module = model.get_submodule(path)",
     "    contexts = functools.partial(lambda module: (contextlib.nullcontext(), keep_statistics(module)), module)",
@@ -115,7 +115,7 @@ const RECOMPUTE_KEEPING: [&str; 5] = [
     "        checkpoint, module.forward, use_reentrant=False, context_fn=contexts",
     "    )",
 ];
-/// Keeps the running statistics within a module as they are.
+/// Prevents updates of the running statistics in a module.
 const KEEP_STATISTICS: [&str; 12] = [
     "@contextlib.contextmanager",
     "def keep_statistics(module):",
@@ -131,7 +131,7 @@ const KEEP_STATISTICS: [&str; 12] = [
     "",
 ];
 
-/// The facts about the program that the lines of Rust depend on, beside the changes.
+/// Facts about the program, other than the changes, on which the generated Rust code depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RustProgram {
     /// The optimizer's rule: `AdamW`.

@@ -1,4 +1,5 @@
-//! The composition of the least peak, and the number of ranks over which its optimizer state would have to be sharded.
+//! Divides the lowest peak into categories, and computes over how many ranks its optimizer state would have to be
+//! sharded.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +21,8 @@ pub fn composition(trace: &Trace) -> Vec<(String, u64)> {
     all
 }
 
-/// Returns how many ranks would have to shard the optimizer state such that a peak of `requested` bytes, which consists
-/// of `parts`, fits `capacity`, and that peak then; `None` if no number would do.
+/// Returns over how many ranks the optimizer state would have to be sharded so that a peak of `requested` bytes, which
+/// consists of `parts`, fits into `capacity`, and the resulting peak; `None` if no number is sufficient.
 pub fn sharded(parts: &[(String, u64)], requested: u64, capacity: u64) -> Option<(u64, u64)> {
     let state = parts.iter().find(|(name, _)| name == Category::OptimizerState.name())?.1;
     let rest = requested.saturating_sub(state);

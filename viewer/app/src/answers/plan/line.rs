@@ -1,4 +1,4 @@
-//! The changes of a plan, one by one, with their names and the memory that each leaves.
+//! The changes of a plan in order, each with its name and the memory used with it.
 
 use highwater_analysis::{Metric, Moment, Series};
 use highwater_snapshots::Phase;
@@ -8,18 +8,19 @@ use super::change::Class;
 use super::setup::Setup;
 use super::step::{TrainingStep, Trial};
 
-/// One change of a plan, and the memory once it and those before it are made.
+/// A change of a plan, and the memory used with it and all previous changes.
 #[derive(Clone, Debug)]
 pub struct PlanLine {
     /// The change as a noun phrase.
     pub change: String,
-    /// The paths of recomputed modules; none for other changes.
+    /// The paths of recomputed modules; empty for other changes.
     pub scopes: Vec<String>,
-    /// What the change costs, as a class.
+    /// The cost class of the change.
     pub class: Class,
-    /// The additional share of the unchanged step's FLOPs and moved bytes.
+    /// The additional FLOPs and moved bytes, as shares of those of the unchanged step.
     pub shares: [Option<f64>; 2],
-    /// The step with it and those before it: on a device of the budget if that is large enough, else on one that is.
+    /// The step with this and all previous changes: on a device with the budget's size if it fits, else on a larger
+    /// one.
     pub trial: Trial,
     /// The additional time of a step in microseconds, if times are estimated.
     pub estimated_us: Option<i64>,
@@ -30,7 +31,7 @@ pub struct PlanLine {
 }
 
 impl PlanLine {
-    /// Tries the changes of `setup` one after another, for an allocator that may reserve `capacity` bytes.
+    /// Runs or replays the changes of `setup` one after another, for an allocator that may reserve `capacity` bytes.
     ///
     /// # Errors
     ///
@@ -57,19 +58,19 @@ impl PlanLine {
         Ok(lines)
     }
 
-    /// Returns the moment of the peak: `step 1, backward`; empty if it is unknown.
+    /// Returns when the peak occurs: `step 1, backward`; empty if unknown.
     pub fn place(&self) -> String {
         let step = self.step.map(|step| format!("step {step}"));
         step.into_iter().chain(self.phase.map(|phase| phase.to_string())).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Returns nanoseconds in microseconds, rounded.
+/// Converts nanoseconds to microseconds, rounded.
 pub fn micros(nanoseconds: u64) -> u64 {
     nanoseconds.saturating_add(500) / 1000
 }
 
-/// Returns the changes of `setup` in their order, each with its modules and class, and the setup up to it.
+/// Returns the changes of `setup` in order, each with its modules and class, and the setup up to and including it.
 pub fn prefixes(setup: &Setup) -> Vec<(String, Vec<String>, Class, Setup)> {
     let mut so_far = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
     let mut all = Vec::new();

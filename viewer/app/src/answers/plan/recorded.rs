@@ -1,4 +1,5 @@
-//! Recorded training steps: changes are made to the recording, which is then replayed through the allocator.
+//! Training steps given by a recording: changes are applied to the recording, which is then replayed through the
+//! allocator.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -26,11 +27,11 @@ const MARGIN: &str = "the program may free blocks of forward in another order th
                       margin, for example of a fifth of the budget with --reserve";
 const AGAIN: &str = ", or record again with `highwater.record_memory_history` in Python, which follows references";
 
-/// Maximum number of events of which a replay is quick.
+/// Maximum number of events for which a replay counts as quick.
 const MAX_QUICK_EVENTS: usize = 500_000;
-/// Requested bytes of the counter of steps of one parameter.
+/// Requested bytes of a parameter's step counter.
 const COUNTER_BYTES: u64 = 4;
-/// Bytes of the buffer of a normalization in which PyTorch counts batches.
+/// Bytes of the buffer in which a PyTorch normalization layer counts batches.
 const BATCHES_BYTES: u64 = 8;
 
 /// A recording of a training step on one device.
@@ -40,20 +41,21 @@ pub struct Recorded {
     device: DeviceId,
     replayer: Replayer,
     candidates: Vec<(ScopeId, String)>,
-    /// The bytes that forward allocates, of all and of each candidate: the estimate of their work.
+    /// The bytes that forward allocates, in total and in each candidate, by which their work is estimated.
     forward_bytes: (u64, HashMap<String, u64>),
-    /// Whether each block is a temporary of the optimizer that a fused one does not have.
+    /// For each block, whether it is a temporary of the optimizer that a fused one does not allocate.
     temporaries: Vec<bool>,
-    /// Whether a fused optimizer keeps counters of steps on the device; `None` if that is unknown.
+    /// Whether a fused optimizer keeps step counters on the device; `None` if unknown.
     has_counters: Option<bool>,
-    /// The state that a recomputation of the candidates updates once more.
+    /// The state that a recomputation of the candidates would update a second time.
     updates: Updates,
-    /// The last changed recording, before its replay.
+    /// The last changed recording, before its replay, as a cache.
     last: RefCell<Option<(Setup, Edited)>>,
 }
 
 impl Recorded {
-    /// Prepares `device` of `trace`, whose modules that match `patterns` may be recomputed, or else its blocks.
+    /// Prepares `device` of `trace`. The modules that may be recomputed are those that match `patterns`, or the
+    /// repeated blocks of the model if there are no patterns.
     ///
     /// # Errors
     ///
@@ -68,12 +70,12 @@ impl Recorded {
         Ok(Self { trace, device, replayer, candidates, forward_bytes, temporaries, has_counters, updates, last })
     }
 
-    /// Returns whether there are temporaries that a fused optimizer does not have.
+    /// Returns whether there are temporaries that a fused optimizer does not allocate.
     pub fn can_fuse(&self) -> bool {
         self.temporaries.contains(&true)
     }
 
-    /// Returns the work of a step in which the modules `recomputed` are.
+    /// Returns the work of a step in which the modules `recomputed` are recomputed.
     fn work(&self, recomputed: &[String]) -> Work {
         let (forward, of_modules) = &self.forward_bytes;
         let more = recomputed.iter().filter_map(|path| of_modules.get(path)).sum::<u64>();
@@ -116,7 +118,7 @@ impl Recorded {
     }
 }
 
-/// Returns the words that follow the program's name in the command line that made `trace`; `None` unless it is a
+/// Returns the arguments in the command line that made `trace`, after the program's name; `None` unless it is a
 /// recording of `highwater record`, whose step can be run again.
 pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     let mut words = trace.header.program.split_whitespace();
@@ -125,8 +127,8 @@ pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     (binary.trim_end_matches(".exe") == "highwater" && words.contains(&"record")).then_some(words)
 }
 
-/// Returns which blocks are temporaries of the optimizer step that a fused optimizer does not have, and whether that
-/// one keeps counters of steps on the device instead; `None` if no call stack tells.
+/// Returns, for each block, whether it is a temporary of the optimizer step that a fused optimizer does not allocate,
+/// and whether the fused optimizer keeps step counters on the device; `None` if no call stack shows it.
 fn temporaries_of_optimizer(trace: &Trace, device: DeviceId) -> (Vec<bool>, Option<bool>) {
     let blocks = &trace.blocks;
     let mut forms = HashMap::new();
@@ -150,9 +152,9 @@ fn temporaries_of_optimizer(trace: &Trace, device: DeviceId) -> (Vec<bool>, Opti
     (removed, has_counters)
 }
 
-/// Returns the step counters that a fused optimizer of PyTorch has in the memory of `device` and that `trace` lacks:
-/// one for each parameter, allocated before its other states. If it is not known whether the optimizer `has_counters`,
-/// two or three states of equal size for each parameter are taken to be those of Adam.
+/// Returns the step counters that a fused PyTorch optimizer keeps in the memory of `device` and that `trace` lacks: one
+/// per parameter, allocated before its other state. If it is unknown whether the optimizer `has_counters`, two or three
+/// states of equal size per parameter are assumed to be those of Adam.
 fn step_counters(trace: &Trace, device: DeviceId, has_counters: Option<bool>) -> Vec<Addition> {
     if !trace.header.recorder.starts_with("PyTorch") || has_counters == Some(false) {
         return Vec::new();
@@ -199,8 +201,8 @@ fn step_counters(trace: &Trace, device: DeviceId, has_counters: Option<bool>) ->
     counters
 }
 
-/// Returns the paths of those `candidates` in which a layer of PyTorch keeps running statistics: its buffers are two of
-/// equal size and the number of batches. The engine does not update them in a recomputation.
+/// Returns the paths of the `candidates` in which a PyTorch layer keeps running statistics, recognized by two buffers
+/// of equal size and a batch counter. The engine does not update them in a recomputation.
 fn with_statistics(trace: &Trace, candidates: &[(ScopeId, String)]) -> BTreeSet<String> {
     if !trace.header.recorder.starts_with("PyTorch") {
         return BTreeSet::new();
@@ -221,7 +223,7 @@ fn with_statistics(trace: &Trace, candidates: &[(ScopeId, String)]) -> BTreeSet<
     paths.filter(|path| norms.iter().any(|norm| norm.starts_with(&format!("{path}.")))).cloned().collect()
 }
 
-/// Returns whether the program's model is one of transformers and fills its cache of keys and values.
+/// Returns whether the model is from transformers and fills its key-value cache.
 fn fills_cache(trace: &Trace) -> bool {
     let mut files = trace.tables.lines.iter().map(|line| trace.tables.string(line.file));
     files.any(|file| file.replace('\\', "/").ends_with("transformers/cache_utils.py"))

@@ -1,8 +1,9 @@
-//! Searches the cheapest changes with which a training step fits a budget.
+//! Searches for the cheapest changes with which a training step fits a budget.
 //!
-//! Every combination of changes has a linear program, which gives the requested bytes of each set of recomputed
-//! modules. Whether a device is large enough is decided by a trial on a device of that size, since rounding, holes and
-//! cached segments are not linear. Sets are tried in the order of their costs, so the first that fits is the cheapest.
+//! Each combination of changes has a linear program, which gives the requested bytes for each set of recomputed
+//! modules. Whether a device is large enough is decided by a trial on a device of that size, since rounding,
+//! fragmentation and cached segments are not linear. Sets are tried in order of cost, so the first one that fits is the
+//! cheapest.
 
 use std::cmp::Reverse;
 
@@ -12,85 +13,86 @@ use super::change::{Allowance, Change, Class, Forbidden};
 use super::setup::Setup;
 use super::step::{Model, Reach, TrainingStep, Trial, Work};
 
-/// Settings that need less reserved memory for the same blocks.
+/// Settings that usually need less reserved memory for the same blocks.
 const EXPANDABLE: &str = "expandable_segments:True";
 /// Maximum number of plans that a search returns.
 const MAX_PLANS: usize = 12;
-/// Maximum number of sets of modules that are tried in the order of their costs.
+/// Maximum number of sets of modules that are tried in order of cost.
 const MAX_SETS: usize = 64;
-/// Number of steps from there to the lowest peak.
+/// Number of coarse steps in requested bytes, between the last set that was tried and the lowest peak.
 const COARSE_STEPS: u128 = 16;
-/// Part of the budget by which the limit of a better set is not sought more closely.
+/// The search for a cheaper set stops when its limit is known to within the budget divided by this.
 const RESOLUTION: u64 = 1024;
-/// Resolution of the smallest device in bytes.
+/// Resolution of the smallest device size in bytes.
 const STEP: u64 = 2 << 20;
 
-/// Changes with which the step fits, and the memory with them.
+/// A set of changes with which the step fits, and its memory use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The changes.
     pub setup: Setup,
     /// The class of the most costly change.
     pub class: Class,
-    /// The work beyond that of the unchanged step, in [units](super::Work::units).
+    /// The additional work compared with the unchanged step, in [units](super::Work::units).
     pub cost: u64,
-    /// The surcharge that ranks the plan behind others of its class, as
+    /// The surcharge that ranks the plan after others of its class, see
     /// [`Model::surcharges`](super::Model::surcharges).
     pub surcharge: u64,
-    /// The run on a device of the budget.
+    /// The run on a device with the budget's size.
     pub trial: Trial,
 }
 
-/// The least memory that can be reached.
+/// The lowest memory use that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Minimum {
     /// The changes.
     pub setup: Setup,
     /// The peak of requested bytes.
     pub requested: u64,
-    /// The smallest device on which a run with them succeeded, in bytes.
+    /// The size in bytes of the smallest device on which a run with these changes succeeded.
     pub device_bytes: Option<u64>,
-    /// Whether no set of modules has a lower peak.
+    /// Whether it is certain that no set of modules has a lower peak.
     pub is_exact: bool,
 }
 
-/// The budget and limits of a search.
+/// The budget and constraints of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// Bytes that the allocator may reserve.
     pub capacity: u64,
-    /// Changes that plans may have, of those that need permission.
+    /// Changes that need permission and have it.
     pub allowed: Vec<Allowance>,
-    /// Changes that the program cannot make, so that no plan has them.
+    /// Changes that plans must not contain, because the program cannot make them.
     pub forbidden: Vec<Forbidden>,
 }
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The step without changes: on a device of the budget if it fits there, else on one that is large enough.
+    /// The step without changes: on a device with the budget's size if it fits, else on a larger one.
     pub as_is: Trial,
-    /// The work of the step without any change or recomputation.
+    /// The work of the step without any changes or recomputation.
     pub base: Work,
-    /// Whether it fits without changes.
+    /// Whether the step fits without changes.
     pub fits_as_is: bool,
-    /// Plans that fit, the cheapest first; none needs more memory than one before it.
+    /// Plans that fit, the cheapest first; each needs less memory than all before it.
     pub plans: Vec<Plan>,
-    /// The least memory of the combinations that were tried.
+    /// The lowest memory use among the combinations that were tried.
     pub minimum: Minimum,
     /// Number of combinations of changes that were tried.
     pub combinations: usize,
     /// Number of times that the step was run or replayed.
     pub trials: usize,
-    /// Whether nothing cheaper exists in these combinations. Otherwise a search for modules ended at its limit.
+    /// Whether there is certainly no cheaper plan in these combinations; false if a search for modules reached its work
+    /// limit.
     pub is_optimal: bool,
-    /// The extent of the trials.
+    /// The part of the run covered by trials.
     pub reach: Reach,
 }
 
 impl Search {
-    /// Returns whether the step fits, as it is or with a plan; `None` if it does as far as trials go, which is not to
-    /// the end of the run.
+    /// Returns whether the step fits, unchanged or with a plan; `None` if it does but the trials do not cover the whole
+    /// run.
     pub fn fits(&self) -> Option<bool> {
         match (self.plans.is_empty() && !self.fits_as_is, &self.reach) {
             (true, _) => Some(false),
@@ -99,14 +101,14 @@ impl Search {
         }
     }
 
-    /// Returns the plan to make: the cheapest, unless the step fits as it is and does no more work.
+    /// Returns the recommended plan: the cheapest one, unless the step fits unchanged with no more work.
     pub fn best(&self) -> Option<&Plan> {
         let work = self.as_is.work.beyond(self.base).units();
         self.plans.first().filter(|plan| !self.fits_as_is || plan.cost < work)
     }
 }
 
-/// Searches the cheapest plan of each combination of changes.
+/// Searches for the cheapest plan in each combination of changes.
 ///
 /// # Errors
 ///
@@ -195,7 +197,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
     })
 }
 
-/// Returns a plan that `allowance` makes possible: of the first combination with it that fits, in the order of classes.
+/// Returns a plan that needs the permission `allowance`: that of the first combination that fits, in order of class.
 ///
 /// # Errors
 ///
@@ -222,7 +224,7 @@ pub fn plan_with(step: &dyn TrainingStep, query: &Query, allowance: Allowance) -
     Ok(None)
 }
 
-/// The lowest peak of a combination, and what it costs: the lowest peak first, then the lowest cost.
+/// The lowest peak of a combination and its cost, ordered by peak, then by cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Lowest {
     peak: u64,
@@ -240,7 +242,7 @@ fn setup_of(changes: &[Change], model: &Model, solution: &Solution) -> Setup {
     Setup { changes: changes.to_vec(), recomputed: Some(modules.cloned().collect()), settings: None }
 }
 
-/// Sorts `plans` by cost, and keeps those that need less memory than every cheaper one.
+/// Sorts `plans` by cost, and removes those that need at least as much memory as a cheaper one.
 fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
     plans.sort_by_key(|plan| {
         let assumptions = plan.setup.changes.iter().filter(|change| change.assumption().is_some()).count();
@@ -256,10 +258,11 @@ fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
     plans
 }
 
-/// Modules to recompute with which the step fits, with other settings if these are needed.
+/// Modules to recompute with which the step fits, and the setup, with other allocator settings if needed, and its
+/// trial.
 type Fitting = (Solution, Setup, Trial);
 
-/// Runs trials for one search.
+/// Runs the trials of one search.
 struct Bench<'a> {
     step: &'a dyn TrainingStep,
     query: &'a Query,
@@ -277,7 +280,7 @@ impl Bench<'_> {
         self.step.has_settings() && !self.query.forbidden.contains(&Forbidden::Settings)
     }
 
-    /// Returns the cheapest modules to recompute with `changes`, whose own cost is `cost`.
+    /// Returns the cheapest modules to recompute with `changes`, which themselves cost `cost`.
     fn cheapest(&mut self, changes: &[Change], cost: u64, model: &Model) -> Result<Option<Plan>, String> {
         let Some((solution, setup, trial)) = self.cheapest_fitting(changes, model)? else { return Ok(None) };
         let (setup, trial, spared) = self.minimal(setup, trial, model)?;
@@ -290,8 +293,8 @@ impl Bench<'_> {
         Ok(Some(Plan { class: class.max(class_of(changes)), cost, surcharge, setup, trial }))
     }
 
-    /// Tries sets of modules in the order of their costs. Where modules differ a little, there are too many: from some
-    /// set on, coarse steps of the requested bytes find one that fits, and halving them a cheaper one.
+    /// Tries sets of modules in order of cost. If modules differ only slightly, there are too many sets: after some
+    /// number of sets, coarse steps of the requested bytes find one that fits, and bisection finds a cheaper one.
     fn cheapest_fitting(&mut self, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
         let mut limit = self.query.capacity;
         for _ in 0..MAX_SETS {
@@ -339,15 +342,15 @@ impl Bench<'_> {
         Ok(Some(best))
     }
 
-    /// Returns the cheapest set of modules of at most `limit` requested bytes, if it fits.
+    /// Returns the cheapest set of modules with at most `limit` requested bytes, if it fits.
     fn within(&mut self, limit: u64, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
         let Some(solution) = model.program.cheapest(limit).0 else { return Ok(None) };
         let fitting = self.fitting(&setup_of(changes, model, &solution))?;
         Ok(fitting.map(|(setup, trial)| (solution, setup, trial)))
     }
 
-    /// Leaves out each module of `setup`, the most costly first, without which the step fits as well: whether the
-    /// device is large enough does not follow from requested bytes alone. Returns the cost that is spared, too.
+    /// Removes those modules of `setup`, the most expensive first, without which the step still fits: requested bytes
+    /// alone do not determine whether the device is large enough. Also returns the cost saved.
     fn minimal(&mut self, mut setup: Setup, mut trial: Trial, model: &Model) -> Result<(Setup, Trial, u64), String> {
         let cost_of = |path: &String| {
             let index = model.modules.iter().position(|module| module == path);
@@ -371,8 +374,8 @@ impl Bench<'_> {
         Ok((setup, trial, spared))
     }
 
-    /// Returns `setup` and its trial with the recorded settings, or with others if those fit, or release cached memory
-    /// less often; `None` if it does not fit.
+    /// Returns `setup` and its trial, with the recorded settings, or with others if only those fit or if they release
+    /// cached memory less often; `None` if it does not fit.
     fn fitting(&mut self, setup: &Setup) -> Result<Option<(Setup, Trial)>, String> {
         let as_is = self.trial(setup, Some(self.query.capacity))?;
         if as_is.fits && as_is.retries == 0 {
@@ -387,7 +390,7 @@ impl Bench<'_> {
         Ok(if is_better { Some((expandable, other)) } else { as_is.fits.then(|| (setup.clone(), as_is)) })
     }
 
-    /// Returns the smallest device on which `setup` runs, and with which settings; the search is a bisection.
+    /// Returns the smallest device on which `setup` runs, found by bisection, and the settings used.
     fn smallest_device(&mut self, setup: &Setup) -> Result<Option<(u64, Option<String>)>, String> {
         let mut smallest: Option<(u64, Option<String>)> = None;
         let others = self.can_change_settings().then(|| Some(EXPANDABLE.to_owned()));

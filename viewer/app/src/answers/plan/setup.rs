@@ -5,16 +5,16 @@ use super::change::Change;
 /// A set of changes to a training step. The default is to change nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// The changes, apart from the following.
+    /// The changes, other than those below.
     pub changes: Vec<Change>,
-    /// The paths of the recomputed modules; `None` for those that are recomputed already.
+    /// The paths of the modules to recompute; `None` for those that the program already recomputes.
     pub recomputed: Option<Vec<String>>,
-    /// Further settings of the allocator.
+    /// Allocator settings to add.
     pub settings: Option<String>,
 }
 
 impl Setup {
-    /// Returns the number of changes, each recomputed module counted as one.
+    /// Returns the number of changes, counting each recomputed module as one.
     pub fn size(&self) -> usize {
         self.changes.len() + self.recomputed.as_ref().map_or(0, Vec::len) + usize::from(self.settings.is_some())
     }

@@ -1,4 +1,4 @@
-//! A training step whose memory with changes can be found: by running it, or by replaying its recording.
+//! A training step whose memory use with changes can be determined, by running it or by replaying its recording.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use super::change::{Allowance, Change, Forbidden};
 use super::code::Code;
 use super::setup::Setup;
 
-/// Returns the step that a recording is of if it can be run again, which is tried before its recording is replayed;
-/// `None` if it cannot.
+/// Returns the step of a recording if it can be run again, which is preferred to replaying the recording; `None` if it
+/// cannot.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
-/// How it was checked that a plan fits.
+/// How it was verified that a plan fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The step was run on a device of the budget, for this number of steps.
+    /// The step was run on a device with the budget's size, for this number of steps.
     Rerun(u32),
     /// The changed recording was replayed through the allocator of such a device.
     Replayed,
 }
 
-/// How much of the run the trials cover.
+/// The part of the run that trials cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// To the end of the run.
+    /// The whole run.
     #[default]
     End,
-    /// To a request that failed in the recording: what would have followed was not recorded.
+    /// The run up to a request that failed in the recording; what would have followed is unknown.
     FailedRequest,
-    /// Over what was recorded, which is not all that the run needs, for this reason.
+    /// The recorded part of the run, which is not all that it needs, for this reason.
     Recorded(String),
 }
 
 impl Reach {
-    /// Returns the name, as in JSON.
+    /// Returns the name used in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::End => "end",
@@ -45,7 +45,7 @@ impl Reach {
         }
     }
 
-    /// Returns why trials do not show all that the run needs; `None` if they do, or if a request failed.
+    /// Returns why the trials do not show everything that the run needs; `None` if they do, or if a request failed.
     pub fn doubt(&self) -> Option<&str> {
         match self {
             Self::End | Self::FailedRequest => None,
@@ -54,30 +54,30 @@ impl Reach {
     }
 }
 
-/// A changed recording, by events of the recorded one.
+/// A changed recording, with its events mapped to those of the original.
 #[derive(Debug)]
 pub struct Changed {
     /// The changed recording, up to its end.
     pub trace: Trace,
-    /// The recorded event that each of its events comes from; non-decreasing.
+    /// The recorded event that corresponds to each of its events; non-decreasing.
     pub source: Vec<EventId>,
-    /// The recorded event of the request that fails, at which it ends; `None` if every request succeeds.
+    /// The recorded event of the failed request at which it ends; `None` if all requests succeed.
     pub failure: Option<EventId>,
 }
 
-/// A training step whose memory can be measured with changes: one that is run again, or a recording.
+/// A training step whose memory can be measured with changes, by running it again or from a recording.
 pub trait TrainingStep {
     /// Returns the combinations of changes to try, in any order; the first is without changes.
     fn combinations(&self, allowed: &[Allowance], forbidden: &[Forbidden]) -> Vec<Vec<Change>>;
 
-    /// Returns the memory of every set of recomputed modules, with `changes`.
+    /// Returns the memory use for all sets of recomputed modules, with `changes`.
     ///
     /// # Errors
     ///
     /// Returns why it is unknown.
     fn model(&self, changes: &[Change]) -> Result<Model, String>;
 
-    /// Runs the step with `setup`: on a device of `capacity` bytes if given, else on one that is large enough.
+    /// Runs the step with `setup`: on a device of `capacity` bytes if given, else on a device that is large enough.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ pub trait TrainingStep {
     /// Returns why there is none.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
-    /// Returns the changed recording with `setup`: on a device of `capacity` bytes if given, else on one that is
+    /// Returns the changed recording with `setup`: on a device of `capacity` bytes if given, else on a device that is
     /// large enough.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ pub trait TrainingStep {
     /// Returns why there is none.
     fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String>;
 
-    /// Returns the lines that apply `setup`.
+    /// Returns the code that applies `setup`.
     ///
     /// # Errors
     ///
@@ -109,18 +109,18 @@ pub trait TrainingStep {
     /// Returns the device whose memory is planned.
     fn device(&self) -> DeviceId;
 
-    /// Returns how trials prove a plan.
+    /// Returns how trials verify a plan.
     fn proof(&self) -> Proof;
 
-    /// Returns how far trials go.
+    /// Returns the part of the run that trials cover.
     fn reach(&self) -> Reach {
         Reach::End
     }
 
-    /// Returns what limits a plan, a sentence each, if the unchanged step has the memory `as_is`.
+    /// Returns the limits of a plan, one sentence each; `as_is` is the trial of the unchanged step.
     fn warnings(&self, as_is: &Trial) -> Vec<String>;
 
-    /// Returns what a plan assumes about the recorded program, apart from its changes, a clause each.
+    /// Returns what a plan assumes about the recorded program, one clause each, without the assumptions of its changes.
     fn assumptions(&self, setup: &Setup) -> Vec<String>;
 
     /// Returns whether the allocator has settings to change.
@@ -134,25 +134,25 @@ pub trait TrainingStep {
         None
     }
 
-    /// Returns whether a trial takes so little time that there may be one for each module.
+    /// Returns whether trials are fast enough to make one for each module.
     fn is_quick(&self) -> bool {
         true
     }
 
-    /// Returns what predictions of recomputed modules rest on; `None` if the step is run instead.
+    /// Returns the evidence on which predictions for recomputed modules are based; `None` if the step is run instead.
     fn evidence(&self) -> Option<Evidence> {
         None
     }
 }
 
-/// The memory of every set of recomputed modules.
+/// The memory use for all sets of recomputed modules.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// The paths of the modules that can be recomputed.
     pub modules: Vec<String>,
-    /// The requested bytes; its choices are the modules. Costs are in units of work.
+    /// The linear program of the requested bytes; its choices are the modules. Costs are in units of work.
     pub program: Program,
-    /// The part of each module's cost that is no work, but ranks it behind others; empty if there is none.
+    /// The part of each module's cost that is not work but ranks it after others; empty if there is none.
     pub surcharges: Vec<u64>,
 }
 
@@ -168,7 +168,7 @@ impl Model {
 /// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// Whether it did not run out of memory.
+    /// Whether all requests succeeded.
     pub fits: bool,
     /// The peak of requested bytes.
     pub requested: u64,
@@ -176,17 +176,17 @@ pub struct Trial {
     pub allocated: u64,
     /// The peak of reserved bytes.
     pub reserved: u64,
-    /// Times that all cached memory was released for a request.
+    /// Number of times that all cached memory was released to serve a request.
     pub retries: u64,
     /// The work of a step, in [`Work`].
     pub work: Work,
-    /// The estimated time of a step in nanoseconds, if one was asked for.
+    /// The estimated time of a step in nanoseconds, if it was requested.
     pub estimated_ns: Option<u64>,
 }
 
 impl Trial {
-    /// Runs `step` with `setup` on a device of `capacity` bytes if that is large enough, else on one that is. A budget
-    /// is met by what is reserved there, once cached memory was released for a request.
+    /// Runs `step` with `setup` on a device of `capacity` bytes if it fits, else on a larger one. A budget is met if
+    /// the reserved memory does not exceed it, after releasing cached memory if necessary.
     ///
     /// # Errors
     ///
@@ -208,21 +208,21 @@ pub struct Work {
     pub calls: u64,
 }
 
-/// Floating-point operations that a GPU does while it moves one byte: an A100 does 312 · 10¹² in bf16 and moves
-/// 2.0 · 10¹² bytes in a second.
+/// Floating-point operations that a GPU does in the time in which it moves one byte: an A100 does 312 · 10¹² in bf16
+/// and moves 2.0 · 10¹² bytes per second.
 const FLOPS_PER_BYTE: u64 = 156;
-/// Floating-point operations that it does while a kernel of no work is launched, which takes about 4 µs.
+/// Floating-point operations that it does in the time of an empty kernel launch, about 4 µs.
 const FLOPS_PER_CALL: u64 = 1_248_000_000;
 
 impl Work {
-    /// Returns the work as one number, which ranks plans of one class: FLOPs, with bytes and launches as if they were
-    /// FLOPs.
+    /// Returns the work as a single number, by which plans of a class are ranked: FLOPs, with bytes and launches
+    /// converted to FLOPs.
     pub fn units(self) -> u64 {
         let moved = self.bytes.saturating_mul(FLOPS_PER_BYTE);
         self.flops.saturating_add(moved).saturating_add(self.calls.saturating_mul(FLOPS_PER_CALL))
     }
 
-    /// Returns by how much this exceeds `other`.
+    /// Returns the amount by which this exceeds `other`, or 0.
     pub fn beyond(self, other: Self) -> Self {
         Self {
             flops: self.flops.saturating_sub(other.flops),
@@ -231,7 +231,7 @@ impl Work {
         }
     }
 
-    /// Returns the part of `whole` that this is, of FLOPs and of bytes; `None` where the whole has none.
+    /// Returns this work as shares of `whole`, for FLOPs and bytes; `None` if the whole has none.
     pub fn shares(self, whole: Self) -> [Option<f64>; 2] {
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         [share(self.flops, whole.flops), share(self.bytes, whole.bytes)]

@@ -1,4 +1,4 @@
-//! The warnings about a plan that is made from a recording.
+//! Warnings about a plan that is based on a recording.
 
 use highwater_analysis::Source;
 use highwater_analysis::final_oom::final_oom;
@@ -7,16 +7,16 @@ use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
-/// Returned if no module can be recomputed.
+/// The warning if no module can be recomputed.
 pub(super) const NO_MODULES: &str = "No module can be recomputed, since the recording has no module paths";
-/// Added to it, unless the recorder names modules.
+/// Advice added to it, unless the recorder records modules.
 pub(super) const NAME_MODULES: &str =
     ": record with `highwater.record_memory_history` in Python, or with scopes in Rust";
 
-/// The beginning of a sentence about how figures were made, which warns of nothing.
+/// Prefix of sentences that explain how figures were computed and are not warnings.
 pub const NOTE: &str = "Note: ";
 
-/// Returns what limits a plan for `device` of `trace`, a sentence each.
+/// Returns the limits of a plan for `device` of `trace`, one sentence each.
 pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
     let mut warnings: Vec<String> = trace.trust.limits().into_iter().map(|text| format!("Trust: {text}.")).collect();
     warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));

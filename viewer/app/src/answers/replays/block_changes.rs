@@ -1,4 +1,4 @@
-//! The effect of a change on single blocks of a recording of any length.
+//! Applies a change to the single blocks of a recording of any length.
 
 use std::ops::ControlFlow;
 
@@ -8,11 +8,12 @@ use highwater_snapshots::{Result, Trace};
 
 use crate::answers::prediction::{Change, Concerned};
 
-/// The changes of a what-if replay that concern single blocks: left out, freed earlier, scaled.
+/// Changes to single blocks in a what-if replay: omitted, freed earlier, or scaled.
 pub(super) struct BlockChanges {
-    /// By row, of a recording in memory; of another, of the blocks that are live at its start.
+    /// The change of each block, by row; if the recording is not in memory, only of the blocks that are live at its
+    /// start.
     pub(super) overrides: Vec<BlockOverride>,
-    /// Number of blocks that each kind of change concerns.
+    /// Number of blocks affected by each kind of change.
     pub(super) concerned: [Concerned; 3],
 }
 
@@ -37,7 +38,7 @@ impl BlockChanges {
         Ok(changes)
     }
 
-    /// The changes to the blocks that the events of a window allocate, each with the number of its event, in order.
+    /// Returns the changes to the blocks allocated in a window, each with its event number, in order.
     pub(super) fn of_events(window: &Trace, change: &Change) -> Vec<(u64, BlockOverride)> {
         let Self { overrides, .. } = Self::of_rows(window, 0, change, None);
         let changed = window.blocks.alloc.iter().zip(overrides);
@@ -45,7 +46,7 @@ impl BlockChanges {
         changed.map(|(event, of)| (window.number(*event), of)).collect()
     }
 
-    /// The changes to the blocks of a trace, by row, and how many of those from `first` on are changed.
+    /// Returns the changes to the blocks of a trace, by row, and how many of those from row `first` on are changed.
     fn of_rows(trace: &Trace, first: usize, change: &Change, last_uses: Option<&LastUses<'_>>) -> Self {
         let mut overrides = vec![BlockOverride::default(); trace.blocks.len()];
         let mut concerned = [Concerned::default(); 3];

@@ -15,13 +15,13 @@ const STEP: u64 = 2 << 20;
 /// Maximum number of replays in [`smallest_that_fits`].
 const MAX_REPLAYS: u32 = 16;
 
-/// Bytes that the allocator may reserve.
+/// The number of bytes that the allocator may reserve.
 pub(super) struct Bound {
     /// The limit; `None` if unknown.
     pub(super) bytes: Option<u64>,
-    /// Bytes of the device used by others, which were subtracted.
+    /// Bytes that other processes use on the device, which were subtracted.
     pub(super) outside: u64,
-    /// The source of the figure, as a clause.
+    /// Where the figure comes from, as a clause.
     pub(super) from: String,
 }
 
@@ -77,7 +77,7 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// As [`Self::of`].
+    /// Fails like [`Self::of`].
     pub(super) fn recorded(source: &Source<'_>, device: DeviceId) -> Result<Self> {
         Self::of(source, &Change { device, ..Change::default() })
     }
@@ -88,8 +88,8 @@ pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
     Capacity::recorded(trace, device).map(|capacity| capacity.bytes)
 }
 
-/// Returns the bytes of the device in use outside the allocator when most of it is in use; 0 if that was not sampled.
-/// They count against the size of a device, in plans as in what-if predictions.
+/// Returns the bytes in use on the device outside of the allocator when most of it is in use; 0 if they were not
+/// sampled. They reduce the usable size of a device, in plans as in what-if predictions.
 ///
 /// # Errors
 ///
@@ -104,13 +104,13 @@ pub fn used_outside(source: &Source<'_>, device: DeviceId) -> Result<u64> {
     Ok(used.saturating_sub(source.window_at(Some(event))?.totals(device).reserved))
 }
 
-/// Returns the smallest number of bytes, in whole MiB, with which `fits` returns true: above `too_small`, and found by
-/// bisection, so that a smaller one may exist if `fits` is not monotone. The search starts at `enough`. `None` if
-/// `fits` returns false there too.
+/// Returns the smallest number of bytes above `too_small`, in whole MiB, for which `fits` returns true. It is found by
+/// bisection from `enough`, so if `fits` is not monotone there may be a smaller one. `None` if `fits` returns false for
+/// `enough`.
 ///
 /// # Errors
 ///
-/// As `fits`.
+/// Fails if `fits` fails.
 pub(super) fn smallest_that_fits<E>(
     too_small: u64,
     enough: u64,

@@ -1,5 +1,5 @@
-//! Replays a recording of any length. Of one that is not in memory, the replay is written to a temporary file, of which
-//! a few parts are in memory at a time.
+//! Replays a recording of any length. If the recording is not in memory, the replay is written to a temporary file, of
+//! which only a few parts are in memory at a time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use highwater_snapshots::{EventId, Result, Trace};
 use super::block_changes::BlockChanges;
 use crate::answers::prediction::{Change, Figures};
 
-/// Events that are written at a time.
+/// Number of events that are written at a time.
 const CHUNK: usize = 1 << 16;
 
-/// A replay of a recording, whose events are named by their numbers.
+/// A replay of a recording; events are identified by number.
 pub(super) struct Replayed {
-    /// The replayed recording.
+    /// The recording of the replay.
     pub(super) recording: Source<'static>,
-    /// The recorded event that each of its events comes from; empty if the recording is not in memory.
+    /// The recorded event that corresponds to each of its events; empty if the recording is not in memory.
     pub(super) source: Vec<EventId>,
     pub(super) figures: Figures,
     pub(super) result: Streamed,
 }
 
-/// Makes replays of a recording.
+/// Creates replays of a recording.
 pub(super) struct Replays<'a> {
     pub(super) source: &'a Source<'a>,
-    /// Its windows and its start, if it is not in memory.
+    /// The reader of windows and the starting state, if the recording is not in memory.
     stream: Option<(&'a Windows, StreamStart)>,
 }
 
@@ -50,8 +50,8 @@ impl<'a> Replays<'a> {
     }
 
     /// Replays the recording with the settings and block changes of `plan`. If the recording is not in memory, `plan`
-    /// contains only the changes to blocks live at its start; `change` supplies the others. `note` is added to the
-    /// header of the result.
+    /// contains only changes to blocks that are live at its start, and `change` determines those of all others. `note`
+    /// is added to the header of the result.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ fn add_note(header: &mut Header, note: Option<&str>) {
     }
 }
 
-/// Creates the file of a replay, which is deleted once nothing uses it.
+/// Creates the temporary file of a replay, which is deleted once it is closed.
 #[cfg(not(target_family = "wasm"))]
 fn scratch() -> Result<std::fs::File> {
     let unwritable =
@@ -157,7 +157,7 @@ fn scratch() -> Result<std::fs::File> {
     tempfile::tempfile().map_err(unwritable)
 }
 
-/// Creates the buffer of a replay: a page has no files.
+/// Creates the buffer of a replay, in browsers, which have no files.
 #[cfg(target_family = "wasm")]
 fn scratch() -> Result<Vec<u8>> {
     Ok(Vec::new())

@@ -18,32 +18,32 @@ pub struct Replayer {
     device: DeviceId,
     config: AllocConfig,
     tie_break: TieBreak,
-    /// Releases of cached memory that the program requested.
+    /// The events at which the program released cached memory.
     cache_flushes: Vec<u64>,
     recorded_capacity: Option<u64>,
-    /// Bytes that were reserved before the first event.
+    /// Bytes that are reserved before the first event.
     baseline_bytes: u64,
 }
 
-/// A changed recording, with its segments and addresses as recorded.
+/// A changed recording; segments and addresses are the recorded ones.
 #[derive(Clone, Debug)]
 pub struct Edited {
     /// The changed recording.
     pub trace: Arc<Trace>,
-    /// The recorded event that each of its events comes from; `None` if its events are the recorded ones.
+    /// The recorded event that corresponds to each of its events; `None` if its events are the recorded ones.
     source: Option<Arc<Vec<EventId>>>,
-    /// Its events at which the program releases cached memory.
+    /// The indices of its events at which the program releases cached memory.
     cache_flushes: Vec<u64>,
 }
 
 impl Edited {
-    /// Returns the recorded event of `event`, one of its own.
+    /// Returns the recorded event that corresponds to `event`.
     pub fn recorded(&self, event: EventId) -> EventId {
         let known = self.source.as_ref().and_then(|source| source.get(event.index()?).copied());
         known.unwrap_or(event)
     }
 
-    /// Applies a further change, which gave `trace`, whose events come from the events `source` of this one.
+    /// Applies a further change, which resulted in `trace`; `source` maps its events to those of this recording.
     fn then(&self, trace: Trace, source: &[EventId]) -> Self {
         let place = |event: &u64| source.partition_point(|other| u64::from(other.0) < *event) as u64;
         let cache_flushes = self.cache_flushes.iter().map(place).collect();
@@ -53,11 +53,11 @@ impl Edited {
 }
 
 impl Replayer {
-    /// Finds out how the allocator of `device` was set up, and how it chose between free ranges.
+    /// Determines the settings of the allocator of `device`, and how it chose between free ranges.
     ///
     /// # Errors
     ///
-    /// Returns why the device has no such allocator.
+    /// Returns the reason why the device has no such allocator.
     pub fn of(trace: &Trace, device: DeviceId) -> Result<Self, String> {
         let facts = trace.device_facts(device);
         if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
@@ -73,27 +73,27 @@ impl Replayer {
         Ok(Self { device, config, tie_break, cache_flushes, recorded_capacity, baseline_bytes })
     }
 
-    /// Returns the recorded settings; nothing for the defaults.
+    /// Returns the recorded settings; empty for the defaults.
     pub fn settings(&self) -> String {
         self.config.to_string()
     }
 
-    /// Returns `trace`, from which this was made, without changes.
+    /// Returns `trace`, for which this replayer was made, without changes.
     pub fn unchanged(&self, trace: Arc<Trace>) -> Edited {
         Edited { trace, source: None, cache_flushes: self.cache_flushes.clone() }
     }
 
-    /// Returns `recording` with modules recomputed by `effects`.
+    /// Returns `recording` with modules recomputed according to `effects`.
     pub fn recomputed(&self, recording: &Edited, effects: &[Effect]) -> Edited {
         self.rebuilt(recording, apply(&recording.trace, self.device, effects))
     }
 
-    /// Returns `recording` with further blocks.
+    /// Returns `recording` with additional blocks.
     pub fn with_additions(&self, recording: &Edited, additions: &[Addition]) -> Edited {
         self.rebuilt(recording, with_additions(&recording.trace, self.device, additions))
     }
 
-    /// Returns `recording` after a change that made `rebuilt` of it.
+    /// Returns `recording` after a change that resulted in `rebuilt`.
     fn rebuilt(&self, recording: &Edited, rebuilt: Recomputed) -> Edited {
         let Recomputed { trace, source, places } = rebuilt;
         let place = |event: &u64| places.get(*event as usize).map_or(u64::MAX, |event| u64::from(event.0));
@@ -125,17 +125,17 @@ impl Replayer {
         }
     }
 
-    /// Replays `recording` on a device of `capacity` bytes that returns addresses in this `order`.
+    /// Replays `recording` on a device of `capacity` bytes whose driver returns addresses in this `order`.
     pub fn replay_in(&self, recording: &Edited, order: AddressOrder, capacity: u64) -> Replay {
         let plan = self.plan(self.config.clone(), Some(capacity), recording);
         replay(&recording.trace, &Plan { addresses: Some(order), starts_anew: true, ..plan })
     }
 
-    /// Replays `recording` with further `settings` on a device of `capacity` bytes.
+    /// Replays `recording` with additional `settings` on a device of `capacity` bytes.
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the settings.
+    /// Returns the problem with the settings.
     pub fn replay(&self, recording: &Edited, settings: Option<&str>, capacity: Option<u64>) -> Result<Replay, String> {
         let config = match settings {
             Some(settings) => changed_config(&self.config, settings)?,

@@ -1,4 +1,4 @@
-//! The allocator settings that are worth a trial, which follow from the sizes in a recording.
+//! Chooses allocator settings to try, according to the sizes in a recording.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -8,15 +8,15 @@ use highwater_snapshots::alloc_rules::SMALL_REQUEST;
 use highwater_snapshots::{DeviceId, Result, Trace};
 
 const MIB: u64 = 1 << 20;
-/// The smallest size that is tried as the limit of splitting: above the segments that requests share.
+/// The smallest split limit to try: larger than segments that several requests share.
 const MIN_LIMIT: u64 = 32 * MIB;
-/// Maximum number of limits that are powers of two, and of others.
+/// Maximum number of limits that are powers of two, and of other limits.
 const MAX_LIMITS: [usize; 2] = [6, 2];
-/// Numbers of divisions between powers of two, the one that changes least first.
+/// Numbers of divisions between powers of two to try, from the smallest change to the largest.
 const DIVISIONS: [u64; 3] = [16, 8, 4];
 
-/// Returns settings that may lower the reserved memory of `device`, in the order in which they are listed; none for an
-/// allocator that has no settings.
+/// Returns settings that may lower the reserved memory of `device`, in display order; empty if its allocator has no
+/// settings.
 pub(super) fn worth_trying(source: &Source<'_>, device: DeviceId) -> Result<Vec<String>> {
     if !source.allocator(device).has_settings() {
         return Ok(Vec::new());
@@ -31,7 +31,7 @@ pub(super) fn worth_trying(source: &Source<'_>, device: DeviceId) -> Result<Vec<
     Ok(expandable.into_iter().chain(limits).chain(divisions).collect())
 }
 
-/// The sizes of requests that use the large pool, failed ones included.
+/// The sizes of requests that use the large pool, including failed ones.
 fn large_sizes(trace: &Trace, device: DeviceId) -> BTreeSet<u64> {
     let blocks = trace.blocks.requested.iter().zip(&trace.blocks.device);
     let served = blocks.filter(|(_, at)| **at == device).map(|(size, _)| *size);
@@ -39,10 +39,10 @@ fn large_sizes(trace: &Trace, device: DeviceId) -> BTreeSet<u64> {
     served.chain(failed).filter(|size| *size > SMALL_REQUEST).collect()
 }
 
-/// Returns limits of splitting, the largest first, in whole MiB: with each, blocks of some size and above are kept for
-/// requests of about their size, while smaller requests get segments of their own. Between two sizes that follow each
-/// other all limits do the same, so one is tried: a power of two if there is one, else, for those that differ most, the
-/// larger size.
+/// Returns split limits (`max_split_size_mb`) to try, the largest first, in whole MiB. With each, blocks of some size
+/// and above are reserved for requests of similar size, while smaller requests get separate segments. All limits
+/// between two consecutive sizes are equivalent, so one is tried: a power of two if there is one, else the larger size,
+/// for the pairs with the largest difference.
 fn limits(sizes: &BTreeSet<u64>) -> Vec<u64> {
     let (mut powers, mut others) = (Vec::new(), Vec::new());
     for (smaller, larger) in sizes.iter().zip(sizes.iter().skip(1)).filter(|(_, larger)| **larger >= MIN_LIMIT) {
@@ -61,7 +61,7 @@ fn limits(sizes: &BTreeSet<u64>) -> Vec<u64> {
     powers
 }
 
-/// Returns whether `count` divisions between powers of two make some of `sizes` the same.
+/// Returns whether rounding to `count` divisions between powers of two makes any two of `sizes` equal.
 fn merges(sizes: &BTreeSet<u64>, count: u64) -> bool {
     let rounded = |size: &u64| size.next_multiple_of(((1 << size.ilog2()) / count).max(1));
     sizes.iter().map(rounded).collect::<BTreeSet<u64>>().len() < sizes.len()

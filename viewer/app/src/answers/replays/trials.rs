@@ -1,4 +1,4 @@
-//! Replays up to a failed request, each with one remedy, to decide why it failed.
+//! Replays up to a failed request, each with one remedy, to determine why it failed.
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Before, BlockOverride, DeviceModel, Plan, Replay, Target, recorded_config, replay};
@@ -12,9 +12,10 @@ use rayon::prelude::*;
 use super::{Base, follow, recorded_total, worth_trying};
 use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
 
-/// Settings that are tried if the usable share of the device is limited: only then are segments garbage collected.
+/// Settings that are tried if the usable share of the device is limited, since segments are garbage collected only
+/// then.
 const COLLECTING: &str = "garbage_collection_threshold:0.8";
-/// Recorded settings that may be the cause.
+/// Recorded settings that may be the cause of a failure.
 const KEYS: [&str; 5] = [
     "expandable_segments",
     "max_split_size_mb",
@@ -24,7 +25,7 @@ const KEYS: [&str; 5] = [
 ];
 /// Maximum number of other pools and streams that are tried.
 const MAX_HOMES: usize = 4;
-/// Capacities are searched to this many bytes, unless that takes more than [`MAX_SIZES`] replays.
+/// Resolution of the search for a capacity in bytes, unless it would take more than [`MAX_SIZES`] replays.
 const CAPACITY_STEP: u64 = 2 << 20;
 /// Maximum number of capacities that are tried after the first.
 const MAX_SIZES: u32 = 8;
@@ -33,7 +34,7 @@ const MAX_SIZES: u32 = 8;
 ///
 /// # Errors
 ///
-/// Returns why that is impossible.
+/// Returns the reason why that is impossible.
 pub(super) fn test(
     trace: &Trace,
     device: DeviceId,
@@ -87,21 +88,21 @@ pub(super) fn test(
     Ok(Trials { results, divergence })
 }
 
-/// Replays up to one request.
+/// Runs replays up to one request.
 struct Bench<'a> {
     base: Base<'a>,
     request: &'a FailedRequest,
-    /// The request, as it failed.
+    /// The request, with its failure as recorded.
     target: Target,
     /// Bytes that the allocator may reserve.
     bound: u64,
 }
 
-/// The changes of one replay.
+/// The changes made in one replay.
 #[derive(Default)]
 struct Try {
     config: Option<AllocConfig>,
-    /// Bytes that the allocator may reserve in addition to the bound.
+    /// Additional bytes that the allocator may reserve.
     more: u64,
     before: Before,
     home: Option<(StreamId, Option<(u64, u64)>)>,
@@ -111,8 +112,8 @@ struct Try {
 }
 
 impl Bench<'_> {
-    /// Searches for the conditions under which the replay fails like the recording: another stream, or a lower limit.
-    /// Returns the trials that show them.
+    /// Searches for conditions under which the replay fails like the recording: another stream, or a lower limit.
+    /// Returns the trials that show the failure.
     fn find_failure(&mut self) -> Result<Vec<Trial>, String> {
         match self.run(&Try::default()) {
             Outcome::Fails => return Ok(Vec::new()),
@@ -190,7 +191,7 @@ impl Bench<'_> {
         list
     }
 
-    /// Returns a larger device with which the request succeeds; `None` if no device is large enough.
+    /// Returns a larger device on which the request succeeds; `None` if no size is sufficient.
     fn more_memory(&self) -> Option<Trial> {
         let is_met = |more: u64| self.run(&Try { more, ..Try::default() }) == Outcome::Met;
         let trial = |more: u64| Trial { remedy: Remedy::MoreMemory(more), outcome: Outcome::Met };

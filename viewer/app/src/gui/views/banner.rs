@@ -1,4 +1,4 @@
-//! The line above a timeline that names what is wrong with a recording: a request that failed, or a leak.
+//! A line above the timeline that reports a problem of the run: a failed request, or a leak.
 
 use eframe::egui::{Align, Frame, Label, Layout, Margin, RichText, Stroke, Ui};
 use highwater_snapshots::EventId;
@@ -14,18 +14,18 @@ use crate::gui::widgets::theme::Shades;
 use crate::selection::Selection;
 use crate::session::Recording;
 
-/// What a line says, and the button that leads to more.
+/// The text of the line, and its button.
 struct Banner<'a> {
     title: &'a str,
     text: &'a str,
-    /// In the tooltip, after the text.
+    /// Text appended in the tooltip.
     hint: &'a str,
     /// The button's name and tooltip.
     button: (&'a str, &'a str),
 }
 
 impl Banner<'_> {
-    /// Shows the line. Returns whether its button was clicked.
+    /// Shows the line. Returns whether the button was clicked.
     fn banner_ui(&self, ui: &mut Ui) -> bool {
         let shades = Shades::in_ui(ui);
         let frame = Frame::new()
@@ -50,8 +50,8 @@ impl Banner<'_> {
     }
 }
 
-/// Shows the failed request at the pinned moment, else the last of the selected device; nothing if none failed. Returns
-/// what shows why it failed, if that is clicked.
+/// Shows the failed request at the pinned moment, else the last one of the selected device; nothing if none failed.
+/// Returns the action of a click.
 pub(crate) fn failed_request_ui(ui: &mut Ui, recording: &Recording, selection: &Selection) -> Vec<Action> {
     let device = recording.devices[selection.device].device;
     let moments = || recording.regions.ooms.iter().filter(|(of, _)| *of == device).map(|(_, moment)| *moment);
@@ -75,8 +75,8 @@ pub(crate) fn failed_request_ui(ui: &mut Ui, recording: &Recording, selection: &
     if is_clicked { vec![Action::Moment(moment), Action::Oom] } else { Vec::new() }
 }
 
-/// Shows the leaks of the selected device, once they are known; nothing if there are none, or if a request failed,
-/// which has its own line. Returns what shows more of them, if that is clicked.
+/// Shows the leaks of the selected device, once they are computed; nothing if there are none, or if a request failed,
+/// which has its own line. Returns the action of a click.
 pub(crate) fn leaks_ui(ui: &mut Ui, recording: &Recording, selection: &Selection) -> Option<Action> {
     let index = &recording.devices[selection.device];
     let leaks = index.known_leaks().filter(|_| recording.regions.ooms.iter().all(|(of, _)| *of != index.device))?;

@@ -21,17 +21,17 @@ type Standings = [Vec<Standing>; COMPARED.len()];
 pub struct FleetView {
     fleet: Arc<Fleet>,
     headlines: Vec<String>,
-    /// The notes on the accuracy of the recordings.
+    /// Notes on the accuracy of the recordings.
     limits: Vec<Caveat>,
     standings: Standings,
     table: SortedTable,
 }
 
-/// Columns that are dropped first in narrow windows, in this order.
+/// The columns that are hidden first in narrow windows, in this order.
 const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
 /// Minimum width of the last column, in points.
 const MIN_STANDING: f32 = 340.0;
-/// Largest share of the height for notes if the table needs more room.
+/// Maximum share of the height for notes if the table does not fit otherwise.
 const NOTES_SHARE: f32 = 0.3;
 
 impl FleetView {
@@ -51,7 +51,7 @@ impl FleetView {
         view
     }
 
-    /// Shows the ranks as they are now. The order and the selected rank stay.
+    /// Updates the ranks. The order and the selected rank are kept.
     pub fn renew(&mut self, fleet: Arc<Fleet>) {
         let chosen = self.table.chosen().and_then(|row| self.fleet.ranks.get(row)).map(|rank| rank.path.clone());
         self.headlines = headlines(&fleet);
@@ -62,12 +62,12 @@ impl FleetView {
         self.table.mark(chosen.and_then(|path| self.fleet.ranks.iter().position(|rank| rank.path == path)));
     }
 
-    /// The ranks that are shown.
+    /// The ranks shown.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
 
-    /// Shows the ranks. Returns the row of the one that the user opens.
+    /// Shows the ranks. Returns the row of a rank to open.
     pub(crate) fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
@@ -90,7 +90,7 @@ impl FleetView {
         opened
     }
 
-    /// The notes below the table: the rule for outliers, limits of accuracy, and how to open a rank.
+    /// The notes below the table: the rule for outliers, limits of accuracy, and how to open a rank's recording.
     fn notes_ui(&self, ui: &mut Ui) {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
@@ -108,8 +108,7 @@ impl FleetView {
         });
     }
 
-    /// The columns that fit into `width` points: columns without values are left out, and then, if needed, the less
-    /// important ones.
+    /// The columns that fit into `width` points, without empty columns and, if necessary, without less important ones.
     fn shown_columns(&self, columns: &[Column<'_>], width: f32) -> Vec<usize> {
         let ranks = &self.fleet.ranks;
         let is_empty = |column: usize| match column {
@@ -131,7 +130,7 @@ impl FleetView {
         shown
     }
 
-    /// The table as CSV, sizes as bare bytes.
+    /// The table as CSV, with sizes in bytes.
     pub fn csv(&self) -> String {
         ranks_table(&self.fleet, |row| self.table.order()[row]).csv()
     }

@@ -1,4 +1,4 @@
-//! The grouping keys that all views offer, their names, and why one is greyed out.
+//! The grouping keys offered by views, their names, and why a key is disabled.
 
 use eframe::egui::{ComboBox, Role, Ui, WidgetInfo};
 use highwater_analysis::{GroupKey, TreeKey};
@@ -6,10 +6,11 @@ use highwater_analysis::{GroupKey, TreeKey};
 use crate::gui::widgets::choice::{ChoiceEntry, entries_ui};
 use crate::session::absent::Absent;
 
-/// Maximum number of depths of module paths that are offered.
+/// Maximum number of depths of module paths in lists.
 const MAX_DEPTHS: usize = 8;
 
-/// Every key for recordings whose longest module path has `deepest` parts: after the whole path each depth below it.
+/// All keys, for recordings whose longest module path has `deepest` parts: after the whole path, a key for each smaller
+/// depth.
 pub(crate) fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
     let depths = 1..deepest.min(MAX_DEPTHS + 1);
     GroupKey::ALL.iter().copied().flat_map(move |key| {
@@ -18,12 +19,12 @@ pub(crate) fn group_keys(deepest: usize) -> impl Iterator<Item = GroupKey> {
     })
 }
 
-/// The keys of [`group_keys`], and the key by which every block is a group of its own.
+/// The keys of [`group_keys`], and the key for which each block is a separate group.
 pub(crate) fn tree_keys(deepest: usize) -> impl Iterator<Item = TreeKey> {
     group_keys(deepest).map(TreeKey::By).chain([TreeKey::Block])
 }
 
-/// The name of a key in a table heading, without its depth.
+/// The name of a key in table headings, without its depth.
 pub(crate) fn key_name(key: TreeKey) -> &'static str {
     match key {
         TreeKey::By(GroupKey::Frame) => "line (frame)",
@@ -41,7 +42,7 @@ pub(crate) fn key_label(key: TreeKey) -> String {
     }
 }
 
-/// The reason that no block has a value for `key`; `None` if some have.
+/// The reason why no block has a value of `key`; `None` if some have one.
 pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     match key {
         TreeKey::By(key) => absent.reason(key),
@@ -49,8 +50,8 @@ pub(crate) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static st
     }
 }
 
-/// The lists of the grouping keys, by their labels: one key, and a second within it. There is none below single blocks.
-/// Keys for which there is a `problem` are greyed out.
+/// Shows lists for a first grouping key and a second one within it. There is no second key if the first is single
+/// blocks. Keys for which `problem` returns a text are disabled.
 pub(crate) fn keys_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     labels: [&str; 2],
@@ -71,7 +72,7 @@ pub(crate) fn keys_ui<K: Copy + PartialEq + Into<TreeKey>>(
     }
 }
 
-/// A list of keys: the word before the selected one, and the label of the list.
+/// Shows a list of keys, with the word before the selected one and the accessibility label of the list.
 fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     ui: &mut Ui,
     [word, label]: [&str; 2],
@@ -87,7 +88,7 @@ fn key_ui<K: Copy + PartialEq + Into<TreeKey>>(
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
 }
 
-/// The key after `now` among those that `is_there`; after any depth of module paths comes the key after the whole path.
+/// The key after `now` among those for which `is_there` is true; module paths of all depths count as one key.
 pub fn next_key(now: TreeKey, is_there: impl Fn(TreeKey) -> bool) -> TreeKey {
     let all: Vec<TreeKey> = TreeKey::all().collect();
     let row = all.iter().position(|key| key.name() == now.name()).unwrap_or(0);

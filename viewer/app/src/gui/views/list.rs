@@ -1,4 +1,4 @@
-//! The list of the views at the side of the timeline and below it.
+//! The views at the side of the timeline and below it, with their names and commands.
 
 use eframe::egui::Ui;
 
@@ -51,12 +51,12 @@ macro_rules! views {
                     Self::ALL.iter().copied().find(|view| view.command() == command)
                 }
 
-                /// The view with this display name, in any case.
+                /// The view with this display name, case-insensitive.
                 pub fn named(name: &str) -> Option<Self> {
                     Self::ALL.iter().copied().find(|view| view.name().eq_ignore_ascii_case(name))
                 }
 
-                /// Shows the names of all, with that of the open one emphasized. Returns the one that was clicked.
+                /// Shows tabs with the names of all views, the open one emphasized. Returns the one that was clicked.
                 pub(crate) fn names_ui(ui: &mut Ui, open: Option<Self>) -> Option<Self> {
                     tabs_ui(ui, Self::ALL, open, Self::name, |view| view.command().tooltip())
                 }
@@ -73,7 +73,7 @@ macro_rules! views {
         pub struct Views { $($($(#[$view_doc])* pub $field: $type,)+)+ }
 
         impl Views {
-            /// The view with this display name, in any case.
+            /// The view with this display name, case-insensitive.
             pub fn named(&mut self, name: &str) -> Option<&mut dyn RecordingView> {
                 $(if let Some(view) = $pane::named(name) {
                     return Some(view.of(self));
@@ -89,9 +89,9 @@ macro_rules! views {
 views! {
     /// The view at the side of the timeline.
     Side {
-        /// Memory in use at a moment.
+        /// The memory in use at some moment.
         Moment(moment: MomentPanel) = "Moment", ShowMoment;
-        /// The facts about a block.
+        /// Facts about a block.
         Block(block: BlockPanel) = "Block", ShowBlock;
         /// Steps, sizes, lifetimes, settings.
         Statistics(statistics: StatisticsView) = "Statistics", ShowStatistics;
@@ -104,7 +104,7 @@ views! {
         Events(events: EventsView) = "Events", ShowEvents;
         /// The explanation of the peak.
         Explain(explain: ExplainView) = "Explain", ShowExplain;
-        /// A prediction with something changed.
+        /// The prediction for a changed run.
         WhatIf(whatif: WhatIfView) = "What-if", ShowWhatIf;
         /// The cheapest changes that fit a budget.
         Plan(plan: PlanView) = "Plan", ShowPlan;

@@ -1,4 +1,4 @@
-//! Finds the local peaks of a total on a background thread, and steps from one to the next.
+//! Finds the local peaks of a total on a background thread, for moving from one to the next.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use highwater_analysis::extremes::peaks;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::query::{Query, computed};
 
-/// Minimum prominence of a local peak, as a share of the highest.
+/// Minimum prominence of a local peak: the highest peak divided by this.
 const MIN_FALL: u64 = 50;
 
-/// The device of the peaks, and the total.
+/// The device and the total.
 pub(crate) type Key = (OfDevice, Metric);
 
-/// The peaks of one total, once they are found, and the pending command.
+/// The peaks of one total, once they are computed, and the pending command.
 #[derive(Debug)]
 pub(crate) struct Peaks {
     /// The moments of the peaks.
     query: Query<Key, Arc<[usize]>>,
-    /// Whether the next or the previous peak is wanted.
+    /// The pending command: `true` for the next peak, `false` for the previous one.
     wanted: Option<bool>,
 }
 
@@ -40,14 +40,14 @@ impl Default for Peaks {
 }
 
 impl Peaks {
-    /// Requests the next or the previous peak; [`Self::awaited`] returns the moments when they are found.
+    /// Requests to go to the next or the previous peak; [`Self::awaited`] returns the peaks once they are computed.
     pub(crate) fn go(&mut self, ctx: &Context, key: &Key, is_forward: bool) {
         self.wanted = Some(is_forward);
         self.query.ask(ctx, key);
     }
 
-    /// Takes the pending request of [`Self::go`] once the peaks of `key` are found: their moments, and whether to go
-    /// forward. `None` before that, and afterwards.
+    /// Takes the pending request once the peaks of `key` are computed: their moments, and whether to go forward. `None`
+    /// before, and if there is no request.
     pub(crate) fn awaited(&mut self, key: &Key) -> Option<(Arc<[usize]>, bool)> {
         self.query.receive();
         let moments = self.query.answer().filter(|_| self.query.answered() == Some(key))?;

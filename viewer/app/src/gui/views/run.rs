@@ -1,5 +1,5 @@
-//! The whole of a long recording, above the timeline of the part that is shown: its largest totals, and the part as a
-//! brush that can be moved or drawn anew.
+//! The overview of a long recording, above the timeline of the part that is shown: its largest totals, and the part as
+//! a brush that can be moved or drawn.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::session::run::{Run, RunColumn};
 /// Height of the view, in points.
 const HEIGHT: f32 = 64.0;
 
-/// The parts of a long recording.
+/// The overview of a long recording.
 #[derive(Debug)]
 pub struct RunView {
-    /// The columns, and what they are of.
+    /// The columns, and the key for which they were computed.
     columns: Memo<Key, Vec<RunColumn>>,
-    /// The start of the part that is being drawn, as an event.
+    /// The event at which the user started to draw a part.
     drag: Option<u64>,
     part: Query<PartKey, Result<Part, String>>,
 }
@@ -46,7 +46,7 @@ impl Default for RunView {
 
 type Key = (DeviceId, Metric, usize, u64);
 
-/// A part that is being read, and the recording, which may not be shown before it is read.
+/// A part that is being read, and its recording, which may be shown only once the part is read.
 #[derive(Clone, Debug)]
 struct PartKey {
     run: Arc<Run>,
@@ -59,50 +59,51 @@ impl PartialEq for PartKey {
     }
 }
 
-/// The part of a long recording that the user asks to see.
+/// The part of a long recording to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// A part, and what to show of it.
+    /// The part with these events, and how to show it.
     Part(Range<u64>, Goal),
-    /// The last part of the recording: its length, and the number of events in view at its end.
+    /// The last part of the recording, with the number of events to show at its end.
     End {
         /// The length of the part.
         length: u64,
-        /// The number of events in view.
+        /// The number of events to show.
         in_view: u64,
     },
-    /// The peak of a total, while this part is shown.
+    /// The peak of a total; the range is the part that is shown currently.
     Peak(DeviceId, Metric, Range<u64>),
-    /// An event.
+    /// The part around an event.
     Event(u64),
-    /// A step, while this part is shown.
+    /// The part with a step; the range is the part that is shown currently.
     Step(SoughtStep, Range<u64>),
-    /// The first failed request at an event or later, or, if not `is_forward`, the last before it.
+    /// The part with the first failed request at an event or later, or, if `is_forward` is false, the last one before
+    /// it.
     FailedRequest {
         /// The event from which the search starts.
         from: u64,
-        /// Whether it is the first one after.
+        /// Whether to search forward.
         is_forward: bool,
-        /// The part that is shown.
+        /// The part that is shown currently.
         shown: Range<u64>,
     },
 }
 
-/// A part that was read.
+/// A part that has been read.
 #[derive(Debug)]
 pub struct Part {
-    /// The part; `None` if it is the one that is shown already.
+    /// The part; `None` if it is already shown.
     pub recording: Option<Recording>,
-    /// The view to show of it.
+    /// How to show it.
     pub goal: Goal,
 }
 
-/// The view to show of a part. Events are numbered over the whole recording.
+/// What to show of a part. Event numbers are those in the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The whole part.
     Everything,
-    /// The view that was shown of it before.
+    /// The view that was saved for Undo.
     Visit,
     /// This range of events.
     View(Range<u64>),
@@ -110,15 +111,15 @@ pub enum Goal {
     Event(u64),
     /// The step that begins at this event.
     Step(u64),
-    /// The request that failed at this event.
+    /// The failed request at this event.
     FailedRequest(u64),
-    /// Keep the part that is shown: the recording has no step of this number.
+    /// Keep the current part, and report that the recording has no step with this number.
     NoStep(u32),
-    /// The view that is shown already: there is no other.
+    /// Keep the current view, since there is nothing else to show.
     Nothing,
 }
 
-/// Reads the part of `run` that is wanted.
+/// Reads the requested part of `run`.
 fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, String> {
     match wanted {
         Wanted::Part(events, goal) => Ok(Part { recording: Some(Recording::part(run, events)?), goal }),
@@ -172,12 +173,12 @@ impl RunView {
         }
     }
 
-    /// Cancels the reading that the user asked for.
+    /// Cancels the reading of a part.
     pub(crate) fn cancel(&mut self) {
         self.part.forget();
     }
 
-    /// The part that was asked for, or why it cannot be read, once.
+    /// Takes the requested part once it is read, or the reason why it cannot be read.
     pub fn take(&mut self) -> Option<Result<Part, String>> {
         let part = self.part.take();
         let part = part.or_else(|| self.part.failure().map(|why| Err(why.to_owned())))?;
@@ -185,7 +186,7 @@ impl RunView {
         Some(part)
     }
 
-    /// Shows the run; returns the part that the user asks for.
+    /// Shows the overview; returns the part that the user selects.
     pub fn run_ui(
         &mut self,
         ui: &mut Ui,
@@ -265,13 +266,13 @@ impl RunView {
     }
 }
 
-/// The description of the view for screen readers.
+/// The description of the overview for screen readers.
 fn label(run: &Run, shown: &Range<u64>) -> String {
     let [first, last, all] = [shown.start, shown.end.saturating_sub(1), run.events()].map(format_count);
     format!("The whole recording, of which events {first} to {last} of {all} are shown below")
 }
 
-/// The position of a run's events on the screen.
+/// Maps events of the run to positions on the screen.
 struct Place {
     rect: Rect,
     events: u64,
@@ -288,7 +289,7 @@ impl Place {
     }
 }
 
-/// Paints the columns and the peak; returns the highest.
+/// Paints the columns and the peak; returns the highest column.
 fn paint_strip(
     painter: &Painter,
     place: &Place,
@@ -304,7 +305,7 @@ fn paint_strip(
     Some(peak)
 }
 
-/// Paints the size of the peak and the length of the run beside the columns.
+/// Paints the size of the peak and the length of the run next to the columns.
 fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Option<RunColumn>, shades: &Shades) {
     let font = FontId::proportional(11.0);
     let text = |row: f32, text: String| {

@@ -1,5 +1,5 @@
-//! The whole of a long recording, or a long range of it, as a chart of its largest totals: drawn from the summaries
-//! that the file has, without reading its events.
+//! A chart of a long recording, or of a long range of it, that shows its largest totals. It is drawn from the summaries
+//! in the file, without reading events.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,32 +26,32 @@ const MAX_COLUMNS: usize = 8192;
 /// Distance between the labels of steps, in points.
 const STEP_DISTANCE: f32 = 110.0;
 
-/// The columns of each total that is known.
+/// The columns of each recorded total.
 type Totals = Vec<(Metric, Vec<RunColumn>)>;
 
-/// A chart of a run: the events that are drawn, and their total.
+/// A chart of a run: the range of events, and a total.
 #[derive(Debug)]
 pub struct RunChart {
-    /// The long recording that is charted.
+    /// The long recording.
     pub run: Arc<Run>,
-    /// The facts about the whole device.
+    /// The summary of the device.
     pub summary: DeviceSummary,
-    /// The largest total of the whole device.
+    /// The peak of the total on the device.
     pub peak: Moment,
-    /// The events that are drawn.
+    /// The numbers of the events that are drawn.
     pub events: Range<u64>,
-    /// The events of requests that failed on the device.
+    /// The event numbers of failed requests on the device.
     pub failed: Vec<u64>,
-    /// What raises the total to its peak.
+    /// The cause of the peak; `None` if unknown.
     cause: Option<String>,
-    /// The columns, for a width.
+    /// The number of columns, and the columns.
     columns: Option<(usize, Totals)>,
-    /// The size of the last drawn plot.
+    /// The rectangle of the plot when it was last drawn.
     room: Option<Rect>,
 }
 
 impl RunChart {
-    /// A chart of `metric`, the total of `peak`.
+    /// Creates a chart of the total of which `peak` is the peak.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl RunChart {
         self.room = Some(frame.rect);
     }
 
-    /// Has `count` columns of each total that is known.
+    /// Computes `count` columns of each recorded total, unless they are already computed.
     fn count(&mut self, count: usize) {
         if self.columns.as_ref().is_some_and(|(known, _)| *known == count) {
             return;
@@ -130,7 +130,7 @@ impl RunChart {
         self.columns = Some((count, metrics.map(columns).collect()));
     }
 
-    /// The lines of the totals, the outermost first, and of the device's memory.
+    /// The lines of the totals, the outermost first, and of the device's capacity.
     fn lines(&self, columns: &[(Metric, Vec<RunColumn>)], view: &View, shades: &Shades) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         for (metric, columns) in columns.iter().rev() {
@@ -149,7 +149,7 @@ impl RunChart {
         lines
     }
 
-    /// Labels above the chart: the step at some of its events.
+    /// Paints labels with step numbers above the chart.
     fn steps_ui(&self, ui: &Ui, lane: Rect, frame: &PlotFrame, shades: &Shades) {
         if !self.run.has_steps() {
             return;
@@ -171,8 +171,8 @@ impl RunChart {
     }
 }
 
-/// The columns as bars that fill `rect` from its lower edge, by category if these add up to the total. Neighbours that
-/// are alike are one bar.
+/// The columns as bars from the lower edge of `rect` up, divided by category if the categories add up to the total.
+/// Equal neighbours are merged.
 pub(super) fn column_shapes(
     rect: Rect,
     points_per_byte: f64,

@@ -1,4 +1,4 @@
-//! Rows of values under typed columns, as the app keeps them from frame to frame: sorted, shown in full, and as CSV.
+//! Tables with typed columns that the app stores between frames, for sorting, tooltips and CSV.
 
 use eframe::egui::Color32;
 
@@ -6,7 +6,7 @@ use crate::gui::views::view::Action;
 use crate::gui::widgets::table::{Cell, Column, Rows};
 use crate::report::{Unit, Value};
 
-/// The heading of a column, and what its values are.
+/// A column: its heading, and the type of its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading {
     /// Its name.
@@ -14,50 +14,50 @@ pub struct Heading {
     pub(crate) tooltip: &'static str,
     pub(crate) width: f32,
     pub(crate) unit: Unit,
-    /// The colour of a text.
+    /// Returns the colour to show with a text.
     pub(crate) swatch: Option<fn(&str) -> Option<Color32>>,
     /// Whether a text that does not fit is truncated at the start instead of the end.
     pub(crate) keeps_end: bool,
-    /// Whether differences have bars.
+    /// Whether to draw bars for differences.
     pub(crate) has_bars: bool,
 }
 
 impl Heading {
-    /// A column of `unit`; a width of 0 takes the remaining width.
+    /// A column of values in `unit`; a width of 0 means the remaining width.
     pub const fn new(unit: Unit, name: &'static str, tooltip: &'static str, width: f32) -> Self {
         Self { name, tooltip, width, unit, swatch: None, keeps_end: false, has_bars: false }
     }
 }
 
-/// A row of a sheet.
+/// A row of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// A value for each column.
+    /// One value per column.
     pub values: Vec<Value>,
-    /// The action for double click and Enter.
+    /// The action on double click and Enter.
     pub action: Option<Action>,
 }
 
-/// A table of figures as statistics and comparison show it, with sentences above it.
+/// A table of figures as in Statistics and comparisons, with sentences above it.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
     /// Its name.
     pub name: &'static str,
     /// The columns.
     pub columns: Vec<Heading>,
-    /// The rows in their first order.
+    /// The rows in their initial order.
     pub lines: Vec<Line>,
-    /// Rows at the end that stay there in any order.
+    /// Number of rows at the end, such as sums, that are not sorted.
     pub(crate) sums: usize,
-    /// The column initially shown as bars; `None` if there are no bars.
+    /// The column initially shown as a bar chart; `None` for no bars.
     pub measure: Option<usize>,
     /// Sentences above the rows.
     pub lead: Vec<String>,
-    /// The largest difference, which has the longest bar.
+    /// The largest difference, which determines the scale of bars.
     pub(crate) largest: u128,
 }
 
-/// A difference other than none.
+/// The value as a difference; `None` if it is not one, or 0.
 fn difference(value: &Value) -> Option<i128> {
     match value {
         Value::Difference(bytes) => Some(*bytes).filter(|bytes| *bytes != 0),
@@ -65,7 +65,7 @@ fn difference(value: &Value) -> Option<i128> {
     }
 }
 
-/// The value of a cell that a row does not have.
+/// The value of missing cells.
 static NOTHING: Value = Value::Nothing;
 
 impl Sheet {
@@ -81,7 +81,7 @@ impl Sheet {
         Self { name, columns, lines, largest, ..Self::default() }
     }
 
-    /// Creates a sheet of rows without actions.
+    /// Creates a sheet whose rows have no actions.
     pub fn of_rows(
         name: &'static str,
         columns: impl IntoIterator<Item = Heading>,
@@ -132,12 +132,12 @@ impl Sheet {
         }
     }
 
-    /// In full, if the short form is rounded.
+    /// The exact form of a value; `None` if the short form is not rounded.
     pub fn exact(&self, row: usize, column: usize) -> Option<String> {
         self.unit(column).exact(self.value(row, column))
     }
 
-    /// The length of a value's bar, if it can be one.
+    /// The length of a value's bar; `None` for values without bars.
     pub fn length(&self, row: usize, column: usize) -> Option<u64> {
         match (self.unit(column), self.value(row, column)) {
             (Unit::Bytes | Unit::Count, Value::Number(number)) => Some(*number),
@@ -145,7 +145,7 @@ impl Sheet {
         }
     }
 
-    /// The columns that can be shown as bars: those with lengths in the first row, and so in all.
+    /// The columns that can be shown as a bar chart, judged by the first row.
     pub fn measures(&self) -> Vec<usize> {
         let columns = if self.measure.is_some() { self.columns.len() } else { 0 };
         (1..columns).filter(|column| self.length(0, *column).is_some()).collect()

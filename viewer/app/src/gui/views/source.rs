@@ -7,9 +7,9 @@ use std::time::UNIX_EPOCH;
 
 /// Number of lines shown before and after the relevant one.
 const CONTEXT: u32 = 2;
-/// Maximum number of bytes read to reach the line: longer files are not hand-written source code.
+/// Maximum number of bytes read to reach the line; longer files are not written by hand.
 const MAX_BYTES: u64 = 8 << 20;
-/// Maximum number of characters shown of a line.
+/// Maximum number of characters shown per line.
 const MAX_SIGNS: usize = 240;
 
 /// An excerpt of a source file.
@@ -19,15 +19,15 @@ pub struct Excerpt {
     pub first: u32,
     /// The lines; very long ones are shortened.
     pub lines: Vec<String>,
-    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or if the text is the
-    /// recording's.
+    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or if the text comes from the
+    /// recording.
     pub changed_unix_us: Option<u64>,
 }
 
-/// The lines around line `line` of the file at `path`; `None` if the file or the line does not exist here.
+/// The lines around line `line` of the file at `path`; `None` if the file or the line does not exist on this machine.
 ///
-/// A recording may come from anywhere and name any path: only absolute paths of regular files are opened, never network
-/// or device paths, and no more is read than needed to reach the line.
+/// A recording may contain any path. Only absolute paths of regular files are opened, never network or device paths,
+/// and no more is read than needed to reach the line.
 pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     if !is_local(path) {
         return None;
@@ -45,7 +45,7 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     Some(Excerpt { changed_unix_us, ..excerpt })
 }
 
-/// The lines around line `line` of a source text; `None` if it has no such line.
+/// The lines around line `line` of a source text; `None` if there is no such line.
 pub(crate) fn excerpt_from(mut reader: impl BufRead, line: u32) -> Option<Excerpt> {
     if line == 0 {
         return None;
@@ -80,7 +80,7 @@ fn is_local(path: &str) -> bool {
     Path::new(path).is_absolute() && !is_of_network && !path.contains('\0')
 }
 
-/// A line as shown: tabs as spaces, no other control characters, truncated if very long.
+/// A line as displayed: tabs become spaces, other control characters are removed, and very long lines are truncated.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).trim_end().replace('\t', "    ");
     text.chars().filter(|sign| !sign.is_control()).take(MAX_SIGNS).collect()

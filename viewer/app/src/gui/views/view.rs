@@ -1,4 +1,4 @@
-//! The trait of a view of a recording: its display and its output, its input, and the actions that it returns.
+//! The trait of views of a recording, their input, and the actions that they request.
 
 use std::io;
 use std::sync::Arc;
@@ -18,20 +18,21 @@ use crate::session::{DeviceIndex, Recording};
 /// A closure that writes a table as CSV, on any thread.
 pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
 
-/// A view of a recording at the side of the timeline or below it. What it needs is computed in the background.
+/// A view of a recording at the side of the timeline or below it. Its content is computed in the background.
 pub trait RecordingView: Computed {
-    /// Shows it in the available space; scrolls if that is too small. Returns the user's requests.
+    /// Shows the view in the available space, with scroll bars if that is too small. Returns the actions that the user
+    /// requests.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action>;
 
     /// Returns a closure that writes its table as CSV on any thread.
     ///
     /// # Errors
     ///
-    /// Fails with a message if it has no table, or none yet.
+    /// Fails with a message if it has no table, or has not computed it yet.
     fn table(&mut self, context: &ViewContext<'_>) -> Result<WriteTable, String>;
 
-    /// Below the timeline, the name by which its height is kept, and its height at first. An explanation needs more
-    /// room than a list.
+    /// For views below the timeline, the key under which their height is stored, and their initial height. An
+    /// explanation needs more space than a list.
     fn panel(&self) -> (&'static str, f32) {
         ("below", theme::BOTTOM_HEIGHT)
     }
@@ -40,17 +41,17 @@ pub trait RecordingView: Computed {
     fn focus(&mut self) {}
 }
 
-/// Writes a table that is computed as a whole; `subject` is what it is about, if it is not ready.
+/// Returns a closure that writes a complete table; `subject` names it in the error message.
 ///
 /// # Errors
 ///
-/// Fails with a message if it is not ready.
+/// Fails with a message if the table is not computed yet.
 pub(super) fn whole_table(csv: Option<String>, subject: &str) -> Result<WriteTable, String> {
     let csv = csv.ok_or_else(|| format!("{subject} still being computed; try again in a moment"))?;
     Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
 }
 
-/// The timeline above a view, which may share its horizontal position, its columns and its colours.
+/// The timeline above a view, whose horizontal position, columns and colours the view may share.
 #[derive(Clone, Copy, Debug)]
 pub struct Under<'a> {
     /// The rectangle of its plot.
@@ -60,22 +61,22 @@ pub struct Under<'a> {
 }
 
 impl<'a> Under<'a> {
-    /// Under `timeline`, once its first picture is drawn.
+    /// Returns the timeline's frame and picture, once its first picture is drawn.
     pub fn of(timeline: &'a Timeline) -> Option<Self> {
         Some(Self { frame: timeline.frame()?, picture: timeline.picture()? })
     }
 }
 
-/// The reason for the shown moment.
+/// Why a moment is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// No other moment was chosen: the peak.
+    /// It is the peak, since the user selected no other moment.
     Peak,
-    /// The user has pinned this moment by a click or a command.
+    /// The user pinned it by a click or a command.
     Pinned,
 }
 
-/// The input of all views in one frame.
+/// The input of views.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewContext<'a> {
     /// The recording to show.
@@ -88,11 +89,11 @@ pub struct ViewContext<'a> {
     pub reason: Reason,
     /// The blocks that meet the search conditions.
     pub matches: &'a Arc<Matches>,
-    /// The search conditions, which `matches` meet.
+    /// The search conditions.
     pub filter: &'a Filter,
     /// The timeline above; `None` until its first picture is drawn.
     pub under: Option<Under<'a>>,
-    /// Whether it is shown for a picture, without controls.
+    /// Whether the view is drawn for a picture file, without controls.
     pub is_picture: bool,
 }
 
@@ -108,12 +109,12 @@ impl<'a> ViewContext<'a> {
     }
 }
 
-/// A device of a recording, for the keys of questions about it.
+/// A device of a recording, for the keys of background queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfDevice {
     /// The recording.
     pub recording: Identity<Recording>,
-    /// Row of the device.
+    /// Index of the device.
     pub device: usize,
 }
 
@@ -124,13 +125,13 @@ impl OfDevice {
     }
 }
 
-/// A request from one view that all views follow.
+/// An action that a view requests and that affects all views.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Pin this moment: the state after this many events.
     Moment(usize),
-    /// Pin the moment after this event, by its number in the whole recording, in whichever part it is; `None`: the
-    /// moment before the first event.
+    /// Pin the moment after this event, given by its number in the whole recording, in any part; `None`: the moment
+    /// before the first event.
     Event(Option<u64>),
     /// Pin this block, at the pinned moment if it is live then, else at its allocation, and show its facts.
     Block(BlockId),
@@ -144,10 +145,10 @@ pub enum Action {
     Where(String),
     /// Replace all search conditions by this one; an empty one matches all blocks.
     Only(String),
-    /// Show a failed request of this device in Segments: at the pinned moment, else the first.
+    /// Show a failed request of this device in Segments: the one at the pinned moment, else the first.
     Oom,
     /// Show the leaks in Statistics.
     Leaks,
-    /// Show this message to the user: what was done, or why not.
+    /// Show this message to the user.
     ShowMessage(String),
 }

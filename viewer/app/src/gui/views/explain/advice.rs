@@ -1,4 +1,4 @@
-//! Advice on lowering the peak, each with its bytes, its blocks and the peak without them; and the peak after removing
+//! Advice on lowering the peak, each piece with its bytes and the peak that would remain; and the peak after removing
 //! one part after another.
 
 use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui};
@@ -18,7 +18,7 @@ use crate::gui::widgets::words::{step_and_phase, when};
 
 /// Least width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;
-/// Minimum width at which the removals have all their columns, in points.
+/// Minimum width at which the table of removals shows all columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
 /// Maximum number of cards side by side.
@@ -30,7 +30,7 @@ pub(super) fn rows_of_cards(ui: &Ui, explained: &Explained) -> usize {
     explained.explanation.advice.len().div_ceil(most)
 }
 
-/// Shows the advice as cards side by side, the largest savings first, in rows of about equal length.
+/// Shows the advice as cards next to each other, the largest savings first, in rows of similar length.
 pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
     let explanation = &explained.explanation;
     if explanation.advice.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     action
 }
 
-/// The saving of the advice, and the peak that it leaves; if unknown, faint, the size of the blocks.
+/// The saving of the advice, and the peak that remains; if they are unknown, the size of the blocks in a faint colour.
 fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     let Some(saving) = advice.saving(peak) else {
         return (RichText::new(format_bytes(advice.bytes)).weak(), "affected".to_owned());
@@ -68,7 +68,7 @@ fn figure(advice: &Advice, peak: u64) -> (RichText, String) {
     (RichText::new(format!("−{}", format_bytes(saving))).strong(), format!("{} {what}", format_bytes(peak - saving)))
 }
 
-/// The saving large, then what to do.
+/// Shows a card: the saving in a large font, then what to do.
 fn card_ui(
     ui: &mut Ui,
     number: usize,
@@ -112,7 +112,7 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
     action
 }
 
-/// Shows the peak without one part after another. Shows nothing if no part can be removed.
+/// Shows the peak after removing one part after another; nothing if no part can be removed.
 pub(super) fn removals_ui(
     ui: &mut Ui,
     explained: &Explained,

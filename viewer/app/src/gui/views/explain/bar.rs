@@ -1,4 +1,4 @@
-//! The parts of the peak as one stacked bar, with a legend.
+//! The parts of the peak as a stacked bar with a legend.
 
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
@@ -14,13 +14,13 @@ use crate::gui::views::view::Action;
 use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// Pieces below this share of the whole, in thousandths, share one legend entry.
+/// Pieces below this share of the whole, in thousandths, are combined in the legend.
 const MIN_ENTRY: u64 = 4;
 /// Distance between the lines of a pattern, in points.
 const PERIOD: f32 = 5.0;
 
-/// Shows the bar and its legend; returns the user's requests. Where `can_click`, pieces made of blocks can be chosen.
-/// Shares are of the requested bytes, as in the advice; pieces that are not blocks have none.
+/// Shows the bar and its legend; returns the actions that the user requests. If `can_click`, pieces that consist of
+/// blocks can be selected. Shares are of the requested bytes, as in advice; pieces outside of blocks have none.
 pub(super) fn bar_ui(
     ui: &mut Ui,
     composition: &Composition,
@@ -126,18 +126,18 @@ fn label_of(name: &str, piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
     format!("{name}: {} ({} B){}", format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
 }
 
-/// The total whose peak is explained and to which all shares refer: `8.00 GiB requested`.
+/// The total that is explained and to which all shares refer: `8.00 GiB requested`.
 fn base(peak: &Moment) -> String {
     format!("{} {}", format_bytes(peak.bytes), total_name(peak.metric))
 }
 
-/// The share of a piece in that total; `None` for pieces that are not live blocks.
+/// The share of a piece in that total; `None` for pieces outside of live blocks.
 fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
     matches!(piece, PeakPiece::Blocks(_)).then(|| share(bytes, peak.bytes))
 }
 
-/// Every piece with its colour: the category's in the timeline, darker for each further phase; grey if the timeline is
-/// coloured by another key.
+/// Every piece with its colour: that of its category in the timeline, darker for each further phase; grey if the
+/// timeline is coloured by another key.
 fn coloured(composition: &Composition, looks: Looks<'_>, shades: &Shades) -> Vec<(PeakPiece, u64, Color32)> {
     let (mut last, mut colour) = (None, theme::NEUTRAL);
     let look = |(piece, bytes): &(PeakPiece, u64)| {
@@ -150,8 +150,8 @@ fn coloured(composition: &Composition, looks: Looks<'_>, shades: &Shades) -> Vec
     composition.pieces.iter().map(look).collect()
 }
 
-/// Paints a piece. Pieces that are not live blocks have a pattern, as in Segments, to be distinguishable without
-/// colours: level lines for free memory, slanting stripes for waiting memory.
+/// Paints a piece. Pieces outside of live blocks have a pattern, as in Segments, to be distinguishable without colours:
+/// horizontal lines for free memory, diagonal stripes for waiting memory.
 fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), shades: &Shades) {
     let painter = painter.with_clip_rect(rect.intersect(painter.clip_rect()));
     // A gap to the next piece, if there is room.
@@ -185,7 +185,7 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), s
     }
 }
 
-/// Writes `words` on a piece if there is room.
+/// Writes `words` on a piece if they fit.
 fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) {
     const MARGIN: f32 = 4.0;
     let room = place.width() - 2.0 * MARGIN;

@@ -14,14 +14,14 @@ use crate::gui::widgets::choice::value_menu_ui;
 use crate::gui::widgets::note::warning_ui;
 use crate::gui::widgets::theme;
 
-/// Share of a device that the recording needs at least, so that the device is the budget.
+/// Minimum share of a device's memory that the recording must need for the device to be the default budget.
 const NEAR: [u64; 2] = [9, 10];
 /// Width of a field, in points.
 const FIELD_WIDTH: f32 = 84.0;
 
-/// Returns the budget to begin with, and where it comes from: a limit or the device's memory if a request failed on it
-/// or the recording needs nearly all of it, else a common device that is smaller than the peak of reserved memory, or
-/// nine tenths of that peak.
+/// Returns the default budget and where it comes from: a memory limit or the device's memory if a request failed on it
+/// or the recording needs nearly all of it, else a common device size below the peak of reserved memory, or nine tenths
+/// of that peak.
 pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let (trace, index) = (&context.recording.trace, context.index());
     let DeviceSummary { capacity_bytes: capacity, capacity_is_inferred, oom_events, .. } = index.summary;
@@ -46,8 +46,8 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     }
 }
 
-/// Returns the part of the budget to begin with for what others use: what the samples say, as what-if predictions count
-/// it. Nothing if the budget `is_suggested` and is the memory that a failed request left to the allocator.
+/// Returns the default for the part of the budget used by other processes, from the samples of device memory, as in
+/// what-if predictions; 0 if the budget `is_suggested` and is already what a failed request left to the allocator.
 pub(super) fn default_reserve(context: &ViewContext<'_>, is_suggested: bool) -> u64 {
     let index = context.index();
     // What is in memory is read without errors.
@@ -58,42 +58,42 @@ pub(super) fn default_reserve(context: &ViewContext<'_>, is_suggested: bool) -> 
     used_outside(&context.recording.source, index.device).unwrap_or(0)
 }
 
-/// `bytes` without a part of a quarter of a GiB, or of a MiB, if there is one left: sizes that are written exactly.
+/// Rounds `bytes` down to a multiple of 256 MiB, or of 1 MiB if it is small, so that the size can be written exactly.
 fn rounded_down(bytes: u64) -> u64 {
     let whole = |shift: u32| Some(bytes >> shift << shift).filter(|whole| *whole >= 4 << shift);
     whole(28).or_else(|| whole(20)).unwrap_or(bytes)
 }
 
-/// The next common device beyond `bytes`: larger, or smaller. `None` if there is none.
+/// The next common device size above `bytes`, or below it; `None` if there is none.
 pub(super) fn next_device(bytes: u64, is_larger: bool) -> Option<u64> {
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
     if is_larger { sizes.find(|size| *size > bytes) } else { sizes.rfind(|size| *size < bytes) }
 }
 
-/// The fields of the budget.
+/// The input fields for the budget.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BudgetForm {
     budget: String,
     reserve: String,
-    /// The reason that the text of a field is not a valid size.
+    /// The error in the text of a field, if any.
     mistake: Option<String>,
     wants_focus: bool,
 }
 
 impl BudgetForm {
-    /// Shows `budget` in the fields.
+    /// Writes `budget` into the fields.
     pub(super) fn set(&mut self, budget: Budget) {
         self.budget = format_exact_bytes(budget.bytes);
         self.reserve = if budget.reserve == 0 { String::new() } else { format_exact_bytes(budget.reserve) };
         self.mistake = None;
     }
 
-    /// Moves the keyboard focus to the first field when next shown.
+    /// Requests the keyboard focus for the first field.
     pub(super) fn focus(&mut self) {
         self.wants_focus = true;
     }
 
-    /// Shows the fields. Returns the budget if the user entered another one.
+    /// Shows the fields. Returns the budget if the user changed it.
     pub(super) fn budget_ui(&mut self, ui: &mut Ui) -> Option<Budget> {
         let mut is_entered = false;
         let label = ui.label("Budget");
@@ -124,7 +124,7 @@ impl BudgetForm {
         }
     }
 
-    /// The budget in the fields; `None` if it is invalid, and then why.
+    /// Parses the budget in the fields; if it is invalid, returns `None` and stores the error.
     fn read(&mut self) -> Option<Budget> {
         let reserve = if self.reserve.trim().is_empty() { Ok(0) } else { parse_size(&self.reserve) };
         let read = parse_size(&self.budget).and_then(|bytes| {

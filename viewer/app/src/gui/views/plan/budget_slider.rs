@@ -1,4 +1,4 @@
-//! The slider of the budget: a handle on the byte axis, dragged or moved by the keyboard.
+//! The slider for the budget: a handle on the byte axis, which is dragged or moved by the keyboard.
 
 use eframe::egui::{
     Align2, CursorIcon, FontId, Key, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
@@ -12,13 +12,13 @@ use crate::gui::widgets::theme::{self, Shades};
 
 /// Height of the handle, in points.
 const HEIGHT: f32 = 18.0;
-/// Distance from the line at which it can be dragged, in points.
+/// Maximum distance from the line at which it can be dragged, in points.
 const NEAR: f32 = 4.0;
 
 /// State of the slider.
 #[derive(Debug, Default)]
 pub(super) struct BudgetSlider {
-    /// The upper end of the axis while it is dragged: it must not move with the handle.
+    /// The upper end of the axis while the handle is dragged, so that the axis does not move with it.
     pub(super) fixed_top: Option<f64>,
 }
 
@@ -94,7 +94,7 @@ fn step(frame: &PlotFrame) -> u64 {
     (frame.units_per_point()[1].max(1.0) as u64).next_power_of_two()
 }
 
-/// `bytes` as a multiple of `step`, and at least one step.
+/// Rounds `bytes` to a multiple of `step`, at least one step.
 fn rounded(bytes: f64, step: u64) -> u64 {
     let steps = (bytes / step as f64).round().max(1.0) as u64;
     steps.saturating_mul(step)

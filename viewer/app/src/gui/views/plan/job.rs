@@ -1,4 +1,5 @@
-//! Plans on a background thread: searches the plan for a budget, and replays the recording with the chosen changes.
+//! Computes plans on a background thread: searches for a plan for a budget, and replays the recording with the selected
+//! changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
-/// The key of a plan.
+/// The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub(super) of: OfDevice,
     pub(super) budget: Budget,
-    /// The changes that the user has chosen; `None` for those of the search.
+    /// The changes selected by the user; `None` for those of the best plan.
     pub(super) chosen: Option<Setup>,
 }
 
 /// The answer, or the reason why there is none.
 pub(super) type Outcome = Result<Planned, String>;
 
-/// The result for a budget, and the chosen changes.
+/// The result for a budget and the selected changes.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub(super) found: Arc<Found>,
@@ -41,20 +42,20 @@ pub(super) struct Planned {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) search: Search,
-    /// The composition of the least peak; empty if a plan fits.
+    /// The composition of the lowest peak; empty if a plan fits.
     pub(super) at_minimum: Vec<(String, u64)>,
-    /// The additional share of the step's FLOPs if a module is recomputed, by its path.
+    /// The additional share of the step's FLOPs if a module is recomputed, by module path.
     pub(super) shares: HashMap<String, f64>,
-    /// The limits of the plan, in sentences.
+    /// The limits of the plan, one sentence each.
     pub(super) warnings: Vec<String>,
-    /// How it was checked that the plans fit: by runs, or by replays.
+    /// How it was verified that the plans fit: by running the step, or by replays.
     pub(super) proof: Proof,
-    /// Whether the command line runs the step again, which was not possible here.
+    /// Whether the command line can run the step again, which this app could not.
     pub(super) can_rerun: bool,
 }
 
 impl Found {
-    /// The changes to begin with: those of the plan, or those with the least memory if no plan fits.
+    /// The initially selected changes: those of the best plan, or those with the lowest memory use if no plan fits.
     pub(super) fn setup(&self) -> Setup {
         let nothing = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
         match self.search.best() {
@@ -65,21 +66,21 @@ impl Found {
     }
 }
 
-/// The recording with the chosen changes.
+/// The recording with the selected changes.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) setup: Setup,
     /// The changes one after another.
     pub(super) lines: Vec<PlanLine>,
-    /// On a device of the budget if that is large enough, else on one that is.
+    /// The run on a device with the budget's size if it fits, else on a larger one.
     pub(super) trial: Trial,
     pub(super) run: Arc<PredictedRun>,
-    /// The lines that the user pastes into the program.
+    /// The lines of code that apply the changes.
     pub(super) code: Code,
     pub(super) assumptions: Vec<String>,
 }
 
-/// Answers questions; keeps what a recording and a budget have in common.
+/// Answers queries, and caches what queries about the same recording and budget share.
 #[derive(Default)]
 pub(super) struct Planner {
     rerun: Option<RerunOf>,
@@ -90,19 +91,20 @@ pub(super) struct Planner {
 }
 
 impl Clone for Planner {
-    /// A planner that keeps nothing yet.
+    /// A planner with an empty cache.
     fn clone(&self) -> Self {
         Self::new(self.rerun, &self.replays)
     }
 }
 
 impl Planner {
-    /// A planner that runs steps again with `rerun` if it can, and else replays recordings, counted in `replays`.
+    /// Creates a planner that runs steps again with `rerun` if possible, and else replays recordings. `replays` counts
+    /// the replays.
     pub(super) fn new(rerun: Option<RerunOf>, replays: &Arc<AtomicUsize>) -> Self {
         Self { rerun, replays: Arc::clone(replays), ..Self::default() }
     }
 
-    /// Answers the question; `None` if cancelled.
+    /// Answers the query; `None` if cancelled.
     pub(super) fn answer(&mut self, key: &Key, cancel: &Cancel) -> Option<Outcome> {
         let recording = key.of.recording.get()?;
         self.replays.store(0, Ordering::Relaxed);
@@ -152,7 +154,7 @@ fn found_in(trace: &Trace, step: &Watched<'_>, budget: Budget) -> Result<Found, 
     Ok(Found { search, at_minimum, shares, warnings, proof, can_rerun })
 }
 
-/// A recorded step that gives up once its answer is not wanted any more, and counts its replays.
+/// A recorded step that stops when its query is cancelled, and counts its replays.
 struct Watched<'a> {
     step: &'a dyn TrainingStep,
     replays: &'a AtomicUsize,

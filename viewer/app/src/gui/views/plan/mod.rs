@@ -31,13 +31,13 @@ use budget_slider::BudgetSlider;
 use job::{Key, Outcome, Planned, Planner};
 use switches::Switches;
 
-/// Share of the width that the changes take, and its limits in points.
+/// Share of the width used by the list of changes.
 const CHANGES_SHARE: f32 = 0.5;
-/// See [`CHANGES_SHARE`].
+/// Minimum and maximum width of the list of changes, in points.
 const CHANGES_WIDTHS: [f32; 2] = [400.0, 640.0];
-/// Events of a result that takes long to free.
+/// Number of events from which freeing a result takes long.
 const LARGE: usize = 100_000;
-/// Opacity of a result for another budget.
+/// Opacity of a result that is still for the previous budget.
 const FORMER_OPACITY: f32 = 0.45;
 
 const LOOK: CurveLook = CurveLook {
@@ -54,15 +54,15 @@ pub struct PlanView {
     form: BudgetForm,
     slider: BudgetSlider,
     budget: Budget,
-    /// The source of the budget, if the user has not chosen it.
+    /// Where the budget comes from; `None` if the user entered it.
     from: Option<&'static str>,
-    /// Whether the user has chosen the part of the budget for what others use.
+    /// Whether the user entered the part of the budget for other processes.
     is_reserve_chosen: bool,
-    /// The changes of the plan in view.
+    /// The changes of the displayed plan.
     switches: Switches,
-    /// The changes that the user has chosen instead of those of the search.
+    /// The changes selected by the user; `None` for those of the best plan.
     chosen: Option<Setup>,
-    /// Runs steps again, where that is possible.
+    /// Runs steps again, if this build can.
     rerun: Option<RerunOf>,
     query: Query<Key, Outcome>,
     replays: Arc<AtomicUsize>,
@@ -141,12 +141,12 @@ impl PlanView {
         Self::of(Budget { bytes, reserve: 0 }, None)
     }
 
-    /// Runs built-in steps again with `rerun`, where that is possible; other recordings are replayed.
+    /// Uses `rerun` to run built-in steps again; other recordings are replayed.
     pub fn with_rerun(self, rerun: Option<RerunOf>) -> Self {
         Self { rerun, query: query(rerun, &self.replays), ..self }
     }
 
-    /// Creates a view with the budget and changes of this one, for a picture.
+    /// Creates a view with the same budget and changes, for a picture file.
     pub fn same(&self) -> Self {
         let view = match self.from {
             Some(_) => Self { chosen: self.chosen.clone(), switches: self.switches.clone(), ..Self::default() },
@@ -167,7 +167,7 @@ impl PlanView {
         Self { form, budget, chosen, ..Self::default() }
     }
 
-    /// Forgets the recording, so that its memory is freed. The budget stays.
+    /// Drops the recording, so that its memory is freed. The budget is kept.
     pub fn forget(&mut self) {
         self.query.forget();
         self.chosen = None;
@@ -177,7 +177,7 @@ impl PlanView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// Everything about the changes: the budget, the plans, the switches, the lines to paste, notes.
+    /// Shows everything about the changes: the budget, the plans, the switches, the code, notes.
     fn changes_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.budget_ui(ui, context);
         self.plans_ui(ui, context);
@@ -185,7 +185,7 @@ impl PlanView {
         self.details_ui(ui);
     }
 
-    /// Shows the answer, or what is being computed.
+    /// Shows the result, or progress while it is computed.
     fn answer_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let shades = Shades::in_ui(ui);
         let Some((key, outcome)) = self.query.answered().zip(self.query.answer()) else {
@@ -225,7 +225,7 @@ impl PlanView {
         }
     }
 
-    /// The current computation, in words.
+    /// Describes the current computation.
     fn progress(&self) -> String {
         let replays = self.replays.load(Ordering::Relaxed) as u64;
         format!("Planning for {}: {}…", format_bytes(self.budget.bytes), count_of(replays, "replay"))
@@ -269,7 +269,7 @@ impl PlanView {
         }
     }
 
-    /// The plans that were found, one of which can be picked.
+    /// Shows the plans that were found, of which the user can select one.
     fn plans_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let Some(Ok(planned)) = self.query.answer() else { return };
         if let Some(setup) = others::others_ui(ui, &planned.found, &self.switches.setup()) {
@@ -279,7 +279,7 @@ impl PlanView {
         }
     }
 
-    /// The proof, the lines to paste, and notes.
+    /// Shows how the plan was verified, the code, and notes.
     fn details_ui(&self, ui: &mut Ui) {
         let Some((key, Ok(planned))) = self.query.answered().zip(self.query.answer()) else { return };
         notes::proof_ui(ui, &planned.found, key);
@@ -287,7 +287,7 @@ impl PlanView {
         notes::notes_ui(ui, planned, key.budget);
     }
 
-    /// The curves with the budget's handle.
+    /// Shows the curves with the budget's handle.
     fn curve_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let planned = self.query.answer()?.as_ref().ok()?;
         let look = CurveLook { limit: Some(("budget", self.budget.bytes)), top: self.slider.fixed_top, ..LOOK };
@@ -301,7 +301,7 @@ impl PlanView {
         action
     }
 
-    /// Asks again for another recording or device, and takes over finished results.
+    /// Starts a new query if the recording or device has changed, and handles finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         if self.query.asked().is_none_or(|asked| asked.of != OfDevice::selected(context)) {
             if self.query.asked().is_some() {
@@ -332,8 +332,9 @@ impl PlanView {
     }
 }
 
-/// Shows the peak with the changes in large letters, and by how much it is less than before and than recorded. If the
-/// recording ends out of memory, the first two include the failed request, and what follows it if that was run.
+/// Shows the peak with the changes in a large font, and its difference from the peaks before and as recorded. If the
+/// recording ends with an out-of-memory error, the first two include the failed request, and what follows it if the
+/// step was run again.
 fn headline_ui(ui: &mut Ui, [peak, before, recorded]: [u64; 3]) {
     let unchanged = match before > recorded {
         true => format!("the {} that the step needs beyond the recording", format_bytes(before)),
@@ -351,7 +352,7 @@ fn headline_ui(ui: &mut Ui, [peak, before, recorded]: [u64; 3]) {
     });
 }
 
-/// Frees a result: a large one on another thread, so that the window does not freeze.
+/// Frees a result; a large one on another thread, so that the window does not freeze.
 fn discard_outcome(outcome: Outcome) {
     if let Ok(former) = outcome
         && former.chosen.run.events() > LARGE
@@ -361,7 +362,7 @@ fn discard_outcome(outcome: Outcome) {
     }
 }
 
-/// Returns that the chosen changes do not fit, as a sentence.
+/// Returns a sentence that the selected changes do not fit.
 fn does_not_fit(chosen: &job::Chosen, reach: &Reach, budget: Budget) -> String {
     format!(
         "Does not fit in {} with {}: {} requested and {} reserved at the peak{}.",

@@ -1,4 +1,4 @@
-//! The notes on a plan: its proof, the lines that apply it, its assumptions and its limits.
+//! The notes on a plan: how it was verified, the code that applies it, its assumptions and its limits.
 
 use eframe::egui::{TextEdit, TextStyle, Ui};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
@@ -9,7 +9,7 @@ use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
 use crate::gui::widgets::button::labelled_button_ui;
 use crate::gui::widgets::note::{assumption_ui, note_ui, quiet_ui, warning_ui};
 
-/// Shows how the answer is proven, and the least that can be reached.
+/// Shows how the result was verified, and the lowest memory use that was found.
 pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     let (search, budget) = (&found.search, key.budget);
     if let Some(text) = planned::less_work(search) {
@@ -25,7 +25,7 @@ pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     note_ui(ui, &planned::least(search));
 }
 
-/// Shows what the lowest peak consists of, and what would be enough.
+/// Shows the composition of the lowest peak, and what would be sufficient.
 fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     let minimum = &found.search.minimum;
     let large_enough = planned::large_enough(&found.search, budget);
@@ -40,7 +40,7 @@ fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     }
 }
 
-/// Shows what applies the plan, each part with a button that copies it; nothing if there is none.
+/// Shows the code that applies the plan in sections, each with a button to copy it; nothing if there is none.
 pub(super) fn code_ui(ui: &mut Ui, code: &Code) {
     let environment = ("Set in the environment", "the environment of the plan", code.environment_words());
     let lines = ("To apply it", "the lines that apply the plan", code.lines.clone());
@@ -51,7 +51,7 @@ pub(super) fn code_ui(ui: &mut Ui, code: &Code) {
     }
 }
 
-/// Shows `lines` under a title, with a button that copies `what` they are.
+/// Shows `lines` under a title, with a button to copy them; `what` names them in its tooltip.
 fn lines_ui(ui: &mut Ui, (title, what): (&str, &str), lines: &[String]) {
     let text = lines.join("\n");
     let title = ui.horizontal(|ui| {
@@ -66,7 +66,7 @@ fn lines_ui(ui: &mut Ui, (title, what): (&str, &str), lines: &[String]) {
     ui.add(field.desired_rows(lines.len())).labelled_by(title.inner);
 }
 
-/// Shows what the plan assumes, and what limits it.
+/// Shows the assumptions and limits of the plan.
 pub(super) fn notes_ui(ui: &mut Ui, planned: &Planned, budget: Budget) {
     if planned.found.can_rerun {
         let reserve = match budget.reserve {

@@ -1,4 +1,4 @@
-//! The plans that were found, one of which is chosen.
+//! The list of the plans that were found.
 
 use eframe::egui::{Grid, Ui, vec2};
 use highwater_snapshots::units::format_bytes;
@@ -8,7 +8,8 @@ use super::switches::{below_ui, name_ui, name_width};
 use crate::answers::plan::{Setup, name};
 use crate::figures::planned::{costs, shares};
 
-/// Shows all plans, if there are several. Returns the changes of one that the user picks. `now` are those in view.
+/// Shows all plans, if there are several. Returns the changes of a plan that the user selects. `now` are the displayed
+/// changes.
 pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
     let search = &found.search;
     if search.plans.len() < 2 {

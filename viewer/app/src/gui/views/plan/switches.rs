@@ -1,4 +1,4 @@
-//! The changes of a plan as switches, each with its costs and the memory that it leaves.
+//! The changes of a plan as switches, each with its costs and the memory used with it.
 
 use std::collections::HashMap;
 
@@ -9,15 +9,15 @@ use super::job::{Chosen, Found};
 use crate::answers::plan::{Change, PlanLine, Proof, Setup, recomputed};
 use crate::figures::planned::costs;
 
-/// Minimum width at which the phase of the peak is shown, in points.
+/// Minimum width at which there is a column for the phase of the peak, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
-/// Width of a column of bytes, and of the phase of the peak, with the space before it, in points.
+/// Width of a column of bytes, with the space before it, in points.
 const BYTES_WIDTH: f32 = 88.0;
-/// See [`BYTES_WIDTH`].
+/// Width of the column for the phase of the peak, with the space before it, in points.
 const PLACE_WIDTH: f32 = 136.0;
-/// Least width of the names, in points.
+/// Minimum width of the column of names, in points.
 const NAME_MIN: f32 = 150.0;
-/// Distance of what is below a switch from its start, in points.
+/// Indentation of the text below a switch, in points.
 const INDENT: f32 = 20.0;
 
 /// The changes, each on or off.
@@ -26,7 +26,7 @@ pub(super) struct Switches {
     changes: Vec<(Change, bool)>,
     modules: Vec<(String, bool)>,
     settings: Option<(String, bool)>,
-    /// The name of the recomputation: of the modules that are on, or of all if none is.
+    /// The name of the recomputation: of the selected modules, or of all if none is selected.
     recomputed: String,
     /// Whether single modules are listed.
     is_open: bool,
@@ -45,7 +45,7 @@ impl Switches {
         }
     }
 
-    /// The changes of `setup`, all on, with single modules listed if they are now.
+    /// The changes of `setup`, all on; single modules are listed if they are now.
     pub(super) fn renewed(&self, setup: &Setup) -> Self {
         Self { is_open: self.is_open, ..Self::of(setup) }
     }
@@ -67,7 +67,7 @@ impl Switches {
         self.changes.is_empty() && self.modules.is_empty() && self.settings.is_none()
     }
 
-    /// Shows the switches. Returns whether one was switched. `chosen` are the figures of the changes that are on;
+    /// Shows the switches. Returns whether one was switched. `chosen` are the figures with the changes that are on;
     /// `None` while they are computed.
     pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, found: &Found) -> bool {
         if self.is_empty() {
@@ -124,7 +124,7 @@ impl Switches {
         is_switched
     }
 
-    /// A row for each module.
+    /// Shows a row for each module.
     fn modules_ui(&mut self, ui: &mut Ui, shares: &HashMap<String, f64>, columns: usize) -> bool {
         let mut is_switched = false;
         for (path, is_on) in &mut self.modules {
@@ -143,7 +143,7 @@ impl Switches {
     }
 }
 
-/// Width of the column of names beside the figures, in points: names of many modules are long, and wrap.
+/// Width of the column of names, in points. Names of many modules are long and wrap.
 pub(super) fn name_width(ui: &Ui, has_place: bool) -> f32 {
     let figures = 2.0 * BYTES_WIDTH + if has_place { PLACE_WIDTH } else { 0.0 };
     (ui.available_width() - figures).max(NAME_MIN)
@@ -159,8 +159,8 @@ pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> 
     .inner
 }
 
-/// A row of a change: its switch with its costs below, else what is in their place, and its figures. Returns whether it
-/// was switched.
+/// Shows the row of a change: its switch with its costs below and its figures, or a text in place of the figures.
+/// Returns whether it was switched.
 fn row_ui(
     ui: &mut Ui,
     (width, has_place): (f32, bool),
@@ -192,7 +192,7 @@ fn row_ui(
     is_switched
 }
 
-/// Shows quiet text below a switch.
+/// Shows unobtrusive text below a switch.
 pub(super) fn below_ui(ui: &mut Ui, text: &str) -> Response {
     let below = |ui: &mut Ui| {
         ui.add_space(INDENT);

@@ -1,4 +1,4 @@
-//! The address map of one moment: every segment with its pieces, row by row.
+//! The address map at one moment: every segment with its pieces, row by row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::gui::views::view::{Action, ViewContext};
 use crate::gui::widgets::focus::pressed_keys;
 use crate::gui::widgets::theme;
 
-/// The input of the picture.
+/// The key of the picture.
 #[derive(Clone)]
 struct Drawn {
     state: Arc<State>,
     colouring: Option<Arc<Colouring>>,
-    /// Width, rows in view, zoom, first row.
+    /// Width, visible rows, zoom level, first row.
     size: [usize; 4],
     is_normalised: bool,
     is_dark: bool,
@@ -51,7 +51,7 @@ impl Drawn {
 /// State of the chart.
 #[derive(Default)]
 pub(super) struct Chart {
-    /// Whether every segment has its own row at full width, instead of a common scale.
+    /// Whether every segment has its own row at full width; otherwise all have a common scale.
     pub(super) is_normalised: bool,
     /// The zoom level: each doubles the scale.
     pub(super) zoom: u32,
@@ -59,7 +59,7 @@ pub(super) struct Chart {
     turned: f32,
     layout: Layout,
     drawn: Option<(Drawn, TextureHandle)>,
-    /// The address with the keyboard focus.
+    /// The focused address, for keyboard navigation.
     cursor: Option<u64>,
     /// The block that was right-clicked.
     menu_target: Option<BlockId>,
@@ -74,16 +74,16 @@ impl std::fmt::Debug for Chart {
 /// The marks in the chart.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marked {
-    /// The first address of the chosen segment.
+    /// The first address of the selected segment.
     pub(super) segment: Option<u64>,
-    /// Bytes in the way of a failed request.
+    /// The range that would have to be freed for a failed request.
     pub(super) range: Option<Range<u64>>,
 }
 
 /// The user's action on the chart.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// The row of the segment that was clicked, or reached by keyboard.
+    /// The row, in the map, of the segment that was clicked or reached by keyboard.
     pub(super) segment: Option<usize>,
     pub(super) action: Option<Action>,
 }
@@ -231,7 +231,7 @@ impl Chart {
         ColorImage::new([width, pitch * in_view], pixels)
     }
 
-    /// Outlines the selected segment, the blocks in the way, and the piece with the keyboard focus.
+    /// Outlines the selected segment, the blocks that would have to be freed, and the focused piece.
     fn marks(
         &self,
         ui: &Ui,
@@ -268,8 +268,8 @@ impl Chart {
         }
     }
 
-    /// Handles the keys while the chart has the focus: left and right for the next piece, up and down for the next
-    /// segment, plus and minus to scale, Enter for the block.
+    /// Handles keys while the chart has the focus: left and right for the next piece, up and down for the next segment,
+    /// plus and minus to zoom, Enter to select the block.
     fn walk(&mut self, ui: &Ui, response: &Response, state: &State, in_view: usize) -> Chosen {
         let map = &state.map;
         let mut chosen = Chosen::default();

@@ -1,4 +1,4 @@
-//! The texts about an address, a piece and a segment.
+//! Describes addresses, pieces and segments.
 
 use eframe::egui::{Color32, RichText, Ui};
 use highwater_analysis::addresses::{Content, Piece, ReservedSegment};
@@ -97,7 +97,7 @@ pub(super) fn piece_lines(trace: &Trace, piece: &Piece, moment: usize) -> Vec<St
     lines
 }
 
-/// Shows the lines of a tooltip, the first of them strong and after a square of `colour`.
+/// Shows the lines of a tooltip, the first one in a strong colour after a square of `colour`.
 pub(super) fn tooltip_ui(ui: &mut Ui, colour: Option<Color32>, lines: &[String]) {
     ui.set_max_width(theme::TOOLTIP_WIDTH);
     let mut lines = lines.iter();

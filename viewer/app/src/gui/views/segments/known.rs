@@ -1,4 +1,4 @@
-//! The address index of a device, computed once, and the state of one moment.
+//! Computes the address index of a device once, and the memory map of a moment on request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,12 +12,12 @@ use crate::answers::replays::analyse;
 use crate::gui::identity::Identity;
 use crate::session::Recording;
 
-/// The address index of one device, and its axis, each computed by the first thread that needs it.
+/// The address index and the address axis of one device, each computed by the first thread that needs it.
 #[derive(Debug)]
 pub(super) struct Known {
     /// The recording whose addresses are indexed.
     pub(super) recording: Arc<Recording>,
-    /// Row of the device.
+    /// Index of the device.
     pub(super) device: usize,
     index: OnceLock<AddressIndex>,
     axis: OnceLock<LaneAxis>,
@@ -39,22 +39,22 @@ impl Known {
     }
 }
 
-/// A question: the state to compute.
+/// A query for the state at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) known: Identity<Known>,
     pub(super) moment: usize,
-    /// A failed request to analyse in addition to one at the moment itself.
+    /// A failed request to analyse, in addition to one at the moment itself.
     pub(super) oom: Option<EventId>,
 }
 
-/// The answer to a [`Question`]: what the device's addresses contain at a moment.
+/// The answer to a [`Question`]: the content of the device's addresses at a moment.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) map: AddressMap,
     /// Free memory by pool and stream.
     pub(super) rooms: Vec<PoolFit>,
-    /// Segments in the order of list and layout: by pool and stream, then by address.
+    /// The segments in display order: by pool and stream, then by address.
     pub(super) order: Vec<usize>,
     /// The events of all failed requests on the device.
     pub(super) ooms: Vec<EventId>,
@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-/// Replays up to the request that failed at an event.
+/// Replays up to the failed request at an event.
 pub(super) fn analyse_request((known, event): &(Identity<Known>, EventId)) -> Option<Arc<OomAnalysis>> {
     let known = known.get()?;
     let trace = &known.recording.trace;

@@ -1,4 +1,4 @@
-//! Every address that was ever reserved, over time, exactly below the timeline.
+//! Shows the use of all addresses over time, directly below the timeline and aligned with it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::View;
 
-/// The input of the picture.
+/// The input of the worker that draws the picture.
 #[derive(Clone)]
 struct Request {
     known: Identity<Known>,
     /// The moments of the timeline's columns.
     moments: Vec<usize>,
-    /// Their positions on its axis.
+    /// The horizontal range of these columns on the axis.
     across: Range<f64>,
-    /// The addresses to show alone.
+    /// If set, only these addresses are shown.
     only: Option<Range<u64>>,
     height: usize,
     colouring: Arc<Colouring>,
@@ -64,11 +64,11 @@ struct Painted {
     raster: Arc<LaneRaster>,
     places: Range<u64>,
     image: Option<ColorImage>,
-    /// The address axis by pool and stream, with names.
+    /// The ranges of pools and streams on the address axis, with their names.
     homes: Vec<(String, Range<u64>)>,
 }
 
-/// The lanes, and the thread that paints them.
+/// The drawing of addresses over time, with the thread that draws it.
 pub(super) struct Lanes {
     query: Query<Request, Painted>,
     texture: Option<TextureHandle>,
@@ -177,7 +177,7 @@ impl Lanes {
         self.query.ask(ui.ctx(), &request);
     }
 
-    /// Uploads a finished picture to the graphics card.
+    /// Uploads a finished picture to the GPU.
     fn receive(&mut self, ctx: &eframe::egui::Context) {
         self.query.receive();
         let Some(image) = self.query.answer_mut().and_then(|painted| painted.image.take()) else { return };
@@ -206,7 +206,7 @@ fn spot_at(
     Some((moment, raster.spot(column, y), address))
 }
 
-/// Paints names and borders of pools where there is room.
+/// Paints the names and borders of pools where there is space.
 fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &Shades) {
     let mut free_from = f32::MIN;
     for (name, places) in &painted.homes {
@@ -247,7 +247,7 @@ fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &S
     ));
 }
 
-/// Paints on the worker's thread; reuses the last raster if only colours change.
+/// Draws the picture, on the worker's thread; reuses the last raster if only colours have changed.
 fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRaster>)>) -> Option<Painted> {
     let Request { known, only, height, .. } = request;
     let known = known.get()?;
@@ -284,7 +284,7 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
     Some(Painted { raster: spots, places, image: Some(image), homes })
 }
 
-/// The raster in colour, transposed from columns to rows.
+/// Colours the raster, and transposes it from columns to rows.
 fn image_of(raster: &LaneRaster, paint: &Paint<'_>) -> ColorImage {
     let (width, height) = (raster.moments.len(), raster.height);
     let mut pixels = vec![Color32::TRANSPARENT; width * height];

@@ -1,4 +1,4 @@
-//! Places the segments in the map, in rows from left to right.
+//! Arranges the segments in the map, in rows from left to right.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use highwater_analysis::addresses::AddressMap;
 /// A part of a segment in one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Strip {
-    /// Row of the segment in the map.
+    /// Index of the segment in the map.
     pub(super) segment: usize,
     /// The row, from the top.
     pub(super) row: usize,
-    /// The left end, in bytes from the row's left end.
+    /// The left end, in bytes from the start of the row.
     pub(super) start: u64,
     /// The addresses that it shows.
     pub(super) addresses: Range<u64>,
@@ -35,14 +35,14 @@ impl Strip {
         first.min(width)..last.min(width).max(first.min(width))
     }
 
-    /// The address at a share of the row.
+    /// The address at a fraction of the row's width.
     pub(super) fn address_at(&self, share: f64) -> Option<u64> {
         let at = (share * self.row_bytes as f64).max(0.0) as u64;
         let offset = at.checked_sub(self.start)?;
         (offset < self.addresses.end - self.addresses.start).then(|| self.addresses.start + offset)
     }
 
-    /// The share of the row at an address.
+    /// The fraction of the row's width at an address.
     pub(super) fn share_of(&self, address: u64) -> f64 {
         let within = address.clamp(self.addresses.start, self.addresses.end) - self.addresses.start;
         (self.start + within) as f64 / self.row_bytes.max(1) as f64
@@ -60,7 +60,7 @@ pub(super) struct Layout {
 pub(super) const MAX_ZOOM: u32 = 12;
 
 impl Layout {
-    /// One row per segment, each at full width.
+    /// Gives each segment a row at full width.
     pub(super) fn one_each(map: &AddressMap, order: &[usize]) -> Self {
         let strip = |(row, &segment): (usize, &usize)| {
             let addresses = map.segments[segment].addresses.clone();
@@ -69,7 +69,7 @@ impl Layout {
         Self { strips: order.iter().enumerate().map(strip).collect(), rows: order.len() }
     }
 
-    /// All segments to a common scale: such that everything fits into `rows` rows, or 2^`zoom` times as many.
+    /// Arranges all segments to a common scale, so that they fit into `rows` rows, or 2^`zoom` times as many.
     pub(super) fn to_scale(map: &AddressMap, order: &[usize], rows: usize, zoom: u32) -> Self {
         let span = |segment: usize| {
             let addresses = &map.segments[segment].addresses;
@@ -87,7 +87,7 @@ impl Layout {
         }
     }
 
-    /// Places segments one after the other with gaps; only a segment longer than a row is broken.
+    /// Places segments one after another with gaps; only segments longer than a row are broken.
     fn with_rows_of(map: &AddressMap, order: &[usize], row_bytes: u64) -> Self {
         // For any number of segments, the gaps take at most half a row in all.
         let gap = row_bytes / (2 * order.len() as u64).max(200);

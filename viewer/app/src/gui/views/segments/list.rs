@@ -1,4 +1,4 @@
-//! The segments of a moment as a table.
+//! The table of segments at a moment.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Shows the table; `chosen` is the first address of the selected segment. Returns the user's action, by map row.
+    /// Shows the table; `chosen` is the first address of the selected segment. Returns the action for a segment, given
+    /// by its index in the map.
     pub(super) fn list_ui(&mut self, ui: &mut Ui, state: &Arc<State>, chosen: Option<u64>) -> Touched {
         self.renew(state);
         let is_chosen = |row: &usize| state.map.segments.get(*row).map(|segment| segment.addresses.start) == chosen;
@@ -29,7 +30,7 @@ impl List {
         touched
     }
 
-    /// Scrolls to the segment in row `segment` of the map.
+    /// Scrolls to the segment with index `segment` in the map.
     pub(super) fn show(&mut self, segment: usize) {
         let row = self.shown.as_ref().and_then(|state| state.order.iter().position(|row| *row == segment));
         if let Some(row) = row {
@@ -88,7 +89,7 @@ fn rows(state: &State) -> Rows<'_> {
     Rows::new(state.order.len(), columns)
 }
 
-/// `large, expandable`, `private small 0.1`.
+/// Describes the pool: `large, expandable`, `private small 0.1`.
 fn pool_text(segment: &ReservedSegment) -> String {
     let pool = segment.home.pool_text().replacen(" pool", "", 1);
     if segment.is_expandable { format!("{pool}, expandable") } else { pool }

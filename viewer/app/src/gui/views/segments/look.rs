@@ -1,4 +1,4 @@
-//! The pattern of each kind of address; kinds differ by pattern, so that they can be distinguished without colours.
+//! The patterns of the kinds of memory, by which they can be distinguished without colours.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use highwater_snapshots::{BlockId, Trace};
 use crate::gui::colouring::Colouring;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// Period of every pattern in pixels, before scaling by the screen's scale.
+/// Period of every pattern in pixels, at a scale of 1.
 pub(super) const PERIOD: usize = 4;
 
 /// The colours of blocks: the timeline's, or those of categories until the timeline is drawn.
@@ -79,7 +79,7 @@ impl Paint<'_> {
     }
 }
 
-/// The kinds of addresses with name and meaning.
+/// The kinds of memory with names and meanings.
 const KINDS: [(&str, &str); 6] = [
     ("block", "Bytes requested by a live block, in its colour of the timeline."),
     (
@@ -92,7 +92,7 @@ const KINDS: [(&str, &str); 6] = [
     ("not reserved", "Freed to the driver, or not yet allocated."),
 ];
 
-/// The samples of the patterns, drawn once for each look of the window.
+/// Samples of the patterns, drawn once per theme and scale.
 #[derive(Default)]
 pub(super) struct Legend {
     texture: Option<((bool, usize), TextureHandle)>,

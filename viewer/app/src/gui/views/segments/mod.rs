@@ -32,7 +32,7 @@ use look::{Legend, Paint};
 
 /// Minimum height of the table of segments below the map, in points.
 const MIN_TABLE: f32 = 4.0 * theme::ROW_HEIGHT;
-/// Largest share of the view's height for the analysis of a failed request.
+/// Maximum share of the view's height for the analysis of a failed request.
 const OOM_SHARE: f32 = 0.6;
 
 /// State of the view.
@@ -40,21 +40,21 @@ const OOM_SHARE: f32 = 0.6;
 pub struct SegmentsView {
     known: Option<Arc<Known>>,
     state: Query<Question, Arc<State>>,
-    /// Replays up to a failed request.
+    /// The analysis of a failed request, from replays.
     tested: Query<(Identity<Known>, EventId), Arc<OomAnalysis>>,
     lanes: Lanes,
     chart: Chart,
     list: List,
     legend: Legend,
-    /// The first address of the selected segment; other moments may have a segment there, too.
+    /// The first address of the selected segment; at other moments, another segment may have it.
     chosen: Option<u64>,
-    /// Whether the lanes show only the selected segment.
+    /// Whether the drawing over time shows only the selected segment.
     is_alone: bool,
-    /// The failed request on display, while its moment is shown.
+    /// The failed request whose analysis is shown, while its moment is shown.
     oom: Option<EventId>,
     /// Whether the map marks the range to free.
     shows_eviction_window: bool,
-    /// The address to scroll to in chart or table, when the state is computed.
+    /// The address to scroll to in the map or table once the state is computed.
     wanted: Option<u64>,
 }
 
@@ -80,8 +80,8 @@ impl Default for SegmentsView {
 }
 
 impl RecordingView for SegmentsView {
-    /// Shows the address map. The lanes lie exactly under the timeline; there are none without it, or where a low view
-    /// has room for the map alone.
+    /// Shows the address map. The drawing over time is directly below the timeline; it is omitted without a timeline,
+    /// or if the view is too low for both.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let visible = ui.available_height();
         // The analysis of a failed request scrolls on its own, and the map stays below it.
@@ -109,7 +109,7 @@ impl SegmentsView {
         failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
     }
 
-    /// Shows the whole view, of which `visible` points are seen without scrolling: the map begins within these.
+    /// Shows the whole view, of which `visible` points are visible without scrolling: the map starts within these.
     fn whole_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, visible: f32) -> Vec<Action> {
         let mut actions = Vec::new();
         let known = self.known(context);
@@ -165,7 +165,7 @@ impl SegmentsView {
         actions
     }
 
-    /// Map and table, side by side where there is room.
+    /// Shows map and table, next to each other if there is space.
     fn map_ui(
         &mut self,
         ui: &mut Ui,
@@ -305,12 +305,12 @@ impl SegmentsView {
     }
 }
 
-/// Whether `moment` is right before or right after `event`.
+/// Whether `moment` is directly before or after `event`.
 fn is_beside(event: EventId, moment: usize) -> bool {
     (event.0 as usize..=event.0 as usize + 1).contains(&moment)
 }
 
-/// Shows the headline, with the pools in its tooltip.
+/// Shows the headline, with pools in its tooltip.
 fn headline_ui(ui: &mut Ui, state: &State) {
     let text = headline(state);
     let size = if ui.available_width() < theme::SEGMENTS_WIDE { 13.0 } else { 15.0 };

@@ -1,4 +1,4 @@
-//! A failed request: device memory, largest users, the cause of the failure, and what would have prevented it.
+//! A failed request: device memory, largest users, the cause, and what would have prevented it.
 
 use eframe::egui::{
     Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
@@ -22,7 +22,7 @@ use crate::gui::widgets::theme::{self, Shades};
 /// Height of margins and border around the analysis, in points.
 const FRAME: f32 = 14.0;
 
-/// What the user requests in the analysis.
+/// The actions that the user requests in the analysis.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Show the range to free.
@@ -30,7 +30,8 @@ pub(super) struct Asked {
     pub(super) action: Option<Action>,
 }
 
-/// A line to step through the failed requests, of which `current` is shown. Returns the one to show instead.
+/// Shows a line to move through the failed requests, of which the one with index `current` is shown. Returns the one to
+/// show instead.
 pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Option<usize> {
     let mut asked = None;
     let count = state.ooms.len();
@@ -58,8 +59,8 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> O
     asked
 }
 
-/// The failed request: its cause and possible fixes in full width; below, the request beside the largest free
-/// ranges, and the blocks that are live. At most `most` points high. `analysis` is there once the replays are done.
+/// Shows the failed request: the cause and possible fixes in full width; below, the request next to the largest free
+/// ranges, and the live blocks. At most `most` points high. `analysis` is `None` until the replays are done.
 pub(super) fn failed_ui(
     ui: &mut Ui,
     failed: &FailedRequest,
@@ -144,7 +145,7 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     });
 }
 
-/// The largest users of memory, and the fewest bytes of live blocks to free.
+/// Shows the largest users of memory, and the smallest set of live blocks to free.
 fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
     if let Some(analysis) = analysis {
         ui.strong("Live blocks (allocated bytes)");
@@ -179,7 +180,7 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
     }
 }
 
-/// Groups of blocks, one per line.
+/// Shows groups of blocks, one per line.
 fn holders_ui(ui: &mut Ui, holders: &LiveGroups) {
     for group in &holders.groups {
         let named: Vec<&str> = group.key.iter().map(String::as_str).filter(|part| *part != "(none)").collect();
@@ -203,7 +204,7 @@ fn holders_ui(ui: &mut Ui, holders: &LiveGroups) {
     }
 }
 
-/// Bars for the request and for each of the largest free ranges, to scale.
+/// Shows bars for the request and for each of the largest free ranges, to scale.
 fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     let shades = &paint.shades;
     ui.weak("The request and the largest free ranges of its pool, to scale:");

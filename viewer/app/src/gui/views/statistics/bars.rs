@@ -1,11 +1,12 @@
-//! One column of a sheet as a bar chart; labels without room are left out, and hovering shows exact values.
+//! Shows one column of a table as a bar chart; labels that do not fit are omitted, and hovering shows exact values.
 
 use eframe::egui::{FontId, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
 use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// Shows column `measure` of a sheet as bars. Returns the row of the bar that was clicked. `chosen` is highlighted.
+/// Shows column `measure` of a sheet as bars. Returns the row of the bar that was clicked. The bar of row `chosen` is
+/// highlighted.
 pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option<usize>) -> Option<usize> {
     let shades = Shades::in_ui(ui);
     let size = vec2(ui.available_width().max(60.0), theme::CHART_HEIGHT);
@@ -100,7 +101,7 @@ struct Place {
 }
 
 impl Place {
-    /// Width of a bar, which may be far less than a point.
+    /// Width of a bar in points; may be far less than one.
     fn bar(&self) -> f32 {
         self.width / self.rows.max(1) as f32
     }
@@ -110,7 +111,7 @@ impl Place {
         self.left + (f64::from(self.width) * row as f64 / self.rows.max(1) as f64) as f32
     }
 
-    /// The row with the longest bar in the point that contains `x`.
+    /// The row with the longest bar among those at `x`, within one point.
     fn largest_at(&self, x: f32, length: impl Fn(usize) -> u64) -> usize {
         let row = |x: f32| {
             let share = f64::from((x - self.left) / self.width).clamp(0.0, 1.0);
@@ -124,8 +125,8 @@ impl Place {
         (first..end).max_by_key(|row| (length(*row), std::cmp::Reverse(*row))).unwrap_or(first)
     }
 
-    /// The rows from `first` whose labels are tried: at regular distances of 1, 2 or 5 times a power of ten, so that
-    /// labels of `width` points do not overlap.
+    /// The rows from `first` on to label, at regular intervals of 1, 2 or 5 times a power of ten, so that labels of
+    /// `width` points do not overlap.
     fn labelled(&self, first: usize, width: f32) -> impl Iterator<Item = usize> + use<> {
         let least = (width / self.bar()).ceil().max(1.0) as usize;
         let power = 10_usize.pow(least.ilog10());
@@ -134,7 +135,7 @@ impl Place {
     }
 }
 
-/// The text of the first column, which labels the bars.
+/// The text of the first column, by which bars are labelled.
 pub(super) fn step_name(step: Option<u32>, is_before: bool) -> String {
     match (step, is_before) {
         (Some(step), _) => step.to_string(),

@@ -1,4 +1,5 @@
-//! The blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
+//! The blocks that are allocated in the recording and never freed, by source line or module, and which of them are
+//! leaks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -23,8 +24,8 @@ use crate::session::absent::Absent;
 /// Maximum number of steps listed for a row.
 const LISTED_STEPS: usize = 12;
 
-/// The blocks kept on the device of `live`, of those among `matches`: the leaks in sentences, as printed by `highwater
-/// growth`, and every source line with its kept bytes.
+/// The sheet of blocks that are never freed, of the device of `live` and among `matches`: sentences about leaks as in
+/// `highwater growth`, and a row per source line.
 pub(super) fn kept(
     trace: &Trace,
     absent: &Absent,
@@ -57,7 +58,7 @@ pub(super) fn kept(
     Sheet { lead, measure: Some(1), ..Sheet::new("Kept", columns(key), lines) }
 }
 
-/// By how much reserved memory grows from step to step while live memory does not, as a sentence.
+/// A sentence about growth of reserved memory without growth of live memory; `None` if there is none.
 pub(super) fn reserved(source: &Source<'_>, device: DeviceId) -> Option<String> {
     let filter = Filter::default();
     let query = |metric| GrowthQuery { metric, keys: &[GroupKey::Pool], top: 0, filter: &filter };
@@ -69,14 +70,14 @@ pub(super) fn reserved(source: &Source<'_>, device: DeviceId) -> Option<String> 
     reserved_growth(&live, &reserved).map(|grows| format!("Reserved memory {grows}."))
 }
 
-/// The grouping key: the source line if stacks are recorded, else the module, else the category. One key alone, so that
-/// each line has one row with all that it keeps.
+/// The grouping key: the source line if stacks are recorded, else the module, else the category.
 fn key(absent: &Absent) -> GroupKey {
     let is_there = |key: &GroupKey| absent.reason(*key).is_none();
     [GroupKey::Frame, GroupKey::Scope].into_iter().find(is_there).unwrap_or(GroupKey::Category)
 }
 
-/// The blocks by `key`. Blocks of several lines that leak together through a common caller have the caller's line.
+/// Groups the blocks by `key`. Blocks of several lines that leak through a common caller are assigned to the caller's
+/// line.
 fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BTreeMap<String, Vec<BlockId>> {
     let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
     let mut callers: HashMap<StackId, Option<String>> = HashMap::new();
@@ -130,14 +131,14 @@ fn columns(key: GroupKey) -> Vec<Heading> {
     ]
 }
 
-/// The kept blocks of one group.
+/// The blocks of a group that are never freed.
 struct Row {
     name: String,
     bytes: u64,
     leaked: u64,
     per_step: u64,
     blocks: u64,
-    /// Bytes by the step in which they were allocated; `None` outside all steps.
+    /// Bytes by the step in which they were allocated; `None` outside of steps.
     by_step: BTreeMap<Option<u32>, u64>,
 }
 
@@ -161,7 +162,7 @@ impl Row {
         Self { name, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
     }
 
-    /// The steps with the bytes kept from each.
+    /// Lists the steps with the bytes that are never freed.
     fn steps_text(&self) -> String {
         let one = |(step, bytes): (&Option<u32>, &u64)| {
             let step = step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));

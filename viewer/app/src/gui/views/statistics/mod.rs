@@ -1,4 +1,4 @@
-//! The statistics of a recording: steps, kept blocks, sizes, lifetimes, and the accuracy of the numbers.
+//! Statistics of a recording: steps, blocks that are never freed, sizes, lifetimes, and the accuracy of the figures.
 
 mod bars;
 mod sheets;
@@ -59,7 +59,7 @@ impl Counted {
     }
 }
 
-/// What the user has chosen in a sheet.
+/// The user's choices in a sheet: its sort order and chart.
 #[derive(Debug, Default)]
 struct Page {
     table: SortedTable,
@@ -69,7 +69,7 @@ struct Page {
 /// The names of the sheets, in order.
 const SHEETS: [&str; 6] = ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in events", "Recording"];
 
-/// The tooltip of each sheet, in the same order.
+/// The tooltips of the sheets, in the same order.
 const ANSWERS: [&str; 6] = [
     "Memory of each step. Double click or Enter shows the step in the timeline.",
     "Blocks allocated and never freed, and growth per step. Double click or Enter shows only these.",
@@ -79,7 +79,7 @@ const ANSWERS: [&str; 6] = [
     "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers.",
 ];
 
-/// The view of statistics: the sheet that is shown, and the computed rows.
+/// The Statistics view: the current sheet, and the computed rows.
 #[derive(Debug)]
 pub struct StatisticsView {
     shown: usize,
@@ -178,7 +178,7 @@ impl StatisticsView {
         self.query.answer().map_or("", |_| SHEETS[self.shown])
     }
 
-    /// The current sheet as CSV, in exact figures and in the order shown; `None` while it is computed.
+    /// The current sheet as CSV, with exact figures, in the displayed order; `None` until it is computed.
     pub fn csv(&self) -> Option<String> {
         let sheet = self.query.answer()?.sheets.get(self.shown)?;
         Some(self.pages.get(self.shown)?.table.csv(&sheet.rows()))
@@ -211,7 +211,7 @@ fn notes_ui(ui: &mut Ui, notes: &[TrustNote]) {
     ui.add_space(6.0);
 }
 
-/// The chooser of the column for bars.
+/// Shows the list of columns that can be shown as bars.
 fn measure_ui(ui: &mut Ui, sheet: &Sheet, measures: &[usize], measure: &mut usize) {
     let name = |column: usize| sheet.columns.get(column).map_or("", |column| column.name);
     let chosen = ComboBox::from_id_salt(("bars", sheet.name)).selected_text(format!("bars: {}", name(*measure)));
