@@ -48,5 +48,12 @@ pub mod text;
 pub use builder::{StartingBlock, StartingState, TraceBuilder};
 pub use category::{Category, Phase, Pool};
 pub use error::{Error, Problem, Result};
+pub use event::EventKind;
 pub use ids::{BlockId, DeviceId, EventId, FrameId, ModuleId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId};
-pub use trace::Trace;
+pub use rotation::RotatedFiles;
+pub use scope_pattern::ScopePattern;
+pub use trace::{Header, Subject, Trace};
+pub use units::{
+    count_of, format_bytes, format_bytes_apart, format_count, format_duration, format_exact_bytes, format_nanos,
+    format_required_bytes, format_signed_bytes, parse_bytes, parse_range, parse_size,
+};

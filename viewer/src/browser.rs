@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use highwater_app::files::{is_stdin, recording_name};
 use serde::Serialize;
 
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 /// The script of the page, which starts the app and connects it with the browser.
 pub const SCRIPT: &str = include_str!("../web/page.js");

@@ -38,8 +38,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Show where GPU memory goes
 ///

@@ -21,9 +21,7 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::commands::next::quoted;
 use crate::commands::open::{Summary, open};
 use crate::commands::{Arguments, on_stdout};
-use crate::output::message;
-use crate::output::outcome::{Failure, Status};
-use crate::output::usage::usage_error;
+use crate::output::{Failure, Status, message, usage_error};
 
 /// Runs the command line `words`, program name first, and returns the exit code.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {

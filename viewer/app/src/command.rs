@@ -2,8 +2,8 @@
 
 use highwater_analysis::GroupKey;
 
+use crate::View;
 use crate::files::HAS_PATHS;
-use crate::selection::View;
 
 /// Declares the commands in the order in which the palette lists them.
 macro_rules! commands {

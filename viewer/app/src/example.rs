@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use web_time::Instant;
 
+use crate::Pending;
 use crate::answers::plan::RerunOf;
-use crate::pending::Pending;
 
 /// A training step offered on the start screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

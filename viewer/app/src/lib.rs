@@ -19,3 +19,9 @@ pub mod history;
 pub mod example;
 #[cfg(feature = "gui")]
 pub mod gui;
+
+pub use colour_by::ColourBy;
+pub use command::Command;
+pub use pending::Pending;
+pub use selection::{Axis, NO_TIMES, Pin, Selection, View, drawn_metric};
+pub use session::{DeviceIndex, Recording};

@@ -8,7 +8,7 @@ use std::ops::Range;
 use highwater_analysis::Metric;
 use highwater_snapshots::{BlockId, EventId, Trace};
 
-use crate::session::Recording;
+use crate::Recording;
 
 /// The unit of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

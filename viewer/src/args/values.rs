@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use highwater_analysis::diff::DiffAt;
-use highwater_analysis::growth::Between;
-use highwater_analysis::{Filter, GroupKey, Metric};
-use highwater_snapshots::event::EventKind;
+use highwater_analysis::{Between, DiffAt, Filter, GroupKey, Metric};
+use highwater_snapshots::EventKind;
 
 /// A filter together with the text it was read from.
 #[derive(Clone, Debug, Default)]

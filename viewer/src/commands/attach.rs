@@ -1,7 +1,6 @@
 //! `highwater attach`: records a PyTorch program that is running.
 
 mod scripts;
-mod inject;
 
 use std::io;
 use std::path::PathBuf;
@@ -9,11 +8,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use self::inject::inject;
-use self::scripts::{Notes, Scripts};
+use self::scripts::{Notes, Scripts, inject};
 use crate::commands::run::{Signals, make_way, report_file_of};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Training steps that are recorded by default.
 const STEPS: u32 = 3;

@@ -1,7 +1,6 @@
 //! Runs `highwater check`: reads recordings and budgets, draws the picture, and prints the report.
 
 pub mod budgets;
-mod parts;
 mod devices;
 pub mod report;
 mod markdown;
@@ -16,8 +15,7 @@ use highwater_analysis::{GroupKey, Metric};
 use highwater_app::files::destination::{io_error, same, write_whole};
 use highwater_app::files::is_stdin;
 use highwater_snapshots::suggest::did_you_mean;
-use highwater_snapshots::units::parse_size;
-use highwater_snapshots::{Category, Phase};
+use highwater_snapshots::{Category, Phase, parse_size};
 
 use self::budgets::Budgets;
 use self::markdown::markdown;
@@ -25,13 +23,8 @@ use self::report::CheckReport;
 use crate::args::values::metric_parser;
 use crate::args::{CategoryChoice, DeviceChoice, Given, Source, TablelessSource, arguments_of};
 use crate::commands::render::{self, Drawing, PictureBy, PictureSize, RenderArguments};
-use crate::input::categories::read_with;
-use crate::input::recording::Recording;
-use crate::input::source::{Input, answer_from};
-use crate::output::answer::Report as _;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, Recording, answer_from, read_with};
+use crate::output::{Failure, Page, Report as _, Status, caveats};
 
 /// Default number of groups of the difference from the baseline.
 const TOP: usize = 8;

@@ -4,8 +4,7 @@ use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::Arguments;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Arguments of `highwater completions`.
 #[derive(Clone, Copy, Debug, Args)]

@@ -13,27 +13,21 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use flate2::read::MultiGzDecoder;
+use highwater_analysis::Source;
 use highwater_analysis::excerpt::{excerpt, remove_stacks};
 use highwater_analysis::peak_stacks::{StackFormat, write_peak_stacks};
-use highwater_analysis::source::Source;
 use highwater_analysis::trace_events::{KinetoTrace, write_chrome, write_perfetto};
-use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{Destination, Kind, same};
 use highwater_app::files::is_stdin;
 use highwater_app::report::{Column, Facts, Table};
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
-use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count, parse_range};
+use highwater_snapshots::{Trace, count_of, format_bytes, format_count, parse_range};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CategoryChoice, Form, Given};
 use crate::commands::next::quoted;
-use crate::input::recording::spinner;
-use crate::input::source::{Input, answer_or_whole};
-use crate::output::answer::{Report, answer};
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_or_whole, spinner};
+use crate::output::{Failure, Page, Report, Status, answer, caveats};
 
 /// The format of a folder of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -327,8 +321,7 @@ impl Report for ConvertReport<'_> {
         let out = &destination.path;
         let events = count_of(exported.events, "event");
         page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
-        page.gap()?;
-        page.table(&self.table())?;
+        page.gap()?.table(&self.table())?;
         page.gap()?;
         if exported.lost.is_empty() {
             page.line("Nothing was lost.")?;

@@ -1,6 +1,5 @@
 //! `highwater diff`: the differences between two recordings, or between two moments of one.
 
-mod blocks;
 mod facts;
 pub(super) mod ranks;
 
@@ -9,29 +8,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use highwater_analysis::diff::{
-    Asked, Change, Comparison, DiffAt, DiffGroup, MatchKind, PhasePair, PhasePeak, Setting, UnmatchedBlocks,
-};
+use highwater_analysis::diff::{Asked, Change, PhasePeak, Setting};
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::steps_of;
-use highwater_analysis::{Diff, GroupKey, Metric};
-use highwater_app::figures::moment::{count_of, when};
+use highwater_analysis::{
+    Comparison, Diff, DiffAt, DiffGroup, GroupKey, MatchKind, Metric, PhasePair, UnmatchedBlocks,
+};
+use highwater_app::figures::moment::when;
 use highwater_app::report::{Column, Facts, Table, Value};
 use highwater_snapshots::tables::Tables;
-use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
-use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
+use highwater_snapshots::{DeviceId, Phase, StackId, Trace, count_of, format_bytes, format_count, format_signed_bytes};
 
 use self::facts::difference;
 use crate::args::values::{keys_help, metric_parser};
 use crate::args::{BlockChoice, ComparedAt, Form, Given, GroupKeys, ModuleChoice};
-use crate::input::devices::{compared_devices, on_device, phrase};
-use crate::input::recording::origin_keys;
-use crate::input::source::{Input, answer_from};
-use crate::output::answer::Report;
-use crate::output::caveats;
-use crate::output::key_cells::{key_columns, named, sum_names};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_from, compared_devices, on_device, origin_keys, phrase};
+use crate::output::{Failure, Page, Report, Status, caveats, key_columns, named, sum_names};
 
 /// Default number of groups.
 const TOP: usize = 20;
@@ -259,8 +251,7 @@ impl<'a> DiffReport<'a> {
         let size = |pair: &PhasePair| pair.delta().map_or(0, i128::unsigned_abs);
         let differing: Vec<(String, &PhasePair)> = on_both.into_iter().filter(|(_, pair)| size(pair) > 0).collect();
         if differing.is_empty() && !alone.is_empty() {
-            page.gap()?;
-            page.line(&alone.join(" "))?;
+            page.gap()?.line(&alone.join(" "))?;
         }
         if differing.is_empty() {
             return Ok(());
@@ -407,8 +398,7 @@ impl Report for DiffReport<'_> {
         }
         self.print_settings(page)?;
         if self.arguments.b.is_some() {
-            page.gap()?;
-            page.line("Peaks of the whole recordings:")?;
+            page.gap()?.line("Peaks of the whole recordings:")?;
             page.table(&self.totals())?;
             self.print_phases(page)?;
         }
@@ -426,9 +416,8 @@ impl Report for DiffReport<'_> {
         }
         self.print_match_kind(page)?;
         if let Some(lone) = &self.lone {
-            page.gap()?;
-            page.line(&blocks::heading(lone))?;
-            page.table(&blocks::table(lone))?;
+            page.gap()?.line(&facts::blocks_heading(lone))?;
+            page.table(&facts::blocks_table(lone))?;
         }
         if self.arguments.b.is_some() {
             caveats::print_of(self.traces[0], "A", page)?;
@@ -436,8 +425,7 @@ impl Report for DiffReport<'_> {
         } else {
             caveats::print(self.traces[0], page)?;
         }
-        page.gap()?;
-        page.hint(&self.hint())
+        page.gap()?.hint(&self.hint())
     }
 }
 

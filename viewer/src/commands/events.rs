@@ -10,23 +10,16 @@ use highwater_analysis::filter::BlockFilter;
 use highwater_analysis::source::Window;
 use highwater_app::figures::events::{attributes_of, events_table};
 use highwater_app::report::{Table, cut};
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, shown};
 use highwater_snapshots::text::event_text_without_stack;
-use highwater_snapshots::trace::Subject;
-use highwater_snapshots::units::format_count;
-use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
+use highwater_snapshots::{BlockId, DeviceId, EventId, EventKind, Subject, Trace, format_count};
 
 use crate::args::values::kind_parser;
 use crate::args::{BlockChoice, Given, Source};
-use crate::input::devices::{on_device, on_devices};
-use crate::input::recording::{choose_device, event_range};
-use crate::input::source::{Input, answer_from};
-use crate::output::caveats::{self, problem_texts};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::{JsonText, Page, SCHEMA_VERSION};
+use crate::input::{Input, answer_from, choose_device, event_range, on_device, on_devices};
+use crate::output::{Failure, JsonText, Page, SCHEMA_VERSION, Status, caveats, problem_texts};
 
 /// The notation of an event in `highwater events`.
 const EVENT_NOTATION: &str = "In a line, b8 is block 8, 4194304/5242880 its requested and allocated bytes, #op the \
@@ -213,8 +206,7 @@ impl<'a> EventsListing<'a> {
             page.line("  none")?;
         }
         caveats::print(self.trace, page)?;
-        page.gap()?;
-        page.hint(&self.hint(last_listed))?;
+        page.gap()?.hint(&self.hint(last_listed))?;
         Ok(())
     }
 

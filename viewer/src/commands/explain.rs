@@ -1,33 +1,24 @@
 //! `highwater explain`: the composition of the peak, and what would lower it.
 
-mod idle;
-
 use std::collections::BTreeMap;
 use std::io;
 
 use clap::Args;
 use highwater_analysis::beside::SegmentKind;
-use highwater_analysis::explain::{Advice, ExplainedGroup, Remedy};
+use highwater_analysis::explain::{Idle, Remedy};
 use highwater_analysis::peak::Query;
-use highwater_analysis::pools::BlockPool;
-use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
+use highwater_analysis::{Advice, Beside, BlockPool, Breakdown, ExplainedGroup, Explanation, GroupKey, Metric, Moment};
 use highwater_app::answers::explanation::explain;
-use highwater_app::figures::moment::{count_of, how_much_and_when, moment_value, peak_name, when};
+use highwater_app::figures::moment::{how_much_and_when, moment_value, peak_name, when};
 use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, bar, percent, wrapped};
-use highwater_snapshots::Trace;
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{EventKind, Trace, count_of, format_bytes, format_count};
 
 use crate::args::values::{block_metric_parser, keys_help};
 use crate::args::{BlockChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
-use crate::input::devices::where_on;
-use crate::input::recording::{choose_device, origin_keys};
-use crate::input::source::{Input, answer_from};
-use crate::output::answer::{Report, answer};
-use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::key_cells::{each_text, key_columns, none_note};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_from, choose_device, origin_keys, where_on};
+use crate::output::{
+    Failure, Page, Report, Status, answer, caveats, each_text, key_columns, none_note, problem_texts, trust,
+};
 
 /// Default number of groups.
 const TOP: usize = 12;
@@ -208,8 +199,7 @@ impl<'a> ExplainReport<'a> {
             Some(outside) => format!("{} in use on the device", format_bytes(reserved + outside)),
             None => format!("{} reserved", format_bytes(reserved)),
         };
-        page.gap()?;
-        page.line(&format!("At that moment: {} = {all}.", parts.join(" + ")))?;
+        page.gap()?.line(&format!("At that moment: {} = {all}.", parts.join(" + ")))?;
         self.print_free(page)
     }
 
@@ -271,7 +261,7 @@ impl Report for ExplainReport<'_> {
             ("rest_groups", (*rest_groups).into()),
             ("removals", self.removals().into()),
             // Null if uses of blocks were not recorded.
-            ("idle", self.explanation.idle.as_ref().map(|idle| idle::facts(idle, self.trace)).into()),
+            ("idle", self.explanation.idle.as_ref().map(|idle| idle_facts(idle, self.trace)).into()),
             ("advice", advice.into()),
             ("trust", trust(self.trace).into()),
             ("problems", problem_texts(self.trace).into()),
@@ -307,8 +297,7 @@ impl Report for ExplainReport<'_> {
             page.line(&format!("Of these, {bytes} ({part}) are in blocks with {filter}.{effect}"))?;
         }
         self.print_advice(page, advice)?;
-        page.gap()?;
-        page.line(&match peak.is_state {
+        page.gap()?.line(&match peak.is_state {
             true => "Composition of the state:".to_owned(),
             false => {
                 format!("Composition of the peak, and {} without each group:", self.explanation.reach.the_peak(""))
@@ -326,16 +315,15 @@ impl Report for ExplainReport<'_> {
             page.table(&self.removals())?;
         }
         if let Some(idle) = &self.explanation.idle {
-            idle::print(idle, peak, page)?;
+            print_idle(idle, peak, page)?;
         }
         if self.ignores_uses {
-            page.gap()?;
-            page.line("Blocks that are live but not used again are found only in recordings that fit into memory.")?;
+            page.gap()?
+                .line("Blocks that are live but not used again are found only in recordings that fit into memory.")?;
         }
         self.print_layers(page)?;
         caveats::print(self.trace, page)?;
-        page.gap()?;
-        page.hint(&self.hint())?;
+        page.gap()?.hint(&self.hint())?;
         let is_planned =
             |one: &Advice| matches!(one.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer | Remedy::StepInBackward);
         if !advice.iter().any(is_planned) {
@@ -378,4 +366,57 @@ fn place(moment: &Moment) -> String {
             None => format!("event {}", format_count(event)),
         },
     }
+}
+
+/// Prints the memory that is live at `peak` but not used again.
+fn print_idle(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()> {
+    page.gap()?;
+    if idle.blocks.is_empty() {
+        return page
+            .line("All memory that is live at the peak is used again later, or may be used after the recording.");
+    }
+    page.line(&format!(
+        "Held at the peak but not used again: {} ({}), {}. Were all blocks freed after their last use, the peak would be \
+         {}, {} less, {}.",
+        format_bytes(idle.bytes()),
+        percent(idle.bytes(), peak.bytes),
+        idle.categories(),
+        format_bytes(idle.without.bytes),
+        format_bytes(peak.bytes - idle.without.bytes),
+        when(&idle.without),
+    ))?;
+    page.table(&table(idle))
+}
+
+fn table(idle: &Idle) -> Table<'_> {
+    let Breakdown { total, groups, rest_bytes, rest_groups } = &idle.breakdown;
+    let rest = usize::from(*rest_groups > 0);
+    let name =
+        |row: usize| groups.get(row).map_or_else(|| count_of(*rest_groups, "more group"), |group| group.key[0].clone());
+    let bytes = |row: usize| groups.get(row).map_or(*rest_bytes, |group| group.bytes);
+    let columns = [
+        Column::text("category", "category", name),
+        Column::text("scope", "scope", |row| groups.get(row).map(|group| group.key[1].clone())).cut(),
+        Column::bytes("bytes", "held", bytes),
+        Column::shown_alone("share", true, move |row| percent(bytes(row), *total)),
+        Column::shown_alone("", false, move |row| bar(bytes(row), *total, 12)),
+        Column::count("blocks", "blocks", |row| groups.get(row).map(|group| group.blocks)),
+    ];
+    Table::new(groups.len() + rest, columns).with_sums(rest)
+}
+
+/// Memory that is live at the peak but not used again: the groups and the rest sum to `bytes`.
+fn idle_facts<'a>(idle: &'a Idle, trace: &Trace) -> Facts<'a> {
+    let groups = idle.by_category.groups.iter().map(|group| (group.key.join(""), group.bytes));
+    let by_category: BTreeMap<String, u64> = groups.collect();
+    Facts::new([
+        ("bytes", idle.bytes().into()),
+        ("blocks", idle.blocks.len().into()),
+        ("by_category", Value::of(by_category).into()),
+        ("groups", table(idle).into()),
+        ("rest_bytes", idle.breakdown.rest_bytes.into()),
+        ("rest_groups", idle.breakdown.rest_groups.into()),
+        // The peak if every block were freed after its last use.
+        ("peak", moment_value(&trace.header, &idle.without).into()),
+    ])
 }

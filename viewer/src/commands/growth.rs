@@ -1,37 +1,28 @@
 //! `highwater growth`: memory that stays live from step to step.
 
-mod holders;
 mod parts;
-mod query;
 
 use std::io;
 
 use clap::Args;
 use highwater_analysis::between::Sum;
-use highwater_analysis::frames::short_stack;
-use highwater_analysis::growth::{
-    Between, FirstStep, Growth, GrowthQuery, Leak, StepRange, StepWindow, growth, how_to_mark_steps,
+use highwater_analysis::growth::{FirstStep, growth, how_to_mark_steps};
+use highwater_analysis::{
+    Between, GroupKey, Growth, GrowthQuery, Leak, Metric, Question, StepRange, StepWindow, short_stack,
 };
-use highwater_analysis::{GroupKey, Metric, Question};
 use highwater_app::figures::leaks::{leak_texts, reserved_growth};
-use highwater_app::figures::moment::{count_of, peak_facts};
+use highwater_app::figures::moment::peak_facts;
 use highwater_app::report::{Column, Fact, Facts, Table, Value};
-use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+use highwater_snapshots::{Trace, count_of, format_bytes, format_signed_bytes};
 
-use self::holders::Holders;
-use self::parts::{Projection, causes, leaks, reserved_facts, stacks, steps, steps_table, sum};
-use self::query::{check_filter, keys, measured_devices, refused, reserved_query};
+use self::parts::{
+    Holders, Projection, causes, check_filter, keys, leaks, measured_devices, refused, reserved_facts, reserved_query,
+    stacks, steps, steps_table, sum,
+};
 use crate::args::values::{between_parser, growing_metric_parser, keys_help};
 use crate::args::{BlockChoice, DeviceChoice, Given, GroupKeys, Source};
-use crate::input::devices::on_device;
-use crate::input::recording::choose_device;
-use crate::input::source::{Input, answer_from};
-use crate::output::answer::{Report, answer};
-use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::key_cells::{key_columns, sum_names};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_from, choose_device, on_device};
+use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, problem_texts, sum_names, trust};
 
 /// Default number of groups.
 const TOP: usize = 12;
@@ -188,8 +179,7 @@ impl<'a> GrowthReport<'a> {
 
     fn print_end(&self, page: &mut Page<'_>) -> io::Result<()> {
         caveats::print(self.trace, page)?;
-        page.gap()?;
-        page.hint(&self.hint())
+        page.gap()?.hint(&self.hint())
     }
 
     /// Returns whether a device's memory grows, one sentence per line: its leaks first.
@@ -462,8 +452,7 @@ impl Report for GrowthReport<'_> {
             page.line(reason)?;
         }
         if self.has_steps() {
-            page.gap()?;
-            page.table(&steps_table(&self.growth, self.measures_segments()))?;
+            page.gap()?.table(&steps_table(&self.growth, self.measures_segments()))?;
         }
         page.gap()?;
         let allocated = self.when();

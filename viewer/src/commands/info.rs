@@ -6,29 +6,22 @@ use std::collections::BTreeMap;
 use std::io;
 
 use clap::Args;
-use highwater_analysis::Metric;
 use highwater_analysis::join::DROPPED;
-use highwater_analysis::summary::{DeviceSummary, summarize};
+use highwater_analysis::summary::summarize;
+use highwater_analysis::{DeviceSummary, Metric};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::device::capacity_text;
-use highwater_app::figures::moment::{count_of, how_much_and_when, micros_since_1970, utc};
+use highwater_app::figures::moment::{how_much_and_when, micros_since_1970, utc};
 use highwater_app::figures::requests::failure_text;
 use highwater_app::report::{Column, Fact, Facts, Table, Value};
 use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::trace::{Annotation, EXCERPT, HOLDERS, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
-use highwater_snapshots::units::{format_bytes, format_count, format_duration};
-use highwater_snapshots::{BlockId, Trace};
+use highwater_snapshots::{BlockId, Trace, count_of, format_bytes, format_count, format_duration};
 
 use crate::args::{BlockChoice, Given, Source};
-use crate::input::devices::{on_device, where_on};
-use crate::input::recording::choose_device;
-use crate::input::source::{Input, answer_counting};
-use crate::output::answer::{Report, answer};
-use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
-use crate::output::peaks::{peaks_table, peaks_value};
+use crate::input::{Input, answer_counting, choose_device, on_device, where_on};
+use crate::output::{Failure, Page, Report, Status, answer, caveats, peaks_table, peaks_value, problem_texts, trust};
 
 /// `highwater info`; FILE may be a folder, which stands for the recordings of a run's ranks in it.
 #[derive(Clone, Debug, Args)]
@@ -124,8 +117,7 @@ impl<'a> InfoReport<'a> {
             self.print_device(summary, page)?;
         }
         if !unused.is_empty() {
-            page.gap()?;
-            page.headline(&format!("{}: no memory.", count_of(unused.len() as u64, "other device")))?;
+            page.gap()?.headline(&format!("{}: no memory.", count_of(unused.len() as u64, "other device")))?;
         }
         Ok(())
     }
@@ -255,8 +247,7 @@ impl<'a> InfoReport<'a> {
             fact(page, "baseline", &format!("{bytes} requested before the first event"))?;
         }
         self.print_ooms(summary, page)?;
-        page.gap()?;
-        page.table(&peaks_table(summary, self.trace.is_state()))
+        page.gap()?.table(&peaks_table(summary, self.trace.is_state()))
     }
 
     /// Returns the first requests that failed on a device.
@@ -354,8 +345,7 @@ impl Report for InfoReport<'_> {
         self.print_facts(page)?;
         let dropped = self.trace.header.facts.iter().any(|(name, _)| name == DROPPED);
         if self.trace.is_complete() && self.trace.problems.is_empty() && !dropped {
-            page.gap()?;
-            page.line("Complete: nothing was lost, inferred or guessed.")?;
+            page.gap()?.line("Complete: nothing was lost, inferred or guessed.")?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;

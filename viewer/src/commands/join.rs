@@ -7,22 +7,16 @@ use std::str::FromStr;
 
 use clap::Args;
 use highwater_analysis::join::{JoinPart, Joined, JoinedDevice, join};
-use highwater_analysis::source::Source;
-use highwater_analysis::{Metric, Series};
-use highwater_app::figures::moment::count_of;
+use highwater_analysis::{Metric, Series, Source};
 use highwater_app::files::destination::Destination;
 use highwater_app::files::is_stdin;
 use highwater_app::report::{Column, Facts, Rows, Table};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{count_of, format_bytes};
 
 use super::convert::write_to;
 use crate::args::{CategoryChoice, Form, Given};
-use crate::input::categories::read_with;
-use crate::input::recording::Recording;
-use crate::output::answer::Report;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Recording, read_with};
+use crate::output::{Failure, Page, Report, Status, caveats};
 
 /// Arguments of `highwater join`.
 #[derive(Clone, Debug, Args)]
@@ -183,8 +177,7 @@ impl Report for JoinReport<'_> {
         let JoinArguments { out, files, .. } = self.arguments;
         let (name, size, count) = (out.display(), format_bytes(self.bytes), files.len());
         page.headline(&format!("Wrote {name} ({size}): {events} of {count} recordings on one axis of time."))?;
-        page.gap()?;
-        page.table(&self.table())?;
+        page.gap()?.table(&self.table())?;
         if !self.lost.is_empty() || !self.joined.warnings.is_empty() {
             page.gap()?;
         }
@@ -195,8 +188,7 @@ impl Report for JoinReport<'_> {
             page.warning(&format!("Times: {what}."))?;
         }
         caveats::print(trace, page)?;
-        page.gap()?;
-        page.hint(&Given::of(out).next("info", &[], "for the peaks of all devices"))
+        page.gap()?.hint(&Given::of(out).next("info", &[], "for the peaks of all devices"))
     }
 }
 

@@ -4,7 +4,6 @@ mod message;
 mod bounds;
 mod access;
 mod tools;
-mod suggested;
 mod call;
 
 use std::io;
@@ -18,8 +17,7 @@ use self::bounds::{cut_message, cut_text};
 use self::call::Unanswered;
 use self::message::{Code, Refusal};
 use self::tools::TOOLS;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Arguments of `highwater mcp`.
 #[derive(Clone, Debug, Args)]

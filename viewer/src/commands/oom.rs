@@ -3,27 +3,18 @@
 use std::io;
 
 use clap::Args;
-use highwater_analysis::addresses::{FailedRequest, Freed, Hole, Verdict};
-use highwater_analysis::frames::short_stack;
-use highwater_analysis::live_groups::{LiveGroup, LiveGroups};
-use highwater_analysis::source::Source;
+use highwater_analysis::addresses::{Freed, Hole, Verdict};
+use highwater_analysis::{FailedRequest, LiveGroup, LiveGroups, Source, short_stack};
 use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
 use highwater_app::answers::replays::analyse;
-use highwater_app::figures::moment::{at_event, count_of, micros_since_1970};
+use highwater_app::figures::moment::{at_event, micros_since_1970};
 use highwater_app::figures::requests::{requested, stream_text};
 use highwater_app::report::{Column, Facts, Field, Rows, Table, Value, percent};
-use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
-use highwater_snapshots::{DeviceId, Error, StackId, Trace};
+use highwater_snapshots::{DeviceId, Error, StackId, Trace, count_of, format_bytes, format_bytes_apart, format_count};
 
 use crate::args::{self, CategoryChoice, Given};
-use crate::input::devices::where_on;
-use crate::input::recording::{choose_device, spinner};
-use crate::input::source::{Input, answer_from};
-use crate::output::answer::{Report, answer};
-use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::key_cells::{key_columns, named};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_from, choose_device, spinner, where_on};
+use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, named, problem_texts, trust};
 
 /// Failed requests that are shown by default.
 const TOP: usize = 3;
@@ -156,11 +147,9 @@ impl<'a> OomReport<'a> {
         for text in sentences.into_iter().flatten().chain(notes) {
             page.line(&text)?;
         }
-        page.gap()?;
-        page.table(&sizes_table(&case.request))?;
+        page.gap()?.table(&sizes_table(&case.request))?;
         if let (Some(text), Some(way_out)) = (case.way_out_text(), &case.way_out) {
-            page.gap()?;
-            page.line(&text)?;
+            page.gap()?.line(&text)?;
             page.table(&way_out_table(trace, way_out))?;
         }
         print_stack(trace, *stack, page)
@@ -266,8 +255,7 @@ impl Report for OomReport<'_> {
             page.line(&format!("{count} failed, at {}: --event N shows one.", event_numbers(&self.others)))?;
         }
         caveats::print(self.trace, page)?;
-        page.gap()?;
-        page.hint(&self.hint())
+        page.gap()?.hint(&self.hint())
     }
 }
 
@@ -376,8 +364,7 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
     if !stack.is_some() || lines.is_empty() {
         return Ok(());
     }
-    page.gap()?;
-    page.line("Requested at")?;
+    page.gap()?.line("Requested at")?;
     lines.iter().try_for_each(|line| page.source_line(2, line))
 }
 

@@ -1,24 +1,25 @@
 //! `highwater FILE…`: opens the app, or prints a summary if it cannot be shown.
 
-mod summary;
-
 use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
-#[cfg(feature = "gui")]
-use highwater_app::example::Examples;
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::suggest::did_you_mean;
 
 use super::Arguments;
+use super::record::{self, RecordArguments};
+use crate::args::{CategoryChoice, arguments_of_file};
+use crate::commands::info::{InfoReport, ranks};
+use crate::commands::peak::PeakReport;
+use crate::input::Input;
+use crate::output::{Failure, Page, Report as _, Status, caveats, message};
+
 #[cfg(feature = "gui")]
 use super::plan;
-use super::record::{self, RecordArguments};
 #[cfg(feature = "gui")]
 use crate::input::source::resident_events;
-use crate::output::message;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+#[cfg(feature = "gui")]
+use highwater_app::example::Examples;
 
 /// The summary that is printed if the app cannot be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +54,8 @@ pub(crate) fn open(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> 
     }
     message::print(&format!("{why}: here is a summary instead of the app"));
     match summary {
-        Summary::Whole => summary::print(files, page),
-        Summary::Peak => summary::print_peaks(files, page),
+        Summary::Whole => print(files, page),
+        Summary::Peak => print_peaks(files, page),
         Summary::None => Ok(Status::Fine),
     }
 }
@@ -102,4 +103,43 @@ pub fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status
         open(&[file], if arguments.form.is_text() { Summary::Peak } else { Summary::None }, page)?;
     }
     Ok(status)
+}
+
+/// Prints the reports of `info` and `peak` for each file.
+pub(crate) fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
+    each(files, page, |file, input, page| {
+        InfoReport::of(input, &arguments_of_file(file))?.print_facts(page)?;
+        page.gap()?;
+        print_peak(file, input, page)
+    })
+}
+
+/// Prints the report of `peak` for each file.
+pub(crate) fn print_peaks(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
+    each(files, page, print_peak)
+}
+
+fn each(
+    files: &[PathBuf],
+    page: &mut Page<'_>,
+    print: impl Fn(&Path, &Input, &mut Page<'_>) -> Result<(), Failure>,
+) -> Result<Status, Failure> {
+    for (position, file) in files.iter().enumerate() {
+        if position > 0 {
+            page.gap()?;
+        }
+        if file.is_dir() {
+            // With many ranks, the peak of one is not informative.
+            ranks::info(&arguments_of_file(file), page)?;
+            continue;
+        }
+        let input = Input::open(file, &CategoryChoice::default())?;
+        caveats::lead(input.facts(), "", page)?;
+        print(file, &input, page)?;
+    }
+    Ok(Status::Fine)
+}
+
+fn print_peak(file: &Path, input: &Input, page: &mut Page<'_>) -> Result<(), Failure> {
+    Ok(PeakReport::of(input, &arguments_of_file(file))?.print(page)?)
 }

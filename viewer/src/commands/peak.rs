@@ -1,34 +1,24 @@
 //! `highwater peak`: what is using memory at the peak or after an event.
 
-mod pools;
-
 use std::io;
 
 use clap::Args;
-use highwater_analysis::breakdown::Breakdown;
-use highwater_analysis::growth::Leaks;
 use highwater_analysis::listed_blocks::LargestBlocks;
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phases, reached_elsewhere};
-use highwater_analysis::{Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
+use highwater_analysis::{BlockPool, Breakdown, Group, GroupKey, Leaks, Metric, Moment, Peak, Siblings, Together};
 use highwater_app::figures::leaks::leak_lines;
 use highwater_app::figures::moment::{elsewhere_text, how_much_and_when, moment_facts, peak_name, when};
 use highwater_app::report::{Column, Fact, Facts, Table, Value, bar, percent};
-use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{Trace, count_of, format_bytes, format_count};
 
-use self::pools::PoolsReport;
 use crate::args::values::{keys_help, metric_parser};
 use crate::args::{At, BlockChoice, DeviceChoice, Given, GroupKeys, ModuleChoice, Source};
-use crate::input::devices::{on_device, where_on};
-use crate::input::recording::{choose_device, origin_keys};
-use crate::input::source::{Input, answer_from};
-use crate::output::answer::{Report, answer};
-use crate::output::block_columns::block_columns;
-use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::key_cells::{each_text, key_columns, named, none_note, sum_names};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_from, choose_device, on_device, origin_keys, where_on};
+use crate::output::{
+    Failure, Page, Report, Status, answer, block_columns, caveats, each_text, key_columns, named, none_note,
+    problem_texts, sum_names, trust,
+};
 
 /// Number of groups that `peak` lists by default.
 const TOP: usize = 20;
@@ -350,16 +340,14 @@ impl Report for PeakReport<'_> {
                 page.line(&line)?;
             }
             if let Some(largest) = self.largest.as_ref().filter(|largest| !largest.blocks.is_empty()) {
-                page.gap()?;
-                page.line("The largest blocks:")?;
+                page.gap()?.line("The largest blocks:")?;
                 page.table(&blocks_table(largest))?;
             }
         } else {
             page.line("No block matches.")?;
         }
         caveats::print(self.trace, page)?;
-        page.gap()?;
-        page.hint(&self.hint())
+        page.gap()?.hint(&self.hint())
     }
 }
 
@@ -394,5 +382,69 @@ fn event_of(count: u64, at: At) -> Result<Option<u64>, Failure> {
             let last = count - 1;
             Err(Failure::Usage(format!("--at {number}: the recording has no such event; they go from 0 to {last}")))
         }
+    }
+}
+
+/// Maximum number of pools that are named in a line.
+const MAX_NAMES: usize = 12;
+
+/// The pools at a moment, and which of them are never in use at the same time in the recording.
+#[derive(Debug)]
+struct PoolsReport {
+    /// The pools with their reserved bytes, and those of them that are free.
+    pools: Vec<(BlockPool, [u64; 2])>,
+    together: Together,
+}
+
+impl PoolsReport {
+    /// Creates the report of a moment's memory by pool.
+    fn of(by_pool: &Breakdown, together: Together) -> Self {
+        let pools = by_pool.groups.iter().filter_map(|group| {
+            let pool = BlockPool::from_name(group.key.first()?)?;
+            Some((pool, [group.bytes, group.free_bytes]))
+        });
+        Self { pools: pools.collect(), together }
+    }
+
+    /// Returns a sentence for each set of private pools that are never in use at the same time.
+    fn lines(&self) -> Vec<String> {
+        let sets = self.together.private_apart(self.pools.iter().map(|(pool, _)| *pool));
+        let line = |(pools, most): (Vec<BlockPool>, u64)| {
+            let reserved: u64 =
+                self.pools.iter().filter(|(pool, _)| pools.contains(pool)).map(|(_, [bytes, _])| bytes).sum();
+            let names: Vec<String> = pools.iter().map(BlockPool::to_string).take(MAX_NAMES).collect();
+            let more = pools.len().saturating_sub(MAX_NAMES);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(
+                "{} ({}{more}) are never in use at the same time: {} reserved, at most {} in blocks at once. Graphs, or \
+                 other code, that never run at the same time can share a pool.",
+                count_of(pools.len() as u64, "private pool"),
+                names.join(" "),
+                format_bytes(reserved),
+                format_bytes(most),
+            )
+        };
+        sets.into_iter().map(line).collect()
+    }
+
+    /// A row for each pool.
+    fn table(&self) -> Table<'_> {
+        let pool = |row: usize| self.pools[row].0;
+        let never_in_use_with = move |row: usize| -> Vec<String> {
+            let others = self.pools.iter().map(|(other, _)| *other).filter(|other| other.is_private());
+            let is_apart =
+                |other: &BlockPool| pool(row).is_private() && self.together.are_apart(pool(row).code(), other.code());
+            others.filter(is_apart).map(|other| other.to_string()).collect()
+        };
+        let columns = [
+            Column::text("pool", "pool", move |row| pool(row).to_string()),
+            Column::bytes("bytes", "bytes", |row| self.pools[row].1[0]),
+            Column::bytes("free_bytes", "free", |row| self.pools[row].1[1]),
+            // The most bytes in its blocks at any moment of the recording.
+            Column::bytes("most_in_use_bytes", "most in use", move |row| self.together.most(pool(row).code())),
+            // The private pools that never have blocks at the same time.
+            Column::text("never_in_use_with", "never in use with", never_in_use_with),
+        ];
+        Table::new(self.pools.len(), columns)
     }
 }

@@ -4,22 +4,16 @@ use std::collections::BTreeSet;
 use std::io;
 
 use clap::Args;
-use highwater_analysis::phases::{PhaseRow, peak_of, phases};
-use highwater_analysis::{Metric, Moment};
-use highwater_app::figures::moment::{count_of, how_much_and_when};
+use highwater_analysis::phases::{peak_of, phases};
+use highwater_analysis::{Metric, Moment, PhaseRow};
+use highwater_app::figures::moment::how_much_and_when;
 use highwater_app::report::{Column, Fact, Facts, Table, Value, bar};
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Trace, count_of, format_bytes};
 
 use crate::args::values::metric_parser;
 use crate::args::{BlockChoice, DeviceChoice, Given, Source};
-use crate::input::devices::{on_device, where_on};
-use crate::input::recording::{choose_device, origin_keys};
-use crate::input::source::{Input, answer_counting};
-use crate::output::answer::{Report, answer};
-use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_counting, choose_device, on_device, origin_keys, where_on};
+use crate::output::{Failure, Page, Report, Status, answer, caveats, problem_texts, trust};
 
 /// Arguments of `highwater phases`.
 #[derive(Clone, Debug, Args)]
@@ -119,8 +113,7 @@ impl Report for PhasesReport<'_> {
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             page.line(&format!("Counting only blocks with {filter}."))?;
         }
-        page.gap()?;
-        page.table(&self.table())?;
+        page.gap()?.table(&self.table())?;
         caveats::print(self.trace, page)?;
         page.gap()?;
         let given = self.arguments.given();

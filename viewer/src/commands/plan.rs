@@ -26,20 +26,15 @@ use highwater_app::answers::plan::{
 };
 use highwater_app::answers::replays::used_outside;
 use highwater_app::figures::planned::{Budget, assumptions, counted_outside};
-use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::units::{format_bytes, parse_size};
+use highwater_snapshots::{ScopePattern, format_bytes, parse_size};
 
 use self::program::SimulatedProgram;
 use self::report::PlanReport;
 use crate::args::{CategoryChoice, Form};
 use crate::commands::record::ScenarioArguments;
 use crate::gpu::{Gpu, Roofline};
-use crate::input::categories::read_with;
-use crate::input::recording::spinner;
-use crate::output::answer::Report as _;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{read_with, spinner};
+use crate::output::{Failure, Page, Report as _, Status, caveats};
 
 /// A size of the step to make as large as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,25 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use clap::Args;
-use highwater_analysis::Metric;
-use highwater_analysis::phases::{PhaseRow, phases};
-use highwater_analysis::summary::{DeviceSummary, of_device};
+use highwater_analysis::phases::phases;
+use highwater_analysis::summary::of_device;
+use highwater_analysis::{DeviceSummary, Metric, PhaseRow};
 use highwater_app::example::Example;
-use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Column, Facts, Field, Rows, Table, Value};
 use highwater_engine::scenario::{self, DeviceChoice, Options, ScenarioInfo};
-use highwater_snapshots::units::{format_bytes, format_count, format_flops, parse_size};
+use highwater_snapshots::units::format_flops;
+use highwater_snapshots::{count_of, format_bytes, format_count, parse_size};
 
 use self::step_options::{ModelArguments, StepArguments};
 use crate::args::{CategoryChoice, Form, Given};
 use crate::commands::phases::rows_table;
-use crate::input::recording::spinner;
-use crate::input::source::{Input, answer_from};
-use crate::output::answer::Report;
-use crate::output::caveats::{self, problem_texts};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
-use crate::output::peaks::{peaks_table, peaks_value};
+use crate::input::{Input, answer_from, spinner};
+use crate::output::{Failure, Page, Report, Status, caveats, peaks_table, peaks_value, problem_texts};
 
 /// Arguments of `highwater record`.
 #[derive(Clone, Debug, Args)]
@@ -202,10 +197,8 @@ impl Report for ScenarioList {
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         page.headline(&format!("{}:", count_of(self.0.len() as u64, "scenario")))?;
-        page.gap()?;
-        page.table(&self.table())?;
-        page.gap()?;
-        page.hint("Next: highwater record NAME   on the accounting device, which needs no GPU and no memory")
+        page.gap()?.table(&self.table())?;
+        page.gap()?.hint("Next: highwater record NAME   on the accounting device, which needs no GPU and no memory")
     }
 }
 
@@ -289,8 +282,7 @@ impl Report for RecordReport<'_> {
             let [flops, moved] = [format_flops(report.step_cost.flops), format_bytes(report.step_cost.bytes)];
             page.line(&format!("Work per step: {flops}, {moved} read and written."))?;
         }
-        page.gap()?;
-        page.table(&peaks_table(&self.summary, false))?;
+        page.gap()?.table(&peaks_table(&self.summary, false))?;
         page.gap()?;
         let shown = self.phases.len().min(PHASES_SHOWN);
         if let Some(table) = self.phases_table(shown) {
@@ -301,8 +293,7 @@ impl Report for RecordReport<'_> {
             page.line(&format!("  … and {more} more; `highwater phases {file_name}` lists them"))?;
         }
         caveats::print(trace, page)?;
-        page.gap()?;
-        page.hint(&match &report.oom {
+        page.gap()?.hint(&match &report.oom {
             Some(_) => Given::of(file).next("oom", &[], "for why it ran out of memory, and what would have helped"),
             None => Given::of(file).next("peak", &[], "for what is using memory at the peak"),
         })

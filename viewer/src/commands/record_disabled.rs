@@ -6,8 +6,7 @@ use clap::Args;
 use highwater_app::example::Example;
 
 use crate::args::Form;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// `highwater record`, which fails whatever its arguments are.
 #[derive(Clone, Debug, Args)]

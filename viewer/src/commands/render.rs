@@ -13,10 +13,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use highwater_analysis::diff::DiffAt;
-use highwater_analysis::{GroupKey, Metric};
+use highwater_analysis::{DiffAt, GroupKey, Metric};
 use highwater_app::colour_by::ColourBy;
-use highwater_snapshots::units::parse_size;
+use highwater_snapshots::parse_size;
 
 use crate::args::values::metric_parser;
 use crate::args::{BlockChoice, DeviceChoice, TablelessSource};

@@ -4,7 +4,6 @@
 mod library;
 mod program;
 mod signals;
-mod verdict;
 mod report;
 
 pub(crate) use self::program::Program;
@@ -19,11 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use clap::Args;
-use highwater_snapshots::units::{parse_bytes, parse_range};
+use highwater_snapshots::{parse_bytes, parse_range};
 
 use self::library::Library;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 use crate::python_package;
 
 fn steps(text: &str) -> Result<Range<u32>, String> {

@@ -2,7 +2,6 @@
 
 mod request;
 mod response;
-mod token;
 mod part;
 mod folder;
 mod site;
@@ -17,18 +16,16 @@ use std::time::Duration;
 use clap::Args;
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::FileKind;
+use highwater_snapshots::RotatedFiles;
 use highwater_snapshots::format::{MAGIC, write_trace};
-use highwater_snapshots::rotation::RotatedFiles;
 use tempfile::TempDir;
 
 use self::folder::Folder;
-use self::site::{Served, Site};
+use self::site::{Served, Site, random_token};
 use crate::args::CategoryChoice;
 use crate::browser;
-use crate::input::categories::read_with;
-use crate::input::recording::Recording;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Recording, read_with};
+use crate::output::{Failure, Page, Status};
 
 /// Arguments of `highwater serve`.
 #[derive(Clone, Debug, Args)]
@@ -90,7 +87,7 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if stop.is_requested() {
         return Ok(Status::Fine);
     }
-    let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings, ranks));
+    let site = Arc::new(Site::new(random_token()?, known_hosts(host, address), recordings, ranks));
     let url = format!("http://{}/{}/", shown_host(host, address), site.token());
     print(arguments, &url, address, page)?;
     page.raw().flush()?;
@@ -202,8 +199,7 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
     let count = arguments.files.len();
     let what = if count == 1 { arguments.files[0].display().to_string() } else { format!("{count} recordings") };
     page.headline(&format!("Serving {what}. Open this address in a browser:"))?;
-    page.gap()?;
-    page.line(&format!("  {url}"))?;
+    page.gap()?.line(&format!("  {url}"))?;
     page.gap()?;
     if address.ip().is_loopback() {
         let shown = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
@@ -212,8 +208,7 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
         let (destination, explained) = destination(|name| std::env::var(name).ok());
         page.line(&format!("  ssh -N -L {port}:{shown}:{port} {destination}"))?;
         if let Some(explained) = explained {
-            page.gap()?;
-            page.line(&explained)?;
+            page.gap()?.line(&explained)?;
         }
     } else {
         page.warning(
@@ -221,8 +216,7 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
              encrypted. Without --host only this computer can.",
         )?;
     }
-    page.gap()?;
-    page.line("Ctrl-C stops.")
+    page.gap()?.line("Ctrl-C stops.")
 }
 
 /// Stand for the user and the address of this computer where they are not known.

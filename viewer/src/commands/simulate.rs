@@ -1,7 +1,6 @@
 //! `highwater simulate`: runs a PyTorch program on a simulated GPU, records it, and says whether it fits.
 
 mod files;
-mod orders;
 mod found;
 mod accuracy;
 mod report;
@@ -17,7 +16,7 @@ use clap::Args;
 use highwater_analysis::GroupKey;
 use highwater_app::report::Facts;
 use highwater_snapshots::alloc_rules::AddressOrder;
-use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::parse_bytes;
 
 use self::files::{Files, variables_of_caches};
 use self::found::WithOnes;
@@ -28,9 +27,7 @@ use crate::commands::next::shortened;
 use crate::commands::peak::PeakArguments;
 use crate::commands::run::{Program, Signals, code, make_way};
 use crate::gpu::Gpu;
-use crate::output::answer::Report as _;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Report as _, Status};
 
 /// Training steps that are run by default: of the second on, nothing new is usually allocated.
 const STEPS: u32 = 3;

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use highwater_app::files::destination::{io_error, write_whole};
 
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Arguments of `highwater skill`.
 #[derive(Clone, Debug, Args)]
@@ -51,8 +50,7 @@ pub fn run(arguments: &SkillArguments, page: &mut Page<'_>) -> Result<Status, Fa
             let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or_default();
             page.line(&format!("  {path}: {title}"))?;
         }
-        page.gap()?;
-        page.line("Write it where your assistant looks for skills, in the project or in your home folder:")?;
+        page.gap()?.line("Write it where your assistant looks for skills, in the project or in your home folder:")?;
         page.line("  highwater skill --install .claude/skills   # Claude Code")?;
         page.line("  highwater skill --install .agents/skills   # others that read Agent Skills")?;
         return Ok(Status::Fine);

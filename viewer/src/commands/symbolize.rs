@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use highwater_analysis::Source;
 use highwater_analysis::owners::is_of_program;
-use highwater_analysis::source::Source;
-use highwater_app::figures::moment::{count_of, count_with};
+use highwater_app::figures::moment::count_with;
 use highwater_app::files::destination::{Destination, Kind, rewrite};
 use highwater_app::files::is_stdin;
 use highwater_app::report::{Column, Facts, Rows, Table};
@@ -17,14 +17,12 @@ use highwater_snapshots::format::amend_file;
 use highwater_snapshots::symbols::{
     Asked, Cause, Found, LookUp, Missing, ModuleOutcome, SYSTEM_DEBUG_FOLDER, Symbolizer, look_up,
 };
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use super::convert::write_to;
 use crate::args::{Form, Given};
-use crate::input::recording::{Recording, read};
-use crate::output::answer::{Report, answer};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Recording, read};
+use crate::output::{Failure, Page, Report, Status, answer};
 
 /// Arguments of `highwater symbolize`.
 #[derive(Clone, Debug, Args)]
@@ -331,15 +329,17 @@ impl Report for SymbolizeReport<'_> {
             headline += &format!(", {} by the function's name alone", format_count(names));
         }
         page.headline(&format!("{headline}."))?;
-        page.gap()?;
-        page.table(&self.table())?;
+        page.gap()?.table(&self.table())?;
         self.print_reasons(page)?;
         page.gap()?;
         match &self.written {
             Some(written) => {
                 page.line(&format!("Wrote {} ({}).", written.path.display(), format_bytes(written.bytes)))?;
-                page.gap()?;
-                page.hint(&Given::of(&written.path).next("peak", &["--by", "frame"], "for the lines that use memory"))
+                page.gap()?.hint(&Given::of(&written.path).next(
+                    "peak",
+                    &["--by", "frame"],
+                    "for the lines that use memory",
+                ))
             }
             None => page.line("Nothing was written: the recording is as it was."),
         }

@@ -24,8 +24,7 @@ use self::answer::{Choice, Computed};
 use self::keys::{Act, act};
 use self::target::Target;
 use self::watched::Watched;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Arguments of `highwater top`.
 #[derive(Clone, Debug, Args)]

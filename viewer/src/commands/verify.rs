@@ -6,18 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use highwater_analysis::Source;
 use highwater_analysis::verify::verify;
-use highwater_app::figures::moment::count_of;
 use highwater_app::report::{Fact, Facts, Value};
 use highwater_pytorch::open::FileKind;
+use highwater_snapshots::count_of;
 
 use crate::args::{CategoryChoice, Given, TablelessSource};
-use crate::input::devices::on_devices;
-use crate::input::recording::{Recording, choose_device, read_any};
-use crate::input::source::{Input, answer_or_whole};
-use crate::output::answer::Report;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, Recording, answer_or_whole, choose_device, on_devices, read_any};
+use crate::output::{Failure, Page, Report, Status, caveats};
 
 /// Arguments of `highwater verify`.
 #[derive(Clone, Debug, Args)]
@@ -153,7 +148,6 @@ impl Report for VerifyReport {
         if self.is_unreadable {
             return Ok(());
         }
-        page.gap()?;
-        page.hint(&Given::of(&self.file).next("info", &[], "for what is in it"))
+        page.gap()?.hint(&Given::of(&self.file).next("info", &[], "for what is in it"))
     }
 }

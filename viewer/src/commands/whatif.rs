@@ -12,18 +12,12 @@ use highwater_app::answers::prediction::{Change, SizePart, in_words};
 use highwater_app::answers::replays::{NoPrediction, predict};
 use highwater_app::figures::predicted::as_condition;
 use highwater_app::files::destination::Destination;
-use highwater_snapshots::DeviceId;
-use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::units::{format_exact_bytes, parse_size};
+use highwater_snapshots::{DeviceId, ScopePattern, format_exact_bytes, parse_size};
 
 use self::report::WhatIfReport;
 use crate::args::{CategoryChoice, DeviceChoice, Given, Source, Where};
-use crate::input::devices::covered;
-use crate::input::recording::{choose_device, spinner};
-use crate::input::source::{Input, answer_or_whole};
-use crate::output::answer::answer;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_or_whole, choose_device, covered, spinner};
+use crate::output::{Failure, Page, Status, answer};
 
 /// A factor, and the blocks that it applies to: `1/2:category=activation`.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use highwater_snapshots::Error;
 
 use crate::args::{Categories, CategoryChoice};
 use crate::input::recording::{Recording, read};
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 /// Reads `file`, and assigns categories by `choice`.
 pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {

@@ -5,7 +5,7 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use crate::input::recording::choose_device;
 use crate::input::source::Input;
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 const HOST: &str = "host memory";
 /// The driver of tensors on the CPU, whose memory is the host's.

@@ -8,18 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_analysis::{Metric, Source};
-use highwater_app::figures::moment::count_of;
 use highwater_app::files::fleet::{Fleet, Inputs, why_unreadable};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::{open_file, open_stream};
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::{self, Progress, Windows};
 use highwater_snapshots::shown::printable;
-use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, EventKind, Trace, count_of, format_bytes, format_count};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 /// A recording, and the file that it was read from.
 pub use highwater_pytorch::open::Opened as Recording;

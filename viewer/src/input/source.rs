@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use highwater_analysis::source::{Source, Watch};
-use highwater_analysis::{Filter, Metric};
+use highwater_analysis::{Filter, Metric, Source, Watch};
 use highwater_app::files::{self, is_stdin};
 use highwater_app::session::run::MAX_RESIDENT_EVENTS;
 use highwater_pytorch::open::{FileFormat, FileKind};
@@ -14,7 +13,7 @@ use highwater_snapshots::{DeviceId, Error, Trace};
 use crate::args::CategoryChoice;
 use crate::input::categories::{read_with, reader};
 use crate::input::recording::{Recording, check_metric, reading_bar, show};
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 /// Sets [`MAX_RESIDENT_EVENTS`], for machines with little memory.
 const RESIDENT_EVENTS: &str = "HIGHWATER_RESIDENT_EVENTS";
@@ -185,7 +184,7 @@ pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windo
         ControlFlow::Continue(())
     };
     // What is wrong with the file is reported when all of it is read.
-    let windows = files::long::open_long(file, most, &mut watch).ok().flatten();
+    let windows = files::computed_cache::open_long(file, most, &mut watch).ok().flatten();
     bar.finish_and_clear();
     Ok(windows)
 }
@@ -221,7 +220,7 @@ pub(crate) fn opener_up_to(
     Ok(move |file: &Path, is_whole: bool| {
         if !is_whole
             && !needs_whole
-            && let Ok(Some(windows)) = files::long::open_long(file, most, &mut |_| ControlFlow::Continue(()))
+            && let Ok(Some(windows)) = files::computed_cache::open_long(file, most, &mut |_| ControlFlow::Continue(()))
         {
             return Source::in_windows(windows);
         }

@@ -1,13 +1,13 @@
 //! Prints the report about one recording: as text, as one JSON object, or its table as CSV.
 
 use std::io;
+use std::process::ExitCode;
 
 use highwater_app::report::{Facts, Table};
 use highwater_snapshots::Trace;
 
 use crate::args::Form;
 use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
 use crate::output::page::Page;
 
 /// The answer of a command, which can be printed as text, JSON or CSV.
@@ -51,4 +51,30 @@ pub fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &impl Repo
     }
     report.write(form, page)?;
     Ok(Status::Fine)
+}
+
+pub use highwater_app::files::failure::Failure;
+
+/// The result of a command that could do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Success: status 0.
+    Fine,
+    /// A budget was exceeded, or what was looked up was not found: status 1.
+    Broken,
+    /// The recording is inconsistent, or its run failed: status 2.
+    Unsound,
+    /// The status of the program that was run.
+    Program(u8),
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Fine => Self::SUCCESS,
+            Status::Broken => Self::from(1),
+            Status::Unsound => Self::from(2),
+            Status::Program(code) => Self::from(code),
+        }
+    }
 }

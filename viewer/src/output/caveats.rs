@@ -4,11 +4,9 @@ use std::io;
 
 use highwater_analysis::owners::is_of_program;
 use highwater_analysis::unmatched_skips;
-use highwater_app::figures::moment::count_of;
 use highwater_app::report::Value;
 use highwater_snapshots::trace::Trust;
-use highwater_snapshots::units::format_count;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Trace, count_of, format_count};
 use serde::Serialize;
 
 use crate::output::page::Page;

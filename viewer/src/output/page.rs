@@ -91,9 +91,10 @@ impl<'a> Page<'a> {
         self.text("", text)
     }
 
-    /// Prints an empty line.
-    pub fn gap(&mut self) -> io::Result<()> {
-        writeln!(self.out)
+    /// Prints an empty line. Returns the page, for what follows.
+    pub fn gap(&mut self) -> io::Result<&mut Self> {
+        writeln!(self.out)?;
+        Ok(self)
     }
 
     /// Wraps `text` to the page, each line after `indent` spaces.

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use highwater_analysis::summary::DeviceSummary;
-use highwater_analysis::{Metric, Moment};
+use highwater_analysis::{DeviceSummary, Metric, Moment};
 use highwater_app::figures::moment::peak_facts;
 use highwater_app::report::{Column, Table, Value, percent};
-use highwater_snapshots::Phase;
-use highwater_snapshots::trace::Header;
-use highwater_snapshots::units::format_count;
+use highwater_snapshots::{Header, Phase, format_count};
 
 /// Describes what a metric counts.
 fn meaning(metric: Metric) -> &'static str {

@@ -18,7 +18,7 @@ use highwater::commands::verify::VerifyReport;
 use highwater::commands::{Arguments, Command};
 use highwater::input::source::Input;
 use highwater::output::answer::Report as _;
-use highwater::output::outcome::Failure;
+use highwater::output::answer::Failure;
 use highwater::output::page::Page;
 use highwater_analysis::Source;
 use highwater_pytorch::open::{FileFormat, FileKind};

@@ -1,12 +1,10 @@
 //! The explanation of a peak, with savings computed by replays added to its advice.
 
-use highwater_analysis::explain::{Advice, Reach, Remedy};
+use highwater_analysis::explain::{Reach, Remedy};
 use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::peak::Query;
-use highwater_analysis::source::{Source, Watch};
-use highwater_analysis::{Explanation, Metric, Moment};
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Error};
+use highwater_analysis::{Advice, Explanation, Metric, Moment, Source, Watch};
+use highwater_snapshots::{DeviceId, Error, format_bytes};
 
 use super::plan::AdvicePeaks;
 use super::prediction::Change;

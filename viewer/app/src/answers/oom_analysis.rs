@@ -1,12 +1,12 @@
 //! Analysis of a failed request: the largest users of the device's memory, and which changes would have let it succeed,
 //! tested by replay.
 
-use highwater_analysis::addresses::{FailedRequest, PoolAndStream, Verdict};
-use highwater_analysis::live_groups::LiveGroups;
-use highwater_analysis::{GroupKey, LiveIndex, Metric};
+use highwater_analysis::addresses::Verdict;
+use highwater_analysis::{FailedRequest, GroupKey, LiveGroups, LiveIndex, Metric, PoolAndStream};
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::units::{count_of, format_bytes, format_count, format_required_bytes};
-use highwater_snapshots::{BlockId, DeviceId, EventId, Phase};
+use highwater_snapshots::{
+    BlockId, DeviceId, EventId, Phase, count_of, format_bytes, format_count, format_required_bytes,
+};
 
 /// Maximum number of groups of live blocks to list.
 const TOP_HOLDERS: usize = 5;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 use serde::Serialize;
 
 /// The rule for outliers, as a sentence.

@@ -3,11 +3,9 @@
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-use highwater_analysis::summary::{DeviceSummary, of_device, of_trace};
-use highwater_analysis::{Doubt, Filter, Metric, Source};
-use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::units::{format_bytes, parse_bytes};
-use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
+use highwater_analysis::summary::{of_device, of_trace};
+use highwater_analysis::{DeviceSummary, Doubt, Filter, Metric, Source};
+use highwater_snapshots::{DeviceId, EventId, Phase, Result, ScopePattern, Trace, format_bytes, parse_bytes};
 
 use crate::answers::recomputation::Recomputation;
 use crate::answers::request_failure::RequestFailure;

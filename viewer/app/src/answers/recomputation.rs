@@ -1,9 +1,9 @@
 //! A recording with some modules recomputed in backward, chosen by patterns of their paths.
 
-use highwater_analysis::recompute::{Evidence, Members, Recomputed, apply, effects, modules};
-use highwater_snapshots::scope_pattern::ScopePattern;
+use highwater_analysis::Evidence;
+use highwater_analysis::recompute::{Members, Recomputed, apply, effects, modules};
 use highwater_snapshots::suggest::did_you_mean;
-use highwater_snapshots::{DeviceId, Phase, Trace};
+use highwater_snapshots::{DeviceId, Phase, ScopePattern, Trace};
 
 /// A summary of the recomputed modules, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,8 +18,7 @@ use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
     BlockOverride, DeviceModel, FailedReplayRequest, Plan, Share, Streamed, Target, TieBreak, recorded_config, replay,
 };
-use highwater_analysis::addresses::FailedRequest;
-use highwater_analysis::{Doubt, LastUses, LiveIndex, Metric, Source};
+use highwater_analysis::{Doubt, FailedRequest, LastUses, LiveIndex, Metric, Source};
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, Error, EventId, Trace};
 use rayon::prelude::*;

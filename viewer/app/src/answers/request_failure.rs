@@ -1,8 +1,7 @@
 //! The failed requests of a recording, with the sizes at that point.
 
 use highwater_analysis::Source;
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
+use highwater_snapshots::{DeviceId, EventId, EventKind, Phase, Result, Trace};
 use serde::{Deserialize, Serialize};
 
 /// A failed request, and the memory that was free.

@@ -1,7 +1,7 @@
 //! Facts about a device, as text.
 
-use highwater_analysis::summary::DeviceSummary;
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::DeviceSummary;
+use highwater_snapshots::format_bytes;
 
 /// Formats the memory of a device: `80 GiB`, `78.51 GiB (inferred)`; `None` if it is unknown.
 pub fn capacity_text(summary: &DeviceSummary) -> Option<String> {

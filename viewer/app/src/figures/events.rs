@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-use highwater_snapshots::trace::{Owner, Subject};
-use highwater_snapshots::{BlockId, Category, EventId, OpId, ScopeId, SegmentId, StackId, StringId, Trace};
+use highwater_snapshots::trace::Owner;
+use highwater_snapshots::{BlockId, Category, EventId, OpId, ScopeId, SegmentId, StackId, StringId, Subject, Trace};
 
 use super::moment::micros_since_1970;
 use crate::report::{Column, Rows, Table, Value};

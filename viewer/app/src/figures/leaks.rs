@@ -1,10 +1,8 @@
 //! Sentences about leaks, for the command line and the app.
 
-use highwater_analysis::growth::{Growth, Leak, StepWindow};
+use highwater_analysis::{Growth, Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;
-use highwater_snapshots::units::format_bytes;
-
-use super::moment::count_of;
+use highwater_snapshots::{count_of, format_bytes};
 
 /// Maximum number of leaks listed for each device.
 const SHOWN_LEAKS: usize = 5;

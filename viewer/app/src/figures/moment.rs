@@ -1,10 +1,7 @@
 //! Formats moments, as JSON objects and as text.
 
 use highwater_analysis::{Metric, Moment};
-use highwater_snapshots::Phase;
-use highwater_snapshots::trace::Header;
-pub use highwater_snapshots::units::count_of;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{Header, Phase, count_of, format_bytes, format_count};
 
 use crate::report::{Field, Value};
 

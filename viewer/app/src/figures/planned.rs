@@ -1,8 +1,7 @@
 //! Sentences and figures about a plan, for the command line and the app.
 
-use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
+use highwater_snapshots::{count_of, format_bytes, format_count, format_required_bytes};
 
-use super::moment::count_of;
 use crate::answers::plan::{
     Class, Minimum, Plan, PlanLine, Proof, Reach, Search, Setup, TrainingStep, Trial, name, sharded,
 };

@@ -1,9 +1,9 @@
 //! Sentences and figures about a replay, for the command line and the app.
 
 use highwater_analysis::{Metric, Moment};
-use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
+use highwater_snapshots::{count_of, format_bytes, format_count, format_required_bytes, format_signed_bytes};
 
-use super::moment::{at_event, count_of, count_with};
+use super::moment::{at_event, count_with};
 use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
 use crate::answers::recomputation::Recomputation;
 use crate::report::{Column, Rows, Table};

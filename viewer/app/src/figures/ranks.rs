@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use highwater_analysis::{Metric, Moment};
-use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+use highwater_snapshots::{count_of, format_bytes, format_count, format_signed_bytes};
 use serde::Serialize;
 
-use super::moment::{count_of, how_much_and_when, moment_value};
+use super::moment::{how_much_and_when, moment_value};
 use super::requests::failure_text;
 use crate::answers::outliers::{Middle, Standing};
 use crate::files::fleet::{Fleet, Rank, ranges_text};

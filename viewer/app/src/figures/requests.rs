@@ -1,9 +1,7 @@
 //! Sentences about failed requests, for the command line and the app.
 
-use highwater_analysis::addresses::FailedRequest;
-use highwater_analysis::frames::{LeadingFrame, leading_frame};
-use highwater_snapshots::units::{format_bytes, format_bytes_apart};
-use highwater_snapshots::{StackId, Trace};
+use highwater_analysis::{FailedRequest, LeadingFrame, leading_frame};
+use highwater_snapshots::{StackId, Trace, format_bytes, format_bytes_apart};
 
 use super::moment::at_event;
 use crate::answers::oom_analysis::OomAnalysis;

@@ -11,10 +11,9 @@ use highwater_snapshots::format::Follower;
 
 use self::feed::Feed;
 use self::watcher::{Stop, Watcher};
-use crate::background;
 use crate::files::file_name;
-use crate::session::Recording;
 use crate::session::run::Run;
+use crate::{Recording, background};
 
 /// News of a file that is followed.
 #[derive(Debug)]

@@ -12,25 +12,23 @@ use std::time::Duration;
 use highwater_analysis::Metric;
 use highwater_analysis::guess::{Rules, guess};
 use highwater_pytorch::open::{FileKind, Opened, open_file, open_sized, open_stream};
-use highwater_snapshots::Error;
-use highwater_snapshots::Trace;
 use highwater_snapshots::format::Progress;
 #[cfg(not(target_family = "wasm"))]
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::yielding::yield_if_due;
+use highwater_snapshots::{Error, Trace};
 use web_time::Instant;
 
-use crate::files::fleet::{Fleet, Inputs};
 #[cfg(not(target_family = "wasm"))]
-use crate::files::long::open_long;
+use crate::files::computed_cache::open_long;
+use crate::files::fleet::{Fleet, Inputs};
 use crate::files::preview::Preview;
 use crate::files::{is_stdin, recording_name};
-use crate::pending::Pending;
-use crate::session::Recording;
 #[cfg(not(target_family = "wasm"))]
 use crate::session::run::MAX_RESIDENT_EVENTS;
 #[cfg(not(target_family = "wasm"))]
 use crate::session::run::Run;
+use crate::{Pending, Recording};
 
 /// The source of a recording.
 pub enum Source {

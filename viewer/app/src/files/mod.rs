@@ -16,7 +16,6 @@ pub mod fleet;
 #[cfg(not(target_family = "wasm"))]
 pub mod computed_cache;
 #[cfg(not(target_family = "wasm"))]
-pub mod long;
 pub mod loader;
 pub mod follow;
 #[cfg(not(target_family = "wasm"))]

@@ -2,7 +2,7 @@
 
 use highwater_snapshots::format::Progress;
 use highwater_snapshots::live_bytes::LiveBytes;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{format_bytes, format_count};
 
 /// Points kept: when there are more, neighbours become one, so that a point always stands for about as many events.
 const MAX_POINTS: usize = 512;

@@ -5,18 +5,14 @@ use std::sync::Arc;
 use eframe::egui::Color32;
 use highwater_analysis::block_values::label_beside;
 use highwater_analysis::diff::Change;
-use highwater_analysis::growth::Leaks;
-use highwater_analysis::pools::BlockPool;
-use highwater_analysis::{Beside, BlockValues, GroupKey, Matches, Metric, NO_LABEL, Origin};
+use highwater_analysis::{Beside, BlockPool, BlockValues, GroupKey, Leaks, Matches, Metric, NO_LABEL, Origin};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{BlockId, Category, DeviceId, ScopeId, Trace};
 use rayon::prelude::*;
 
-use crate::colour_by::ColourBy;
-use crate::gui::widgets::theme;
-use crate::gui::widgets::words::name_of_none;
-use crate::session::Recording;
+use crate::gui::widgets::{name_of_none, theme};
+use crate::{ColourBy, Recording};
 
 /// One line of the legend.
 #[derive(Clone, Debug, PartialEq, Eq)]

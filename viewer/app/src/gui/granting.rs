@@ -2,13 +2,12 @@
 
 use eframe::egui;
 
-use crate::command::Command;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::run::Wanted;
 use crate::gui::views::view::Action;
 use crate::gui::window::settings::Settings;
-use crate::selection::{Pin, View};
+use crate::{Command, Pin, View};
 
 impl OpenFile {
     /// Executes an action requested by a view.

@@ -6,22 +6,14 @@ use eframe::egui::{
     Color32, Context, CursorIcon, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo,
     pos2, vec2,
 };
-use highwater_analysis::Metric;
 use highwater_analysis::beside::non_block_bytes;
-use highwater_analysis::between::bytes_of;
-use highwater_analysis::explain::PeakCause;
-use highwater_analysis::summary::DeviceSummary;
+use highwater_analysis::{DeviceSummary, Metric, PeakCause, bytes_of};
 use highwater_snapshots::line_text::shorten_line;
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{Category, Trace};
+use highwater_snapshots::{Category, Trace, format_bytes};
 
 use crate::gui::colouring::{Colouring, Entry};
-use crate::gui::widgets::fit::fitted;
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::words::MEANING_OF_NONE;
-use crate::selection::Selection;
-use crate::session::{DeviceIndex, Recording};
+use crate::gui::widgets::{MEANING_OF_NONE, Query, Shades, computed, fitted, theme};
+use crate::{DeviceIndex, Recording, Selection};
 
 /// A moment of a recording, for which shares are computed.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ mod desktop;
 #[cfg(target_family = "wasm")]
 pub mod web;
 #[cfg(test)]
-mod view_harness;
+mod tests;
 
 pub use app::{App, Arrival};
 #[cfg(not(target_family = "wasm"))]

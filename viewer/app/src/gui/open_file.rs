@@ -6,12 +6,9 @@ use std::sync::Arc;
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, Ui};
 use highwater_analysis::{Filter, Matches, Moment};
 
-use crate::colour_by::ColourBy;
-use crate::command::Command;
 use crate::files::discard::discard;
 use crate::files::follow::Following;
-use crate::gui::filter::light::{self, Light};
-use crate::gui::filter::search::Search;
+use crate::gui::filter::search::{self, Light, Search};
 use crate::gui::identity::Identity;
 use crate::gui::legend::{self, Asked, Shares};
 use crate::gui::views::banner::{failed_request_ui, leaks_ui};
@@ -23,18 +20,13 @@ use crate::gui::views::run::RunView;
 use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Paint, Timeline, TimelineStyle};
 use crate::gui::views::view::{Action, Reason, Under, ViewContext, WriteTable};
-use crate::gui::widgets::button::labelled_button_ui;
-use crate::gui::widgets::keys;
-use crate::gui::widgets::query::{Computed as _, computed};
-use crate::gui::widgets::theme;
+use crate::gui::widgets::{Computed as _, computed, keys, labelled_button_ui, theme};
 use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
-use crate::gui::window::status;
-use crate::gui::window::top_bar;
+use crate::gui::window::{status, top_bar};
 use crate::history::History;
-use crate::selection::Selection;
-use crate::session::Recording;
 use crate::session::run::MAX_RESIDENT_EVENTS;
+use crate::{ColourBy, Command, Recording, Selection};
 
 /// The state of the view, which Undo restores.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +102,7 @@ impl OpenFile {
             search: Search::new(&recording),
             views,
             shares: Shares::default(),
-            light: light::light(),
+            light: search::light(),
             notice: None,
             following: None,
             peaks: Peaks::default(),

@@ -4,15 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{Context, Frame, Margin, Panel, Ui};
-use highwater_analysis::source::SoughtStep;
+use highwater_analysis::SoughtStep;
 use highwater_snapshots::DeviceId;
 
-use crate::command::Command;
 use crate::gui::open_file::{OpenFile, Visit};
 use crate::gui::views::run::{Goal, Part, Wanted};
-use crate::gui::widgets::query::Computed as _;
-use crate::selection::View;
+use crate::gui::widgets::Computed as _;
 use crate::session::run::{FIRST_EVENTS, Run};
+use crate::{Command, View};
 
 impl OpenFile {
     /// Shows the overview of a long recording, and reads the part that the user selects.

@@ -1,11 +1,9 @@
 //! Commands that change the view of a recording.
 
 use eframe::egui::Context;
-use highwater_analysis::between::bytes_of;
-use highwater_analysis::{GroupKey, Moment};
+use highwater_analysis::{GroupKey, Moment, bytes_of};
 use highwater_snapshots::{BlockId, DeviceId};
 
-use crate::command::Command;
 use crate::gui::identity::Identity;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::group_keys::{absent_reason, next_key};
@@ -13,10 +11,10 @@ use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::MomentLook;
 use crate::gui::views::peaks;
 use crate::gui::views::view::OfDevice;
-use crate::gui::widgets::choice::next_of;
+use crate::gui::widgets::next_of;
 use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
-use crate::selection::{Axis, NO_TIMES, Pin, Selection, drawn_metric};
+use crate::{Axis, Command, NO_TIMES, Pin, Selection, drawn_metric};
 
 /// Whether `command` concerns moments or the timeline, which a recording without events does not have.
 fn needs_events(command: Command) -> bool {

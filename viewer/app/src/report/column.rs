@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use highwater_snapshots::units::{format_bytes, format_count, format_nanos, format_signed_bytes};
+use highwater_snapshots::{format_bytes, format_count, format_nanos, format_signed_bytes};
 
 use super::{Field, IntoValue, Value};
 

@@ -3,7 +3,6 @@
 
 mod value;
 mod column;
-mod rows;
 mod table;
 mod facts;
 mod wrap;
@@ -13,8 +12,7 @@ mod markdown;
 pub use column::{Column, Fit, Unit};
 pub use facts::{Content, Fact, Facts};
 pub use markdown::code;
-pub use rows::Rows;
-pub use table::Table;
+pub use table::{Rows, Table};
 pub use text::{bar, cut, percent};
 pub use value::{Field, IntoValue, Value};
 pub use wrap::wrapped;

@@ -1,6 +1,7 @@
 //! A table: rows under typed columns, from which all output formats are made.
 
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use highwater_snapshots::shown::spreadsheet_text;
 use serde::ser::{Serialize, Serializer};
@@ -102,6 +103,32 @@ fn quoted(text: &str) -> String {
 impl Serialize for Table<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq((0..self.rows - self.sums).map(|row| self.object(row)))
+    }
+}
+
+/// The rows of a table, which are gone with its columns.
+#[derive(Debug)]
+pub struct Rows<R>(Rc<[R]>);
+
+impl<R> Rows<R> {
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A value of each row, for a column.
+    pub fn of<'a, V>(&self, value: impl Fn(&R) -> V + 'a) -> impl Fn(usize) -> V + 'a
+    where
+        R: 'a,
+    {
+        let rows = Rc::clone(&self.0);
+        move |row| value(&rows[row])
+    }
+}
+
+impl<R> FromIterator<R> for Rows<R> {
+    fn from_iter<I: IntoIterator<Item = R>>(rows: I) -> Self {
+        Self(rows.into_iter().collect())
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use highwater_analysis::source::SoughtStep;
+use highwater_analysis::SoughtStep;
 
 use super::{NARROWEST, Selection, View, moments_after, within};
-use crate::session::Recording;
+use crate::Recording;
 
 /// Largest distance, in units of the axis, between the ends of views that count as the same.
 const SAME_VIEW: f64 = 0.25;

@@ -6,7 +6,7 @@ use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
 use super::{Axis, FLATTEST, HEADROOM, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
-use crate::session::Recording;
+use crate::Recording;
 
 /// Moments are close to the peak if the total is at most one part in this many below it.
 const PEAK_PART: u64 = 50;

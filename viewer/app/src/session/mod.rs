@@ -8,11 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use highwater_analysis::explain::PeakCause;
-use highwater_analysis::growth::Leaks;
-use highwater_analysis::source::{self, Source};
-use highwater_analysis::summary::{self, DeviceSummary};
-use highwater_analysis::{Metric, Moment};
+use highwater_analysis::{DeviceSummary, Leaks, Metric, Moment, PeakCause, Source, source, summary};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::{Category, DeviceId, EventId, Trace};

@@ -3,8 +3,7 @@
 
 use std::ops::Range;
 
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::{DeviceId, StringId, Trace};
+use highwater_snapshots::{DeviceId, EventKind, StringId, Trace};
 
 /// Maximum number of rows: regions nested more deeply are counted, not shown.
 const MAX_ROWS: usize = 3;

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use highwater_analysis::Metric;
 use highwater_analysis::budget::{Allowance, Budget};
 use highwater_app::files::is_stdin;
-use highwater_snapshots::Error;
-use highwater_snapshots::units::parse_size;
+use highwater_snapshots::{Error, parse_size};
 use serde::Deserialize;
 
 use crate::commands::check::{CheckArguments, category_of, phase_of};
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 /// The budgets, and the total that they limit.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use highwater_analysis::GroupKey;
 use highwater_app::figures::moment::when;
 use highwater_app::files::file_name;
 use highwater_app::report::code;
+use highwater_snapshots::format_bytes;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
-use highwater_snapshots::units::format_bytes;
 
 use crate::commands::check::report::CheckReport;
-use crate::input::devices::on_device;
-use crate::output::answer::Report as _;
+use crate::input::on_device;
+use crate::output::Report as _;
 
 /// Returns `report` as Markdown, with a link to a picture, given by its description and its path.
 pub(crate) fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {

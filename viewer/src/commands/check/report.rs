@@ -2,30 +2,21 @@
 
 use std::io;
 
-use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
-use highwater_analysis::diff::{Asked, DiffGroup};
+use highwater_analysis::diff::Asked;
 use highwater_analysis::peak::Query;
-use highwater_analysis::{Diff, Doubt, Filter, GroupKey, Metric, Siblings};
+use highwater_analysis::{Diff, DiffGroup, Doubt, Filter, GroupKey, Metric, Siblings, bytes_of};
 use highwater_app::answers::plan::AdvicePeaks;
-use highwater_app::figures::moment::{count_of, moment_value, when};
+use highwater_app::figures::moment::{moment_value, when};
 use highwater_app::report::{Column, Fact, Facts, Rows, Table, Value, code};
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
-use highwater_snapshots::{Category, DeviceId, Error, Trace};
+use highwater_snapshots::{Category, DeviceId, Error, EventKind, Trace, count_of, format_bytes, format_signed_bytes};
 
 use super::budgets::Budgets;
-use super::devices::{device_of_baseline, measured_devices};
-use super::parts::{culprit_value, difference_value};
+use super::devices::{culprit_value, device_of_baseline, difference_value, measured_devices};
 use crate::args::Given;
 use crate::commands::check::CheckArguments;
-use crate::input::devices::{covered_phrase, on_device, phrase};
-use crate::input::source::Input;
-use crate::output::answer::Report;
-use crate::output::caveats::{self, problem_texts, trust};
-use crate::output::key_cells::sum_names;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, covered_phrase, on_device, phrase};
+use crate::output::{Failure, Page, Report, Status, caveats, problem_texts, sum_names, trust};
 
 /// The report, as text, Markdown and JSON.
 #[derive(Debug)]
@@ -442,8 +433,7 @@ impl Report for CheckReport<'_> {
     /// Prints the report as text.
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         page.headline(&self.verdict())?;
-        page.gap()?;
-        page.table(&self.table())?;
+        page.gap()?.table(&self.table())?;
         for outcome in self.broken() {
             page.gap()?;
             let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
@@ -464,15 +454,13 @@ impl Report for CheckReport<'_> {
         }
         let of_device = |(device, why): &(DeviceId, String)| format!("Not measured on device {}: {why}.", device.0);
         for warning in self.unmeasured.iter().map(of_device).chain(self.warnings()) {
-            page.gap()?;
-            page.warning(&warning)?;
+            page.gap()?.warning(&warning)?;
         }
         caveats::print(self.trace, page)?;
         if let Some(baseline) = self.baseline {
             caveats::print_of(baseline, "the baseline", page)?;
         }
-        page.gap()?;
-        page.hint(&self.hint())
+        page.gap()?.hint(&self.hint())
     }
 }
 

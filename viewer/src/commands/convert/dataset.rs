@@ -16,7 +16,7 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
-use highwater_analysis::source::Source;
+use highwater_analysis::Source;
 use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
 use highwater_app::files::fleet::{Fleet, Origin, Rank, on_workers};
 use highwater_app::files::{is_stdin, recording_name};
@@ -24,16 +24,13 @@ use highwater_snapshots::{Error, Trace};
 use parquet::errors::ParquetError;
 
 use self::answer::{Answer, Written};
-use self::column::{Column, Value};
+use self::column::Column;
 use self::identity::Identity;
 use self::tables::Tables;
 use crate::commands::convert::{ConvertArguments, ConvertTable, read_and};
-use crate::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
-use crate::input::source::{Input, opener};
-use crate::output::answer::Report as _;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::recording::{counting_bar, list, nothing_to_read, read_inputs};
+use crate::input::{Input, opener, spinner};
+use crate::output::{Failure, Page, Report as _, Status, caveats};
 
 /// The rows of a table, read column by column within a range that was entered.
 trait Rows {
@@ -215,7 +212,7 @@ fn parts(fleet: &Fleet) -> Vec<String> {
 /// Returns the columns of a single file: no folder gives its rank.
 fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
-    columns.insert(0, Column::or_null("rank", "The rank, where the recording says it", Value::Number(rank)));
+    columns.insert(0, Column::number("rank", "The rank, where the recording says it", rank));
     columns
 }
 

@@ -1,8 +1,7 @@
 //! Replaces `dataset` in a build without Parquet.
 
 use crate::commands::convert::ConvertArguments;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Fails: this build writes no Parquet.
 pub fn run(_arguments: &ConvertArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {

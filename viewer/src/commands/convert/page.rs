@@ -4,18 +4,14 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{io_error, same, write_whole};
 use highwater_app::report::{Column, Facts, Table};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{count_of, format_bytes};
 
 use crate::browser::{name_of, whole_page};
 use crate::commands::convert::{ConvertArguments, read_and};
-use crate::input::source::Input;
-use crate::output::answer::Report;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::Input;
+use crate::output::{Failure, Page, Report, Status, caveats};
 
 /// Reads one recording, or two to compare, writes a page with them, and prints the result.
 ///

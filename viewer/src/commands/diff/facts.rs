@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use highwater_analysis::Moment;
-use highwater_analysis::diff::{Comparison, PhasePair, UnmatchedBlocks};
+use highwater_analysis::{Comparison, Moment, PhasePair, UnmatchedBlocks};
 use highwater_app::figures::moment::moment_facts;
 use highwater_app::report::{Column, Fact, Facts, Field, Table, Value};
-use highwater_snapshots::{Phase, Trace};
+use highwater_snapshots::{Phase, Trace, count_of, format_bytes};
 
-use super::blocks;
 use crate::commands::diff::DiffArguments;
-use crate::output::caveats::{problem_texts, trust};
+use crate::output::{block_columns, problem_texts, trust};
 
 /// The facts of a comparison, with single blocks if they were requested. The differences of groups and rest sum to
 /// `delta_bytes`, with a filter to `filtered_delta_bytes`.
@@ -44,7 +42,7 @@ pub(super) fn facts<'a>(
         ("settings", differing.map(Value::of).collect::<Vec<_>>().into()),
         ("peaks", Value::Map(peaks.into_iter().collect()).into()),
         ("phases", phases(&comparison.phases).into()),
-        ("blocks", Fact::or_absent(lone.map(blocks::table))),
+        ("blocks", Fact::or_absent(lone.map(blocks_table))),
         ("lone_a_bytes", Fact::or_absent(lone.map(|lone| lone.bytes[0]))),
         ("lone_b_bytes", Fact::or_absent(lone.map(|lone| lone.bytes[1]))),
     ])
@@ -82,4 +80,27 @@ fn phases(pairs: &[PhasePair]) -> Table<'_> {
         Column::difference("delta_bytes", "difference", |row| pairs[row].delta()),
     ];
     Table::new(pairs.len(), columns)
+}
+
+/// Formats the heading: `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
+pub(crate) fn blocks_heading(lone: &UnmatchedBlocks) -> String {
+    let side = |side: usize| match lone.counts[side] {
+        0 => format!("none in {}", ["A", "B"][side]),
+        count => format!("{} of {} in {}", count_of(count, "block"), format_bytes(lone.bytes[side]), ["A", "B"][side]),
+    };
+    format!("Blocks on one side only: {}, {}.", side(0), side(1))
+}
+
+/// The listed blocks, with the number and bytes of further ones.
+pub(crate) fn blocks_table(lone: &UnmatchedBlocks) -> Table<'_> {
+    let blocks = &lone.blocks;
+    let more = lone.counts.iter().sum::<u64>() - blocks.len() as u64;
+    let rest = lone.bytes.iter().sum::<u64>() - blocks.iter().map(|one| one.listed.bytes).sum::<u64>();
+    let of = move |row: usize| blocks.get(row);
+    let side = Column::text("only_in", "only in", move |row| of(row).map(|one| ["a", "b"][one.side]))
+        .shown(move |row| of(row).map_or("", |one| ["A", "B"][one.side]).to_owned());
+    let mut columns = vec![side];
+    columns.extend(block_columns(move |row| of(row).map(|one| &one.listed), (more, rest)));
+    let sums = usize::from(more > 0);
+    Table::new(blocks.len() + sums, columns).with_sums(sums)
 }

@@ -4,24 +4,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use highwater_analysis::Metric;
-use highwater_analysis::source::Source;
+use highwater_analysis::{Metric, Source};
 use highwater_app::answers::outliers::Standing;
-use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::{capitalized, problems};
 use highwater_app::files::fleet::{Fleet, Rank, ranges_text};
 use highwater_app::report::{Column, Facts, Table};
-use highwater_snapshots::Error;
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+use highwater_snapshots::{Error, count_of, format_bytes, format_signed_bytes};
 
 use super::DiffReport;
 use crate::commands::diff::DiffArguments;
-use crate::input::recording::read_fleet;
-use crate::input::source::{Input, answer_or_whole, opener};
-use crate::output::answer::Report;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{Input, answer_or_whole, opener, read_fleet};
+use crate::output::{Failure, Page, Report, Status, caveats};
 
 /// Runs `highwater diff` if A or B is a folder.
 pub(crate) fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -229,10 +222,8 @@ impl Report for BetweenReport<'_> {
         for fleet in *fleets {
             warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
         }
-        page.gap()?;
-        page.table(&self.table())?;
-        page.gap()?;
-        page.line(&format!("Rank {} in both:", most.rank))?;
+        page.gap()?.table(&self.table())?;
+        page.gap()?.line(&format!("Rank {} in both:", most.rank))?;
         page.gap()?;
         self.diff.print(page)
     }

@@ -1,14 +1,18 @@
 //! Parts of the answer of `highwater growth`: reserved memory, leaks, steps and an extrapolation.
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 use highwater_analysis::between::Sum;
-use highwater_analysis::growth::{Between, Growth, Kept, Leak};
-use highwater_analysis::{Group, Question};
-use highwater_app::figures::moment::count_of;
+use highwater_analysis::growth::{Bound, Kept, NoWindow};
+use highwater_analysis::{Between, Filter, Group, GroupKey, Growth, GrowthQuery, Leak, Metric, Question};
 use highwater_app::report::{Column, Facts, Table, Value};
-use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::trace::HOLDERS;
+use highwater_snapshots::{DeviceId, Trace, count_of, format_bytes, format_count};
+use serde::Deserialize;
+
+use crate::commands::growth::GrowthArguments;
+use crate::output::Failure;
 
 /// Number of steps listed at the beginning and at the end if there are many.
 const SHOWN_STEPS: usize = 6;
@@ -144,4 +148,94 @@ pub(super) fn stacks<'a>(trace: &'a Trace, groups: &'a [Group]) -> Table<'a> {
 /// A sum as an object.
 pub(super) fn sum(sum: Sum) -> Value {
     Value::Map(vec![("bytes", sum.bytes.into()), ("blocks", sum.blocks.into())])
+}
+
+/// Tensors that something in the program holds, besides parameters, gradients, buffers and optimizer state.
+#[derive(Debug, Deserialize)]
+struct Holder {
+    /// The variable, and the way from it: `trainer.history (list of 12)`.
+    holder: String,
+    tensors: u64,
+    bytes: u64,
+    /// Of how many an autograd graph is kept.
+    graphs: u64,
+}
+
+/// The holders, those with the most graphs first.
+#[derive(Debug, Default)]
+pub(super) struct Holders(Vec<Holder>);
+
+impl Holders {
+    /// Those that the recording names; none if its recorder does not know them.
+    pub(super) fn of(trace: &Trace) -> Self {
+        let fact = trace.header.facts.iter().find(|(name, _)| name == HOLDERS);
+        Self(fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn table(&self) -> Table<'_> {
+        let rows = &self.0;
+        let columns = vec![
+            Column::text("holder", "held by", |row| rows[row].holder.as_str()).cut(),
+            Column::count("tensors", "tensors", |row| rows[row].tensors),
+            Column::count("graphs", "with a graph", |row| rows[row].graphs),
+            Column::bytes("bytes", "bytes", |row| rows[row].bytes),
+        ];
+        Table::new(rows.len(), columns)
+    }
+}
+
+/// Returns the keys to group by: those of `--by`, or what suits the recording.
+pub(super) fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> {
+    // Guessed categories would split the memory kept by one line.
+    let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
+        (false, _) => vec![GroupKey::Category, GroupKey::Scope],
+        (true, false) => vec![GroupKey::Category, GroupKey::Frame],
+        (true, true) => vec![GroupKey::Frame],
+    };
+    let by_default = if arguments.metric == Metric::Reserved { OF_SEGMENTS.to_vec() } else { by_default };
+    arguments.by.as_ref().map_or(by_default, |by| by.0.clone())
+}
+
+/// The default keys of segments.
+const OF_SEGMENTS: [GroupKey; 2] = [GroupKey::Pool, GroupKey::Frame];
+
+/// The filter of segments: there are no conditions on them.
+static NO_FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
+
+/// Returns the query for the growth of reserved memory, which is measured beside that of all blocks.
+pub(super) fn reserved_query(arguments: &GrowthArguments) -> Option<GrowthQuery<'static>> {
+    let is_asked = arguments.metric != Metric::Reserved && arguments.blocks.filter.filter.is_empty();
+    is_asked.then(|| GrowthQuery { metric: Metric::Reserved, keys: &OF_SEGMENTS, top: 0, filter: &NO_FILTER })
+}
+
+/// Fails if blocks are selected while segments are measured.
+pub(super) fn check_filter(arguments: &GrowthArguments) -> Result<(), Failure> {
+    match arguments.blocks.filter.stated() {
+        Some(_) if arguments.metric == Metric::Reserved => {
+            let text = "--where selects blocks, and --metric reserved measures segments: leave one out";
+            Err(Failure::Usage(text.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns `device`, and the other devices unless it was requested.
+pub(super) fn measured_devices(device: DeviceId, all: Vec<DeviceId>, arguments: &GrowthArguments) -> Vec<DeviceId> {
+    let is_measured = |other: &DeviceId| *other != device && arguments.device.device.is_none();
+    std::iter::once(device).chain(all.into_iter().filter(is_measured)).collect()
+}
+
+/// Returns the error if there is no such window of steps, with the option that requested it.
+pub(super) fn refused(refused: &NoWindow, arguments: &GrowthArguments) -> Failure {
+    let option = match refused.step {
+        Some(Bound::From(step)) => format!("--from-step {step}: "),
+        Some(Bound::To(step)) => format!("--to-step {step}: "),
+        None if arguments.between == Between::Idle => "--between idle: ".to_owned(),
+        None => String::new(),
+    };
+    Failure::Usage(format!("{option}{}", refused.why))
 }

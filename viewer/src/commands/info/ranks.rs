@@ -11,11 +11,8 @@ use highwater_app::files::fleet::{Fleet, Rank};
 use highwater_app::report::{Fact, Facts, Table, Value};
 
 use crate::commands::info::InfoArguments;
-use crate::input::recording::read_fleet;
-use crate::input::source::opener;
-use crate::output::answer::Report;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::{opener, read_fleet};
+use crate::output::{Failure, Page, Report, Status};
 
 /// Maximum number of missing ranks listed in the JSON object.
 const MAX_MISSING: usize = 4096;
@@ -89,8 +86,7 @@ impl Report for RanksReport<'_> {
         }
         let (warnings, notes): (Vec<Caveat>, Vec<Caveat>) = limits(fleet).into_iter().partition(|one| one.is_warning);
         warnings.iter().try_for_each(|one| page.warning(&one.text))?;
-        page.gap()?;
-        page.table(&self.table())?;
+        page.gap()?.table(&self.table())?;
         if !notes.is_empty() || fleet.skipped > 0 {
             page.gap()?;
         }

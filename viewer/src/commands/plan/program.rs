@@ -10,7 +10,7 @@ use crate::commands::plan::PlanArguments;
 use crate::commands::plan::report::Proven;
 use crate::commands::simulate::{Outcome, SimulateArguments, Simulated, simulate};
 use crate::gpu::Gpu;
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 use highwater_analysis::Metric;
 use highwater_app::answers::plan::{Code, Trial};
 

@@ -10,12 +10,11 @@ use highwater_app::figures::planned::{
     shares,
 };
 use highwater_app::report::{Column, Facts, Table, Value};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{format_bytes, format_count};
 
 use crate::commands::plan::Maximize;
 use crate::gpu::Roofline;
-use crate::output::answer::Report;
-use crate::output::page::Page;
+use crate::output::{Page, Report};
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -130,18 +129,15 @@ impl PlanReport {
     fn print_plan(&self, plan: &Plan, page: &mut Page<'_>) -> io::Result<()> {
         let Search { plans, is_optimal, reach, .. } = &self.search;
         self.lead(page, &answer(&self.search, self.budget))?;
-        page.gap()?;
-        page.table(&self.table())?;
+        page.gap()?.table(&self.table())?;
         page.line(&proven(self.proof, reach, plan, self.budget))?;
         if !is_optimal {
             page.warning(NOT_OPTIMAL)?;
         }
         if plans.len() > 1 {
-            page.gap()?;
-            page.table(&self.alternatives())?;
+            page.gap()?.table(&self.alternatives())?;
         }
-        page.gap()?;
-        page.line(&least(&self.search))
+        page.gap()?.line(&least(&self.search))
     }
 
     fn print_nothing(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -244,8 +240,7 @@ impl Report for PlanReport {
         }
         if let Some(proven) = self.unproven() {
             page.headline(&simulated_again(proven, self.budget))?;
-            page.gap()?;
-            page.line("What the replay of the recording has predicted:")?;
+            page.gap()?.line("What the replay of the recording has predicted:")?;
         }
         match self.search.plans.first() {
             _ if self.search.fits_as_is => {
@@ -277,8 +272,7 @@ impl Report for PlanReport {
         let parts =
             [("Set in the environment:", self.code.environment_words()), ("To apply it:", self.code.lines.clone())];
         for (title, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
-            page.gap()?;
-            page.line(title)?;
+            page.gap()?.line(title)?;
             lines.iter().try_for_each(|line| page.line(&format!("  {line}")))?;
         }
         page.gap()?;

@@ -16,9 +16,7 @@ use highwater_engine::DType;
 use highwater_engine::backend::cost::{self, Costs, PrimitiveCost};
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, Checkpoint, DeviceChoice, OptimizerKind, Options, Session};
-use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, ScopeId, Trace};
+use highwater_snapshots::{DeviceId, ScopeId, ScopePattern, Trace, format_bytes};
 use rayon::prelude::*;
 
 use crate::commands::plan::Maximize;

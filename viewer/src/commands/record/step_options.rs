@@ -7,7 +7,8 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{Checkpoint, OptimizerKind, Options, Sizes};
-use highwater_snapshots::scope_pattern::{ScopePattern, ScopePatternError};
+use highwater_snapshots::ScopePattern;
+use highwater_snapshots::scope_pattern::ScopePatternError;
 
 /// Options of a training step that all scenarios share.
 #[derive(Clone, Debug, Args)]

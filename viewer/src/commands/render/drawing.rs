@@ -9,8 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eframe::egui::Theme;
-use highwater_analysis::diff::DiffAt;
-use highwater_analysis::{GroupKey, Matches};
+use highwater_analysis::{DiffAt, GroupKey, Matches};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::files::destination::same;
 use highwater_app::files::{is_stdin, recording_name};
@@ -20,19 +19,14 @@ use highwater_app::gui::views::timeline::{Paint, Stacking, TimelineStyle};
 use highwater_app::report::Facts;
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Error, Trace};
+use highwater_snapshots::{DeviceId, Error, Trace, format_bytes};
 
 use crate::args::{ComparedAt, Given};
 use crate::commands::plan::RERUN;
 use crate::commands::render::{PictureAt, PictureAxis, PictureBy, PictureOrder, PictureTheme, RenderArguments};
-use crate::input::categories::read_with;
-use crate::input::devices::on_device;
-use crate::input::recording::{check_metric, choose_device, event_range, spinner};
-use crate::output::answer::Report;
-use crate::output::caveats;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::input::recording::check_metric;
+use crate::input::{choose_device, event_range, on_device, read_with, spinner};
+use crate::output::{Failure, Page, Report, Status, caveats};
 
 /// Reads the recording, draws it, and prints what was written.
 pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {

@@ -7,8 +7,7 @@ use highwater_app::session::Recording;
 use highwater_snapshots::Trace;
 
 use crate::commands::render::RenderArguments;
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Fails: this build has no app to draw with.
 pub fn run(arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 /// Shells: a recording is named after the program that they run.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];

@@ -9,17 +9,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use highwater_app::files::fleet::{Fleet, FollowedFleet};
+use highwater_snapshots::RotatedFiles;
 use highwater_snapshots::format::{is_snap, write_trace};
-use highwater_snapshots::rotation::RotatedFiles;
 
 use super::Stop;
 use super::part::{is_being_completed, is_being_written, is_fresh, is_named, send_part};
 use super::request::Request;
 use super::response::{Body, Response};
 use crate::args::CategoryChoice;
-use crate::input::categories::read_with;
-use crate::input::source::{opener_up_to, resident_events};
-use crate::output::outcome::Failure;
+use crate::input::{opener_up_to, read_with, resident_events};
+use crate::output::Failure;
 
 /// The least time between two looks at the files.
 const LOOK: Duration = Duration::from_secs(2);

@@ -8,8 +8,8 @@ use super::folder::Folder;
 use super::part::{is_being_written, send_part};
 use super::request::Request;
 use super::response::{Body, Response};
-use super::token;
 use crate::browser::{self, Listed, SCRIPT};
+use crate::output::Failure;
 
 /// A recording that is served.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Site {
             return Response::explained(403, "unknown host name: use the address that highwater serve printed\n");
         }
         let path = request.path.strip_prefix('/').and_then(|path| path.split_once('/'));
-        let Some((_, path)) = path.filter(|(given, _)| token::is_same(given, &self.token)) else {
+        let Some((_, path)) = path.filter(|(given, _)| is_same(given, &self.token)) else {
             return Response::refusal(404);
         };
         // Other sites may link to the page, and use nothing of it.
@@ -106,5 +106,34 @@ impl Site {
             growing: served.is_growing,
         };
         self.recordings.iter().enumerate().map(listed).collect()
+    }
+}
+
+/// Random bytes in a token.
+const BYTES: usize = 16;
+
+/// Returns a new token: letters and digits.
+pub(super) fn random_token() -> Result<String, Failure> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|why| Failure::Usage(format!("cannot create the secret address: {why}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether both are the same, in a time that does not tell where they differ.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    let differences = one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
+    one.len() == other.len() && differences == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_differ_and_are_compared_whole() {
+        let [one, other] = [random_token().unwrap(), random_token().unwrap()];
+        assert!(one != other && one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert!(is_same(&one, &one.clone()) && !is_same(&one, &other));
+        assert!(!is_same(&one, &one[..31]) && !is_same("", &one) && !is_same(&one, &format!("{one}0")));
     }
 }

@@ -6,7 +6,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::found::{Called, Recorded, Simulated};
-use super::orders::{BOUNDED, Interval, Orders};
+use super::report::{BOUNDED, Interval, Orders};
 
 /// The accuracy of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

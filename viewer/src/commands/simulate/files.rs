@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 use crate::python_package::{self, before};
 
 /// The library embedded in the binary; empty if it was built without.

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_analysis::Metric;
-use highwater_analysis::summary::{self, DeviceSummary};
+use highwater_analysis::{DeviceSummary, Metric, summary};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_snapshots::Trace;
 use highwater_snapshots::trace::SIMULATION;
 use serde::Deserialize;
 
-use super::orders::Orders;
+use super::report::Orders;
 use crate::gpu::Gpu;
-use crate::input::recording::read;
-use crate::output::outcome::Failure;
+use crate::input::read;
+use crate::output::Failure;
 
 /// A function that was called, or a value that was read, at a line of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use highwater_analysis::frames::short_stack;
 use highwater_analysis::peak::Query;
-use highwater_analysis::{Breakdown, Capacity, Filter, GroupKey, Metric, Moment, Peak, Siblings, Source, Totals};
-use highwater_snapshots::DeviceId;
-use highwater_snapshots::Result;
+use highwater_analysis::{
+    Breakdown, Capacity, Filter, GroupKey, Metric, Moment, Peak, Siblings, Source, Totals, short_stack,
+};
 use highwater_snapshots::stage::Stage;
 use highwater_snapshots::trace::Trust;
+use highwater_snapshots::{DeviceId, Result};
 
 use super::curve::Curve;
 use super::running::{PeakMoment, StepTotals};

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use highwater_analysis::{GroupKey, Metric};
-use highwater_app::figures::moment::{count_of, total_name};
+use highwater_app::figures::moment::total_name;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::shown::{MAX_IN_TABLE, printable, shown};
 use highwater_snapshots::stage::Stage;
-use highwater_snapshots::units::{format_bytes, format_count, format_duration};
+use highwater_snapshots::{count_of, format_bytes, format_count, format_duration};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

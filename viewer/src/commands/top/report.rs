@@ -1,15 +1,14 @@
 //! Prints the view of `highwater top` once, as text, if standard output is not a terminal.
 
-use highwater_app::figures::moment::{count_of, total_name};
+use highwater_app::figures::moment::total_name;
 use highwater_app::figures::ranks::capitalized;
 use highwater_app::report::{Column, Table};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{count_of, format_bytes};
 
 use super::View;
 use super::answer::{Detail, GroupRow, RecordingLine};
 use super::draw::{stage_text, state_text};
-use crate::output::outcome::{Failure, Status};
-use crate::output::page::Page;
+use crate::output::{Failure, Page, Status};
 
 /// Groups and steps that are listed at most.
 const MAX_ROWS: usize = 20;

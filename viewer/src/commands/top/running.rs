@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use highwater_analysis::{Metric, Totals};
-use highwater_snapshots::DeviceId;
-use highwater_snapshots::event::{Event, EventKind, What};
+use highwater_snapshots::event::{Event, What};
 use highwater_snapshots::format::Passed;
 use highwater_snapshots::live_state::LiveState;
 use highwater_snapshots::stage::Stage;
 use highwater_snapshots::trace::DeviceUse;
+use highwater_snapshots::{DeviceId, EventKind};
 
 use super::curve::Curve;
 

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use highwater_app::files::file_name;
 use highwater_app::files::fleet::Inputs;
+use highwater_snapshots::RotatedFiles;
 use highwater_snapshots::format::Windows;
-use highwater_snapshots::rotation::{RotatedFiles, recording_of};
+use highwater_snapshots::rotation::recording_of;
 
-use crate::output::outcome::Failure;
+use crate::output::Failure;
 
 /// What `highwater top` is to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,16 +9,15 @@ use std::time::{Duration, Instant};
 use highwater_analysis::Source;
 use highwater_app::files::is_same_file;
 use highwater_pytorch::open::FileKind;
-use highwater_snapshots::DeviceId;
 use highwater_snapshots::format::{Follower, MAGIC, write_trace};
 use highwater_snapshots::live_state::LiveState;
-use highwater_snapshots::rotation::RotatedFiles;
 use highwater_snapshots::stage::Stage;
-use highwater_snapshots::trace::{Header, Start, Trace};
+use highwater_snapshots::trace::{Start, Trace};
+use highwater_snapshots::{DeviceId, Header, RotatedFiles};
 
 use super::running::Running;
 use crate::args::CategoryChoice;
-use crate::input::categories::reader;
+use crate::input::reader;
 
 /// Bytes that are read at a time: what is compressed in them becomes events.
 const PORTION: usize = 1 << 18;

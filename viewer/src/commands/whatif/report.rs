@@ -10,19 +10,14 @@ use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::predicted::{self, LOWEST_ADDRESS, NO_BLOCK, compared, compared_table};
 use highwater_app::files::destination::Destination;
 use highwater_app::report::{Facts, Table, Value};
-use highwater_snapshots::units::{format_bytes, format_exact_bytes};
-use highwater_snapshots::{Phase, Trace};
+use highwater_snapshots::{Phase, Trace, format_bytes, format_exact_bytes};
 
 use crate::commands::convert::write_to;
 use crate::commands::next::quoted;
 use crate::commands::whatif::WhatIfArguments;
 use crate::commands::whatif::rerun::rerun;
-use crate::input::devices::on_device;
-use crate::output::answer::Report;
-use crate::output::caveats::problem_texts;
-use crate::output::outcome::Failure;
-use crate::output::page::Page;
-use crate::output::peaks::peaks_value;
+use crate::input::on_device;
+use crate::output::{Failure, Page, Report, peaks_value, problem_texts};
 
 /// Maximum number of causes that are listed.
 const TOLD: usize = 6;
@@ -86,8 +81,7 @@ impl<'a> WhatIfReport<'a> {
     fn print_unchanged(&self, page: &mut Page<'_>) -> io::Result<()> {
         page.headline(&format!("{}{}", self.on_device(&self.prediction), predicted::what_helps(&self.prediction)))?;
         page.line(&predicted::unchanged(&self.prediction))?;
-        page.gap()?;
-        page.table(&self.table())
+        page.gap()?.table(&self.table())
     }
 
     fn print_changed(&self, changed: &Changed, page: &mut Page<'_>) -> io::Result<()> {
@@ -117,8 +111,7 @@ impl<'a> WhatIfReport<'a> {
             page.line(on.trim_end())?;
         }
         page.table(&self.table())?;
-        page.gap()?;
-        page.line(&predicted::settings_and_memory(changed))?;
+        page.gap()?.line(&predicted::settings_and_memory(changed))?;
         if let Some(oom) = &changed.oom {
             page.gap()?;
             for line in oom.report.lines() {
@@ -136,14 +129,12 @@ impl<'a> WhatIfReport<'a> {
     fn print_divergence(&self, page: &mut Page<'_>) -> io::Result<()> {
         let unchanged = &self.prediction.unchanged;
         if unchanged.takes_lowest_address {
-            page.gap()?;
-            page.line(LOWEST_ADDRESS)?;
+            page.gap()?.line(LOWEST_ADDRESS)?;
         }
         let Some(deviation) = &unchanged.divergence else {
             return Ok(());
         };
-        page.gap()?;
-        page.warning(&predicted::deviation(deviation))?;
+        page.gap()?.warning(&predicted::deviation(deviation))?;
         for cause in unchanged.causes.iter().take(TOLD) {
             page.warning(&format!("  perhaps since {cause}"))?;
         }
@@ -264,11 +255,9 @@ impl Report for WhatIfReport<'_> {
         }
         self.print_divergence(page)?;
         if let Some((file, bytes)) = &self.written {
-            page.gap()?;
-            page.line(&format!("Wrote {file} ({}).", format_bytes(*bytes)))?;
+            page.gap()?.line(&format!("Wrote {file} ({}).", format_bytes(*bytes)))?;
         }
-        page.gap()?;
-        page.hint(&self.hint())
+        page.gap()?.hint(&self.hint())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The command that made a recording, with changes, to run it again.
 
-use highwater_snapshots::units::format_exact_bytes;
+use highwater_snapshots::format_exact_bytes;
 
 use crate::commands::next::quoted;
 

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
+use highwater_analysis::Evidence;
 use highwater_analysis::plan::{Candidate, Program, candidates_of, model};
-use highwater_analysis::recompute::Evidence;
-use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, ScopePattern, Trace, format_bytes};
 
-use super::change::Change;
+use super::change::{Change, Setup};
 use super::recorded::Recorded;
-use super::setup::Setup;
 use super::step::{TrainingStep, Trial};
 
 /// Maximum number of events for which a recording is replayed. For longer ones, the peak of requested bytes is taken

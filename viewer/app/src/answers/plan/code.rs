@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highwater_snapshots::scope_pattern::ScopePattern;
+use highwater_snapshots::ScopePattern;
 
-use super::change::Change;
-use super::setup::Setup;
+use super::change::{Change, Setup};
 
 /// The code that applies a plan to a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,16 +7,14 @@ use std::sync::Arc;
 
 use highwater_analysis::fused_form::{FusedForm, fused_form};
 use highwater_analysis::plan::{Candidate, candidates_of, model};
-use highwater_analysis::recompute::{Addition, Evidence, Members, calls, effects, modules};
-use highwater_analysis::{Doubt, Metric, Series, Source};
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::trace::Subject;
-use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, Trace};
+use highwater_analysis::recompute::{Addition, Members, calls, effects, modules};
+use highwater_analysis::{Doubt, Evidence, Metric, Series, Source};
+use highwater_snapshots::{
+    BlockId, Category, DeviceId, EventId, EventKind, Phase, ScopeId, ScopePattern, Subject, Trace,
+};
 
-use super::change::{Allowance, Change, Forbidden};
+use super::change::{Allowance, Change, Forbidden, Setup};
 use super::code::{self, Code, RustProgram, Updates};
-use super::setup::Setup;
 use super::step::{Changed, Model, Proof, Reach, TrainingStep, Trial, Work};
 use super::warnings::{NAME_MODULES, NO_MODULES, warnings};
 use crate::answers::replays::{Edited, Replay, Replayer};

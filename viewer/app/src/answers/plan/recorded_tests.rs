@@ -5,12 +5,10 @@ use std::sync::Arc;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, Trace};
 
-use super::change::{Change, Forbidden};
-use super::composition::composition;
-use super::line::PlanLine;
+use super::change::{Change, Forbidden, Setup};
+use super::line::{PlanLine, composition};
 use super::recorded::Recorded;
 use super::search::{Query, search};
-use super::setup::Setup;
 use super::step::{Reach, TrainingStep, Trial};
 
 const MIB: u64 = 1 << 20;

@@ -9,8 +9,7 @@ use std::cmp::Reverse;
 
 use highwater_analysis::plan::Solution;
 
-use super::change::{Allowance, Change, Class, Forbidden};
-use super::setup::Setup;
+use super::change::{Allowance, Change, Class, Forbidden, Setup};
 use super::step::{Model, Reach, TrainingStep, Trial, Work};
 
 /// Settings that usually need less reserved memory for the same blocks.

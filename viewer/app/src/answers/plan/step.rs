@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use highwater_analysis::Evidence;
 use highwater_analysis::plan::Program;
-use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
-use super::change::{Allowance, Change, Forbidden};
+use super::change::{Allowance, Change, Forbidden, Setup};
 use super::code::Code;
-use super::setup::Setup;
 
 /// Returns the step of a recording if it can be run again, which is preferred to replaying the recording; `None` if it
 /// cannot.

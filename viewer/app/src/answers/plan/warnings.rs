@@ -1,11 +1,8 @@
 //! Warnings about a plan that is based on a recording.
 
-use highwater_analysis::Source;
 use highwater_analysis::final_oom::final_oom;
-use highwater_analysis::growth::Leaks;
-use highwater_analysis::recompute::Evidence;
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_analysis::{Evidence, Leaks, Source};
+use highwater_snapshots::{DeviceId, Trace, format_bytes};
 
 /// The warning if no module can be recomputed.
 pub(super) const NO_MODULES: &str = "No module can be recomputed, since the recording has no module paths";

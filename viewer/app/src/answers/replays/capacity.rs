@@ -3,9 +3,7 @@
 use highwater_allocator::replay::recorded_config;
 use highwater_analysis::capacity::{Capacity, obtained};
 use highwater_analysis::{Metric, Source};
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Result, Trace};
+use highwater_snapshots::{DeviceId, EventKind, Result, Trace, format_bytes};
 
 use crate::answers::prediction::Change;
 use crate::answers::request_failure::RequestFailure;

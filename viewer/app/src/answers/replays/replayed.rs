@@ -11,8 +11,7 @@ use highwater_analysis::Source;
 use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::{EndFacts, SnapWriter, Windows};
-use highwater_snapshots::trace::Header;
-use highwater_snapshots::{EventId, Result, Trace};
+use highwater_snapshots::{EventId, Header, Result, Trace};
 
 use super::block_changes::BlockChanges;
 use crate::answers::prediction::{Change, Figures};

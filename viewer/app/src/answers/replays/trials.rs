@@ -2,11 +2,9 @@
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Before, BlockOverride, DeviceModel, Plan, Replay, Target, recorded_config, replay};
-use highwater_analysis::addresses::FailedRequest;
-use highwater_analysis::live_groups::LiveGroups;
-use highwater_analysis::{Metric, Series, Source};
-use highwater_snapshots::trace::{Allocator, Subject};
-use highwater_snapshots::{BlockId, DeviceId, EventId, StreamId, Trace};
+use highwater_analysis::{FailedRequest, LiveGroups, Metric, Series, Source};
+use highwater_snapshots::trace::Allocator;
+use highwater_snapshots::{BlockId, DeviceId, EventId, StreamId, Subject, Trace};
 use rayon::prelude::*;
 
 use super::{Base, follow, recorded_total, worth_trying};

@@ -1,19 +1,16 @@
 //! The recordings of ranks while they are written: what has changed is read again, and what appears is added.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fs, io};
 
 use highwater_analysis::Source;
-use highwater_snapshots::Error;
-use highwater_snapshots::rotation::RotatedFiles;
+use highwater_snapshots::{Error, RotatedFiles};
 
 use super::inputs::Inputs;
-use super::workers::on_workers;
-use super::{Fleet, Outcome};
+use super::{Fleet, Outcome, on_workers};
 
 /// The number of a recording's files, their bytes, and the time of the last change.
 type Stamp = (usize, u64, Option<SystemTime>);

@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_snapshots::natural;
-use highwater_snapshots::rotation::{RotatedFiles, recording_of};
+use highwater_snapshots::rotation::recording_of;
+use highwater_snapshots::{RotatedFiles, natural};
 
 use crate::files::file_name;
 

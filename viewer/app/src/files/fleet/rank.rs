@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use highwater_analysis::summary::{self, DeviceSummary};
-use highwater_analysis::{Metric, Moment, Source, Totals};
-use highwater_snapshots::trace::{Header, Trust};
-use highwater_snapshots::{DeviceId, Result};
+use highwater_analysis::{DeviceSummary, Metric, Moment, Source, Totals, summary};
+use highwater_snapshots::trace::Trust;
+use highwater_snapshots::{DeviceId, Header, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::answers::request_failure::RequestFailure;

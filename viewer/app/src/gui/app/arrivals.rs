@@ -14,11 +14,9 @@ use crate::files::loader::{Loaded, Source};
 use crate::gui::host::dropped_paths;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::whatif::Predicted;
-use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
+use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs, Task};
 use crate::gui::window::path_field::PathField;
-use crate::gui::window::saving::Task;
-use crate::pending::Pending;
-use crate::session::Recording;
+use crate::{Pending, Recording};
 
 /// An input to the app from outside, as from a page or its server.
 #[derive(Debug)]

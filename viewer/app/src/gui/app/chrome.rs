@@ -5,23 +5,18 @@ use std::sync::Arc;
 use eframe::egui::{self, Align2, Area, Button, Frame, Id, Panel, RichText, Ui, ViewportCommand, vec2};
 
 use super::App;
-use crate::command::Command;
 use crate::example::Running;
 use crate::files::{HAS_PATHS, file_name, is_stdin};
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
-use crate::gui::widgets::keys;
-use crate::gui::widgets::theme;
+use crate::gui::widgets::{keys, theme};
 use crate::gui::window::dialog::Chosen;
-use crate::gui::window::entered::Entered;
-use crate::gui::window::failure;
-use crate::gui::window::palette::Choice;
+use crate::gui::window::palette::{Choice, Entered};
 use crate::gui::window::preview::preview_ui;
 use crate::gui::window::tabs::{Tab, TabAction, tabs_ui};
-use crate::gui::window::top_bar;
 use crate::gui::window::top_bar::Picked;
-use crate::gui::window::welcome;
-use crate::session::Recording;
+use crate::gui::window::{failure, top_bar, welcome};
+use crate::{Command, Recording};
 
 impl App {
     pub(super) fn menu_bar_ui(&mut self, ui: &mut Ui) {

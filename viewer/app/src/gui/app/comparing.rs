@@ -5,13 +5,11 @@ use std::sync::Arc;
 use eframe::egui::{self, Ui};
 
 use super::App;
-use crate::command::Command;
 use crate::gui::surface::{DiffSheet, Paper, save_view};
 use crate::gui::views::diff::{DiffAction, DiffView, Files};
-use crate::gui::window::dialog::Ask;
-use crate::gui::window::saving::Task;
+use crate::gui::window::dialog::{Ask, Task};
 use crate::gui::window::tabs::{Tab, distinct_names};
-use crate::session::Recording;
+use crate::{Command, Recording};
 
 /// Two files side by side, or one with itself.
 #[derive(Debug)]

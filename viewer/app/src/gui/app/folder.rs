@@ -7,15 +7,13 @@ use eframe::egui::{self, CentralPanel, Panel, Ui};
 use highwater_analysis::Metric;
 
 use super::App;
-use crate::command::Command;
 use crate::files::HAS_PATHS;
 use crate::files::fleet::Fleet;
 use crate::gui::host;
 use crate::gui::views::fleet::FleetView;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
-use crate::gui::window::dialog::Ask;
-use crate::gui::window::saving::Task;
-use crate::session::Recording;
+use crate::gui::window::dialog::{Ask, Task};
+use crate::{Command, Recording};
 
 /// The open folder of ranks, and the state of its view.
 #[derive(Debug)]

@@ -9,14 +9,13 @@ use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
 use super::App;
-use crate::colour_by::ColourBy;
 use crate::gui::host;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::timeline::Stacking;
 use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
-use crate::selection::{Axis, Pin};
+use crate::{Axis, ColourBy, Pin};
 
 /// The current view as a link that opens it again: the recording, what is visible, and what is selected.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,10 +8,9 @@ use eframe::egui::{Button, Id, Key, Modifiers, Popup, PopupCloseBehavior, Rect, 
 use highwater_analysis::complete::{Completion, complete};
 use highwater_analysis::vocabulary::Vocabulary;
 
+use crate::Recording;
 use crate::gui::identity::Identity;
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::theme;
-use crate::session::Recording;
+use crate::gui::widgets::{Query, computed, theme};
 
 /// Completions of a recording, and those that apply now.
 #[derive(Debug)]

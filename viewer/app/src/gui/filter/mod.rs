@@ -1,5 +1,4 @@
 //! The search box and the conditions that it applies.
 
 pub mod completions;
-pub mod light;
 pub mod search;

@@ -5,18 +5,13 @@ use std::sync::Arc;
 use eframe::egui::{Context, Id, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
 use highwater_analysis::filter::key_names;
 use highwater_analysis::{Filter, Matches, Metric};
-use highwater_snapshots::BlockId;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{BlockId, count_of, format_bytes, format_count};
+use rayon::prelude::*;
 
-use crate::command::Command;
-use crate::figures::moment::count_of;
 use crate::gui::filter::completions::{Completions, put_cursor};
 use crate::gui::identity::Identity;
-use crate::gui::widgets::memo::Memo;
-use crate::gui::widgets::query::{Computed, Query};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::drawn_metric;
-use crate::session::Recording;
+use crate::gui::widgets::{Computed, Memo, Query, Shades, theme};
+use crate::{Command, Recording, drawn_metric};
 
 /// The moment at which blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,6 +297,22 @@ fn explained() -> String {
          Operators: = != ~ (contains) !~ < <= > >=. Several values: category=gradient,activation",
         key_names().join(", ")
     )
+}
+
+/// The condition for what is highlighted in each recording.
+pub type LightKey = Vec<(Identity<Recording>, Filter)>;
+
+/// The highlighted blocks of each recording.
+pub type Light = Query<LightKey, Vec<Arc<Matches>>>;
+
+/// Finds the blocks on a background thread.
+pub fn light() -> Light {
+    Query::new("highwater-light", |key: &LightKey, _| {
+        let of = |(recording, filter): &(Identity<Recording>, Filter)| {
+            Some(Arc::new(Matches::of(&recording.get()?.trace, filter)))
+        };
+        key.par_iter().map(of).collect()
+    })
 }
 
 #[cfg(test)]

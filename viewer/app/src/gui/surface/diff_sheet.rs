@@ -7,10 +7,8 @@ use eframe::egui::{Context, Label, RichText, Ui};
 use super::views::sheet_ui;
 use crate::gui::views::diff::{DiffChoices, DiffView};
 use crate::gui::views::timeline::Paint;
-use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::doubts;
-use crate::selection::Selection;
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, doubts};
+use crate::{Recording, Selection};
 
 /// Two recordings, or one with itself, the settings of the comparison, and how bands are painted.
 #[derive(Debug)]

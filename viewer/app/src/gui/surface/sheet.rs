@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
-use highwater_analysis::summary::DeviceSummary;
-use highwater_analysis::{Filter, GroupKey, Metric, Moment, TreeKey};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_analysis::{DeviceSummary, Filter, GroupKey, Metric, Moment, TreeKey};
+use highwater_snapshots::{count_of, format_bytes, format_count};
 
-use crate::colour_by::ColourBy;
 use crate::figures::device::capacity_text;
-use crate::figures::moment::{count_of, total_name};
+use crate::figures::moment::total_name;
 use crate::gui::colouring::Colouring;
 use crate::gui::legend;
 use crate::gui::views::group_keys::key_label;
@@ -18,11 +16,8 @@ use crate::gui::views::moment::Choices;
 use crate::gui::views::run_chart::RunChart;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineStyle};
 use crate::gui::views::view::Reason;
-use crate::gui::widgets::query::Computed as _;
-use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{before, capital, doubts, has_losses, when};
-use crate::selection::{Axis, Selection, drawn_metric};
-use crate::session::Recording;
+use crate::gui::widgets::{Computed as _, Shades, before, capital, doubts, has_losses, when};
+use crate::{Axis, ColourBy, Recording, Selection, drawn_metric};
 
 /// A recording, the selection, and the look.
 #[derive(Debug)]

@@ -8,9 +8,7 @@ use crate::figures::moment::{peak_name, total_name};
 use crate::gui::views::list::{Bottom, Views};
 use crate::gui::views::moment::{Choices, MomentLook};
 use crate::gui::views::view::{Reason, RecordingView as _, Under, ViewContext};
-use crate::gui::widgets::query::Computed as _;
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::words::when;
+use crate::gui::widgets::{Computed as _, place_ui, when};
 
 /// A view that can be drawn without a window.
 #[derive(Clone, Copy, Debug)]

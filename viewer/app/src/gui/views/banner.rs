@@ -1,18 +1,14 @@
 //! A line above the timeline that reports a problem of the run: a failed request, or a leak.
 
 use eframe::egui::{Align, Frame, Label, Layout, Margin, RichText, Stroke, Ui};
-use highwater_snapshots::EventId;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{EventId, format_bytes, format_count};
 
 use super::view::Action;
 use crate::answers::request_failure::RequestFailure;
-use crate::command::Command;
 use crate::figures::leaks::leak_lines;
 use crate::figures::requests::short_failure_text;
-use crate::gui::widgets::keys;
-use crate::gui::widgets::theme::Shades;
-use crate::selection::Selection;
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, keys};
+use crate::{Command, Recording, Selection};
 
 /// The text of the line, and its button.
 struct Banner<'a> {

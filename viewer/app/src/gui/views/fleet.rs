@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use eframe::egui::{Color32, RichText, ScrollArea, Ui, vec2};
 use highwater_analysis::{Metric, Moment};
+use highwater_snapshots::count_of;
 
 use crate::answers::outliers::{RULE, Standing};
-use crate::figures::moment::count_of;
 use crate::figures::ranks::{COMPARED, Caveat, headlines, limits, notes, passed_by, ranks_table};
 use crate::files::fleet::Fleet;
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::table::{Cell, Column, Rows, SortedTable};
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Cell, Column, Rows, Shades, SortedTable, place_ui, theme};
 
 /// The comparison of each rank with the others, for each total.
 type Standings = [Vec<Standing>; COMPARED.len()];

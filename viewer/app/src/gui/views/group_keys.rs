@@ -3,7 +3,7 @@
 use eframe::egui::{ComboBox, Role, Ui, WidgetInfo};
 use highwater_analysis::{GroupKey, TreeKey};
 
-use crate::gui::widgets::choice::{ChoiceEntry, entries_ui};
+use crate::gui::widgets::{ChoiceEntry, entries_ui};
 use crate::session::absent::Absent;
 
 /// Maximum number of depths of module paths in lists.

@@ -2,7 +2,7 @@
 
 use eframe::egui::Ui;
 
-use crate::command::Command;
+use crate::Command;
 use crate::gui::views::block::BlockPanel;
 use crate::gui::views::events::EventsView;
 use crate::gui::views::explain::ExplainView;
@@ -12,8 +12,7 @@ use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::statistics::StatisticsView;
 use crate::gui::views::view::RecordingView;
 use crate::gui::views::whatif::WhatIfView;
-use crate::gui::widgets::choice::tabs_ui;
-use crate::gui::widgets::query::computed;
+use crate::gui::widgets::{computed, tabs_ui};
 
 /// Declares the views of each pane of the window: a variant, the field with the view, its name, and the command that
 /// shows it.

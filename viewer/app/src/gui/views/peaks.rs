@@ -7,7 +7,7 @@ use highwater_analysis::Metric;
 use highwater_analysis::extremes::peaks;
 
 use crate::gui::views::view::OfDevice;
-use crate::gui::widgets::query::{Query, computed};
+use crate::gui::widgets::{Query, computed};
 
 /// Minimum prominence of a local peak: the highest peak divided by this.
 const MIN_FALL: u64 = 50;

@@ -7,16 +7,12 @@ use std::sync::Arc;
 use eframe::egui::{
     Align2, Context, CursorIcon, FontId, Painter, Pos2, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2,
 };
-use highwater_analysis::Metric;
-use highwater_analysis::source::SoughtStep;
-use highwater_snapshots::DeviceId;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_analysis::{Metric, SoughtStep};
+use highwater_snapshots::{DeviceId, format_bytes, format_count};
 
+use crate::Recording;
 use crate::gui::views::run_chart::column_shapes;
-use crate::gui::widgets::memo::Memo;
-use crate::gui::widgets::query::{Cancel, Query, computed};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::session::Recording;
+use crate::gui::widgets::{Cancel, Memo, Query, Shades, computed, theme};
 use crate::session::run::{Run, RunColumn};
 
 /// Height of the view, in points.

@@ -6,20 +6,18 @@ use std::sync::Arc;
 
 use eframe::egui::{FontId, Rect, Shape, Ui, pos2, vec2};
 use egui_plot::{Line, Plot, PlotPoints};
-use highwater_analysis::explain::PeakCause;
-use highwater_analysis::summary::DeviceSummary;
-use highwater_analysis::{Metric, Moment};
-use highwater_snapshots::Category;
-use highwater_snapshots::units::format_count;
+use highwater_analysis::{DeviceSummary, Metric, Moment, PeakCause};
+use highwater_snapshots::{Category, format_count};
 
 use super::timeline::{
     FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_capacity, paint_note, paint_ooms, paint_peak,
     ruled_within,
 };
 use crate::gui::legend::cause_text;
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Axis, HEADROOM, View};
+use crate::gui::widgets::{Shades, theme};
+use crate::selection::HEADROOM;
 use crate::session::run::{Run, RunColumn};
+use crate::{Axis, View};
 
 /// Maximum number of columns of a chart.
 const MAX_COLUMNS: usize = 8192;

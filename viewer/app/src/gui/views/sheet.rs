@@ -3,7 +3,7 @@
 use eframe::egui::Color32;
 
 use crate::gui::views::view::Action;
-use crate::gui::widgets::table::{Cell, Column, Rows};
+use crate::gui::widgets::{Cell, Column, Rows};
 use crate::report::{Unit, Value};
 
 /// A column: its heading, and the type of its values.

@@ -10,10 +10,8 @@ use highwater_snapshots::BlockId;
 use crate::gui::colouring::Colouring;
 use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{Picture, PlotFrame, Timeline};
-use crate::gui::widgets::query::Computed;
-use crate::gui::widgets::theme;
-use crate::selection::Selection;
-use crate::session::{DeviceIndex, Recording};
+use crate::gui::widgets::{Computed, theme};
+use crate::{DeviceIndex, Recording, Selection};
 
 /// A closure that writes a table as CSV, on any thread.
 pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;

@@ -1,8 +1,8 @@
 //! Converts key names of the command list to egui's shortcuts and to the texts in menus.
 
-use eframe::egui::{self, Event, Key, KeyboardShortcut, Modifiers};
+use eframe::egui::{self, Event, EventFilter, Key, KeyboardShortcut, Modifiers, Response, Ui};
 
-use crate::command::Command;
+use crate::Command;
 use crate::files::HAS_PATHS;
 
 /// Keys that operate the focused widget, and leave it.
@@ -159,6 +159,21 @@ pub fn shown(text: &str) -> String {
     let names = names.into_iter().chain([("Questionmark", "?")]);
     let names = names.chain([("OpenBracket", "["), ("CloseBracket", "]"), ("Page", "Page ")]);
     names.fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign))
+}
+
+/// Returns a function that takes the presses of a key and counts them; `None` without the keyboard focus. Arrows of
+/// these directions, horizontal and vertical, do not move the focus elsewhere.
+pub(crate) fn pressed_keys<'a>(
+    ui: &'a Ui,
+    response: &Response,
+    [horizontal_arrows, vertical_arrows]: [bool; 2],
+) -> Option<impl Fn(Key) -> i64 + 'a> {
+    if !response.has_focus() {
+        return None;
+    }
+    let filter = EventFilter { tab: false, horizontal_arrows, vertical_arrows, escape: false };
+    ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
+    Some(|key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i64)
 }
 
 #[cfg(test)]

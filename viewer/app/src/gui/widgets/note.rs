@@ -1,7 +1,7 @@
 //! Sentences below a result: notes and warnings, on as many lines as they need.
 
 use eframe::egui::text::{LayoutJob, TextFormat};
-use eframe::egui::{Color32, FontId, Label, Ui};
+use eframe::egui::{Color32, FontId, Label, Role, Ui, WidgetInfo};
 
 use crate::gui::widgets::theme::Shades;
 
@@ -44,6 +44,13 @@ pub(crate) fn with_code(text: &str, size: f32, colour: Color32) -> LayoutJob {
         job.append(part, 0.0, TextFormat::simple(font, colour));
     }
     job
+}
+
+/// Shows a button. Returns whether it was clicked.
+pub(crate) fn labelled_button_ui(ui: &mut Ui, text: &str, label: &str, tooltip: &str) -> bool {
+    let button = ui.small_button(text);
+    button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
+    button.on_hover_text(tooltip).clicked()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use eframe::egui::{
 use highwater_snapshots::line_text::LineText;
 
 use crate::gui::widgets::fit::{self, fitted};
-use crate::gui::widgets::focus::pressed_keys;
+use crate::gui::widgets::keys::pressed_keys;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// The highlight of a tile.

@@ -3,11 +3,9 @@
 use highwater_analysis::{GroupKey, Moment, NO_LABEL};
 use highwater_snapshots::stage::Outside;
 use highwater_snapshots::trace::Block;
-use highwater_snapshots::units::{format_count, format_nanos};
-use highwater_snapshots::{BlockId, EventId, Trace};
+use highwater_snapshots::{BlockId, EventId, Trace, count_of, format_count, format_nanos};
 
-use crate::figures::moment::count_of;
-use crate::session::Recording;
+use crate::Recording;
 
 /// The meaning of the group `(none)`.
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";

@@ -1,16 +1,18 @@
 //! Asks for a path with the system's file dialog, and detects whether there is one. `dialog/shown_web.rs`
 //! replaces the dialogs in a browser.
 
-use std::path::PathBuf;
-
-use crate::gui::window::saving::Task;
-use crate::pending::Pending;
-
 #[cfg(not(target_family = "wasm"))]
 mod shown;
 #[cfg(target_family = "wasm")]
 #[path = "dialog/shown_web.rs"]
 mod shown;
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::Pending;
+use crate::files::destination::io_error;
+use crate::files::output::write_whole;
 
 /// The purpose of a path.
 #[derive(Debug)]
@@ -70,5 +72,83 @@ impl Asking {
     /// Asks; `wake` is called when there is an answer.
     pub fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
         Self { is_saving: matches!(ask, Ask::Save(_)), answer: shown::ask(ask, wake) }
+    }
+}
+
+/// Writes the file at the chosen path; on failure, returns why.
+type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
+
+/// A file to write once the user has chosen its path.
+pub struct Task {
+    /// The title of the dialog.
+    pub title: &'static str,
+    /// The suggested name.
+    pub name: String,
+    /// The file types, each with its extensions.
+    pub kinds: &'static [(&'static str, &'static [&'static str])],
+    write: WriteTo,
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("title", &self.title).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Task {
+    /// A picture of `what`; `write` writes it as PNG or SVG by the path's extension.
+    pub fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+        let kinds: &[(&str, &[&str])] = &[("PNG", &["png"]), ("SVG", &["svg"])];
+        Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
+    }
+
+    /// A picture of the window; `write` writes it as PNG.
+    pub fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+        let name = format!("{what}.png");
+        Self { title: "Save the window", name, kinds: &[("PNG", &["png"])], write: Box::new(write) }
+    }
+
+    /// A table of `what`; `write` writes its lines.
+    pub fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
+        let write = move |path: &Path| {
+            let written = write_whole(path, |out| {
+                let mut out = BufWriter::new(out);
+                write(&mut out).and_then(|()| out.flush()).map_err(io_error)
+            });
+            written.map(|_| ()).map_err(|why| why.to_string())
+        };
+        let name = format!("{what}.csv");
+        Self { title: "Save a table", name, kinds: &[("CSV", &["csv"])], write: Box::new(write) }
+    }
+
+    /// Writes to `path`, adding the first extension if it has none. Returns the path.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the file cannot be written.
+    pub fn write(self, path: &Path) -> Result<PathBuf, String> {
+        let mut path = path.to_owned();
+        if path.extension().is_none() {
+            path.set_extension(self.kinds[0].1[0]);
+        }
+        (self.write)(&path).map(|()| path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_written_whole_under_a_name_with_its_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        let task = Task::table("moment", |out| out.write_all(b"a,b\n"));
+        let path = task.write(&folder.path().join("mine")).unwrap();
+        assert_eq!(path, folder.path().join("mine.csv"));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "a,b\n");
+        let task = Task::table("moment", |_| Err(io::Error::other("not ready")));
+        let why = task.write(&folder.path().join("other.csv")).unwrap_err();
+        assert!(why.contains("not ready"), "{why}");
+        assert!(!folder.path().join("other.csv").exists(), "half a table");
     }
 }

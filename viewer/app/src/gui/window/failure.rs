@@ -5,7 +5,7 @@ use std::path::Path;
 use eframe::egui::{Button, RichText, Role, Ui, WidgetInfo};
 
 use crate::files::file_name;
-use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::Shades;
 
 /// The user's answer to a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,8 @@ use highwater_analysis::Metric;
 use highwater_snapshots::DeviceId;
 use serde::{Deserialize, Serialize};
 
-use crate::colour_by::ColourBy;
 use crate::gui::views::timeline::Stacking;
-use crate::selection::{Axis, Selection, View};
-use crate::session::Recording;
+use crate::{Axis, ColourBy, Recording, Selection, View};
 
 /// The view settings of one file. Settings that are not stored have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,9 +2,8 @@
 
 use eframe::egui::{Grid, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, Ui, vec2};
 
-use crate::command::Command;
-use crate::gui::widgets::keys;
-use crate::gui::widgets::theme;
+use crate::Command;
+use crate::gui::widgets::{keys, theme};
 
 /// The windows shown over everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

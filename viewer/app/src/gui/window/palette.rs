@@ -1,12 +1,10 @@
 //! The command palette: all commands in one list, filtered by typing.
 
 use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
+use highwater_snapshots::count_of;
 
-use crate::command::Command;
-use crate::figures::moment::count_of;
-use crate::gui::widgets::keys;
-use crate::gui::widgets::theme;
-use crate::gui::window::entered::Entered;
+use crate::Command;
+use crate::gui::widgets::{keys, theme};
 
 /// Distance of the palette from the window's upper edge, in points.
 const PALETTE_TOP: f32 = 60.0;
@@ -102,6 +100,17 @@ fn step_of(text: &str) -> Option<u32> {
     let (words, number) = text.trim().rsplit_once(' ')?;
     let names_step = matches!(words.trim().to_lowercase().as_str(), "step" | "to step" | "go to step" | "iteration");
     number.replace(',', "").parse().ok().filter(|_| names_step)
+}
+
+/// The user's input in this frame.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Entered<T> {
+    /// Nothing was entered yet: the field stays open.
+    None,
+    /// The user has closed the field.
+    Cancelled,
+    /// The user has entered this value.
+    Value(T),
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The memory curve of a recording that is still being read, shown until its timeline is ready.
 
 use eframe::egui::{Align2, FontId, Mesh, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
 use crate::files::preview::Preview;
-use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::Shades;
 
 /// Free space above the curve, as a share of it.
 const HEADROOM: f64 = 0.12;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::SystemTime;
 
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
 use crate::background;
 

@@ -6,12 +6,11 @@ use highwater_analysis::{GroupKey, Metric, TreeKey};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::colour_by::ColourBy;
 use crate::gui::views::list::{Bottom, Side};
 use crate::gui::views::moment::Choices;
 use crate::gui::views::timeline::{Paint, Stacking};
 use crate::gui::window::file_style::FileStyle;
-use crate::session::Recording;
+use crate::{ColourBy, Recording};
 
 /// Maximum number of recent files in the list.
 const MAX_RECENT: usize = 10;

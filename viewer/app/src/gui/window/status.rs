@@ -3,14 +3,11 @@
 use eframe::egui::{
     Align, FontSelection, Label, Layout, Link, Popup, RichText, Role, Sense, TextStyle, Ui, WidgetInfo, WidgetText,
 };
-use highwater_snapshots::units::{count_of, format_bytes, format_count};
+use highwater_snapshots::{count_of, format_bytes, format_count};
 
-use crate::command::Command;
 use crate::figures::device::capacity_text;
-use crate::gui::widgets::note::note_ui;
-use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{before, doubts, failed_requests, has_losses};
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, before, doubts, failed_requests, has_losses, note_ui};
+use crate::{Command, Recording};
 
 /// Largest share of the bar's width for the file's name.
 const NAME_SHARE: f32 = 0.3;

@@ -6,20 +6,15 @@ use std::sync::Arc;
 use eframe::egui::{Button, Context, Id, Popup, ScrollArea, Ui};
 use highwater_analysis::{Metric, TreeKey};
 
-use crate::colour_by::ColourBy;
-use crate::command::Command;
 use crate::figures::moment::total_name;
 use crate::files::file_name;
 use crate::gui::filter::search::{Search, SearchPlace};
 use crate::gui::views::group_keys::{absent_reason, group_keys, key_label};
 use crate::gui::views::timeline::Stacking;
-use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
-use crate::gui::widgets::keys;
-use crate::gui::widgets::theme;
+use crate::gui::widgets::{ChoiceEntry, choice_ui, keys, theme};
 use crate::gui::window::settings::Settings;
 use crate::gui::window::tabs::{Tab, distinct_names};
-use crate::selection::{Axis, NO_TIMES, Selection};
-use crate::session::Recording;
+use crate::{Axis, ColourBy, Command, NO_TIMES, Recording, Selection};
 
 /// The menus, each with its name and its commands in groups.
 const MENUS: [(&str, &[&[Command]]); 6] = {

@@ -3,16 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::passed_by;
 use highwater_app::report::{Column, Facts, Table};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{count_of, format_bytes};
 
 use crate::commands::convert::{ConvertArguments, ConvertTable};
 use crate::commands::info::ranks::unread_facts;
 use crate::commands::next::quoted;
-use crate::output::answer::Report;
-use crate::output::page::Page;
+use crate::output::{Page, Report};
 
 /// Maximum number of recordings and unreadable files that are listed.
 const TOLD: usize = 8;
@@ -93,8 +91,7 @@ impl Report for Answer<'_> {
             String::new()
         };
         page.headline(&format!("Wrote {out} ({}): {what}{of}.", format_bytes(self.bytes())))?;
-        page.gap()?;
-        page.table(&self.recordings(self.written.len().min(TOLD)))?;
+        page.gap()?.table(&self.recordings(self.written.len().min(TOLD)))?;
         if self.written.len() > TOLD {
             page.line(&format!("  … and {}", count_of((self.written.len() - TOLD) as u64, "more recording")))?;
         }

@@ -9,7 +9,7 @@ use highwater_snapshots::{BlockId, EventId, Trace};
 use parquet::data_type::ByteArray;
 
 use super::Rows;
-use super::column::{Column, Value, number};
+use super::column::number;
 use super::identity::Identity;
 use super::texts::Texts;
 
@@ -165,125 +165,55 @@ impl Rows for BlockRows<'_> {
 }
 
 /// The columns of the table of blocks.
-pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
-    use Value::{KeyNumber, KeyText, Number, Running, Text};
-    type Row<'a> = BlockRows<'a>;
+pub(super) fn columns<'a>() -> Vec<super::column::Column<BlockRows<'a>>> {
+    type Column<'a> = super::column::Column<BlockRows<'a>>;
     let mut columns = vec![
-        Column::always("recording", "The file's name", Text(|r: &mut Row<'a>, _| Some(r.identity.recording.clone()))),
-        Column::always(
-            "block",
-            "The number of the block in the recording, as in events",
-            Running(|r, row| Some(i64::from(r.trace.block_number(r.id(row)).0))),
-        ),
-        Column::always("device", "The device", Number(|r, row| Some(i64::from(r.block(row).device.0)))),
-        Column::or_null("stream", "The stream that it was allocated for", KeyNumber(GroupKey::Stream, Row::key_number)),
-        Column::or_null("address", "The address of its first byte", Number(|r, row| number(r.block(row).address))),
-        Column::or_null("requested_bytes", "Requested bytes", Number(|r, row| number(r.block(row).requested))),
-        Column::or_null("allocated_bytes", "Bytes after rounding", Number(|r, row| number(r.block(row).allocated))),
-        Column::always(
-            "category",
-            "Category: parameter, gradient, activation …",
-            Text(|r, row| Some(r.texts.fixed(r.block(row).category.name()))),
-        ),
-        Column::or_null(
-            "op_id",
-            "The number of the forward operation that requested it, in execution order",
-            Number(|r, row| {
+        Column::text("recording", "The file's name", |r, _| Some(r.identity.recording.clone())).always(),
+        Column::running("block", "The number of the block in the recording, as in events", |r, row| Some(i64::from(r.trace.block_number(r.id(row)).0))).always(),
+        Column::number("device", "The device", |r, row| Some(i64::from(r.block(row).device.0))).always(),
+        Column::number("stream", "The stream that it was allocated for", |r, row| r.key_number(GroupKey::Stream, row)),
+        Column::number("address", "The address of its first byte", |r, row| number(r.block(row).address)),
+        Column::number("requested_bytes", "Requested bytes", |r, row| number(r.block(row).requested)),
+        Column::number("allocated_bytes", "Bytes after rounding", |r, row| number(r.block(row).allocated)),
+        Column::text("category", "Category: parameter, gradient, activation …", |r, row| Some(r.texts.fixed(r.block(row).category.name()))).always(),
+        Column::number("op_id", "The number of the forward operation that requested it, in execution order", |r, row| {
                 let op = r.block(row).op;
                 op.is_some().then(|| i64::from(r.trace.op_number(op).0))
             }),
-        ),
-        Column::or_null("op", "Its name: linear, layer_norm …", Text(|r, row| r.texts.op(r.trace, r.block(row).op))),
-        Column::or_null(
-            "scope",
-            "The module path in which it was allocated: encoder.layers.3.mlp",
-            Text(|r, row| r.texts.scope(r.trace, r.block(row).scope)),
-        ),
-        Column::or_null(
-            "shape",
-            "Shape and dtype of its tensor, if recorded: [4096, 4096] bfloat16",
-            Text(|r, row| r.trace.shape(r.id(row)).map(ByteArray::from)),
-        ),
-        Column::always("pool", "The allocator's pool", Text(|r, row| Some(r.texts.fixed(r.block(row).pool.name())))),
-        Column::or_null(
-            "step",
-            "The training step in which it was allocated, from 0",
-            KeyNumber(GroupKey::Step, Row::key_number),
-        ),
-        Column::always(
-            "phase",
-            "The phase in which it was allocated; before for blocks from before the recording, none in a recording without phases",
-            KeyText(GroupKey::Phase, Row::key_word),
-        ),
-        Column::always(
-            "lifetime",
-            "phase, step, steps: freed in the same phase, the same step, a later step; kept: live at the end; before, \
-             always: from before the recording, and freed in it or live at its end",
-            KeyText(GroupKey::Lifetime, Row::key_word),
-        ),
-        Column::always(
-            "alloc_event",
-            "The event that allocated it; -1 for blocks from before the first event",
-            Running(|r, row| Some(event_number(r.alloc(row)).unwrap_or(-1))),
-        ),
-        Column::or_null(
-            "free_event",
-            "The event by which its free was requested, from which on it is not live; null while it is live",
-            Running(|r, row| match r.trace.was_waiting_at_start(r.id(row)) {
+        Column::text("op", "Its name: linear, layer_norm …", |r, row| r.texts.op(r.trace, r.block(row).op)),
+        Column::text("scope", "The module path in which it was allocated: encoder.layers.3.mlp", |r, row| r.texts.scope(r.trace, r.block(row).scope)),
+        Column::text("shape", "Shape and dtype of its tensor, if recorded: [4096, 4096] bfloat16", |r, row| r.trace.shape(r.id(row)).map(ByteArray::from)),
+        Column::text("pool", "The allocator's pool", |r, row| Some(r.texts.fixed(r.block(row).pool.name()))).always(),
+        Column::number("step", "The training step in which it was allocated, from 0", |r, row| r.key_number(GroupKey::Step, row)),
+        Column::text("phase", "The phase in which it was allocated; before for blocks from before the recording, none in a recording without phases", |r, row| r.key_word(GroupKey::Phase, row)).always(),
+        Column::text("lifetime", "phase, step, steps: freed in the same phase, the same step, a later step; kept: live at the end; before, \
+             always: from before the recording, and freed in it or live at its end", |r, row| r.key_word(GroupKey::Lifetime, row)).always(),
+        Column::running("alloc_event", "The event that allocated it; -1 for blocks from before the first event", |r, row| Some(event_number(r.alloc(row)).unwrap_or(-1))).always(),
+        Column::running("free_event", "The event by which its free was requested, from which on it is not live; null while it is live", |r, row| match r.trace.was_waiting_at_start(r.id(row)) {
                 // It was requested before the first event.
                 true => Some(-1),
                 false => event_number(r.free_requested(row)),
             }),
-        ),
-        Column::or_null(
-            "free_completed_event",
-            "The event that completed its free, from which on it is not active",
-            Running(|r, row| {
+        Column::running("free_completed_event", "The event that completed its free, from which on it is not active", |r, row| {
                 event_number(numbered(r.trace, r.block(row).free_completed).or(r.end(row).free_completed))
             }),
-        ),
-        Column::or_null(
-            "last_use_event",
-            "The event of its last use, if the recording has uses",
-            Running(|r, row| event_number(r.end(row).last_use.or(numbered(r.trace, r.block(row).last_use)))),
-        ),
-        Column::or_null(
-            "alloc_time_ns",
-            "The time of its allocation, in nanoseconds since 1970",
-            Running(|r, row| r.alloc(row).map(|event| r.time(event))),
-        ),
-        Column::or_null(
-            "free_time_ns",
-            "The time at which its free was requested",
-            Running(|r, row| r.free_requested(row).map(|event| r.time(event))),
-        ),
-        Column::or_null(
-            "lifetime_ns",
-            "Its lifetime, if both times are known",
-            Running(|r, row| {
+        Column::running("last_use_event", "The event of its last use, if the recording has uses", |r, row| event_number(r.end(row).last_use.or(numbered(r.trace, r.block(row).last_use)))),
+        Column::running("alloc_time_ns", "The time of its allocation, in nanoseconds since 1970", |r, row| r.alloc(row).map(|event| r.time(event))),
+        Column::running("free_time_ns", "The time at which its free was requested", |r, row| r.free_requested(row).map(|event| r.time(event))),
+        Column::running("lifetime_ns", "Its lifetime, if both times are known", |r, row| {
                 let (made, freed) = (r.time(r.alloc(row)?), r.time(r.free_requested(row)?));
                 Some(freed.saturating_sub(made))
             }),
-        ),
-        Column::or_null(
-            "frame",
-            "The innermost line of its stack that is the program's own: file:line function",
-            Text(|r, row| r.texts.frame(r.trace, r.block(row).stack)),
-        ),
-        Column::or_null(
-            "stack",
-            "The stack that allocated it: lines as function (file:line), outermost first, with ; between them",
-            Text(|r, row| r.texts.stack(r.trace, r.block(row).stack)),
-        ),
+        Column::text("frame", "The innermost line of its stack that is the program's own: file:line function", |r, row| r.texts.frame(r.trace, r.block(row).stack)),
+        Column::text("stack", "The stack that allocated it: lines as function (file:line), outermost first, with ; between them", |r, row| r.texts.stack(r.trace, r.block(row).stack)),
     ];
     // The size is that of requested_bytes.
-    for key in GroupKey::ALL.iter().filter(|key| **key != GroupKey::Size) {
+    for &key in GroupKey::ALL.iter().filter(|key| **key != GroupKey::Size) {
         if columns.iter().all(|column| column.name != key.name()) {
-            let value = match key.has_numbers() {
-                true => KeyNumber(*key, Row::key_number),
-                false => KeyText(*key, Row::key_word),
-            };
-            columns.push(Column::or_null(key.name(), key.hint(), value));
+            columns.push(match key.has_numbers() {
+                true => Column::number(key.name(), key.hint(), move |r, row| r.key_number(key, row)),
+                false => Column::text(key.name(), key.hint(), move |r, row| r.key_word(key, row)),
+            });
         }
     }
     columns

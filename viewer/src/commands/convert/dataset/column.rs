@@ -2,24 +2,22 @@
 
 use std::sync::Arc;
 
-use highwater_analysis::GroupKey;
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::ByteArray;
 use parquet::errors::Result;
 use parquet::schema::types::{Type, TypePtr};
 
-/// The computation of a row's value; `V` is the table's rows.
-pub(super) enum Value<V> {
-    /// A number that repeats: dictionary-encoded.
-    Number(fn(&mut V, usize) -> Option<i64>),
-    /// A number close to that of the previous row: delta-encoded.
-    Running(fn(&mut V, usize) -> Option<i64>),
-    /// A text that repeats: dictionary-encoded.
-    Text(fn(&mut V, usize) -> Option<ByteArray>),
-    /// The value of a grouping key, a number.
-    KeyNumber(GroupKey, fn(&mut V, GroupKey, usize) -> Option<i64>),
-    /// The value of another grouping key, as conditions have it.
-    KeyText(GroupKey, fn(&mut V, GroupKey, usize) -> Option<ByteArray>),
+/// The computation of a row's value, `None` where there is none; `V` is the table's rows.
+type Compute<V, T> = Box<dyn Fn(&mut V, usize) -> Option<T>>;
+
+/// The values of a column, by their type and encoding.
+pub(super) enum Values<V> {
+    /// Numbers that repeat: dictionary-encoded.
+    Repeating(Compute<V, i64>),
+    /// Numbers close to that of the previous row: delta-encoded.
+    Running(Compute<V, i64>),
+    /// Texts that repeat: dictionary-encoded.
+    Texts(Compute<V, ByteArray>),
 }
 
 /// A column of a table of `V`.
@@ -29,38 +27,57 @@ pub(super) struct Column<V> {
     pub(super) about: &'static str,
     /// Whether values can be null.
     pub(super) is_optional: bool,
-    pub(super) value: Value<V>,
+    pub(super) values: Values<V>,
 }
 
 impl<V> Column<V> {
-    pub(super) fn always(name: &'static str, about: &'static str, value: Value<V>) -> Self {
-        Self { name, about, is_optional: false, value }
+    /// Creates a column of numbers that repeat.
+    pub(super) fn number(
+        name: &'static str,
+        about: &'static str,
+        value: impl Fn(&mut V, usize) -> Option<i64> + 'static,
+    ) -> Self {
+        Self { name, about, is_optional: true, values: Values::Repeating(Box::new(value)) }
     }
 
-    pub(super) fn or_null(name: &'static str, about: &'static str, value: Value<V>) -> Self {
-        Self { name, about, is_optional: true, value }
+    /// Creates a column of numbers close to that of the previous row.
+    pub(super) fn running(
+        name: &'static str,
+        about: &'static str,
+        value: impl Fn(&mut V, usize) -> Option<i64> + 'static,
+    ) -> Self {
+        Self { name, about, is_optional: true, values: Values::Running(Box::new(value)) }
+    }
+
+    /// Creates a column of texts.
+    pub(super) fn text(
+        name: &'static str,
+        about: &'static str,
+        value: impl Fn(&mut V, usize) -> Option<ByteArray> + 'static,
+    ) -> Self {
+        Self { name, about, is_optional: true, values: Values::Texts(Box::new(value)) }
+    }
+
+    /// The same, with a value in each row.
+    pub(super) fn always(self) -> Self {
+        Self { is_optional: false, ..self }
     }
 
     /// Returns the type, as query engines name it.
     pub(super) fn type_name(&self) -> &'static str {
-        match self.value {
-            Value::Number(_) | Value::Running(_) | Value::KeyNumber(..) => "BIGINT",
-            Value::Text(_) | Value::KeyText(..) => "VARCHAR",
-        }
+        if matches!(self.values, Values::Texts(_)) { "VARCHAR" } else { "BIGINT" }
     }
 
     /// Returns the encoding of its values, unless they are dictionary-encoded.
     pub(super) fn encoding(&self) -> Option<Encoding> {
-        matches!(self.value, Value::Running(_)).then_some(Encoding::DELTA_BINARY_PACKED)
+        matches!(self.values, Values::Running(_)).then_some(Encoding::DELTA_BINARY_PACKED)
     }
 
     fn field(&self) -> Result<TypePtr> {
         let repetition = if self.is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-        let field = match self.value {
-            Value::Number(_) | Value::Running(_) | Value::KeyNumber(..) => {
-                Type::primitive_type_builder(self.name, Physical::INT64)
-            }
-            Value::Text(_) | Value::KeyText(..) => Type::primitive_type_builder(self.name, Physical::BYTE_ARRAY)
+        let field = match self.values {
+            Values::Repeating(_) | Values::Running(_) => Type::primitive_type_builder(self.name, Physical::INT64),
+            Values::Texts(_) => Type::primitive_type_builder(self.name, Physical::BYTE_ARRAY)
                 .with_logical_type(Some(LogicalType::String))
                 .with_converted_type(ConvertedType::UTF8),
         };

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use highwater_analysis::Totals;
 use highwater_analysis::replay::{baseline_effects, effects};
-use highwater_snapshots::trace::{Segment, Subject};
-use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
+use highwater_snapshots::trace::Segment;
+use highwater_snapshots::{BlockId, DeviceId, EventId, Subject, Trace};
 
 use super::Rows;
-use super::column::{Column, Value, number};
+use super::column::number;
 use super::identity::Identity;
 use super::texts::Texts;
 
@@ -123,175 +123,128 @@ impl Rows for EventRows<'_> {
 }
 
 /// The columns of the table of events.
-pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
-    use Value::{Number, Running, Text};
-    type Row<'a> = EventRows<'a>;
+pub(super) fn columns<'a>() -> Vec<super::column::Column<EventRows<'a>>> {
+    type Column<'a> = super::column::Column<EventRows<'a>>;
     vec![
-        Column::always("recording", "The file's name", Text(|r: &mut Row<'a>, _| Some(r.identity.recording.clone()))),
-        Column::always(
+        Column::text("recording", "The file's name", |r, _| Some(r.identity.recording.clone())).always(),
+        Column::running(
             "event",
             "Its number; -1 for the state before the first, of which each device has a row",
-            Running(|r, row| Some(r.event(row).map_or(-1, |event| r.trace.number(event) as i64))),
-        ),
-        Column::always(
-            "time_ns",
-            "Time, in nanoseconds since 1970",
-            Running(|r, row| {
-                let time = r.event(row).and_then(|event| r.trace.events.time_of(event)).unwrap_or(0);
-                Some(r.identity.unix_ns(time))
-            }),
-        ),
-        Column::always(
+            |r, row| Some(r.event(row).map_or(-1, |event| r.trace.number(event) as i64)),
+        )
+        .always(),
+        Column::running("time_ns", "Time, in nanoseconds since 1970", |r, row| {
+            let time = r.event(row).and_then(|event| r.trace.events.time_of(event)).unwrap_or(0);
+            Some(r.identity.unix_ns(time))
+        })
+        .always(),
+        Column::text(
             "kind",
             "Event kind: alloc, free_requested, free_completed, segment_alloc …; start for the state before",
-            Text(|r, row| {
+            |r, row| {
                 let name = r.event(row).map_or("start", |event| r.trace.events.kind[event.0 as usize].name());
                 Some(r.texts.fixed(name))
-            }),
-        ),
-        Column::or_null(
-            "device",
-            "The device; null for steps and phases, which concern every device",
-            Number(|r, row| r.device(row).map(|device| i64::from(device.0))),
-        ),
-        Column::or_null(
-            "stream",
-            "The stream that the block or segment is for",
-            Number(|r, row| {
-                let block = r.block(row).map(|block| r.trace.blocks.stream[block.0 as usize]);
-                number(block.or_else(|| Some(r.segment(row)?.range.stream))?.0)
-            }),
-        ),
-        Column::or_null(
-            "step",
-            "The training step, from 0; null outside all steps",
-            Number(|r, row| r.span(row)?.step.map(i64::from)),
-        ),
-        Column::always(
-            "phase",
-            "setup, forward, backward, optimizer, zero_grad, eval or other",
-            Text(|r, row| {
-                let phase = r.span(row).map_or(highwater_snapshots::Phase::Setup, |span| span.phase);
-                Some(r.texts.fixed(phase.name()))
-            }),
-        ),
-        Column::or_null(
-            "block",
-            "The block that the event is about, as in blocks",
-            Running(|r, row| r.block(row).map(|block| i64::from(r.trace.block_number(block).0))),
-        ),
-        Column::or_null(
-            "address",
-            "First byte of the block or segment",
-            Number(|r, row| {
-                let block = r.block(row).map(|block| r.trace.blocks.address[block.0 as usize]);
-                number(block.or_else(|| Some(r.segment(row)?.range.address))?)
-            }),
-        ),
-        Column::or_null(
+            },
+        )
+        .always(),
+        Column::number("device", "The device; null for steps and phases, which concern every device", |r, row| {
+            r.device(row).map(|device| i64::from(device.0))
+        }),
+        Column::number("stream", "The stream that the block or segment is for", |r, row| {
+            let block = r.block(row).map(|block| r.trace.blocks.stream[block.0 as usize]);
+            number(block.or_else(|| Some(r.segment(row)?.range.stream))?.0)
+        }),
+        Column::number("step", "The training step, from 0; null outside all steps", |r, row| {
+            r.span(row)?.step.map(i64::from)
+        }),
+        Column::text("phase", "setup, forward, backward, optimizer, zero_grad, eval or other", |r, row| {
+            let phase = r.span(row).map_or(highwater_snapshots::Phase::Setup, |span| span.phase);
+            Some(r.texts.fixed(phase.name()))
+        })
+        .always(),
+        Column::running("block", "The block that the event is about, as in blocks", |r, row| {
+            r.block(row).map(|block| i64::from(r.trace.block_number(block).0))
+        }),
+        Column::number("address", "First byte of the block or segment", |r, row| {
+            let block = r.block(row).map(|block| r.trace.blocks.address[block.0 as usize]);
+            number(block.or_else(|| Some(r.segment(row)?.range.address))?)
+        }),
+        Column::number(
             "size_bytes",
             "Requested bytes of the block or failed request, size of the segment, or sample of device_used",
-            Number(|r, row| match r.trace.subject(r.event(row)?) {
+            |r, row| match r.trace.subject(r.event(row)?) {
                 Subject::Segment(segment) => number(r.trace.segments.get(segment).range.bytes),
                 Subject::Oom(at) => number(r.trace.ooms.get(at)?.requested),
                 Subject::DeviceUsed(bytes) => number(bytes),
                 _ => number(r.trace.blocks.requested[r.block(row)?.0 as usize]),
-            }),
+            },
         ),
-        Column::or_null(
-            "rounded_bytes",
-            "Bytes of the block after the allocator's rounding",
-            Number(|r, row| number(r.trace.blocks.allocated[r.block(row)?.0 as usize])),
-        ),
-        Column::or_null(
-            "category",
-            "Category of the block: parameter, gradient, activation …",
-            Text(|r, row| {
-                let category = r.trace.blocks.category[r.block(row)?.0 as usize];
-                Some(r.texts.fixed(category.name()))
-            }),
-        ),
-        Column::or_null(
+        Column::number("rounded_bytes", "Bytes of the block after the allocator's rounding", |r, row| {
+            number(r.trace.blocks.allocated[r.block(row)?.0 as usize])
+        }),
+        Column::text("category", "Category of the block: parameter, gradient, activation …", |r, row| {
+            let category = r.trace.blocks.category[r.block(row)?.0 as usize];
+            Some(r.texts.fixed(category.name()))
+        }),
+        Column::number(
             "op_id",
             "The number of the forward operation that requested the block, in execution order",
-            Number(|r, row| {
+            |r, row| {
                 let op = r.trace.blocks.op[r.block(row)?.0 as usize];
                 op.is_some().then(|| i64::from(r.trace.op_number(op).0))
-            }),
+            },
         ),
-        Column::or_null(
-            "op",
-            "Its name: linear, layer_norm …",
-            Text(|r, row| {
-                let op = r.trace.blocks.op[r.block(row)?.0 as usize];
-                r.texts.op(r.trace, op)
-            }),
-        ),
-        Column::or_null(
-            "scope",
-            "The module path in which the block was allocated: encoder.layers.3.mlp",
-            Text(|r, row| {
-                let scope = r.trace.blocks.scope[r.block(row)?.0 as usize];
-                r.texts.scope(r.trace, scope)
-            }),
-        ),
-        Column::or_null(
-            "pool",
-            "The allocator's pool of the block or segment",
-            Text(|r, row| {
-                let block = r.block(row).map(|block| r.trace.blocks.pool[block.0 as usize]);
-                let pool = block.or_else(|| Some(r.segment(row)?.range.pool))?;
-                Some(r.texts.fixed(pool.name()))
-            }),
-        ),
-        Column::or_null(
+        Column::text("op", "Its name: linear, layer_norm …", |r, row| {
+            let op = r.trace.blocks.op[r.block(row)?.0 as usize];
+            r.texts.op(r.trace, op)
+        }),
+        Column::text("scope", "The module path in which the block was allocated: encoder.layers.3.mlp", |r, row| {
+            let scope = r.trace.blocks.scope[r.block(row)?.0 as usize];
+            r.texts.scope(r.trace, scope)
+        }),
+        Column::text("pool", "The allocator's pool of the block or segment", |r, row| {
+            let block = r.block(row).map(|block| r.trace.blocks.pool[block.0 as usize]);
+            let pool = block.or_else(|| Some(r.segment(row)?.range.pool))?;
+            Some(r.texts.fixed(pool.name()))
+        }),
+        Column::text(
             "frame",
             "The innermost line of the event's stack that is the program's own: file:line function",
-            Text(|r, row| {
+            |r, row| {
                 let stack = r.trace.events.stack[r.event(row)?.0 as usize];
                 r.texts.frame(r.trace, stack)
-            }),
+            },
         ),
-        Column::or_null(
+        Column::text(
             "stack",
             "The event's whole stack: lines as function (file:line), outermost first, with ; between them",
-            Text(|r, row| {
+            |r, row| {
                 let stack = r.trace.events.stack[r.event(row)?.0 as usize];
                 r.texts.stack(r.trace, stack)
-            }),
+            },
         ),
-        Column::or_null(
-            "mark",
-            "Text of a mark of the program",
-            Text(|r, row| match r.trace.subject(r.event(row)?) {
-                Subject::Mark(text) => Some(r.texts.string(r.trace, text)),
-                _ => None,
-            }),
-        ),
-        Column::or_null(
+        Column::text("mark", "Text of a mark of the program", |r, row| match r.trace.subject(r.event(row)?) {
+            Subject::Mark(text) => Some(r.texts.string(r.trace, text)),
+            _ => None,
+        }),
+        Column::running(
             "requested_bytes",
             "Total on the device after the event: requested by live blocks",
-            Running(|r, row| number(r.total(row)?.requested)),
+            |r, row| number(r.total(row)?.requested),
         ),
-        Column::or_null(
-            "allocated_bytes",
-            "Total after the event: the same blocks after rounding",
-            Running(|r, row| number(r.total(row)?.allocated)),
-        ),
-        Column::or_null(
-            "active_bytes",
-            "Total after the event: plus blocks awaiting a stream",
-            Running(|r, row| number(r.total(row)?.active)),
-        ),
-        Column::or_null(
-            "reserved_bytes",
-            "Total after the event: reserved from the driver",
-            Running(|r, row| number(r.total(row)?.reserved)),
-        ),
-        Column::or_null(
+        Column::running("allocated_bytes", "Total after the event: the same blocks after rounding", |r, row| {
+            number(r.total(row)?.allocated)
+        }),
+        Column::running("active_bytes", "Total after the event: plus blocks awaiting a stream", |r, row| {
+            number(r.total(row)?.active)
+        }),
+        Column::running("reserved_bytes", "Total after the event: reserved from the driver", |r, row| {
+            number(r.total(row)?.reserved)
+        }),
+        Column::running(
             "device_used_bytes",
             "In use on the whole device, as sampled last; 0 before the first sample",
-            Running(|r, row| number(r.total(row)?.device_used)),
+            |r, row| number(r.total(row)?.device_used),
         ),
     ]
 }

@@ -6,7 +6,7 @@ use highwater_snapshots::Trace;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::KeyValue;
 
-use crate::output::caveats::{problem_texts, trust};
+use crate::output::{problem_texts, trust};
 
 /// The version of the two tables: a later one may add columns, but never change their meaning.
 pub(super) const SCHEMA_VERSION: &str = "1";

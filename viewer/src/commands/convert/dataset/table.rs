@@ -13,7 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
 use super::Rows;
-use super::column::{Column, Value, schema};
+use super::column::{Column, Values, schema};
 
 /// Rows of a row group: engines read groups in parallel, and writing needs the memory of one column of one group.
 pub(super) const GROUP: usize = 1 << 18;
@@ -89,20 +89,12 @@ fn properties<V>(columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<Write
 impl<V> Column<V> {
     /// Writes the values of `batch`.
     fn write(&self, writer: &mut ColumnWriter<'_>, rows: &mut V, batch: std::ops::Range<usize>) -> Result<()> {
-        match (&self.value, writer) {
-            (Value::Number(value) | Value::Running(value), ColumnWriter::Int64ColumnWriter(writer)) => {
+        match (&self.values, writer) {
+            (Values::Repeating(value) | Values::Running(value), ColumnWriter::Int64ColumnWriter(writer)) => {
                 let (values, levels) = self.collect(batch, |row| value(rows, row));
                 writer.write_batch(&values, levels.as_deref(), None)?;
             }
-            (Value::KeyNumber(key, value), ColumnWriter::Int64ColumnWriter(writer)) => {
-                let (values, levels) = self.collect(batch, |row| value(rows, *key, row));
-                writer.write_batch(&values, levels.as_deref(), None)?;
-            }
-            (Value::KeyText(key, value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                let (values, levels): (Vec<ByteArray>, _) = self.collect(batch, |row| value(rows, *key, row));
-                writer.write_batch(&values, levels.as_deref(), None)?;
-            }
-            (Value::Text(value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+            (Values::Texts(value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
                 let (values, levels): (Vec<ByteArray>, _) = self.collect(batch, |row| value(rows, row));
                 writer.write_batch(&values, levels.as_deref(), None)?;
             }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::ops::ControlFlow;
 
+use highwater_analysis::Source;
 use highwater_analysis::excerpt::remove_stacks;
-use highwater_analysis::source::Source;
 use highwater_snapshots::{Error, Trace};
 
 use super::blocks::{self, BlockRows, LaterEnds};

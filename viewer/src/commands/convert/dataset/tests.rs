@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes_of_file::{numbers_of, rows_of};
-use highwater_analysis::Metric;
-use highwater_analysis::Series;
-use highwater_analysis::live::LiveIndex;
+use highwater_analysis::{LiveIndex, Metric, Series};
 use highwater_snapshots::format::{Windows, write_trace};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, EventId};

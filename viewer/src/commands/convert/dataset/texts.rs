@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use highwater_analysis::frames::leading_frame;
+use highwater_analysis::leading_frame;
 use highwater_snapshots::{OpId, ScopeId, StackId, StringId, Trace};
 use parquet::data_type::ByteArray;
 

@@ -4,8 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_analysis::GroupKey;
-use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{DiffAt, GroupKey};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
 use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook};
@@ -19,12 +18,9 @@ use super::{Content, Written, by_of, colours_in};
 use crate::commands::diff::{missing_step, moments_of};
 use crate::commands::next::quoted;
 use crate::commands::render::{PictureAt, PictureOrder, RenderArguments};
-use crate::input::devices::{compared_devices, of_side, on_device};
-use crate::input::recording::spinner;
-use crate::input::source::Input;
-use crate::output::caveats;
-use crate::output::outcome::Failure;
-use crate::output::page::Page;
+use crate::input::devices::of_side;
+use crate::input::{Input, compared_devices, on_device, spinner};
+use crate::output::{Failure, Page, caveats};
 
 /// The name of the view.
 pub(super) const VIEW: &str = "diff";

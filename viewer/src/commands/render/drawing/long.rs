@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_analysis::summary;
-use highwater_analysis::{GroupKey, Moment};
+use highwater_analysis::{GroupKey, Moment, summary};
 use highwater_app::colour_by::ColourBy;
 use highwater_app::gui::surface::{Paper, Sheet, SheetView};
 use highwater_app::gui::views::run_chart::RunChart;
@@ -12,13 +11,13 @@ use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
 use highwater_app::session::run::{MAX_EVENTS, Run};
 use highwater_pytorch::open::{FileFormat, FileKind};
-use highwater_snapshots::units::format_count;
+use highwater_snapshots::format_count;
 
 use super::{Written, check_event, colours_of, events_of, look_of, save};
 use crate::commands::render::{PictureAt, PictureAxis, RenderArguments};
-use crate::input::recording::{choose_device, origin_keys};
-use crate::input::source::{Input, open_windows};
-use crate::output::outcome::Failure;
+use crate::input::source::open_windows;
+use crate::input::{Input, choose_device, origin_keys};
+use crate::output::Failure;
 
 /// Opens the recording if it is too long to be held in memory, and `view` can be drawn without that: a plan replays all
 /// of a recording.

@@ -1,19 +1,17 @@
 //! All facts about one block, as pairs of name and value.
 
-use highwater_analysis::between::bytes_of;
-use highwater_analysis::frames::{leading_frame, user_line};
-use highwater_analysis::{Lifetime, Metric, condition};
+use highwater_analysis::frames::user_line;
+use highwater_analysis::{Lifetime, Metric, bytes_of, condition, leading_frame};
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MAX_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Block;
-use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace};
+use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace, format_bytes, format_count};
 
 use crate::gui::colouring::short_line;
 use crate::gui::legend::share;
-use crate::gui::widgets::words::{before, event_text, life, outside, phase, span_text, title};
-use crate::session::{DeviceIndex, Recording};
+use crate::gui::widgets::{before, event_text, life, outside, phase, span_text, title};
+use crate::{DeviceIndex, Recording};
 
 /// An origin that may have allocated other blocks too.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use highwater_snapshots::BlockId;
 use super::facts::{Facts, origins};
 use crate::gui::views::timeline::Hover;
 use crate::gui::views::view::Action;
-use crate::selection::{Selection, drawn_metric};
-use crate::session::Recording;
+use crate::{Recording, Selection, drawn_metric};
 
 /// Shows the menu after a right click on the timeline, where `target` was under the pointer. Returns what was chosen.
 pub(crate) fn menu_ui(

@@ -4,16 +4,15 @@ use std::collections::HashMap;
 
 use eframe::egui::{Grid, Label, Role, ScrollArea, Ui, WidgetInfo, vec2};
 use highwater_analysis::{Filter, Matches, Metric};
-use highwater_snapshots::BlockId;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{BlockId, format_bytes, format_count};
 
 use super::facts::{Facts, Origin};
 use super::stack::{Place, Sources, StackRows};
+use crate::Recording;
 use crate::gui::identity::Identity;
 use crate::gui::views::source;
 use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable};
-use crate::gui::widgets::query::{Query, computed};
-use crate::session::Recording;
+use crate::gui::widgets::{Query, computed};
 
 /// The recording, and the conditions whose blocks are counted.
 type Conditions = (Identity<Recording>, Vec<String>);

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use eframe::egui::{self, CollapsingHeader, CursorIcon, Label, RichText, Sense, TextWrapMode, Ui};
-use highwater_analysis::frames::{StackLine, stack_lines};
+use highwater_analysis::frames::StackLine;
+use highwater_analysis::stack_lines;
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{StackId, Trace};
@@ -11,9 +12,7 @@ use highwater_snapshots::{StackId, Trace};
 use super::facts::main_line;
 use crate::gui::host;
 use crate::gui::views::source::Excerpt;
-use crate::gui::widgets::button::labelled_button_ui;
-use crate::gui::widgets::fit::fitted;
-use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::{Shades, fitted, labelled_button_ui};
 
 /// A source location: path and line.
 pub(super) type Place = (String, u32);

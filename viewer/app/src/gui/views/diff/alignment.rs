@@ -1,10 +1,9 @@
 //! Aligns the axes of two recordings at an event of each, and computes how far each continues from there.
 
 use highwater_analysis::Moment;
-use highwater_snapshots::units::{count_of, format_nanos};
+use highwater_snapshots::{count_of, format_nanos};
 
-use crate::selection::{Axis, Selection};
-use crate::session::Recording;
+use crate::{Axis, Recording, Selection};
 
 highwater_snapshots::vocabulary!(
     /// The events at which two timelines are aligned.

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use eframe::egui::Ui;
-use highwater_analysis::condition;
-use highwater_analysis::diff::MatchKind;
-use highwater_snapshots::units::format_count;
+use highwater_analysis::{MatchKind, condition};
+use highwater_snapshots::format_count;
 
 use super::choices::DiffLook;
 use super::flame::{Act, Flame};
 use super::job::Answer;
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::table::SortedTable;
+use crate::gui::widgets::{SortedTable, place_ui};
 
 /// The part below the timelines.
 #[derive(Debug, Default)]

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use eframe::egui::{Label, Rect, Response, Role, Sense, Ui, WidgetInfo};
-use highwater_analysis::diff::{Change, DiffNode, DiffTree};
-use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+use highwater_analysis::DiffTree;
+use highwater_analysis::diff::{Change, DiffNode};
+use highwater_snapshots::{format_bytes, format_count, format_signed_bytes};
 
 use super::job::Answer;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
-use crate::gui::widgets::memo::Memo;
-use crate::gui::widgets::tile::{self, Emphasis};
-use crate::gui::widgets::{flame, theme};
+use crate::gui::widgets::tile::Emphasis;
+use crate::gui::widgets::{Memo, flame, theme, tile};
 
 /// The content of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]

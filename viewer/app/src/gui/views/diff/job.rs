@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_analysis::diff::{Comparison, DiffAt, DiffTree, StackText};
+use highwater_analysis::diff::StackText;
 use highwater_analysis::peak::Query;
-use highwater_analysis::{Filter, GroupKey, Metric, Moment, Siblings};
+use highwater_analysis::{Comparison, DiffAt, DiffTree, Filter, GroupKey, Metric, Moment, Siblings};
 
 use super::{Of, sheets};
+use crate::Recording;
 use crate::gui::views::sheet::Sheet;
-use crate::gui::widgets::query::Cancel;
-use crate::session::Recording;
+use crate::gui::widgets::Cancel;
 
 /// Maximum number of groups listed; the others are added up in one row, and all are in the flame graph.
 const MAX_GROUPS: usize = 5_000;

@@ -4,7 +4,6 @@
 
 mod alignment;
 mod choices;
-mod choosers;
 mod sheets;
 mod job;
 mod pair;
@@ -15,26 +14,18 @@ mod steering;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
-use highwater_analysis::diff::DiffAt;
-use highwater_analysis::{GroupKey, Metric, Moment};
-use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+use highwater_analysis::{DiffAt, GroupKey, Metric, Moment};
+use highwater_snapshots::{format_bytes, format_count, format_signed_bytes};
 
 pub use alignment::Align;
-pub use choices::{DiffChoices, DiffLook};
-pub use choosers::{DiffAction, Files};
+pub use choices::{DiffAction, DiffChoices, DiffLook, Files};
 
-use crate::background;
 use crate::figures::moment::total_name;
-use crate::gui::filter::light::{self, Light};
+use crate::gui::filter::search::{self, Light};
 use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{Paint, Timeline, TimelineStyle};
-use crate::gui::widgets::choice::choice_ui;
-use crate::gui::widgets::memo::Memo;
-use crate::gui::widgets::query::{Computed, Query, computed};
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Axis, NO_TIMES, Selection};
-use crate::session::Recording;
+use crate::gui::widgets::{Computed, Memo, Query, Shades, choice_ui, computed, place_ui, theme};
+use crate::{Axis, NO_TIMES, Recording, Selection, background};
 use alignment::Alignment;
 use below::Below;
 use job::{Answer, Question, find};
@@ -84,7 +75,7 @@ impl DiffView {
             }),
             moments: Memo::default(),
             alignment: Memo::default(),
-            light: light::light(),
+            light: search::light(),
         }
     }
 
@@ -187,7 +178,7 @@ impl DiffView {
         let key = chosen.and_then(|(group, answer)| {
             let words = below::conditions_of(answer, group)?;
             let [Ok(a), Ok(b)] = words.map(|words| format!("{text} {words}").parse()) else { return None };
-            Some(recordings.into_iter().map(Identity::of).zip([a, b]).collect::<light::Key>())
+            Some(recordings.into_iter().map(Identity::of).zip([a, b]).collect::<search::LightKey>())
         });
         match key {
             Some(key) => self.light.ask(ctx, &key),
@@ -284,10 +275,10 @@ impl DiffView {
                 if side == 1 {
                     ui.separator();
                 }
-                action = choosers::file_ui(ui, files, side).or(action);
+                action = choices::file_ui(ui, files, side).or(action);
                 self.device_ui(ui, side, recording);
                 let at = self.choices.at;
-                if let Some(next) = choosers::at_ui(ui, side, at[side], recording) {
+                if let Some(next) = choices::at_ui(ui, side, at[side], recording) {
                     self.choices.at[side] = next;
                     // The other recording follows while both have the same kind of moment.
                     if side == 0 && at[0] == at[1] && files.rows[0] != files.rows[1] {
@@ -381,7 +372,7 @@ impl DiffView {
             }
             if matches!(self.choices.look, DiffLook::Groups | DiffLook::Flame) {
                 ui.separator();
-                choosers::keys_ui(ui, &mut self.choices.keys, recordings);
+                choices::keys_ui(ui, &mut self.choices.keys, recordings);
                 if self.choices.keys.contains(&GroupKey::Stack) {
                     ui.checkbox(&mut self.choices.hides_internals, "Hide internals").on_hover_text(
                         "Hide frames of the allocator and the framework, and native frames below Python.",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eframe::egui::{Align, Label, Layout, Rect, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::{Metric, Moment};
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+use highwater_snapshots::{format_bytes, format_signed_bytes};
 
 use super::alignment::Alignment;
 use crate::figures::moment::total_name;
@@ -13,12 +13,9 @@ use crate::gui::filter::search::Search;
 use crate::gui::identity::Identity;
 use crate::gui::legend::{Asked, Shares};
 use crate::gui::views::timeline::{Timeline, TimelineStyle};
-use crate::gui::widgets::query::computed;
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::words::when;
-use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, computed, place_ui, theme, when};
+use crate::selection::{FLATTEST, MIN_ROOM, NARROWEST, within};
+use crate::{Pin, Recording, Selection, View};
 
 /// One of the two recordings.
 #[derive(Debug)]

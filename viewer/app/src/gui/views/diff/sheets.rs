@@ -1,9 +1,9 @@
 //! Groups, phases, totals and settings of both sides as tables.
 
 use eframe::egui::Color32;
-use highwater_analysis::diff::{Change, Comparison, DiffGroup, MatchKind, PhasePair};
-use highwater_analysis::{Diff, GroupKey};
-use highwater_snapshots::units::format_count;
+use highwater_analysis::diff::Change;
+use highwater_analysis::{Comparison, Diff, DiffGroup, GroupKey, MatchKind, PhasePair};
+use highwater_snapshots::format_count;
 
 use crate::figures::moment::total_name;
 use crate::gui::views::sheet::{Heading, Sheet};

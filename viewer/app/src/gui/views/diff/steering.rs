@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use eframe::egui::Context;
-use highwater_analysis::diff::DiffAt;
-use highwater_analysis::{GroupKey, Moment, TreeKey};
+use highwater_analysis::{DiffAt, GroupKey, Moment, TreeKey};
 
 use super::pair::Shown;
-use super::{DiffLook, DiffView, choosers};
-use crate::command::Command;
+use super::{DiffLook, DiffView, choices};
 use crate::gui::views::group_keys::next_key;
 use crate::gui::views::timeline::Paint;
-use crate::gui::widgets::choice::next_of;
-use crate::selection::Axis;
-use crate::session::Recording;
+use crate::gui::widgets::next_of;
+use crate::{Axis, Command, Recording};
 
 impl DiffView {
     /// Whether a comparison can carry out `command` itself now; `None` if it does not handle the command.
@@ -76,7 +73,7 @@ impl DiffView {
             Command::NextKey => {
                 let first = self.choices.keys.first().copied().unwrap_or(GroupKey::Category);
                 // Keys with values on one side only separate the sides; single blocks are no groups of both sides.
-                let is_there = |key| key != TreeKey::Block && choosers::absent_in_both(recordings, key).is_none();
+                let is_there = |key| key != TreeKey::Block && choices::absent_in_both(recordings, key).is_none();
                 if let TreeKey::By(key) = next_key(TreeKey::By(first), is_there) {
                     self.choices.keys = vec![key];
                 }

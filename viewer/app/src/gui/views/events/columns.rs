@@ -4,10 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use eframe::egui::Color32;
-use highwater_analysis::GroupKey;
-use highwater_analysis::frames::leading_frame;
-use highwater_snapshots::units::format_count;
-use highwater_snapshots::{EventId, StackId, Trace};
+use highwater_analysis::{GroupKey, leading_frame};
+use highwater_snapshots::{EventId, StackId, Trace, format_count};
 
 use super::list::Listed;
 use super::search::Found;
@@ -15,9 +13,7 @@ use super::words;
 use crate::figures::events::EventFacts;
 use crate::gui::colouring::short_line;
 use crate::gui::views::view::ViewContext;
-use crate::gui::widgets::table::{Cell, Column, Rows};
-use crate::gui::widgets::theme;
-use crate::gui::widgets::words::phase;
+use crate::gui::widgets::{Cell, Column, Rows, phase, theme};
 
 /// The program's line of each stack, as far as it was shown.
 pub(super) type Sites = RefCell<HashMap<StackId, String>>;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use highwater_analysis::Matches;
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
+use highwater_snapshots::{BlockId, DeviceId, EventId, EventKind, Trace};
 use rayon::prelude::*;
 
 use super::words::Group;
 use crate::gui::views::view::OfDevice;
-use crate::gui::widgets::query::Cancel;
+use crate::gui::widgets::Cancel;
 
 /// The kinds of events to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

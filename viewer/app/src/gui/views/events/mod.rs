@@ -10,17 +10,13 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
-use highwater_snapshots::units::format_count;
-use highwater_snapshots::{EventId, Trace};
+use highwater_snapshots::{EventId, Trace, count_of, format_count};
 
+use crate::Recording;
 use crate::figures::events::{EventFacts, events_table};
-use crate::figures::moment::count_of;
 use crate::gui::identity::Identity;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable};
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::table::{TableState, table_ui};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::session::Recording;
+use crate::gui::widgets::{Query, Shades, TableState, computed, table_ui, theme};
 use columns::Sites;
 use list::{Kinds, Listed, Wanted};
 use search::{Found, Sought};

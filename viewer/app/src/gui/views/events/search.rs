@@ -3,19 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use highwater_analysis::frames::{LeadingFrame, leading_frame};
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::trace::Subject;
+use highwater_analysis::{LeadingFrame, leading_frame};
 use highwater_snapshots::yielding::tick;
-use highwater_snapshots::{Category, EventId, OpId, Phase, ScopeId, StackId, StringId, Trace};
+use highwater_snapshots::{Category, EventId, EventKind, OpId, Phase, ScopeId, StackId, StringId, Subject, Trace};
 use rayon::prelude::*;
 
 use super::list::Listed;
 use super::words::kind_name;
+use crate::Recording;
 use crate::figures::events::EventFacts;
 use crate::gui::identity::Identity;
-use crate::gui::widgets::query::Cancel;
-use crate::session::Recording;
+use crate::gui::widgets::Cancel;
 
 /// A search in the list of events: the text, and the rows in which it is sought.
 #[derive(Clone, Debug, PartialEq)]

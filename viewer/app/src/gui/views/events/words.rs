@@ -1,9 +1,7 @@
 //! The texts of an event in the list of events.
 
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::trace::{Annotation, Subject};
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{EventId, Trace};
+use highwater_snapshots::trace::Annotation;
+use highwater_snapshots::{EventId, EventKind, Subject, Trace, format_bytes};
 
 highwater_snapshots::vocabulary!(
     /// Groups of event kinds, in the order of their buttons.

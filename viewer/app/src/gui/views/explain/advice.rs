@@ -2,19 +2,15 @@
 //! one part after another.
 
 use eframe::egui::{Align, Frame, Label, Layout, RichText, Ui};
-use highwater_analysis::explain::Advice;
-use highwater_analysis::{Filter, GroupKey};
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::{Advice, Filter, GroupKey};
+use highwater_snapshots::format_bytes;
 
 use super::job::Explained;
 use super::{Looks, only};
 use crate::gui::views::view::Action;
-use crate::gui::widgets::button::labelled_button_ui;
-use crate::gui::widgets::note::note_ui;
-use crate::gui::widgets::room::exact_height_ui;
-use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
-use crate::gui::widgets::theme;
-use crate::gui::widgets::words::{step_and_phase, when};
+use crate::gui::widgets::{
+    Cell, Column, Rows, TableState, exact_height_ui, labelled_button_ui, note_ui, step_and_phase, table_ui, theme, when,
+};
 
 /// Least width of a card, in points.
 const CARD_WIDTH: f32 = 320.0;

@@ -3,16 +3,15 @@
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
 };
-use highwater_analysis::explain::{CategoryAndPhase, Composition, PeakPiece};
-use highwater_analysis::{Filter, GroupKey, Moment};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_analysis::explain::CategoryAndPhase;
+use highwater_analysis::{Composition, Filter, GroupKey, Moment, PeakPiece};
+use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use super::{Looks, is_in_force, only};
-use crate::figures::moment::{count_of, total_name};
+use crate::figures::moment::total_name;
 use crate::gui::legend::{Chip, share};
 use crate::gui::views::view::Action;
-use crate::gui::widgets::fit;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Shades, fit, theme};
 
 /// Pieces below this share of the whole, in thousandths, are combined in the legend.
 const MIN_ENTRY: u64 = 4;

@@ -2,19 +2,17 @@
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
 use highwater_analysis::{GroupKey, Moment, TreeKey};
-use highwater_snapshots::units::{format_bytes, parse_bytes};
+use highwater_snapshots::{count_of, format_bytes, parse_bytes};
 
 use super::Looks;
 use super::job::{Explained, Row};
-use crate::figures::moment::count_of;
 use crate::gui::legend::share;
 use crate::gui::views::group_keys::key_name;
 use crate::gui::views::view::Action;
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::table::{Cell, Column, Rows, SortedTable};
-use crate::gui::widgets::theme;
-use crate::gui::widgets::words::when;
-use crate::report::{self, Table, Value};
+use crate::gui::widgets::{Cell, Column, Rows, SortedTable, place_ui, theme, when};
+use crate::report;
+use crate::report::Table;
+use crate::report::Value;
 
 /// Columns after the keys for a state, which is not a peak.
 const OF_STATE: usize = 3;

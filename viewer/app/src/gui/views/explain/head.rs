@@ -2,17 +2,15 @@
 
 use eframe::egui::{Label, RichText, Ui};
 use highwater_analysis::GroupKey;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
 use super::job::{Explained, Keys};
+use crate::Recording;
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::share;
 use crate::gui::views::group_keys::{self, absent_reason, group_keys};
 use crate::gui::views::view::{Action, ViewContext};
-use crate::gui::widgets::button::labelled_button_ui;
-use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{failed_requests, when};
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, failed_requests, labelled_button_ui, when};
 
 /// Shows the size and the moment of the peak.
 pub(super) fn head_ui(

@@ -3,23 +3,21 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_analysis::condition;
-use highwater_analysis::explain::{Composition, ExplainedGroup};
-use highwater_analysis::frames::short_stack;
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phases, reached_elsewhere};
-use highwater_analysis::source::{Source, Watch};
-use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment, Siblings};
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::{DeviceId, Error, Trace};
+use highwater_analysis::{
+    Composition, ExplainedGroup, Explanation, Filter, GroupKey, Metric, Moment, Siblings, Source, Watch, condition,
+    short_stack,
+};
+use highwater_snapshots::{DeviceId, Error, EventKind, Trace};
 
+use crate::Recording;
 use crate::answers::explanation::explain;
 use crate::figures::moment::elsewhere_text;
 use crate::gui::colouring::short_line;
 use crate::gui::identity::Identity;
 use crate::gui::views::view::ViewContext;
-use crate::gui::widgets::query::Cancel;
-use crate::session::Recording;
+use crate::gui::widgets::Cancel;
 use crate::session::absent::Absent;
 use crate::session::run::Run;
 

@@ -12,13 +12,12 @@ use eframe::egui::{self, Color32, Ui};
 use highwater_analysis::{Filter, GroupKey};
 use highwater_snapshots::Category;
 
+use crate::drawn_metric;
 use crate::gui::colouring::{Colouring, LEAK};
 use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::{exact_height_ui, least_height_ui, scrolling_ui, split_ui};
-use crate::gui::widgets::table::TableState;
-use crate::gui::widgets::theme;
-use crate::selection::drawn_metric;
+use crate::gui::widgets::{
+    Query, TableState, computed, exact_height_ui, least_height_ui, scrolling_ui, split_ui, theme,
+};
 use groups::Groups;
 use job::{Explained, Key, Keys};
 

@@ -8,8 +8,8 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::Metric;
 
 use super::*;
-use crate::gui::view_harness::ViewHarness;
-use crate::gui::widgets::query::Computed as _;
+use crate::gui::tests::ViewHarness;
+use crate::gui::widgets::Computed as _;
 
 /// A step whose peak of 8,010 bytes is in the optimizer; without its intermediate results it would be 6,010.
 const STEP: &str = "

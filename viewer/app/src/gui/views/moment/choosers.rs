@@ -3,19 +3,16 @@
 use std::ops::Range;
 
 use eframe::egui::{Grid, Label, RichText, Ui};
-use highwater_analysis::between::Question;
-use highwater_analysis::tree::NodeId;
-use highwater_analysis::{Balance, GroupKey, Siblings, TreeKey};
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+use highwater_analysis::{Balance, GroupKey, NodeId, Question, Siblings, TreeKey};
+use highwater_snapshots::{count_of, format_bytes, format_signed_bytes};
 
 use super::job::Answer;
 use super::names;
 use super::tile::Act;
-use crate::figures::moment::count_of;
+use crate::Recording;
 use crate::gui::views::group_keys::{absent_reason, keys_ui, tree_keys};
 use crate::gui::views::view::ViewContext;
-use crate::gui::widgets::words::moment_text;
-use crate::session::Recording;
+use crate::gui::widgets::moment_text;
 use crate::session::absent::Absent;
 
 highwater_snapshots::vocabulary!(

@@ -1,16 +1,12 @@
 //! The actions for the selected node, and its blocks, the largest first.
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
-use highwater_analysis::between::bytes_of;
-use highwater_analysis::tree::NodeId;
-use highwater_snapshots::BlockId;
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::{NodeId, bytes_of};
+use highwater_snapshots::{BlockId, format_bytes};
 
 use super::job::{Answer, Chosen};
 use super::names;
-use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
-use crate::gui::widgets::theme;
-use crate::gui::widgets::words::title;
+use crate::gui::widgets::{Cell, Column, Rows, TableState, table_ui, theme, title};
 
 /// The user's request for the selected node.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Writes the panel's content as CSV, in full, with a last line for the total.
 
-use highwater_analysis::tree::NodeId;
+use highwater_analysis::NodeId;
 
 use super::job::Answer;
 use super::names;

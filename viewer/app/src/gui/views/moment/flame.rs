@@ -1,18 +1,16 @@
 //! A tree as a flame graph with the root on top; each node is as wide as its bytes, below its parent.
 
 use eframe::egui::{Rect, Response, Ui};
-use highwater_analysis::Tree;
-use highwater_analysis::tree::{LineRole, NodeId};
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::{LineRole, NodeId, Tree};
+use highwater_snapshots::format_bytes;
 
 use super::job::Answer;
 use super::names;
 use super::tile::{self, Act, Item, What};
 use crate::gui::identity::Identity;
 use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
-use crate::gui::widgets::memo::Memo;
 use crate::gui::widgets::tile::{Emphasis, focus_frame, paint, walked, with_amount};
-use crate::gui::widgets::{flame, theme};
+use crate::gui::widgets::{Memo, flame, theme};
 
 /// The last layout, and its input.
 #[derive(Debug, Default)]

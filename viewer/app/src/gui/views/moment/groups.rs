@@ -1,18 +1,15 @@
 //! The groups as a table: one row for each distinct value of the keys; the rows add up to the total.
 
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
-use highwater_analysis::tree::{NodeId, Part};
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::NodeId;
+use highwater_analysis::tree::Part;
+use highwater_snapshots::{count_of, format_bytes};
 
 use super::job::{Answer, Order};
 use super::names;
 use super::tile::{self, Act};
-use crate::figures::moment::count_of;
 use crate::gui::legend::share;
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::table::{Cell, Column, Rows, TableState, table_ui};
-use crate::gui::widgets::theme;
-use crate::gui::widgets::words::MEANING_OF_NONE;
+use crate::gui::widgets::{Cell, Column, MEANING_OF_NONE, Rows, TableState, place_ui, table_ui, theme};
 
 /// The order of the table's state, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {

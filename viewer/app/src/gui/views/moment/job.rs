@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use eframe::egui::Color32;
 use highwater_analysis::beside::non_block_bytes;
-use highwater_analysis::between::{Balance, Question, blocks_between, bytes_of};
-use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{Matches, Metric, Siblings, Tree, TreeQuery};
+use highwater_analysis::between::blocks_between;
+use highwater_analysis::tree::Part;
+use highwater_analysis::{Balance, Matches, Metric, NodeId, Question, Siblings, Tree, TreeQuery, bytes_of};
 use highwater_snapshots::{BlockId, StackId, natural};
 use rayon::slice::ParallelSliceMut as _;
 
 use super::names;
+use crate::Recording;
 use crate::gui::colouring::Colouring;
 use crate::gui::widgets::theme;
-use crate::session::Recording;
 
 /// Which blocks are grouped: those live at a moment, or some between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,21 +15,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{self, Label, RichText, Ui};
-use highwater_analysis::between::Question;
-use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{Metric, TreeQuery};
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::tree::Part;
+use highwater_analysis::{Metric, NodeId, Question, TreeQuery};
+use highwater_snapshots::format_bytes;
 
 pub use choosers::{Choices, MomentLook};
 
 use crate::figures::moment::{peak_name, total_name};
 use crate::gui::legend::cause_text;
 use crate::gui::views::view::{Action, Reason, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::{least_height_ui, place_ui};
-use crate::gui::widgets::table::TableState;
-use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::words::moment_text;
+use crate::gui::widgets::{Query, Shades, TableState, computed, least_height_ui, moment_text, place_ui, theme};
 use details::Ask;
 use flame::Flame;
 use job::{Answer, Clerk, OfTimeline, Place, Request, Source, When};

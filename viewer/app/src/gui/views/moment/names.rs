@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use highwater_analysis::frames::leading_frame;
 use highwater_analysis::siblings::{Merged, merge};
-use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{GroupKey, NO_LABEL, Tree, TreeKey};
+use highwater_analysis::tree::Part;
+use highwater_analysis::{GroupKey, NO_LABEL, NodeId, Tree, TreeKey, leading_frame};
 use highwater_snapshots::{BlockId, Category, Trace};
 
+use crate::Recording;
 use crate::gui::colouring::short_line;
-use crate::gui::widgets::words::{name_of_none, title};
-use crate::session::Recording;
+use crate::gui::widgets::{name_of_none, title};
 
 /// The short name of a node, for a tile.
 pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {

@@ -9,9 +9,8 @@ use highwater_snapshots::text::trace_from_text;
 
 use super::tile::What;
 use super::*;
-use crate::gui::widgets::query::Computed as _;
-use crate::selection::Selection;
-use crate::session::Recording;
+use crate::gui::widgets::Computed as _;
+use crate::{Recording, Selection};
 
 /// At its peak, after event 5: two weights, two activations of one layer, one of another, and a large temporary.
 const NET: &str = "

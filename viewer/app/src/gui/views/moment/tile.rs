@@ -1,14 +1,12 @@
 //! The item of a rectangle of the treemap or flame graph: its node, colour, label and tooltip.
 
 use eframe::egui::{Color32, Rect, Response, Role, Sense, Ui, WidgetInfo};
-use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{GroupKey, Tree, TreeKey};
-use highwater_snapshots::Category;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_analysis::tree::Part;
+use highwater_analysis::{GroupKey, NodeId, Tree, TreeKey};
+use highwater_snapshots::{Category, count_of, format_bytes, format_count};
 
 use super::job::Answer;
 use super::names;
-use crate::figures::moment::count_of;
 use crate::gui::colouring::fixed_colour;
 use crate::gui::legend::share;
 use crate::gui::widgets::theme;

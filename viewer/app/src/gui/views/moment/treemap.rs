@@ -1,18 +1,16 @@
 //! The groups as areas, two levels deep, with a way in and out.
 
 use eframe::egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
-use highwater_analysis::Tree;
-use highwater_analysis::tree::NodeId;
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::{NodeId, Tree};
+use highwater_snapshots::format_bytes;
 
 use super::job::Answer;
 use super::names;
 use super::squarify::squarify;
 use super::tile::{self, Act, Item, What};
 use crate::gui::identity::Identity;
-use crate::gui::widgets::memo::Memo;
-use crate::gui::widgets::theme;
 use crate::gui::widgets::tile::{Emphasis, fits, focus_frame, paint, walked, with_amount};
+use crate::gui::widgets::{Memo, theme};
 
 /// A tile and its position.
 #[derive(Clone, Debug)]

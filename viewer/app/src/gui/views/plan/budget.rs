@@ -1,18 +1,15 @@
 //! The budget: its fields, and the default for a recording.
 
 use eframe::egui::{TextEdit, Ui};
-use highwater_analysis::Metric;
 use highwater_analysis::final_oom::final_oom;
-use highwater_analysis::summary::DeviceSummary;
-use highwater_snapshots::units::{format_exact_bytes, parse_bytes, parse_size};
+use highwater_analysis::{DeviceSummary, Metric};
+use highwater_snapshots::{format_exact_bytes, parse_bytes, parse_size};
 
 use crate::answers::prediction::DEVICE_SIZES;
 use crate::answers::replays::used_outside;
 use crate::figures::planned::Budget;
 use crate::gui::views::view::ViewContext;
-use crate::gui::widgets::choice::value_menu_ui;
-use crate::gui::widgets::note::warning_ui;
-use crate::gui::widgets::theme;
+use crate::gui::widgets::{theme, value_menu_ui, warning_ui};
 
 /// Minimum share of a device's memory that the recording must need for the device to be the default budget.
 const NEAR: [u64; 2] = [9, 10];

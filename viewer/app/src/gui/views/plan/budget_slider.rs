@@ -3,12 +3,11 @@
 use eframe::egui::{
     Align2, CursorIcon, FontId, Key, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
 };
-use highwater_snapshots::units::{format_bytes, format_exact_bytes};
+use highwater_snapshots::{format_bytes, format_exact_bytes};
 
 use super::budget::next_device;
 use crate::gui::views::timeline::PlotFrame;
-use crate::gui::widgets::focus::pressed_keys;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Shades, pressed_keys, theme};
 
 /// Height of the handle, in points.
 const HEIGHT: f32 = 18.0;

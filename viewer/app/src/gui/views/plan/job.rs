@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use highwater_analysis::Metric;
-use highwater_analysis::recompute::Evidence;
+use highwater_analysis::{Evidence, Metric};
 use highwater_snapshots::{DeviceId, Trace};
 
+use crate::Recording;
 use crate::answers::plan::{
     Allowance, Change, Changed, Code, Forbidden, Model, PlanLine, Proof, Query, Reach, Recorded, RerunOf, Search,
     Setup, TrainingStep, Trial, composition, record_words, search,
@@ -16,8 +16,7 @@ use crate::answers::plan::{
 use crate::figures::planned::{Budget, assumptions};
 use crate::gui::views::predicted::PredictedRun;
 use crate::gui::views::view::OfDevice;
-use crate::gui::widgets::query::Cancel;
-use crate::session::Recording;
+use crate::gui::widgets::Cancel;
 
 /// The key of the background query.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,26 +6,21 @@ mod budget;
 mod budget_slider;
 mod switches;
 mod notes;
-mod others;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use eframe::egui::{self, RichText, Ui};
 use highwater_analysis::Metric;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{count_of, format_bytes};
 
 use crate::answers::plan::{Reach, RerunOf, Setup, name};
-use crate::figures::moment::count_of;
 use crate::figures::planned::{self, Budget};
 use crate::files::discard::discard;
 use crate::gui::legend::share;
 use crate::gui::views::predicted::{CurveLook, CurveView};
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::note::answer_ui;
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::{exact_height_ui, scrolling_ui, split_ui};
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Query, Shades, answer_ui, computed, exact_height_ui, scrolling_ui, split_ui, theme};
 use budget::{BudgetForm, default_budget, default_reserve};
 use budget_slider::BudgetSlider;
 use job::{Key, Outcome, Planned, Planner};
@@ -272,7 +267,7 @@ impl PlanView {
     /// Shows the plans that were found, of which the user can select one.
     fn plans_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let Some(Ok(planned)) = self.query.answer() else { return };
-        if let Some(setup) = others::others_ui(ui, &planned.found, &self.switches.setup()) {
+        if let Some(setup) = switches::others_ui(ui, &planned.found, &self.switches.setup()) {
             self.switches = self.switches.renewed(&setup);
             self.chosen = Some(setup).filter(|setup| *setup != planned.found.setup());
             self.ask(ui.ctx(), context);

@@ -1,13 +1,12 @@
 //! The notes on a plan: how it was verified, the code that applies it, its assumptions and its limits.
 
 use eframe::egui::{TextEdit, TextStyle, Ui};
-use highwater_snapshots::units::{format_bytes, format_exact_bytes};
+use highwater_snapshots::{format_bytes, format_exact_bytes};
 
 use super::job::{Found, Key, Planned};
 use crate::answers::plan::{Code, NOTE};
 use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
-use crate::gui::widgets::button::labelled_button_ui;
-use crate::gui::widgets::note::{assumption_ui, note_ui, quiet_ui, warning_ui};
+use crate::gui::widgets::{assumption_ui, labelled_button_ui, note_ui, quiet_ui, warning_ui};
 
 /// Shows how the result was verified, and the lowest memory use that was found.
 pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {

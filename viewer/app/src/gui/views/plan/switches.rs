@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use eframe::egui::{Checkbox, Grid, Response, Role, Ui, WidgetInfo, vec2};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
 use super::job::{Chosen, Found};
-use crate::answers::plan::{Change, PlanLine, Proof, Setup, recomputed};
-use crate::figures::planned::costs;
+use crate::answers::plan::{Change, PlanLine, Proof, Setup, name, recomputed};
+use crate::figures::planned::{costs, shares};
 
 /// Minimum width at which there is a column for the phase of the peak, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
@@ -199,4 +199,36 @@ pub(super) fn below_ui(ui: &mut Ui, text: &str) -> Response {
         ui.weak(text)
     };
     ui.horizontal(below).inner
+}
+
+/// Shows all plans, if there are several. Returns the changes of a plan that the user selects. `now` are the displayed
+/// changes.
+pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
+    let search = &found.search;
+    if search.plans.len() < 2 {
+        return None;
+    }
+    let mut picked = None;
+    let width = name_width(ui, false);
+    Grid::new("plans").num_columns(3).spacing(vec2(12.0, 3.0)).striped(true).show(ui, |ui| {
+        for name in ["Plans", "Requested", "Reserved"] {
+            ui.weak(name);
+        }
+        ui.end_row();
+        for plan in &search.plans {
+            let is_shown = plan.setup == *now;
+            let is_picked = name_ui(ui, width, |ui| {
+                let is_picked = ui.radio(is_shown, name(&plan.setup)).clicked();
+                below_ui(ui, &costs(found.proof, plan.class, shares(search, plan)));
+                is_picked
+            });
+            if is_picked {
+                picked = Some(plan.setup.clone());
+            }
+            ui.label(format_bytes(plan.trial.requested));
+            ui.label(format_bytes(plan.trial.reserved));
+            ui.end_row();
+        }
+    });
+    picked
 }

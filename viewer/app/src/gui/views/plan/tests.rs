@@ -5,15 +5,15 @@ use std::sync::Arc;
 use eframe::egui::{Key as Button, Modifiers, OutputCommand, Role, Vec2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use highwater_snapshots::parse_size;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
-use highwater_snapshots::units::parse_size;
 
 use super::*;
+use crate::Recording;
 use crate::answers::plan::{Query, Recorded, search};
-use crate::gui::view_harness::ViewHarness;
-use crate::gui::widgets::query::Computed as _;
-use crate::session::Recording;
+use crate::gui::tests::ViewHarness;
+use crate::gui::widgets::Computed as _;
 
 /// A step of four modules, each of which saves 128 MiB for backward and passes 32 MiB on; the optimizer takes
 /// `temporary` times 16 MiB for a moment.

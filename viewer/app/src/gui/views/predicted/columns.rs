@@ -6,9 +6,8 @@ use highwater_analysis::Metric;
 
 use super::run::PredictedRun;
 use crate::gui::identity::Identity;
-use crate::gui::widgets::query::Cancel;
-use crate::selection::{Axis, Selection};
-use crate::session::Recording;
+use crate::gui::widgets::Cancel;
+use crate::{Axis, Recording, Selection};
 
 /// The input of a curve: the totals, a range of the recording's axis, and the number of pixel columns.
 #[derive(Clone, Debug)]

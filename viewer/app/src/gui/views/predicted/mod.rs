@@ -8,18 +8,16 @@ use std::sync::Arc;
 use eframe::egui::{self, PointerButton, Response, Stroke, Tooltip, Ui, Vec2, vec2};
 use egui_plot::{Line, LineStyle, Plot, PlotPoints};
 use highwater_analysis::Metric;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
+use crate::View;
 use crate::gui::identity::Identity;
 use crate::gui::legend::Chip;
 use crate::gui::views::timeline::{
     FailedMark, Labels, PlotFrame, lines_ui, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
 };
 use crate::gui::views::view::{Action, ViewContext};
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::words::moment_text;
-use crate::selection::View;
+use crate::gui::widgets::{Query, Shades, computed, moment_text, theme};
 
 pub(super) use columns::Key;
 pub use columns::{Column, Curve};

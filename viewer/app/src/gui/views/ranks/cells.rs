@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use highwater_analysis::Metric;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
 use super::SAMPLES;
+use crate::Recording;
 use crate::answers::outliers::{Standing, standings};
 use crate::figures::moment::total_name;
 use crate::files::fleet::Fleet;
 use crate::gui::identity::Identity;
-use crate::gui::widgets::words::{before, failed_requests};
-use crate::session::Recording;
+use crate::gui::widgets::{before, failed_requests};
 
 /// One device of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,12 @@ use eframe::egui::{
     WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::Metric;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
 use self::cells::{Cell, Known, cells};
 use crate::answers::outliers::Standing;
 use crate::gui::views::timeline::paint_cross;
-use crate::gui::widgets::focus::pressed_keys;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Shades, pressed_keys, theme};
 
 pub use self::cells::{CellPlace, ShownCell};
 

@@ -7,9 +7,9 @@ use eframe::egui::{
     Color32, ColorImage, Key, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions, Ui,
     WidgetInfo, pos2, vec2,
 };
-use highwater_analysis::addresses::{AddressMap, Content, Piece};
-use highwater_snapshots::BlockId;
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::AddressMap;
+use highwater_analysis::addresses::{Content, Piece};
+use highwater_snapshots::{BlockId, format_bytes};
 
 use super::facts::{piece_lines, segment_lines, tooltip_ui};
 use super::known::State;
@@ -18,8 +18,7 @@ use super::look::{PERIOD, Paint, is_same};
 use crate::gui::colouring::Colouring;
 use crate::gui::views::block::block_menu_ui;
 use crate::gui::views::view::{Action, ViewContext};
-use crate::gui::widgets::focus::pressed_keys;
-use crate::gui::widgets::theme;
+use crate::gui::widgets::{pressed_keys, theme};
 
 /// The key of the picture.
 #[derive(Clone)]

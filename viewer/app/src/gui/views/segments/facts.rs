@@ -1,14 +1,11 @@
 //! Describes addresses, pieces and segments.
 
 use eframe::egui::{Color32, RichText, Ui};
-use highwater_analysis::addresses::{Content, Piece, ReservedSegment};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_analysis::ReservedSegment;
+use highwater_analysis::addresses::{Content, Piece};
+use highwater_snapshots::{BlockId, EventId, Trace, count_of, format_bytes, format_count};
 
-use crate::figures::moment::count_of;
-use highwater_snapshots::{BlockId, EventId, Trace};
-
-use crate::gui::widgets::theme;
-use crate::gui::widgets::theme::swatch_ui;
+use crate::gui::widgets::{swatch_ui, theme};
 
 /// The content of an address at a moment, one fact per line.
 pub(super) fn content_lines(

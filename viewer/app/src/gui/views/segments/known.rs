@@ -3,14 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use highwater_analysis::addresses::fit::driver_free;
-use highwater_analysis::addresses::{AddressIndex, AddressMap, FailedRequest, LaneAxis, PoolFit, rooms};
+use highwater_analysis::addresses::{LaneAxis, PoolFit, rooms};
+use highwater_analysis::{AddressIndex, AddressMap, FailedRequest};
 use highwater_snapshots::EventId;
 use highwater_snapshots::alloc_rules::AllocRules;
 
+use crate::Recording;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::replays::analyse;
 use crate::gui::identity::Identity;
-use crate::session::Recording;
 
 /// The address index and the address axis of one device, each computed by the first thread that needs it.
 #[derive(Debug)]

@@ -7,23 +7,22 @@ use eframe::egui::{
     Align2, Color32, ColorImage, FontId, Rect, Role, Sense, Shape, Stroke, TextureHandle, TextureOptions, Ui,
     WidgetInfo, pos2, vec2,
 };
+use highwater_analysis::PoolAndStream;
 use highwater_analysis::addresses::lanes::raster;
-use highwater_analysis::addresses::{Content, LaneRaster, LaneWindow, PoolAndStream};
+use highwater_analysis::addresses::{Content, LaneRaster, LaneWindow};
 use highwater_analysis::bands::Across;
-use highwater_snapshots::BlockId;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{BlockId, format_bytes};
 
 use super::facts::{content_lines, tooltip_ui};
 use super::known::Known;
 use super::look::{Paint, is_same};
+use crate::View;
 use crate::gui::colouring::Colouring;
 use crate::gui::identity::Identity;
 use crate::gui::views::block::block_menu_ui;
 use crate::gui::views::timeline::PlotFrame;
 use crate::gui::views::view::{Action, Under, ViewContext};
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::View;
+use crate::gui::widgets::{Query, Shades, computed, theme};
 
 /// The input of the worker that draws the picture.
 #[derive(Clone)]

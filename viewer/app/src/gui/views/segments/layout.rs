@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use highwater_analysis::addresses::AddressMap;
+use highwater_analysis::AddressMap;
 
 /// A part of a segment in one row.
 #[derive(Clone, Debug, PartialEq, Eq)]

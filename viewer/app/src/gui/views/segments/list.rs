@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use eframe::egui::Ui;
-use highwater_analysis::addresses::{ReservedSegment, Usage};
+use highwater_analysis::ReservedSegment;
+use highwater_analysis::addresses::Usage;
 
 use super::known::State;
-use crate::gui::widgets::table::{Cell, Column, Rows, SortedTable, Touched};
+use crate::gui::widgets::{Cell, Column, Rows, SortedTable, Touched};
 use crate::report::Unit;
 
 /// The table's state, and the segments that it shows.

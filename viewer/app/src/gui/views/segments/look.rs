@@ -7,7 +7,7 @@ use highwater_analysis::addresses::Content;
 use highwater_snapshots::{BlockId, Trace};
 
 use crate::gui::colouring::Colouring;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Shades, theme};
 
 /// Period of every pattern in pixels, at a scale of 1.
 pub(super) const PERIOD: usize = 4;

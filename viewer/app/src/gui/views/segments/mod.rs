@@ -13,17 +13,14 @@ mod oom;
 use std::sync::Arc;
 
 use eframe::egui::{self, RichText, Ui, vec2};
-use highwater_analysis::addresses::{PoolAndStream, PoolFit, ReservedSegment};
-use highwater_snapshots::EventId;
-use highwater_snapshots::units::format_bytes;
+use highwater_analysis::addresses::PoolFit;
+use highwater_analysis::{PoolAndStream, ReservedSegment};
+use highwater_snapshots::{EventId, count_of, format_bytes};
 
 use crate::answers::oom_analysis::OomAnalysis;
-use crate::figures::moment::count_of;
 use crate::gui::identity::Identity;
 use crate::gui::views::view::{Action, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::least_height_ui;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Query, Shades, computed, least_height_ui, theme};
 use chart::{Chart, Marked};
 use known::{Known, Question, State, analyse_request};
 use lanes::Lanes;

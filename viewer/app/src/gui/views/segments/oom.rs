@@ -4,20 +4,17 @@ use eframe::egui::{
     Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
     WidgetInfo, pos2, vec2,
 };
-use highwater_analysis::addresses::{FailedRequest, Freed};
-use highwater_analysis::live_groups::LiveGroups;
-use highwater_snapshots::Category;
-use highwater_snapshots::units::{format_bytes, format_bytes_apart};
+use highwater_analysis::addresses::Freed;
+use highwater_analysis::{FailedRequest, LiveGroups};
+use highwater_snapshots::{Category, count_of, format_bytes, format_bytes_apart};
 
 use super::known::State;
 use super::look::Paint;
 use crate::answers::oom_analysis::OomAnalysis;
-use crate::figures::moment::count_of;
 use crate::figures::requests::requested;
 use crate::gui::colouring::short_line;
 use crate::gui::views::view::Action;
-use crate::gui::widgets::fit;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Shades, fit, theme};
 
 /// Height of margins and border around the analysis, in points.
 const FRAME: f32 = 14.0;

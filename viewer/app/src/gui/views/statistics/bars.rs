@@ -3,7 +3,7 @@
 use eframe::egui::{FontId, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
 use crate::gui::views::sheet::Sheet;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Shades, theme};
 
 /// Shows column `measure` of a sheet as bars. Returns the row of the bar that was clicked. The bar of row `chosen` is
 /// highlighted.

@@ -4,21 +4,20 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use highwater_analysis::condition;
-use highwater_analysis::frames::stack_lines;
-use highwater_analysis::growth::{GrowthQuery, Leaks, StepRange, StepWindow, growth};
+use highwater_analysis::growth::growth;
 use highwater_analysis::lifetime::Lifetime;
-use highwater_analysis::live_groups::LiveGroups;
-use highwater_analysis::{Filter, GroupKey, LiveIndex, Matches, Metric, Source};
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{BlockId, Category, DeviceId, StackId, Trace};
+use highwater_analysis::{
+    Filter, GroupKey, GrowthQuery, Leaks, LiveGroups, LiveIndex, Matches, Metric, Source, StepRange, StepWindow,
+    condition, stack_lines,
+};
+use highwater_snapshots::{BlockId, Category, DeviceId, StackId, Trace, format_bytes};
 
 use super::sheets::{bytes, count, words};
+use crate::drawn_metric;
 use crate::figures::leaks::{leak_texts, reserved_growth};
 use crate::gui::views::sheet::{Heading, Line, Sheet};
 use crate::gui::views::view::Action;
 use crate::gui::widgets::theme;
-use crate::selection::drawn_metric;
 use crate::session::absent::Absent;
 
 /// Maximum number of steps listed for a row.

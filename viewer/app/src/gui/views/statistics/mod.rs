@@ -7,16 +7,12 @@ mod kept;
 use std::sync::Arc;
 
 use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
-use highwater_analysis::growth::{StepRange, StepWindow};
-use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, trust_notes};
-use highwater_analysis::{Matches, Metric};
+use highwater_analysis::statistics::{StatisticsQuery, TrustNote, trust_notes};
+use highwater_analysis::{Matches, Metric, Statistics, StepRange, StepWindow};
 
 use crate::gui::views::sheet::Sheet;
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::least_height_ui;
-use crate::gui::widgets::table::SortedTable;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Query, Shades, SortedTable, computed, least_height_ui, theme};
 
 /// The key of the statistics: device, total and matching blocks.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,8 @@
 //! Builds the sheets of a device's statistics and of the facts about its recording.
 
-use highwater_analysis::Metric;
-use highwater_analysis::statistics::{Bin, RangeBin, Statistics};
-use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+use highwater_analysis::statistics::{Bin, RangeBin};
+use highwater_analysis::{Metric, Statistics};
+use highwater_snapshots::{Trace, format_bytes, format_count, format_nanos};
 
 use super::bars::step_name;
 use crate::gui::views::sheet::{Heading, Line, Sheet};

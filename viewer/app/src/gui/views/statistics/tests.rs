@@ -5,9 +5,8 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
-use crate::gui::view_harness::ViewHarness;
-use crate::gui::widgets::query::Computed as _;
-use crate::gui::widgets::theme;
+use crate::gui::tests::ViewHarness;
+use crate::gui::widgets::{Computed as _, theme};
 
 const LEAKING: &str = "
     baseline w 400/512 parameter @net

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use highwater_snapshots::units::format_count;
+use highwater_snapshots::format_count;
 
-use crate::selection::Axis;
+use crate::Axis;
 
 /// A tick: its position on the axis and its label.
 #[derive(Clone, Debug, PartialEq)]

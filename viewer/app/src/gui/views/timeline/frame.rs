@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use eframe::egui::{Color32, Mesh, Pos2, Rect, Shape, TextureId, pos2};
 
-use crate::selection::View;
+use crate::View;
 
 /// A rectangle on the screen and the visible part that fills it.
 ///

@@ -4,15 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Stroke, TextFormat, pos2};
-use highwater_snapshots::units::format_count;
-use highwater_snapshots::{Phase, StringId, Trace};
+use highwater_snapshots::{Phase, StringId, Trace, format_count};
 
 use super::frame::PlotFrame;
-use crate::gui::widgets::fit;
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::Selection;
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, fit, theme};
 use crate::session::regions::Region;
+use crate::{Recording, Selection};
 
 /// Size of a lane's letters, in points.
 const LETTERS: f32 = 11.5;

@@ -4,9 +4,8 @@ use egui_plot::{Line, PlotPoints};
 use highwater_analysis::Metric;
 
 use super::{Shown, Timeline, TimelineStyle};
-use crate::gui::widgets::theme::Shades;
-use crate::selection::{Selection, View, drawn_metric};
-use crate::session::Recording;
+use crate::gui::widgets::Shades;
+use crate::{Recording, Selection, View, drawn_metric};
 
 /// A line closer than this to the drawn total everywhere, in points, would only make it thicker.
 const APART: f64 = 1.5;

@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use eframe::egui::{self, Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
 use highwater_analysis::Moment;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::format_bytes;
 
 use super::frame::PlotFrame;
 use super::labels::Labels;
-use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::when;
-use crate::selection::Axis;
+use crate::Axis;
+use crate::gui::widgets::{Shades, when};
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
 /// outside the view, a label at the side where it is. The label names the cause, and avoids lines, as reported by

@@ -9,7 +9,6 @@ mod picture;
 mod overview;
 mod lines;
 mod plot;
-mod hover;
 mod pointer;
 
 use std::ops::Range;
@@ -18,8 +17,7 @@ use std::sync::Arc;
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, BandWindow, Stack};
 use highwater_analysis::{Matches, Metric, Totals};
-use highwater_snapshots::units::format_count;
-use highwater_snapshots::{BlockId, EventId};
+use highwater_snapshots::{BlockId, EventId, format_count};
 
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
@@ -31,13 +29,10 @@ pub(crate) use plot::{lines_ui, ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
 use crate::answers::request_failure::RequestFailure;
-use crate::colour_by::ColourBy;
 use crate::gui::identity::Identity;
 use crate::gui::legend::cause_text;
-use crate::gui::widgets::query::computed;
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Axis, Selection, View, drawn_metric};
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, computed, theme};
+use crate::{Axis, ColourBy, Recording, Selection, View, drawn_metric};
 use picture::{Painter, Part, Request};
 
 /// How blocks are painted.

@@ -7,8 +7,8 @@ use egui_plot::{Line, Plot, PlotPoints, Span, VLine};
 use highwater_analysis::Metric;
 
 use super::picture::Picture;
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::View;
+use crate::View;
+use crate::gui::widgets::{Shades, theme};
 
 /// The content of the overview.
 pub(super) struct Overview<'a> {

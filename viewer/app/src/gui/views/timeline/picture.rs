@@ -11,11 +11,9 @@ use highwater_snapshots::yielding::tick;
 use rayon::prelude::*;
 
 use crate::background::Urgency;
-use crate::colour_by::ColourBy;
 use crate::gui::colouring::Colouring;
-use crate::gui::widgets::query::{Cancel, Query, computed};
-use crate::gui::widgets::theme;
-use crate::session::Recording;
+use crate::gui::widgets::{Cancel, Query, computed, theme};
+use crate::{ColourBy, Recording};
 
 /// The stacking order of bands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -8,9 +8,8 @@ use egui_plot::{AxisHints, GridMark, Line, Plot};
 use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
 use super::{Timeline, TimelineStyle, lanes};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Axis, Selection, View, drawn_metric};
-use crate::session::Recording;
+use crate::gui::widgets::{Shades, theme};
+use crate::{Axis, Recording, Selection, View, drawn_metric};
 
 /// Height of the labels of the time or event axis, in points, known before they are laid out.
 const AXIS_HEIGHT: f32 = 15.0;

@@ -3,15 +3,14 @@
 use std::ops::Range;
 
 use eframe::egui::{self, RectAlign, Response, Tooltip, Ui};
-use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
-use highwater_snapshots::{BlockId, EventId};
+use highwater_analysis::{bytes_of, leading_frame};
+use highwater_snapshots::{BlockId, EventId, format_bytes, format_count, format_nanos};
 
 use super::frame::PlotFrame;
-use super::hover::hover_ui;
 use super::{Hover, Timeline, marks};
-use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Pin, Selection};
-use crate::session::Recording;
+use crate::gui::colouring::{Entry, short_line};
+use crate::gui::widgets::{Shades, life, moment_text, swatch_ui, theme, title};
+use crate::{Pin, Recording, Selection, drawn_metric};
 
 /// Wheel distance in points that doubles or halves the visible part.
 const WHEEL_OCTAVE: f32 = 160.0;
@@ -162,4 +161,30 @@ pub(crate) fn wheel(
         selection.pan(recording, [-f64::from(turned.x) * frame.units_per_point()[0], 0.0]);
     }
     pinched != 1.0 || turned != egui::Vec2::ZERO
+}
+
+/// Shows the tooltip about the moment and the block under the pointer.
+pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover: Hover, entry: Option<&Entry>) {
+    let trace = &recording.trace;
+    let metric = drawn_metric(selection.metric);
+    if let Some(id) = hover.block {
+        let block = trace.blocks.get(id);
+        ui.horizontal(|ui| {
+            if let Some(entry) = entry {
+                swatch_ui(ui, entry.colour);
+            }
+            ui.strong(format!("{}  {}", format_bytes(bytes_of(trace, metric, id)), title(trace, &block)));
+        });
+        if block.scope.is_some() {
+            ui.label(trace.tables.scope_path(block.scope));
+        }
+        if let Some(line) = leading_frame(&trace.tables, block.stack) {
+            ui.label(short_line(&line.text(&trace.tables)));
+        }
+        ui.label(life(trace, id));
+        ui.add_space(6.0);
+    }
+    let moment = recording.devices[selection.device].moment(trace, metric, hover.moment);
+    ui.label(format!("{} {metric} in all", format_bytes(hover.total)));
+    ui.weak(moment_text(&moment));
 }

@@ -7,10 +7,7 @@ use super::job::{Other, Replayed};
 use crate::answers::prediction::Figures;
 use crate::figures::predicted::{Compared, compared, compared_table, difference, tried, tried_table};
 use crate::gui::views::view::Action;
-use crate::gui::widgets::room::place_ui;
-use crate::gui::widgets::table::{Cell, Column, Rows, TableState, Touched, table_ui};
-use crate::gui::widgets::theme;
-use crate::gui::widgets::words::{step_and_phase, when};
+use crate::gui::widgets::{Cell, Column, Rows, TableState, Touched, place_ui, step_and_phase, table_ui, theme, when};
 
 /// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;

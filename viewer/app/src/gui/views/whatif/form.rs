@@ -2,15 +2,12 @@
 
 use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
-use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::units::parse_bytes;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, ScopePattern, Trace, parse_bytes};
 
 use crate::answers::prediction::{Change, DEVICE_SIZES, SizePart, in_words};
 use crate::answers::recomputation::check_patterns;
 use crate::answers::replays::check_settings;
-use crate::gui::widgets::choice::value_menu_ui;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Shades, theme, value_menu_ui};
 
 highwater_snapshots::vocabulary!(
     /// The fields of the form.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use highwater_snapshots::{EventId, Trace};
 
 use super::form::Applied;
+use crate::Recording;
 use crate::answers::prediction::{Change, Changed, Prediction};
 use crate::answers::replays::predict;
 use crate::gui::identity::Identity;
 use crate::gui::views::predicted::PredictedRun;
 use crate::gui::views::view::OfDevice;
-use crate::gui::widgets::query::Cancel;
-use crate::session::Recording;
+use crate::gui::widgets::Cancel;
 
 /// The key of a replay.
 #[derive(Clone, Debug, PartialEq)]

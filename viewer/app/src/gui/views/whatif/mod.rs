@@ -17,11 +17,7 @@ use crate::files::discard::discard;
 use crate::gui::identity::Identity;
 use crate::gui::views::predicted::{CurveLook, CurveView};
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
-use crate::gui::widgets::note::answer_ui;
-use crate::gui::widgets::query::{Query, computed};
-use crate::gui::widgets::room::{scrolling_ui, split_ui};
-use crate::gui::widgets::table::TableState;
-use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::{Query, Shades, TableState, answer_ui, computed, scrolling_ui, split_ui, theme};
 use form::{Act, Applied, Field, Form};
 use job::{Key, Opening, Other, Outcome, Replayed};
 

@@ -1,7 +1,7 @@
 //! Notes on a replay: assumptions, where it differs from the recording, and the allocator's state if a request fails.
 
 use eframe::egui::{Grid, Ui, vec2};
-use highwater_snapshots::units::{format_bytes, format_required_bytes};
+use highwater_snapshots::{format_bytes, format_required_bytes};
 
 use super::form::Applied;
 use super::job::Replayed;
@@ -9,8 +9,7 @@ use crate::answers::prediction::{Changed, Failed};
 use crate::figures::moment::at_event;
 use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
 use crate::gui::views::view::Action;
-use crate::gui::widgets::button::labelled_button_ui;
-use crate::gui::widgets::note::{assumption_ui, note_ui, warning_ui};
+use crate::gui::widgets::{assumption_ui, labelled_button_ui, note_ui, warning_ui};
 
 /// Shows the notes. Returns the moment that was clicked.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Action> {

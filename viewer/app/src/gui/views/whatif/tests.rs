@@ -8,10 +8,10 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::Metric;
 
 use super::*;
-use crate::gui::view_harness::ViewHarness;
+use crate::gui::tests::ViewHarness;
 use crate::gui::views::predicted as curve;
-use crate::gui::widgets::query::Computed as _;
-use crate::selection::{Axis, View};
+use crate::gui::widgets::Computed as _;
+use crate::{Axis, View};
 
 /// Two activations of 4 and 8 MiB, then a gradient of 4 MiB, in one segment; the first is used no more by then.
 const STEP: &str = "

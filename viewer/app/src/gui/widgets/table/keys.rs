@@ -4,7 +4,7 @@ use eframe::egui::{self, Event, Key, Response, Ui};
 use highwater_snapshots::shown::spreadsheet_text;
 
 use super::{Column, TableState, Touched};
-use crate::gui::widgets::focus::pressed_keys;
+use crate::gui::widgets::keys::pressed_keys;
 
 /// Horizontal scroll step of an arrow key, in points.
 const STRIDE: f32 = 60.0;

@@ -3,7 +3,9 @@
 use eframe::egui::Ui;
 
 use super::{Rows, TableState, Touched, shown_ui};
-use crate::report::{self, Table, Value};
+use crate::report;
+use crate::report::Table;
+use crate::report::Value;
 
 /// State of a sorted table. Rows are numbered as they are without an order.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,8 @@
 //! They are seven of Okabe and Ito's palette and two of Paul Tol's.
 
 use eframe::egui::Color32;
+use highwater_analysis::LineRole;
 use highwater_analysis::diff::Change;
-use highwater_analysis::tree::LineRole;
 use highwater_snapshots::Category;
 
 /// Okabe and Ito's colours, and two of Tol's, in order of assignment.

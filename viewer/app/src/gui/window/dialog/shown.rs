@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::{Ask, Chosen};
-use crate::pending::Pending;
+use crate::Pending;
 
 /// File extensions of recordings.
 const ENDINGS: [&str; 10] = ["snap", "pickle", "pkl", "json", "html", "gz", "prof", "sqlite", "csv", "log"];

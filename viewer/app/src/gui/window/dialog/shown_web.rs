@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Ask, Chosen};
-use crate::pending::Pending;
+use crate::Pending;
 
 #[wasm_bindgen]
 extern "C" {

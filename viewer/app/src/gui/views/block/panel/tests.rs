@@ -8,8 +8,8 @@ use egui_kittest::kittest::Queryable as _;
 use highwater_snapshots::trace::SourceText;
 
 use super::*;
-use crate::gui::view_harness::ViewHarness;
-use crate::gui::widgets::query::Computed as _;
+use crate::gui::tests::ViewHarness;
+use crate::gui::widgets::Computed as _;
 
 const STEPS: &str = "
     baseline w 400/512 parameter @net.fc1 < new < main

@@ -6,8 +6,7 @@ use highwater_analysis::{Filter, Matches};
 use highwater_snapshots::text::trace_from_text;
 
 use crate::gui::views::view::{Action, Reason, ViewContext};
-use crate::selection::{Pin, Selection};
-use crate::session::Recording;
+use crate::{Pin, Recording, Selection};
 
 /// The input of a context, and the actions of a view.
 pub(super) struct ViewHarness<V> {
