@@ -27,8 +27,8 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "snapshots/analysis", lines: 24_100, homonyms: 2 },
     Budget { folder: "snapshots/pytorch", lines: 12_150, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
-    Budget { folder: "viewer", lines: 20_400, homonyms: 3 },
-    Budget { folder: "viewer/app", lines: 37_550, homonyms: 12 },
+    Budget { folder: "viewer", lines: 19_900, homonyms: 3 },
+    Budget { folder: "viewer/app", lines: 37_050, homonyms: 12 },
 ];
 
 /// Below its budget by more than this, a package has to lower it.
