@@ -9,23 +9,23 @@ use highwater_snapshots::{BlockId, Category, EventId, OpId, ScopeId, SegmentId, 
 use super::moment::micros_since_1970;
 use crate::report::{Column, Rows, Table, Value};
 
-/// Maximum number of stacks whose values are cached: many events share few stacks.
+/// Maximum number of stacks whose values are cached; many events share few stacks.
 const STACKS_KEPT: usize = 10_000;
 
-/// Returns the further attributes of an event by name; if a name occurs twice, the last.
+/// Returns the attributes of an event by name; the last one if a name occurs twice.
 pub fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
     let attributes = trace.attributes_of(Owner::Event(id)).iter();
     attributes.map(|fact| (trace.tables.string(fact.name), trace.tables.string(fact.value))).collect()
 }
 
-/// The facts of one event; those that do not apply to its kind are missing.
+/// The facts of an event; `None` if they do not apply to its kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventFacts {
     /// The block, by its row in the trace.
     pub block: Option<BlockId>,
     /// The segment or mapping.
     pub segment: Option<SegmentId>,
-    /// The address of either.
+    /// The address of the block or segment.
     pub address: Option<u64>,
     /// Requested bytes of a block or a failed request, bytes of a segment, bytes in use on the device.
     pub size: Option<u64>,
@@ -86,7 +86,7 @@ impl EventFacts {
     }
 }
 
-/// Some events of a window. Tables of the same recording share `stacks`.
+/// A table of some events of a window. Tables of the same recording share `stacks`.
 pub fn events_table<'t>(
     trace: &'t Trace,
     ids: &'t [EventId],

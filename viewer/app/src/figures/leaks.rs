@@ -4,7 +4,7 @@ use highwater_analysis::{Growth, Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::{count_of, format_bytes};
 
-/// Maximum number of leaks listed for each device.
+/// Maximum number of leaks listed per device.
 const SHOWN_LEAKS: usize = 5;
 
 /// Returns a sentence for each of the largest `leaks` found over `window`, and one for all others.
@@ -22,8 +22,8 @@ pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
     leak_lines(leaks, unit).into_iter().zip(0..).map(leak).collect()
 }
 
-/// Names each of the largest `leaks` with its bytes for each step, as `unit` calls them, and sums up all others, as
-/// sentences without their ends.
+/// Lists the largest `leaks` with their bytes per step (named by `unit`), and the sum of all others, as sentences
+/// without full stops.
 pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let leak = |(leak, name): (&Leak, String)| format!("{name} leaks {} a {unit}", format_bytes(leak.bytes_per_step));
@@ -36,8 +36,8 @@ pub fn leak_lines(leaks: &[Leak], unit: &str) -> Vec<String> {
     lines
 }
 
-/// Returns by how much reserved memory grows while live memory does not, and why: what a verdict on live memory does
-/// not cover. The sentence has neither its subject nor its end. `None` if that is not so, or is unknown.
+/// Describes by how much reserved memory grows while live memory does not, and why, as a predicate without subject and
+/// full stop. `None` if this is not the case, or unknown.
 pub fn reserved_growth(live: &Growth, reserved: &Growth) -> Option<String> {
     if live.net() > 0 || reserved.net() <= 0 || reserved.step_count() == 1 || !live.window.is_whole() {
         return None;

@@ -27,12 +27,12 @@ pub fn moment_value(header: &Header, moment: &Moment) -> Value {
     Value::Map(moment_facts(header, moment))
 }
 
-/// The name of the moment at which a total is largest: `Peak`, or of a recording without events the state that it has.
+/// The name of the point at which a total is largest: `Peak`, or for a recording without events, its only state.
 pub fn peak_name(peak: &Moment) -> &'static str {
     if peak.is_state { "State at the dump" } else { "Peak" }
 }
 
-/// Formats a moment: `at event 12,345, step 1, optimizer`; without a phase if the recording has none.
+/// Describes when a moment is: `at event 12,345, step 1, optimizer`; without a phase if the recording has none.
 pub fn when(moment: &Moment) -> String {
     match moment.number() {
         None if moment.is_state => "in the state at the dump".to_owned(),
@@ -41,15 +41,15 @@ pub fn when(moment: &Moment) -> String {
     }
 }
 
-/// Formats the moment after an event, as [`when`] does.
+/// Describes the state after an event, like [`when`].
 pub fn at_event(event: u64, step: Option<u32>, phase: Option<Phase>) -> String {
     let step = step.map_or_else(String::new, |step| format!(", step {step}"));
     let phase = phase.map_or_else(String::new, |phase| format!(", {phase}"));
     format!("at event {}{step}{phase}", format_count(event))
 }
 
-/// Formats a total and its moment: `5.67 GiB requested, at event 12,345, step 1, optimizer`; of a recording without
-/// events, the total alone.
+/// Formats a total and when it is reached: `5.67 GiB requested, at event 12,345, step 1, optimizer`; only the total for
+/// a recording without events.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = total_name(moment.metric);
     let when = if moment.is_state { String::new() } else { format!(", {}", when(moment)) };
@@ -66,7 +66,7 @@ pub fn count_with(count: u64, noun: &str, [one, several]: [&str; 2]) -> String {
     format!("{} {}", count_of(count, noun), if count == 1 { one } else { several })
 }
 
-/// Names other moments with the same peak, as a sentence; `None` if there are none.
+/// Describes other points with the same peak, as a sentence; `None` if there are none.
 pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
     let (first, others) = elsewhere.split_first()?;
     let more = match others.len() {

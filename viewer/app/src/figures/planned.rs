@@ -7,10 +7,10 @@ use crate::answers::plan::{
 };
 use crate::report::{Column, Table, Value};
 
-/// Printed if a search for modules ended at its limit.
+/// Printed if a search for modules reached its work limit.
 pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a cheaper set may exist.";
 
-/// The beginning of an answer where the recording does not show all that the run needs.
+/// The beginning of an answer if the recording does not show everything that the run needs.
 const NOT_CONFIRMED: &str = "Cannot be confirmed to fit";
 
 /// The memory that a training step must fit into.
@@ -18,12 +18,12 @@ const NOT_CONFIRMED: &str = "Cannot be confirmed to fit";
 pub struct Budget {
     /// The device's memory, in bytes.
     pub bytes: u64,
-    /// The part of it that is kept free for memory outside the allocator, in bytes.
+    /// The part of it that is reserved for memory outside of the allocator, in bytes.
     pub reserve: u64,
 }
 
 impl Budget {
-    /// Returns what the allocator may reserve, in bytes.
+    /// Returns the number of bytes that the allocator may reserve.
     pub fn capacity(self) -> u64 {
         self.bytes.saturating_sub(self.reserve)
     }
@@ -37,7 +37,7 @@ impl Budget {
     }
 }
 
-/// Returns that `bytes` of a budget are in use outside the allocator, as a sentence; `None` if nothing is.
+/// Returns a sentence that `bytes` of a budget are in use outside of the allocator; `None` if it is 0.
 pub fn counted_outside(bytes: u64) -> Option<String> {
     let used = format_bytes(bytes);
     (bytes > 0).then(|| format!("Of the budget, others use {used} according to the recording's samples."))
@@ -67,7 +67,7 @@ fn fits_as_is(search: &Search, budget: Budget) -> String {
     }
 }
 
-/// Returns that the step fits with `setup`, as a sentence; as far as `search` can tell.
+/// Returns a sentence that the step fits with `setup`, with the certainty of `search`.
 pub fn fits(setup: &Setup, trial: &Trial, search: &Search, budget: Budget) -> String {
     let [requested, before] = [trial.requested, search.as_is.requested].map(format_bytes);
     let (budget, name) = (budget.text(), name(setup));
@@ -104,7 +104,7 @@ fn does_not_fit(search: &Search, budget: Budget) -> String {
     format!("Does not fit in {}: {least}, with {}.", budget.text(), name(&minimum.setup))
 }
 
-/// Returns what figures cover, as an addition to a sentence.
+/// Returns a phrase for the part of the run that figures cover.
 pub fn up_to(reach: &Reach) -> &'static str {
     match reach {
         Reach::End => "",
@@ -113,7 +113,7 @@ pub fn up_to(reach: &Reach) -> &'static str {
     }
 }
 
-/// Returns that a step that fits would also fit with less work; `None` if it would not.
+/// Returns a sentence that a step that fits could also fit with less work; `None` if it could not.
 pub fn less_work(search: &Search) -> Option<String> {
     let plan = search.best().filter(|_| search.fits_as_is)?;
     let also = match search.reach {
@@ -124,7 +124,7 @@ pub fn less_work(search: &Search) -> Option<String> {
     Some(format!("{also} with less work: {}.", name(&plan.setup)))
 }
 
-/// Returns how `plan` is proven, as a sentence.
+/// Returns how `plan` was verified, as a sentence.
 pub fn proven(proof: Proof, reach: &Reach, plan: &Plan, budget: Budget) -> String {
     let device = format_bytes(budget.capacity());
     let retries = match plan.trial.retries {
@@ -148,17 +148,17 @@ pub fn proven(proof: Proof, reach: &Reach, plan: &Plan, budget: Budget) -> Strin
     }
 }
 
-/// Returns the least memory that can be reached, as a sentence.
+/// Returns the lowest memory use that was found, as a sentence.
 pub fn least(search: &Search) -> String {
     let Minimum { requested, setup, .. } = &search.minimum;
     let up_to = up_to(&search.reach);
     format!("Lowest peak found: {} requested{up_to}, with {}.", format_bytes(*requested), name(setup))
 }
 
-/// How a device can be smaller than the memory that is reserved where there is more.
+/// A phrase that explains why a device can be smaller than the memory reserved on a larger one.
 const INCLUDED: &str = "reserved memory included and cached memory released when it is full";
 
-/// Returns a device that is large enough for the least memory, as a sentence; `None` if there is none.
+/// Returns a device size that is sufficient for the lowest memory use, as a sentence; `None` if there is none.
 pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     let size = format_required_bytes(search.minimum.device_bytes?.saturating_add(budget.reserve));
     let with = if search.minimum.setup.size() == 0 { "As it is," } else { "With these changes" };
@@ -173,8 +173,8 @@ pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     })
 }
 
-/// Returns over how many ranks the optimizer state would have to be sharded, as a sentence; `None` if no number would
-/// do. `parts` are those of the least peak.
+/// Returns over how many ranks the optimizer state would have to be sharded, as a sentence; `None` if no number is
+/// sufficient. `parts` is the composition of the lowest peak.
 pub fn sharding(parts: &[(String, u64)], minimum: &Minimum, budget: Budget) -> Option<String> {
     let (ranks, bytes) = sharded(parts, minimum.requested, budget.capacity())?;
     let bytes = format_bytes(bytes);
@@ -186,7 +186,7 @@ pub fn shares(search: &Search, plan: &Plan) -> [Option<f64>; 2] {
     plan.trial.work.beyond(search.base).shares(search.base)
 }
 
-/// Returns what a change of `class` costs, with the additional shares of FLOPs and moved bytes.
+/// Returns the costs of a change of `class`, with the additional shares of FLOPs and moved bytes.
 pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> String {
     let more = |share: Option<f64>| share.filter(|share| *share >= 0.0005).map(|share| percent(proof, share));
     let work =
@@ -199,8 +199,7 @@ pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> St
     }
 }
 
-/// The changes of a plan one after another, with the memory that each leaves; for people with times if these are
-/// estimated.
+/// The changes of a plan in order, with the memory used with each; with times in printed tables if they are estimated.
 pub fn changes_table(lines: &[PlanLine], proof: Proof, has_times: bool) -> Table<'_> {
     let trial = |row: usize| &lines[row].trial;
     let times = Column::number("estimated_us", "estimated", |row| lines[row].estimated_us.map(i128::from))
@@ -247,7 +246,7 @@ fn percent(proof: Proof, share: f64) -> String {
     format!("{about}+{:.1} %", share * 100.0)
 }
 
-/// Returns what the plan `setup` of `step` assumes, a clause each; nothing of changes without a plan.
+/// Returns the assumptions of the plan `setup` for `step`, one clause each; without a plan, only those of the step.
 pub fn assumptions(step: &dyn TrainingStep, setup: Option<&Setup>) -> Vec<String> {
     let changes = setup.iter().flat_map(|setup| &setup.changes);
     let mut all: Vec<String> = changes.filter_map(|change| change.assumption()).map(str::to_owned).collect();

@@ -11,15 +11,15 @@ use crate::report::{Column, Rows, Table};
 /// Printed if no block matches the conditions.
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
 
-/// Printed if the replay follows the recording by the rule of older versions.
+/// Printed if the replay uses the tie-break rule of older versions.
 pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the replay takes the one at the lowest address (PyTorch up to about version 2.6), \
      because this reproduces the recorded addresses.";
 
-/// Maximum number of settings that are named after the best.
+/// Maximum number of settings that are named in addition to the best.
 const MAX_OTHERS: usize = 2;
 
-/// Names the tried settings that help: those that get past the request with which the recording ends, or else those
-/// that lower the peak of reserved memory.
+/// Names the settings that help: those with which the last failed request succeeds, or else those that lower the peak
+/// of reserved memory.
 pub fn what_helps(prediction: &Prediction) -> String {
     let Prediction { measured, unchanged, tried, .. } = prediction;
     if is_of_state(measured) {
@@ -63,7 +63,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
     )
 }
 
-/// Returns whether figures are of a recording without events.
+/// Returns whether figures are for a recording without events.
 pub fn is_of_state(figures: &Figures) -> bool {
     figures.summary.peaks.iter().any(|peak| peak.is_state)
 }
@@ -84,7 +84,7 @@ pub fn unchanged(prediction: &Prediction) -> String {
     }
 }
 
-/// Returns the result of `change`, as a sentence; if it changes the device's size, whether the recording fits.
+/// Returns the result of `change` as a sentence, including whether the recording fits if it changes the device's size.
 pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
     let change = as_condition(change);
     if let Some(oom) = &changed.oom {
@@ -125,7 +125,7 @@ pub fn as_condition(change: &str) -> String {
     if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") }
 }
 
-/// Returns a device size with which the replay succeeds, as a sentence.
+/// Returns a device size on which the replay succeeds, as a sentence.
 fn large_enough(prediction: &Prediction, changed: &Changed) -> String {
     match (changed.suffices, changed.ends_in_oom) {
         (_, Some(_)) => lower_bound(changed),
@@ -141,7 +141,7 @@ fn large_enough(prediction: &Prediction, changed: &Changed) -> String {
     }
 }
 
-/// Returns the lower bound of the needed memory, for a recording that ends in an out-of-memory error, as a sentence.
+/// Returns a lower bound of the required memory, for a recording that ends in an out-of-memory error, as a sentence.
 fn lower_bound(changed: &Changed) -> String {
     match changed.suffices {
         Some(bytes) => {
@@ -151,8 +151,7 @@ fn lower_bound(changed: &Changed) -> String {
     }
 }
 
-/// Returns the peaks with the change and of the recording: of reserved memory, or of allocated memory if only that
-/// changes.
+/// Returns the peaks with the change and as recorded: of reserved memory, or of allocated memory if only that changes.
 fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     let [reserved, allocated] = [Metric::Reserved, Metric::Allocated]
         .map(|metric| [&prediction.measured, &changed.figures].map(|one| one.peak_bytes(metric)));
@@ -172,8 +171,8 @@ fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     format!("{}; reserved memory stays at {}{from}", text("allocated", allocated), format_bytes(reserved[1]))
 }
 
-/// Returns which modules are recomputed, and which blocks were left out, freed earlier and scaled, a sentence each;
-/// none if nothing was.
+/// Returns which modules are recomputed, and which blocks are omitted, freed earlier and scaled, one sentence each;
+/// empty if there are none.
 pub fn concerned(changed: &Changed) -> Vec<String> {
     let [removed, shortened, scaled] = changed.concerned;
     let sentences = [
@@ -226,7 +225,7 @@ pub struct Compared {
     pub peak: Option<Moment>,
 }
 
-/// Returns the peaks of all totals, and the reserved bytes that were unused at the peaks.
+/// Returns the peaks of all totals, and the reserved but unused bytes at the peaks.
 pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
     let peaks = metrics.map(|metric| Compared {
@@ -239,7 +238,7 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     peaks.into_iter().chain([unused]).collect()
 }
 
-/// The peaks; if a request failed, those before it.
+/// A table of the peaks; if a request failed, of those before it.
 pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
     let rows: Rows<Compared> = rows.into_iter().collect();
     let place = |one: &Compared| {
@@ -260,16 +259,16 @@ pub fn compared_table(rows: Vec<Compared>, failed: bool) -> Table<'static> {
     Table::new(rows.count(), columns.into_iter().flatten())
 }
 
-/// Settings to compare with the recorded ones.
+/// Settings, with the result of a replay with them.
 #[derive(Clone, Debug)]
 pub struct TriedSettings<'a> {
     /// The name of the settings in the table.
     pub name: &'a str,
-    /// As given; `None` for the recorded ones.
+    /// The settings that were tried; `None` for the recorded ones.
     pub asked: Option<&'a str>,
     /// The totals and peaks with these settings.
     pub figures: &'a Figures,
-    /// The end of the replay: where a request failed, or that none did.
+    /// How the replay ends: where a request fails, or that none does.
     pub end: String,
 }
 
@@ -294,7 +293,7 @@ pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     all
 }
 
-/// The recorded settings and the tried ones.
+/// A table of the recorded settings and those that were tried.
 pub fn tried_table(prediction: &Prediction) -> Table<'_> {
     let rows: Rows<TriedSettings<'_>> = tried(prediction).into_iter().collect();
     let peak = |metric: Metric| rows.of(move |one| one.figures.peak_bytes(metric));

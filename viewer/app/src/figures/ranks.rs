@@ -14,7 +14,7 @@ use crate::answers::outliers::{Middle, Standing};
 use crate::files::fleet::{Fleet, Rank, ranges_text};
 use crate::report::{Column, Field, Table, Value};
 
-/// The totals that are searched for outliers.
+/// The totals in which outliers are searched.
 pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
 
 /// Maximum number of outliers and unreadable files that are listed.
@@ -29,13 +29,13 @@ pub struct Outlier {
     label: String,
     metric: &'static str,
     bytes: u64,
-    /// From the median, below it if negative.
+    /// Difference from the median in bytes; negative if below it.
     distance_bytes: i64,
     #[serde(flatten)]
     middle: Middle,
 }
 
-/// Returns the outliers, the furthest from the median first.
+/// Returns the outliers, the one furthest from the median first.
 pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     let rows = fleet.ranks.iter().zip(fleet.standings(metric)).zip(fleet.middles(metric));
     let mut outliers: Vec<Outlier> = rows
@@ -59,8 +59,8 @@ pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     outliers
 }
 
-/// Returns which ranks ran out of memory, which peaks highest, which are outliers, and which are missing, a sentence
-/// each.
+/// Returns which ranks ran out of memory, which has the highest peak, which are outliers, and which are missing, one
+/// sentence each.
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
     let failed = fleet.ranks.iter().filter_map(|rank| Some((rank, failure_text(rank.failure.as_ref()?))));
@@ -106,9 +106,10 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
 /// A note on the accuracy of the recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caveat {
-    /// Whether something was lost or is wrong; routine facts, such as guessed categories, are no warning.
+    /// Whether something was lost or is wrong; limits that apply to every recording of its kind, such as guessed
+    /// categories, are not warnings.
     pub is_warning: bool,
-    /// The sentence, with the ranks that it is about.
+    /// The sentence, with the ranks that it concerns.
     pub text: String,
 }
 
@@ -123,7 +124,7 @@ pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |_| &[])
 }
 
-/// The ranks that a sentence is about, and the files of those without a number.
+/// The ranks that a sentence concerns, and the files of those without a number.
 type Whose<'a> = (Vec<RangeInclusive<u32>>, Vec<&'a str>);
 
 /// Returns the problems of a fleet, and the sentences of `trust` for each rank.
@@ -189,7 +190,7 @@ pub fn passed_by(skipped: usize) -> String {
     }
 }
 
-/// Formats the totals in which one rank is an outlier: `Rank 1 stands out: it peaks at 39.62 GiB allocated (median of 8
+/// Describes the totals in which a rank is an outlier: `Rank 1 stands out: it peaks at 39.62 GiB allocated (median of 8
 /// ranks: 11.61 GiB) and 40.17 GiB reserved (median: 12.37 GiB).`
 fn outlier_text(rank: &[&Outlier]) -> String {
     let part = |(row, outlier): (usize, &&Outlier)| {
@@ -201,7 +202,7 @@ fn outlier_text(rank: &[&Outlier]) -> String {
     format!("{} stands out: it peaks at {}.", rank[0].label, parts.join(" and "))
 }
 
-/// Returns the median of the peaks of all ranks, whatever their devices.
+/// Returns the median of the peaks of all ranks, regardless of their devices.
 pub fn median(fleet: &Fleet, metric: Metric) -> Middle {
     let peaks: Vec<(u64, u64)> = fleet.ranks.iter().map(|rank| (0, rank.peak(metric).bytes)).collect();
     crate::answers::outliers::middles(&peaks).first().copied().unwrap_or_default()
@@ -275,7 +276,7 @@ pub fn ranks_table<'t>(fleet: &'t Fleet, at: impl Fn(usize) -> usize + Copy + 't
     Table::new(fleet.ranks.len(), columns)
 }
 
-/// Joins adjacent ranges.
+/// Merges adjacent ranges.
 fn joined(ranges: Vec<RangeInclusive<u32>>) -> Vec<RangeInclusive<u32>> {
     let mut joined: Vec<RangeInclusive<u32>> = Vec::new();
     for range in ranges {

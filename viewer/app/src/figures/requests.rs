@@ -24,8 +24,8 @@ pub fn failure_text(failure: &RequestFailure) -> String {
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// Formats a failed request in short, with the line that made it if that is known: `1 GiB requested, 5 MiB free on the
-/// device, 2 GiB free in segments · train.py:12 step · at event 7`. If both together would be enough, it names
+/// Describes a failed request in short, with the line that made it if known: `1 GiB requested, 5 MiB free on the
+/// device, 2 GiB free in segments · train.py:12 step · at event 7`. If the sum of both would be sufficient, it names
 /// fragmentation.
 pub fn short_failure_text(trace: &Trace, failure: &RequestFailure, free_in_segments: u64) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);

@@ -1,5 +1,5 @@
-//! Keeps the summaries of long recordings that have none in the user's cache folder, so that only their first opening
-//! reads all events.
+//! Caches computed summaries of long recordings in the user's cache folder, so that only the first opening reads all
+//! events.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,21 +14,21 @@ use highwater_snapshots::format::{ComputedStore, Progress, Windows, is_snap};
 
 use flate2::Crc;
 
-/// The recordings whose summaries are kept, at most.
+/// Maximum number of cached recordings.
 const MAX_ENTRIES: usize = 64;
 
-/// The bytes of all entries, at most.
+/// Maximum size of all entries together, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The bytes at the end of a recording that are compared.
+/// Number of bytes at the end of a recording that are checksummed to detect changes.
 const COMPARED_BYTES: u64 = 1 << 16;
 
 /// The cache entry of one recording.
 #[derive(Debug)]
 pub(crate) struct ComputedCache {
     entry: PathBuf,
-    /// The start of the entry: an entry that begins otherwise is of another version of the program, or of what the
-    /// recording was before.
+    /// The required start of the entry; an entry with another start is from another version of the program, or for an
+    /// earlier state of the recording.
     head: Vec<u8>,
     most_events: u64,
 }
@@ -93,8 +93,7 @@ impl ComputedStore for ComputedCache {
     }
 }
 
-/// The identity of a file, which differs once it has changed: its length, its time of modification and the checksum of
-/// its end.
+/// Identifies a file in its present state by its length, modification time and the checksum of its end.
 fn identity(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let facts = file.metadata()?;
@@ -107,7 +106,7 @@ fn identity(path: &Path) -> io::Result<String> {
     Ok(format!("{} {modified} {:08x}", facts.len(), crc.sum()))
 }
 
-/// Removes the entries that were used longest ago until at most `most` are left, of `bytes` bytes together.
+/// Removes the least recently used entries until at most `most` remain, of at most `bytes` bytes together.
 fn keep_to(folder: &Path, most: usize, bytes: u64) -> io::Result<()> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -126,7 +125,7 @@ fn keep_to(folder: &Path, most: usize, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the folder of this program in the user's cache folder, if there is one.
+/// Returns this program's folder in the user's cache folder, if there is one.
 pub fn cache_folder() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     if let Some(folder) = absolute("XDG_CACHE_HOME") {
@@ -162,7 +161,7 @@ pub fn open_long(
     Windows::open_longer(Arc::new(file), most, &*store(&[path], most), watch)
 }
 
-/// The store of computed data for the recording in `files`.
+/// The cache of computed data for the recording in `files`.
 fn store(files: &[&Path], most: u64) -> Box<dyn ComputedStore> {
     let cache = cache_folder().and_then(|folder| ComputedCache::new(&folder.join("summaries"), files, most).ok());
     match cache {

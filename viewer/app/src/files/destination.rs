@@ -1,5 +1,5 @@
-//! Writes files in the format given by their extension, and leaves no incomplete files. [`write_whole`] writes any file
-//! this way, [`write_folder`] any folder.
+//! Writes files in the format given by their extension, without leaving incomplete files. [`write_whole`] and
+//! [`write_folder`] do this for any file or folder.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -49,12 +49,12 @@ impl Kind {
         ("pftrace", Self::Perfetto),
     ];
 
-    /// Whether it is written of a recording of any length without holding it in memory.
+    /// Whether it can be written without having the whole recording in memory.
     pub fn is_streamed(self) -> bool {
         !matches!(self, Self::Pickle | Self::Json)
     }
 
-    /// Whether it has stacks, and what else of a program `--no-stacks` leaves out.
+    /// Whether it contains stacks and other information about the program that `--no-stacks` omits.
     pub fn has_stacks(self) -> bool {
         !matches!(self, Self::Perfetto | Self::Chrome)
     }
@@ -142,7 +142,8 @@ pub fn write_whole<T>(
     write_as(path, Rights::OfNewFiles, write)
 }
 
-/// Like [`write_whole`], but replaces an existing file: with its permissions, and only once the new one is on disk.
+/// Like [`write_whole`], but replaces an existing file, keeps its permissions, and does so only once the new one is on
+/// disk.
 ///
 /// # Errors
 ///
@@ -158,7 +159,7 @@ pub fn rewrite<T>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     OfNewFiles,
-    /// Those of the replaced file, whose content must not be lost even if the machine stops.
+    /// Those of the replaced file, whose content must not be lost even if the machine crashes.
     Kept,
 }
 
@@ -222,7 +223,7 @@ impl Partial<'_> {
     }
 }
 
-/// Runs `work` while watching for signals; reports a failure after a signal as stopped by the user.
+/// Runs `work` while watching for signals; if there was one, reports a failure as stopped by the user.
 fn unless_stopped<T>(path: &Path, work: impl FnOnce(&Stop) -> Result<T, Failure>) -> Result<T, Failure> {
     let stop = Stop::watch();
     let outcome = work(&stop);
@@ -280,7 +281,7 @@ fn usage(text: String) -> Failure {
     Failure::Usage(text)
 }
 
-/// Converts an error of writing into one of reading and writing recordings.
+/// Converts an error of writing into one of this project's errors.
 pub fn io_error(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }
@@ -326,7 +327,7 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// A file whose writes fail once the user has stopped the program.
+/// A file to which writes fail once the user has stopped the program.
 struct Watched<'a> {
     file: &'a mut File,
     stop: &'a Stop,
@@ -350,7 +351,7 @@ impl Write for Watched<'_> {
 #[derive(Clone, Debug, Default)]
 struct Stop {
     signal: Arc<AtomicUsize>,
-    /// Whether signals have their default effect.
+    /// Whether signals have their default effect again.
     is_over: Arc<AtomicBool>,
 }
 
@@ -358,7 +359,7 @@ struct Stop {
 static STOP: OnceLock<Stop> = OnceLock::new();
 
 impl Stop {
-    /// Watches from now on for the signals that terminate a program; does nothing on systems without signals.
+    /// Starts watching for the signals that terminate a program; does nothing on systems without signals.
     fn watch() -> Self {
         let stop = STOP.get_or_init(|| {
             let stop = Self::default();

@@ -1,5 +1,5 @@
-//! Drops large values on a background thread, so that the window does not wait. `discard_web.rs` replaces it in a
-//! browser.
+//! Drops large values on a background thread, so that the window does not wait. In browsers, `discard_web.rs` replaces
+//! this file.
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
     expect(unsafe_code, reason = "asks the C library for memory")
@@ -8,14 +8,14 @@
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-/// Maximum time that other threads may keep the dropped value: a picture that is being drawn is done sooner.
+/// Maximum time to wait until other threads have dropped the value; drawing a picture takes less.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Maximum time to free the largest recording.
+/// Maximum time that freeing the largest recording takes.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// Drops `thing` on a separate thread, waits there until nobody keeps what `owner` refers to, and returns the memory to
-/// the system.
+/// Drops `thing` on a separate thread, waits there until no references to the target of `owner` remain, and returns the
+/// memory to the operating system.
 pub fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, owner: Weak<H>) {
     let work = move || {
         drop(thing);
@@ -32,14 +32,14 @@ pub fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, owner: Wea
     let _ = std::thread::Builder::new().name("highwater-discard".to_owned()).spawn(work);
 }
 
-/// Makes the C library return unused memory. Measured with a recording of 10 million events: without this, the process
-/// keeps 300 to 400 MiB from the second close on, since the library's own threshold grows.
+/// Makes the C library return unused memory to the operating system. Without it, the process keeps 300 to 400 MiB from
+/// the second time on that a recording of 10 million events is closed, since the library's own threshold grows.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn give_back() {
     // SAFETY: takes no pointer, and may be called at any time from any thread.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Other systems return memory by themselves.
+/// Does nothing: other systems return memory automatically.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn give_back() {}

@@ -1,8 +1,8 @@
-//! Drops large values where there are no threads.
+//! Drops large values on platforms without threads.
 
 use std::sync::Weak;
 
-/// Drops `thing`. A browser takes no memory back from a page.
+/// Drops `thing`. A page cannot return memory to the browser.
 pub fn discard<T, H>(thing: T, _owner: Weak<H>) {
     drop(thing);
 }

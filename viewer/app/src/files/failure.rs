@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A failure of a command: what, where, and what to do. The exit status is 2; if the user stopped it, 128 and the
-/// signal's number as in shells; and 0 if the reader of the output closed it.
+/// A failure of a command: what failed, where, and what to do. The exit status is 2; if the user stopped the program,
+/// 128 plus the signal's number as in shells; and 0 if the reader of the output closed it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -25,16 +25,16 @@ pub enum Failure {
         /// The reason that no event could be read.
         why: String,
     },
-    /// The options name something that the recording does not have, or contradict each other.
+    /// The options refer to something that the recording does not have, or contradict each other.
     #[error("{0}")]
     Usage(String),
-    /// A file could not be written; nothing of it is left.
+    /// A file could not be written; no incomplete file is left.
     #[error("{0}")]
     Write(String),
-    /// A file could not be written because the recording that it is made of is damaged; nothing of it is left.
+    /// A file could not be written because the recording from which it is made is damaged; no incomplete file is left.
     #[error("{0}")]
     Damaged(String),
-    /// The user stopped the program; nothing is left of what was being written.
+    /// The user stopped the program; no incomplete file is left.
     #[error("stopped: {} was not written", file.display())]
     Stopped {
         /// The file being written.
@@ -54,7 +54,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the exit status with which a command ends after this failure.
+    /// Returns the exit status of a command with this failure.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             _ if self.is_closed_pipe() => ExitCode::SUCCESS,
@@ -75,7 +75,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Returns the reader's reason, with the file's name if it is missing.
+/// Returns the error's text, with the file's name added if it is missing.
 fn unreadable(file: &Path, source: &highwater_snapshots::Error) -> String {
     match source {
         highwater_snapshots::Error::Io { .. } => source.to_string(),

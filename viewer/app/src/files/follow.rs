@@ -1,4 +1,4 @@
-//! Follows a `.snap` file that is still being written: watches its path, or is given its bytes as they arrive.
+//! Follows a `.snap` file that is still being written: watches its path, or receives its bytes from the caller.
 
 mod feed;
 mod watcher;
@@ -15,32 +15,32 @@ use crate::files::file_name;
 use crate::session::run::Run;
 use crate::{Recording, background};
 
-/// News of a file that is followed.
+/// An update about a file that is being followed.
 #[derive(Debug)]
 pub enum Followed {
     /// It has grown: the recording so far.
     Grown(Box<Recording>),
-    /// Its program has finished it: the whole recording. Nothing comes after.
+    /// The program has finished it: the whole recording. The last update.
     Finished(Box<Recording>),
-    /// It is now too long to be held in memory, and is read in parts.
+    /// It has become too long to be in memory, and is now read in parts.
     Long(Arc<Run>),
     /// The long recording has grown.
     Lengthened,
-    /// The program has finished the long recording. Nothing comes after.
+    /// The program has finished the long recording. The last update.
     Completed,
-    /// Nothing more is written, although it is not finished. Nothing comes after.
+    /// Nothing more will be written, although it is not finished. The last update.
     Abandoned,
-    /// It cannot be followed any further: why, and what to do, in a sentence. Nothing comes after.
+    /// It cannot be followed any further: why, and what to do, as a sentence. The last update.
     Lost(String),
 }
 
-/// A file that is being followed. Dropping it ends that.
+/// A file that is being followed, until this is dropped.
 #[derive(Debug)]
 pub struct Following {
     path: PathBuf,
     news: Receiver<Followed>,
     has_ended: bool,
-    /// Whether that is still to be reported.
+    /// Whether [`Followed::Abandoned`] is still to be reported.
     is_abandoned: bool,
     has_input_ended: bool,
     input: Input,
@@ -49,7 +49,7 @@ pub struct Following {
 /// The source of the file's bytes.
 #[derive(Debug)]
 enum Input {
-    /// From a thread that watches the file, and ends when this is dropped.
+    /// A thread that watches the file, and ends when this is dropped.
     Watched { _stop: Sender<()> },
     /// The caller passes the bytes to [`Following::feed`].
     Fed(Feed),
@@ -57,7 +57,7 @@ enum Input {
 
 impl Following {
     /// Starts to follow the file of `recording`, which is read in parts once it has more than `most_resident` events.
-    /// `wake` is called, on the following thread, when there is something new. `None` if the recording has no file.
+    /// `wake` is called on the following thread when there is an update. `None` if the recording has no file.
     pub fn start(recording: &Recording, most_resident: u64, wake: impl Fn() + Send + 'static) -> Option<Self> {
         let events = recording.trace.events.len();
         let path = recording.path.clone()?;
@@ -93,8 +93,8 @@ impl Following {
         Self { path, news, has_ended: false, is_abandoned: false, has_input_ended: false, input }
     }
 
-    /// Follows the file called `path`, whose bytes are passed to [`Self::feed`]. `wake` is called when there is
-    /// something new.
+    /// Follows the file called `path`, whose bytes the caller passes to [`Self::feed`]. `wake` is called when there is
+    /// an update.
     pub fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (outbox, news) = channel();
         let feed = Feed::new(path.clone(), outbox, wake);
@@ -114,7 +114,7 @@ impl Following {
         self.has_input_ended
     }
 
-    /// Takes the next bytes of a file that is not watched.
+    /// Processes the next bytes of a file that is not watched.
     pub fn feed(&mut self, bytes: Vec<u8>) {
         if let Input::Fed(feed) = &mut self.input {
             feed.take(bytes);
@@ -126,12 +126,12 @@ impl Following {
         &self.path
     }
 
-    /// Whether following has ended, so that no news will come.
+    /// Whether there will be no more updates.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Returns the news since the last call; only the last recording counts.
+    /// Returns the latest update since the last call.
     pub fn poll(&mut self) -> Option<Followed> {
         if std::mem::take(&mut self.is_abandoned) {
             self.has_ended = true;

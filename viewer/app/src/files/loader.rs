@@ -34,7 +34,7 @@ use crate::{Pending, Recording};
 pub enum Source {
     /// A file, a folder of ranks, or standard input for `-`.
     Path(PathBuf),
-    /// A file that the program was given without a path, as browsers do.
+    /// A file that was provided without a path, as in browsers.
     Content {
         /// Its name.
         name: PathBuf,
@@ -60,7 +60,7 @@ impl Source {
     }
 }
 
-/// A recording on its way in. Dropping it calls the reading off.
+/// A recording that is being read. Dropping it cancels the reading.
 #[derive(Debug)]
 pub struct Loading {
     path: PathBuf,
@@ -76,7 +76,7 @@ struct State {
     /// Progress of the current stage, in thousandths.
     permille: AtomicU64,
     stage: RwLock<&'static str>,
-    /// The part read so far.
+    /// A preview of the part that has been read.
     preview: Mutex<Preview>,
 }
 
@@ -102,18 +102,18 @@ impl State {
     }
 }
 
-/// What the reading thread passes to the window at the end.
+/// The result of the reading thread.
 #[derive(Debug)]
 pub enum Loaded {
-    /// A recording, indexed.
+    /// A recording with its indexes.
     Recording(Box<Recording>),
-    /// A folder, whose recordings are summed up.
+    /// A summary of the recordings in a folder.
     Folder(Box<Fleet>),
 }
 
 impl Loading {
-    /// Starts to read `source`; of a recording of more than `most_resident` events, a part. `wake` is called, on the
-    /// reading thread, when something is new.
+    /// Starts to read `source`; if it has more than `most_resident` events, only a part. `wake` is called on the
+    /// reading thread when there is an update.
     pub fn start(source: Source, most_resident: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (state, path, wake) = (Arc::new(State::new()), source.path().to_owned(), Arc::new(wake));
         let (shared, woken) = (Arc::clone(&state), Arc::clone(&wake));
@@ -139,13 +139,13 @@ impl Loading {
         (format!("{stage}{counted}"), self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0)
     }
 
-    /// The first picture of what has been read; `None` until there is any.
+    /// The preview of the part that has been read; `None` until there is any.
     pub fn preview(&self) -> Option<Preview> {
         let preview = self.state.preview.lock().unwrap_or_else(PoisonError::into_inner);
         (!preview.points.is_empty()).then(|| preview.clone())
     }
 
-    /// Takes what was read, or why that failed, as a sentence, once it is known.
+    /// Takes the result once it is known: what was read, or why reading failed, as a sentence.
     pub fn poll(&self) -> Option<Result<Loaded, String>> {
         self.outcome.poll()
     }
@@ -158,7 +158,7 @@ impl Drop for Loading {
     }
 }
 
-/// The window is woken no more often: it has other things to do than to show progress.
+/// Minimum time between two wake-ups of the window.
 const BETWEEN_WAKES: Duration = Duration::from_millis(100);
 
 /// The problem, and what to do about it.
@@ -197,8 +197,8 @@ fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> R
     recording.map(|recording| Loaded::Recording(Box::new(recording)))
 }
 
-/// Reads the part around the peak of a `.snap` file that is too long to be read as a whole. `None` if it is not, also
-/// if it is damaged: reading it then finds out what is wrong.
+/// Reads the part around the peak of a `.snap` file that is too long to be in memory. `None` if it is not too long, or
+/// if it is damaged, so that it is then read as a whole and problems are reported.
 #[cfg(not(target_family = "wasm"))]
 fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     state.enter("Reading");
@@ -219,7 +219,7 @@ fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) ->
     Ok(peak.ok().and_then(|peak| Recording::part(&run, run.around(peak)).ok()))
 }
 
-/// Opens a recording that is too long to be held in memory. `None` if it is not, or is damaged.
+/// Opens a recording that is too long to be in memory. `None` if it is not, or if it is damaged.
 #[cfg(not(target_family = "wasm"))]
 fn long_source(
     path: &Path,
@@ -229,7 +229,7 @@ fn long_source(
     highwater_analysis::Source::in_windows(windows).ok()
 }
 
-/// A page holds all of its recordings.
+/// Returns `None`: in browsers, whole recordings are in memory.
 #[cfg(target_family = "wasm")]
 fn long_source(
     _path: &Path,
@@ -238,7 +238,7 @@ fn long_source(
     None
 }
 
-/// Whether a folder has the files of one recording.
+/// Whether a folder contains the files of a single rotated recording.
 fn is_rotated(folder: &Path) -> bool {
     #[cfg(not(target_family = "wasm"))]
     return Windows::find_rotated(folder).is_some();
@@ -246,13 +246,13 @@ fn is_rotated(folder: &Path) -> bool {
     return folder.as_os_str().is_empty();
 }
 
-/// Nothing is read in parts: a browser passes files as a whole.
+/// Returns `None`: browsers provide files as a whole, which are not read in parts.
 #[cfg(target_family = "wasm")]
 fn load_part(_: &Path, _: u64, _: &State, _: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     Ok(None)
 }
 
-/// Sums up the recordings in `folder`.
+/// Summarizes the recordings in `folder`.
 fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Fleet, String> {
     state.enter("Reading ranks");
     wake();
@@ -286,7 +286,7 @@ fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result
     }
 }
 
-/// Guesses what a recording leaves open; what was guessed when a .snap was written is stored in it.
+/// Guesses missing categories and phases, unless the file is a `.snap`, which already contains guesses.
 fn guess_where_left_open(trace: &mut Trace, kind: FileKind) {
     if kind != FileKind::Snap {
         guess(trace, &Rules::default());

@@ -1,5 +1,5 @@
-//! Reads and writes files: recordings, folders of ranks, and whatever is saved. The only module besides the app's own
-//! dialogs and settings that touches files.
+//! Reads and writes files: recordings, folders of ranks, and saved tables and pictures. Apart from the app's dialogs
+//! and settings, the only module that accesses files.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -24,7 +24,8 @@ pub mod discard;
 #[path = "discard_web.rs"]
 pub mod discard;
 
-/// Whether files and folders can be opened by path. In a browser they come one by one, from dialogs, drops and servers.
+/// Whether files and folders can be opened by path. In browsers, single files are provided by dialogs, drag and drop
+/// and servers.
 pub const HAS_PATHS: bool = !cfg!(target_family = "wasm");
 
 /// Whether `file` is `-`, which stands for standard input.
@@ -32,7 +33,7 @@ pub fn is_stdin(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// The name of `file` without its folders; the path if it has no name, such as `..`.
+/// The name of `file` without its folders; the whole path if it has no name, such as `..`.
 pub fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
@@ -42,14 +43,14 @@ pub fn recording_name(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file_name(file) }
 }
 
-/// Whether both describe the same file, as reported by the system.
+/// Whether both are metadata of the same file, according to the system.
 #[cfg(unix)]
 pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether both describe the same file, as reported by the system.
+/// Whether both are metadata of the same file, according to the system.
 #[cfg(not(unix))]
 pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     one.created().ok() == other.created().ok()

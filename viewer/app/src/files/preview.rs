@@ -4,15 +4,16 @@ use highwater_snapshots::format::Progress;
 use highwater_snapshots::live_bytes::LiveBytes;
 use highwater_snapshots::{format_bytes, format_count};
 
-/// Points kept: when there are more, neighbours become one, so that a point always stands for about as many events.
+/// Maximum number of points; if there are more, neighbours are merged, so that all points represent about the same
+/// number of events.
 const MAX_POINTS: usize = 512;
 
-/// A run of events and how much memory lived in it.
+/// A range of events and the live memory during it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Events that have happened at its end.
+    /// Number of events up to its end.
     pub end: u64,
-    /// The bounds of the requested bytes of live blocks.
+    /// Minimum and maximum of the requested bytes of live blocks.
     pub levels: LiveBytes,
 }
 
@@ -23,9 +24,9 @@ pub struct Preview {
     pub fraction: f32,
     /// Events read so far.
     pub events: u64,
-    /// Events in the file, where its index says so.
+    /// Number of events in the file, if known from its index.
     pub events_in_all: Option<u64>,
-    /// The curve, in the order of the events.
+    /// The points of the curve, in event order.
     pub points: Vec<Point>,
     /// The number of received points per stored point.
     merged: usize,
@@ -34,7 +35,7 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Receives messages of the reader.
+    /// Adds a progress report of the reader.
     pub fn take(&mut self, now: Progress) {
         self.events = now.events;
         self.events_in_all = now.events_in_all.filter(|all| *all > 0);
@@ -64,7 +65,8 @@ impl Preview {
         }
     }
 
-    /// The level from which the curve is counted: below 0 where blocks were freed that the file has not named yet.
+    /// The level from which the curve is drawn; below 0 if blocks were freed whose allocation the file lists only
+    /// later.
     pub fn floor(&self) -> i64 {
         self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
     }
@@ -75,7 +77,7 @@ impl Preview {
         highest.saturating_sub(self.floor()).max(0) as u64
     }
 
-    /// About how many events the whole file has: as its index says, else by the share that has been read.
+    /// The approximate number of events in the file: from its index, else estimated from the share that has been read.
     pub fn whole(&self) -> u64 {
         let guessed = (self.events as f64 / f64::from(self.fraction.max(0.001))) as u64;
         self.events_in_all.unwrap_or(guessed).max(self.events).max(1)

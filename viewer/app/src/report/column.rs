@@ -1,4 +1,4 @@
-//! A column: its name in files, its title for people, its unit, and the value of each row.
+//! A column of a table: its key in files, its title in printed tables, its unit, and the value of each row.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use highwater_snapshots::{format_bytes, format_count, format_nanos, format_signe
 
 use super::{Field, IntoValue, Value};
 
-/// The unit of a column's values, which determines how they are shown, aligned and ordered.
+/// The unit of a column's values, which determines formatting, alignment and order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A size in bytes, in binary units.
@@ -15,11 +15,11 @@ pub enum Unit {
     Difference,
     /// A count, in groups of three digits.
     Count,
-    /// A number that names something: a step, a stream, a device.
+    /// A number that identifies something: a step, a stream, a device.
     Number,
     /// A time in nanoseconds.
     Nanos,
-    /// A text, or what is in none of these units.
+    /// A text, or a value in none of these units.
     Text,
 }
 
@@ -29,7 +29,7 @@ impl Unit {
         self != Self::Text
     }
 
-    /// A value as people read it.
+    /// Formats a value for display.
     pub fn text(self, value: &Value) -> String {
         match (self, value) {
             (Self::Bytes, Value::Number(bytes)) => format_bytes(*bytes),
@@ -40,7 +40,7 @@ impl Unit {
         }
     }
 
-    /// Formats a value of this unit in full; `None` unless its usual form is rounded.
+    /// Formats a value without rounding; `None` unless its usual form is rounded.
     pub fn exact(self, value: &Value) -> Option<String> {
         let count = |number: u128| format_count(u64::try_from(number).unwrap_or(u64::MAX));
         match (self, value) {
@@ -54,50 +54,50 @@ impl Unit {
     }
 }
 
-/// The shortening of the cells of a column in a text table.
+/// How the cells of a column are shortened if a text table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Cells are never shortened.
     Never,
-    /// Cells are cut at the end.
+    /// Cells are truncated at the end.
     Cut,
     /// Cells are source lines, shortened by [`highwater_snapshots::line_text::shorten_line`].
     SourceLine,
-    /// Cells are lists of entries, cut between two entries.
+    /// Cells are lists of entries, truncated between two entries.
     Entries,
     /// Cells are wrapped to several lines.
     Wrap,
 }
 
-/// The outputs in which a column appears.
+/// The outputs that contain a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Everywhere,
-    /// In tables and CSV: the JSON object has it in another form.
+    /// Printed tables and CSV; the JSON object contains it in another form.
     Tables,
-    /// In tables for people: shares, bars.
+    /// Printed tables only: shares, bars.
     Shown,
     /// In the JSON object and CSV.
     Files,
-    /// In the JSON object: values of several parts.
+    /// The JSON object only: values with several parts.
     Json,
 }
 
-/// A column of a table whose rows have numbers.
+/// A column of a table whose rows are identified by index.
 pub struct Column<'a> {
     /// Its name in JSON and CSV.
     pub key: &'static str,
-    /// Its heading in tables for people.
+    /// Its heading in printed tables.
     pub title: &'static str,
     /// The unit of its values, which determines how they are formatted.
     pub unit: Unit,
     /// The shortening of its cells.
     pub fit: Fit,
-    /// Whether a text table leaves it out if it is empty, or has no room.
+    /// Whether a text table omits it if it is empty or does not fit.
     pub is_optional: bool,
     /// Whether its cells may have several lines.
     pub has_lines: bool,
-    /// Whether there may be no value in a row.
+    /// Whether some rows may have no value.
     pub may_lack_values: bool,
     place: Place,
     value: Box<dyn Fn(usize) -> Value + 'a>,
@@ -138,7 +138,7 @@ impl<'a> Column<'a> {
         Self::new(Unit::Count, [key, title], value)
     }
 
-    /// Creates a column of numbers that name something, such as steps.
+    /// Creates a column of numbers that identify something, such as steps.
     pub fn number<V: IntoValue>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self::new(Unit::Number, [key, title], value)
     }
@@ -148,43 +148,43 @@ impl<'a> Column<'a> {
         Self::new(Unit::Text, [key, title], value)
     }
 
-    /// Creates a column that only tables for people have, aligned as numbers or as words.
+    /// Creates a column for printed tables only, aligned like numbers or like text.
     pub fn shown_alone(title: &'static str, is_number: bool, text: impl Fn(usize) -> String + 'a) -> Self {
         let unit = if is_number { Unit::Number } else { Unit::Text };
         Self { place: Place::Shown, ..Self::new(unit, ["", title], text) }
     }
 
-    /// Values of several parts, which only the JSON object has.
+    /// Creates a column of values with several parts, for the JSON object only.
     pub fn nested<V: IntoValue>(key: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { place: Place::Json, ..Self::new(Unit::Text, [key, ""], value) }
     }
 
-    /// Leaves it out of tables for people.
+    /// Omits it from printed tables.
     pub fn in_files(self) -> Self {
         Self { place: Place::Files, ..self }
     }
 
-    /// Leaves it out of the JSON object.
+    /// Omits it from the JSON object.
     pub fn in_tables(self) -> Self {
         Self { place: Place::Tables, ..self }
     }
 
-    /// Shows another form to people.
+    /// Formats values by `text` in printed tables.
     pub fn shown(self, text: impl Fn(usize) -> String + 'a) -> Self {
         Self { shown: Some(Box::new(text)), ..self }
     }
 
-    /// Has its own form in Markdown, in the rows for which `text` returns one.
+    /// Formats values by `text` in Markdown, in rows for which it returns a text.
     pub fn in_markdown(self, text: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { markdown: Some(Box::new(text)), ..self }
     }
 
-    /// Cuts its cells if a text table is wider than the page.
+    /// Truncates its cells if a text table is wider than the page.
     pub fn cut(self) -> Self {
         Self { fit: Fit::Cut, ..self }
     }
 
-    /// Shortens its source lines if a text table is wider than the page.
+    /// Shortens its cells as source lines if a text table is wider than the page.
     pub fn source_lines(self) -> Self {
         Self { fit: Fit::SourceLine, ..self }
     }
@@ -204,7 +204,7 @@ impl<'a> Column<'a> {
         Self { fit: Fit::Wrap, ..self }
     }
 
-    /// Leaves it out of a text table if all its cells are empty, or others would be cut short.
+    /// Omits it from a text table if all its cells are empty, or if other columns would be truncated.
     pub fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! The facts of an answer by name, in the order of its JSON object.
+//! The facts of an answer with their names, in the order of its JSON object.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
@@ -8,9 +8,9 @@ use super::{Field, IntoValue, Table, Value};
 /// A fact of an answer.
 #[derive(Debug)]
 pub struct Fact<'a> {
-    /// What it is.
+    /// Its content.
     pub content: Content<'a>,
-    /// Whether it may be null, also where it is not.
+    /// Whether it may be null in other answers.
     pub is_optional: bool,
 }
 
@@ -28,12 +28,12 @@ pub enum Content<'a> {
     List(Vec<Facts<'a>>),
 }
 
-/// The facts of an answer, or of a part of it, by name.
+/// The facts of an answer, or of a part of it, with their names.
 #[derive(Debug, Default)]
 pub struct Facts<'a>(pub Vec<(&'static str, Fact<'a>)>);
 
 impl<'a> Facts<'a> {
-    /// Facts by name. A name with [`Value::Absent`] is left out.
+    /// Creates facts from names and values. Facts with [`Value::Absent`] are omitted.
     pub fn new(facts: impl IntoIterator<Item = (&'static str, Fact<'a>)>) -> Self {
         Self(facts.into_iter().collect())
     }
@@ -107,7 +107,7 @@ impl<'a> From<Option<Facts<'a>>> for Fact<'a> {
 }
 
 impl<'a> Fact<'a> {
-    /// `fact`, or left out of the JSON object.
+    /// The fact; omitted from the JSON object if it is `None`.
     pub fn or_absent(fact: Option<impl Into<Self>>) -> Self {
         fact.map_or_else(|| Value::Absent.into(), Into::into)
     }

@@ -7,7 +7,7 @@ use highwater_snapshots::shown::{MAX_IN_TABLE, shown};
 use super::Table;
 
 impl Table<'_> {
-    /// Returns it in Markdown: its titles, the alignment of its columns, then its rows, a line each.
+    /// Formats the table in Markdown: the titles, the alignment of the columns, then one line per row.
     pub fn markdown(&self) -> String {
         let columns: Vec<_> = self.columns().iter().filter(|column| column.is_shown()).collect();
         let titles = columns.iter().map(|column| match column.title {
@@ -26,8 +26,8 @@ impl Table<'_> {
     }
 }
 
-/// Formats a name as code, in a table or outside. Names come from files: characters that would end the cell, the code
-/// or the line are removed.
+/// Formats a name as code. Since names come from files, characters that would end the cell, the code or the line are
+/// replaced.
 pub fn code(name: &str) -> String {
     format!("`{}`", shown(name, MAX_IN_TABLE).replace('`', "'").replace('|', "\\|"))
 }

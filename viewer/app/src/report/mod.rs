@@ -1,5 +1,5 @@
-//! An answer: facts by name, and tables of typed columns. Each is described once: the command line prints it as text,
-//! Markdown, CSV and JSON, the app shows its tables.
+//! The answer of a command: named facts and tables of typed columns. It is described once, and printed as text,
+//! Markdown, CSV and JSON; the app shows its tables.
 
 mod value;
 mod column;

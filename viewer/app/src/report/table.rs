@@ -8,7 +8,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::{Column, Value};
 
-/// A table. Its values are computed when they are asked for, since a long recording has a million rows.
+/// A table. Its values are computed on demand, since there may be a million rows.
 #[derive(Debug)]
 pub struct Table<'a> {
     columns: Vec<Column<'a>>,
@@ -22,8 +22,7 @@ impl<'a> Table<'a> {
         Self { columns: columns.into_iter().collect(), rows, sums: 0 }
     }
 
-    /// The same, of which the last `sums` rows are sums of others: what is not listed, the total. The JSON object has
-    /// them elsewhere.
+    /// Marks the last `sums` rows as sums of others, such as the total. The JSON object contains them elsewhere.
     #[must_use]
     pub fn with_sums(self, sums: usize) -> Self {
         Self { sums: sums.min(self.rows), ..self }
@@ -34,38 +33,38 @@ impl<'a> Table<'a> {
         &self.columns
     }
 
-    /// Number of rows, with sums.
+    /// Number of rows, including sums.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// A row as the JSON object has it.
+    /// A row in the form of the JSON object.
     pub fn object(&self, row: usize) -> Value {
         let columns = self.columns.iter().filter(|column| column.is_in_json());
         Value::Map(columns.map(|column| (column.key, column.field(row))).collect())
     }
 
-    /// All rows but the sums as the JSON object has them.
+    /// All rows except sums in the form of the JSON object.
     pub fn list(&self) -> Value {
         Value::List((0..self.rows - self.sums).map(|row| self.object(row)).collect())
     }
 
-    /// Writes it as CSV: the names of the columns, then the rows; text in quotes and never a formula, numbers bare.
+    /// Writes CSV: the column keys, then the rows; text is quoted and never a formula, numbers are not formatted.
     ///
     /// # Errors
     ///
-    /// As `out`.
+    /// Fails if `out` cannot be written.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let names = self.csv_columns().map(|column| quoted(column.key));
         writeln!(out, "{}", names.collect::<Vec<_>>().join(","))?;
         self.write_csv_rows(out)
     }
 
-    /// Writes the rows alone.
+    /// Writes the rows without the column keys.
     ///
     /// # Errors
     ///
-    /// As `out`.
+    /// Fails if `out` cannot be written.
     pub fn write_csv_rows(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in 0..self.rows {
             let cells = self.csv_columns().map(|column| csv_cell(&column.value(row)));
@@ -87,7 +86,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A value as a cell of CSV: text in quotes and never a formula, numbers bare.
+/// A value as a CSV cell: text is quoted and never a formula, numbers are not formatted.
 fn csv_cell(value: &Value) -> String {
     match value {
         Value::Text(_) | Value::List(_) | Value::Map(_) | Value::Json(_) => quoted(&value.bare()),
@@ -99,14 +98,14 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", spreadsheet_text(text).replace('"', "\"\""))
 }
 
-/// A list with one object for each row but the sums.
+/// Serializes as a list with one object per row, except sums.
 impl Serialize for Table<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq((0..self.rows - self.sums).map(|row| self.object(row)))
     }
 }
 
-/// The rows of a table, which are gone with its columns.
+/// The rows of a table, dropped together with its columns.
 #[derive(Debug)]
 pub struct Rows<R>(Rc<[R]>);
 
@@ -116,7 +115,7 @@ impl<R> Rows<R> {
         self.0.len()
     }
 
-    /// A value of each row, for a column.
+    /// Returns a function from the index of a row to a value, for a column.
     pub fn of<'a, V>(&self, value: impl Fn(&R) -> V + 'a) -> impl Fn(usize) -> V + 'a
     where
         R: 'a,

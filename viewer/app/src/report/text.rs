@@ -7,16 +7,16 @@ use highwater_snapshots::shown::{MAX_IN_TABLE, MAX_SHOWN, printable, shown};
 
 use super::{Column, Fit, Table, wrapped};
 
-/// Spaces before each column.
+/// Number of spaces before each column.
 const GAP: usize = 2;
 
-/// Minimum characters of a column whose cells are shortened.
+/// Minimum width in characters of a column whose cells are shortened.
 const LEAST: usize = 12;
 
-/// Characters that a shortened column keeps while optional columns can be left out instead.
+/// Width in characters to which columns are shortened before optional columns are omitted.
 const COMFORTABLE: usize = 24;
 
-/// Rows of which all cells are kept, at most: those of a longer table are made twice.
+/// Maximum number of rows whose cells are all kept; those of a longer table are computed twice.
 const MAX_ROWS_KEPT: usize = 4096;
 
 impl Table<'_> {
@@ -26,7 +26,7 @@ impl Table<'_> {
     ///
     /// # Errors
     ///
-    /// If `take` fails.
+    /// Fails if `take` fails.
     pub fn each_line(&self, page_width: Option<usize>, mut take: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
         let mut layout = Layout::of(self);
         let is_kept = self.rows() <= MAX_ROWS_KEPT;
@@ -54,7 +54,7 @@ impl Table<'_> {
         }
     }
 
-    /// Returns its lines, for short tables.
+    /// Returns the lines of the table, for short tables.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
         let mut lines = Vec::new();
         let keep = |line: &str| {
@@ -67,9 +67,9 @@ impl Table<'_> {
     }
 }
 
-/// The columns of a table that are shown, and rows of their cells. A cell may have several lines.
+/// The displayed columns of a table, and rows of their cells. A cell may have several lines.
 struct Layout<'t> {
-    /// The columns that are left, each with the position of its cells in a row.
+    /// The remaining columns, each with the index of its cells in a row.
     columns: Vec<(usize, &'t Column<'t>)>,
     rows: Vec<Vec<String>>,
 }
@@ -80,7 +80,7 @@ impl<'t> Layout<'t> {
         Self { columns: shown.enumerate().collect(), rows: Vec::new() }
     }
 
-    /// Leaves out columns and shortens paths so that the table fits the page; returns the widths of its columns too.
+    /// Omits columns and shortens paths so that the table fits the page; also returns the widths of its columns.
     fn laid_out(mut self, page_width: Option<usize>) -> (Self, Vec<usize>) {
         let rows = &self.rows;
         let is_empty = |at: usize| rows.iter().all(|row| row[at].is_empty());
@@ -109,7 +109,7 @@ impl<'t> Layout<'t> {
         self
     }
 
-    /// Removes from the cells at `at` the folders that all source lines of a name share.
+    /// Removes the folders shared by all source lines with the same file name from the cells with index `at`.
     fn shorten_paths(&mut self, at: usize) {
         let lines: Vec<&str> = self.rows.iter().flat_map(|row| row[at].lines()).collect();
         let mut short = unique_suffixes(&lines).into_iter();
@@ -184,7 +184,7 @@ impl<'t> Layout<'t> {
     }
 }
 
-/// Returns the text of a cell as it is shown: of limited length, and on one line unless the column has lines.
+/// Returns the displayed text of a cell: of limited length, and on one line unless the column may have several.
 fn cleaned(column: &Column<'_>, cell: &str) -> String {
     let short = |line: &str| match column.fit {
         Fit::SourceLine => shorten_line(&printable(line), MAX_IN_TABLE).into_owned(),
@@ -194,7 +194,7 @@ fn cleaned(column: &Column<'_>, cell: &str) -> String {
     if column.has_lines { cell.lines().map(short).collect::<Vec<_>>().join("\n") } else { short(cell) }
 }
 
-/// Returns the width of a source line's file name and number, which are never cut; 0 if it has none.
+/// Returns the width of a source line's file name and number, which are never truncated; 0 if it has none.
 fn place_width(text: &str) -> usize {
     match LineText::parse(text) {
         LineText { line: 0, .. } => 0,

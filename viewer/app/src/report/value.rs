@@ -1,4 +1,4 @@
-//! The values of facts and of cells, exact and not formatted yet.
+//! The values of facts and cells, exact and unformatted.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use highwater_snapshots::natural;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-/// What becomes a value. Its type tells whether there may be none, also of an answer in which there is one.
+/// Converts to a value. The type determines whether the value may be missing.
 pub trait IntoValue: Into<Value> {
-    /// Whether there may be none.
+    /// Whether the value may be missing.
     const IS_OPTIONAL: bool = false;
 }
 
-/// A value by name, and whether there may be none.
+/// A named value, and whether it may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// The value.
     pub value: Value,
-    /// Whether there may be none.
+    /// Whether it may be missing.
     pub is_optional: bool,
 }
 
@@ -27,13 +27,13 @@ impl<V: IntoValue> From<V> for Field {
     }
 }
 
-/// A value in an answer: of a fact, or in a cell of a table.
+/// A value in an answer: of a fact, or of a table cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
-    /// Does not apply to this row: null in JSON.
+    /// Does not apply to this row; null in JSON.
     #[default]
     Nothing,
-    /// Left out of the JSON object.
+    /// Omitted from the JSON object.
     Absent,
     /// A size, a count, a number of an event or step.
     Number(u64),
@@ -47,14 +47,14 @@ pub enum Value {
     Text(String),
     /// Several values.
     List(Vec<Self>),
-    /// Values by name.
+    /// Named values.
     Map(Vec<(&'static str, Field)>),
-    /// A value of another type, in its form in JSON.
+    /// A value of another type, converted to JSON.
     Json(serde_json::Value),
 }
 
 impl Value {
-    /// A value of a type that has a form in JSON: the name of a variant, a small struct.
+    /// Converts a value that can be serialized: the name of a variant, a small struct.
     pub fn of(value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
             Ok(serde_json::Value::String(name)) => Self::Text(name),
@@ -63,7 +63,7 @@ impl Value {
         }
     }
 
-    /// The value in digits or letters, for files: a size in bytes.
+    /// The value as unformatted text, for files: a size in bytes.
     pub fn bare(&self) -> String {
         match self {
             Self::Nothing | Self::Absent => String::new(),
@@ -97,7 +97,7 @@ impl Value {
         }
     }
 
-    /// `value`, or left out of the JSON object.
+    /// The value; omitted from the JSON object if it is `None`.
     pub fn or_absent(value: Option<impl Into<Self>>) -> Self {
         value.map_or(Self::Absent, Into::into)
     }

@@ -1,4 +1,4 @@
-//! Moves the view from step to step, and finds out which steps of a long recording are in other parts.
+//! Moves the view from step to step, and determines which steps of a long recording are in other parts.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use highwater_analysis::SoughtStep;
 use super::{NARROWEST, Selection, View, moments_after, within};
 use crate::Recording;
 
-/// Largest distance, in units of the axis, between the ends of views that count as the same.
+/// Maximum distance, in units of the axis, between the ends of views that count as equal.
 const SAME_VIEW: f64 = 0.25;
 
 /// A step that overlaps the moments of a device.
@@ -19,8 +19,8 @@ struct Shown {
 }
 
 impl Selection {
-    /// Shows the step after (or before, for -1) the one that is shown; the nearest one if none is shown alone. Shows
-    /// the part of a step within the device's moments; steps without any are skipped.
+    /// Shows the next step (or the previous one, for -1), or the nearest one if the view does not show a single step.
+    /// Shows the part of a step within the device's activity; steps outside of it are skipped.
     pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
         let steps = self.steps_on_device(recording);
         let target = self.step_by(&steps, by).clamp(0, (steps.len() as i64 - 1).max(0));
@@ -29,8 +29,8 @@ impl Selection {
         }
     }
 
-    /// The part of the recording to search for the step of [`Self::go_to_step`], if this part of a long recording does
-    /// not have all of it.
+    /// The step for which to search other parts, for [`Self::go_to_step`], if this part of a long recording does not
+    /// contain all of it.
     pub fn step_elsewhere(&self, recording: &Recording, by: i64) -> Option<SoughtStep> {
         let shown = recording.events();
         let steps = self.steps_on_device(recording);
@@ -62,8 +62,8 @@ impl Selection {
         self.show(recording, View { x, y: self.view.y.clone() });
     }
 
-    /// Shows the next step of number `number` that begins in view or later, other than one that is shown alone, else
-    /// the first of all. Returns whether there is one.
+    /// Shows the next step with number `number` that begins in the view or later, other than one that is already shown
+    /// on its own, else the first one. Returns whether there is one.
     pub fn go_to_step_number(&mut self, recording: &Recording, number: u32) -> bool {
         let from = self.first_event_to_search(recording);
         let steps = || recording.steps.iter().filter(|(known, _)| *known == number).map(|(_, events)| events.start);
@@ -71,7 +71,7 @@ impl Selection {
         found.inspect(|first| self.show_step(recording, *first)).is_some()
     }
 
-    /// The first event in view; if a step is shown alone, the one after its first.
+    /// The first visible event; if a single step is shown, the one after its first.
     pub fn first_event_to_search(&self, recording: &Recording) -> u32 {
         let steps = self.steps_on_device(recording);
         let alone = self.step_in_view(&steps).filter(|step| self.is_alone(step));
@@ -79,8 +79,8 @@ impl Selection {
         alone.map_or_else(first, |step| step.events.start + 1)
     }
 
-    /// The row of the step that is `by` steps after the one that is shown, or of the nearest one if none is shown
-    /// alone; it may be past the first or the last.
+    /// The index of the step `by` steps after the one that is shown, or of the nearest one if the view does not show a
+    /// single step; may be out of range.
     fn step_by(&self, steps: &[Shown], by: i64) -> i64 {
         let now = self.row_in_view(steps);
         if self.step_in_view(steps).is_some_and(|step| self.is_alone(step)) { now + by } else { now }

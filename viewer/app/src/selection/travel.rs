@@ -1,4 +1,4 @@
-//! Moves the view: to the peak, a block's life, a step or a moment; zooms and pans.
+//! Moves the view: to the peak, a block's lifetime, a step or a moment; zooms and pans.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use highwater_snapshots::BlockId;
 use super::{Axis, FLATTEST, HEADROOM, MIN_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::Recording;
 
-/// Moments are close to the peak if the total is at most one part in this many below it.
+/// Moments count as close to the peak if the total differs from it by at most the peak divided by this.
 const PEAK_PART: u64 = 50;
-/// The least distance from the peak, in moments, that counts as close to it.
+/// Minimum distance from the peak, in moments, that counts as close to it.
 const MIN_AROUND_PEAK: usize = 8;
-/// The view extends this many times as far on each side as the moments close to the peak.
+/// Width of the view on each side of the peak, as a multiple of that of the moments close to it.
 const PEAK_ROOM: usize = 4;
 
 impl Selection {
@@ -32,8 +32,8 @@ impl Selection {
         self.show(recording, self.view.panned(by));
     }
 
-    /// Centres the peak of the chosen total and zooms until it is clearly visible: the moments close to it take a fair
-    /// part of the width. The peak becomes the moment of the panels.
+    /// Centres the peak of the selected total and zooms until it is clearly visible. The peak becomes the moment of the
+    /// panels.
     pub fn go_to_peak(&mut self, recording: &Recording) {
         let trace = &recording.trace;
         let peak = recording.devices[self.device].peak(trace, self.metric);
@@ -49,8 +49,8 @@ impl Selection {
         self.show(recording, View { x: middle - half..middle + half, y });
     }
 
-    /// Returns the distance from the peak, in moments, at which the total is clearly lower on both sides. The distance
-    /// is doubled in each step, so that a flat total costs few look-ups.
+    /// Returns the distance from the peak, in moments, at which the total is clearly lower on both sides. Doubles the
+    /// distance in each step, so that a flat total takes few look-ups.
     fn moments_near_peak(&self, recording: &Recording, peak: usize, bytes: u64) -> usize {
         let index = &recording.devices[self.device];
         let is_lower = |position: usize| {
@@ -66,7 +66,7 @@ impl Selection {
         distance
     }
 
-    /// Shows the life of `block` with some room on both sides.
+    /// Shows the lifetime of `block` with some space on both sides.
     pub fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
         let trace = &recording.trace;
         let row = trace.blocks.get(block);
@@ -85,7 +85,7 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// Shows the moments `shown`, with a little room on both sides.
+    /// Shows the moments `shown`, with a little space on both sides.
     pub fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
         let trace = &recording.trace;
         let (first, end) = (self.x_of(trace, shown.start), self.x_of(trace, shown.end + 1));
@@ -121,7 +121,7 @@ impl Selection {
         }
     }
 
-    /// Clips the view to the recording, and keeps it from becoming narrower than can be distinguished.
+    /// Limits the view to the recording, and to a minimum size.
     pub(super) fn clamp(&mut self, recording: &Recording) {
         if let Some(bounds) = &self.bounds {
             self.view.x = within(&self.view.x, &bounds.x, NARROWEST);
@@ -138,7 +138,7 @@ impl Selection {
         self.view.y = within(&self.view.y, &highest, FLATTEST);
     }
 
-    /// The largest value of the chosen total, or of the drawn one, among the moments in view.
+    /// The maximum of the selected total, and of the drawn one if it differs, among the visible moments.
     fn top_in_view(&self, recording: &Recording) -> u64 {
         let trace = &recording.trace;
         let index = &recording.devices[self.device];

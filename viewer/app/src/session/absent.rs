@@ -1,4 +1,4 @@
-//! The keys for which some blocks of a recording, or all, have no value.
+//! The keys for which some blocks of a recording, or all of them, have no value.
 
 use highwater_analysis::GroupKey;
 use highwater_snapshots::Trace;
@@ -23,8 +23,7 @@ const NO_PHASES: &str = "The recording has no phases such as forward and backwar
 const NO_STACKS: &str = "The recording has no stacks.";
 
 impl Absent {
-    /// Returns the keys that are absent from `trace`, which may have steps. Looks at each block at most once for each
-    /// key.
+    /// Returns the keys without values in `trace`. Examines each block at most once per key.
     pub fn of(trace: &Trace, has_steps: bool) -> Self {
         let blocks = &trace.blocks;
         let has_stacks = blocks.stack.iter().any(|stack| stack.is_some());
@@ -64,7 +63,7 @@ impl Absent {
         self.reasons.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)
     }
 
-    /// The key that tells most about a recording at first: the line of code if that is all that it has, as PyTorch's
+    /// The most informative key to start with: the line of code if the recording has only call stacks, like PyTorch's
     /// snapshots, else the category.
     pub fn leading_key(&self) -> GroupKey {
         let has = |key| self.reason(key).is_none();

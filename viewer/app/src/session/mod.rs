@@ -25,9 +25,9 @@ pub struct Recording {
     pub path: Option<PathBuf>,
     /// The name to show: the file's, or that of a prediction.
     pub name: String,
-    /// The recording; one that was predicted is shared with the view that predicted it.
+    /// The recording. That of a prediction is shared with the view that made the prediction.
     pub trace: Arc<Trace>,
-    /// The same recording, in the form in which the analysis is asked about it.
+    /// The same recording, in the form used by the analysis.
     pub source: Source<'static>,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceIndex>,
@@ -39,11 +39,11 @@ pub struct Recording {
     pub deepest_scope: usize,
     /// The keys for which no block has a value.
     pub absent: Absent,
-    /// The recording that this is a part of, if it is too long to be held in memory.
+    /// The recording of which this is a part, if that is too long to be in memory.
     pub run: Option<Arc<Run>>,
 }
 
-/// The indices of one device: its totals and live blocks, and the following.
+/// The indexes of a device: its totals and live blocks, and cached results.
 #[derive(Debug)]
 pub struct DeviceIndex {
     /// The device.
@@ -51,16 +51,16 @@ pub struct DeviceIndex {
     index: Arc<source::DeviceIndex>,
     /// The device's peaks, its totals at the end, and the counts of its events.
     pub summary: DeviceSummary,
-    /// The moments at which anything happens on it: from one before its first event to one past its last.
+    /// The moments of its activity: from the one before its first event to the one after its last.
     pub moments: Range<usize>,
-    /// The leaks, and the name of those that most bytes of unknown category belong to.
+    /// The leaks, and the name of those that account for most bytes of unknown category; computed on first use.
     leaks: OnceLock<Option<(Leaks, Option<String>)>>,
-    /// What raises each total to its peak.
+    /// The cause of each total's peak; computed on first use.
     causes: [OnceLock<Option<PeakCause>>; Metric::ALL.len()],
 }
 
 impl Recording {
-    /// Builds the indices of every device. Names in `trace`, which come from a file, are made printable.
+    /// Builds the indexes of every device. Names in `trace` come from a file, and are made printable.
     pub fn new(name: impl Into<String>, path: Option<PathBuf>, trace: impl Into<Arc<Trace>>) -> Self {
         let mut trace: Arc<Trace> = trace.into();
         Trace::make_texts_printable(&mut trace);
@@ -79,7 +79,7 @@ impl Recording {
         Self { path, name, devices, steps, regions, deepest_scope, absent, trace, source, run: None }
     }
 
-    /// Reads the part `events` of a long recording, and builds its indices.
+    /// Reads the part `events` of a long recording, and builds its indexes.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Recording {
         Self::read(run, &run.windows(), events)
     }
 
-    /// Reads the last part of `length` events of a long recording, and builds its indices.
+    /// Reads the last part, of `length` events, of a long recording, and builds its indexes.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Recording {
         first..first + self.trace.events.len() as u64
     }
 
-    /// Whether a step with these events, numbered within the recording, begins before it or may end after it.
+    /// Whether a step with these events, numbered within this part, begins before the part or may end after it.
     pub fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
         let Some(run) = &self.run else { return false };
         let start = &self.trace.start;
@@ -161,8 +161,8 @@ impl DeviceIndex {
         Self { device, summary, index, moments, leaks: OnceLock::new(), causes: Default::default() }
     }
 
-    /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of
-    /// a long recording, which does not have all steps. Computed once.
+    /// Returns the leaks of requested memory, as found by `highwater growth`; `None` without complete steps, or in a
+    /// part of a long recording, which may lack steps. Computed once.
     pub fn leaks(&self, source: &Source<'_>) -> Option<&Leaks> {
         let find = || {
             let trace = source.whole().filter(|trace| trace.start.all_events.is_none())?;
@@ -187,13 +187,13 @@ impl DeviceIndex {
         self.leaks.get()?.as_ref().map(|(leaks, _)| leaks)
     }
 
-    /// Returns the name of the leaks to which nearly all bytes of unknown category at the peak belong, if leaks are
-    /// known.
+    /// Returns the name of the leaks that account for nearly all bytes of unknown category at the peak, if leaks have
+    /// been computed.
     pub fn leak_of_unknown(&self) -> Option<&str> {
         self.leaks.get()?.as_ref()?.1.as_deref()
     }
 
-    /// Returns what raises `metric` to its peak. Computed once.
+    /// Returns the cause of the peak of `metric`. Computed once.
     pub fn cause(&self, source: &Source<'_>, metric: Metric) -> Option<&PeakCause> {
         let find = || PeakCause::of(source, &self.peak(source.facts(), metric)).ok().flatten();
         self.causes[metric as usize].get_or_init(find).as_ref()

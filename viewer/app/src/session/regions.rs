@@ -1,32 +1,32 @@
-//! The ranges named by the program, or recognized by call stacks, laid out in rows without overlap, and its notes and
-//! failed requests.
+//! The ranges named by the program or recognized by call stacks, laid out in rows without overlap, and marks and failed
+//! requests.
 
 use std::ops::Range;
 
 use highwater_snapshots::{DeviceId, EventKind, StringId, Trace};
 
-/// Maximum number of rows: regions nested more deeply are counted, not shown.
+/// Maximum number of rows; more deeply nested regions are only counted.
 const MAX_ROWS: usize = 3;
 
 /// A named range of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Its name, as given by the program, or of what its call stacks do.
+    /// Its name, as given by the program or derived from call stacks.
     pub name: StringId,
     /// Its events.
     pub events: Range<u32>,
 }
 
-/// Named ranges, notes and failed requests of a recording.
+/// Named ranges, marks and failed requests of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// Rows of regions, outer ones first; regions of a row are in order and do not overlap.
     pub rows: Vec<Vec<Region>>,
     /// Number of regions without a row.
     pub left_out: usize,
-    /// Notes: the number of events before each, and its text.
+    /// Marks: the number of events before each, and its text.
     pub notes: Vec<(usize, StringId)>,
-    /// Failed requests: the device, and the number of events up to each.
+    /// Failed requests: the device, and the number of events up to and including each.
     pub ooms: Vec<(DeviceId, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! A recording that is too long to be held in memory: all of it as summaries, and parts of it as recordings.
+//! A recording that is too long to be in memory, available as summaries of the whole and as parts.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,30 @@ use highwater_analysis::{Metric, Source};
 use highwater_snapshots::format::{Summary, Windows};
 use highwater_snapshots::{Category, DeviceId, Result};
 
-/// Recordings of more events are read in parts: 42 bytes an event would be needed to hold them.
+/// Maximum number of events of a recording in memory, which needs about 42 bytes per event.
 pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 
-/// Events of the part that is shown first.
+/// Number of events of the part that is shown first.
 pub const FIRST_EVENTS: u64 = 1 << 19;
 
-/// Events of a part, at most.
+/// Maximum number of events of a part.
 pub const MAX_EVENTS: u64 = 4 << 20;
 
-/// A long recording. Its file may grow; parts that were read stay as they are.
+/// A long recording. Its file may grow; parts that were already read do not change.
 #[derive(Debug)]
 pub struct Run {
     windows: RwLock<(Arc<Windows>, Source<'static>)>,
     path: PathBuf,
-    /// Whether all of it is one file, and not several of a rotation.
+    /// Whether it is a single file rather than several of a rotation.
     is_one_file: bool,
 }
 
-/// The largest total of a part of a run, as a column of a picture.
+/// The largest total in a part of a run, for a column of a chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunColumn {
     /// The largest total in bytes.
     pub bytes: u64,
-    /// The event that first reaches it; if that is earlier, the first of the part.
+    /// The event that first reaches it, or the first event of the part if that is later.
     pub event: u64,
     /// Requested bytes by category where `requested` is largest.
     pub by_category: [u64; Category::ALL.len()],
@@ -59,17 +59,17 @@ impl Run {
         name.to_string_lossy().into_owned()
     }
 
-    /// The windows through which parts of it are read, as far as its file had been written when it was last opened.
+    /// The reader of windows, for the file as it was when last opened.
     pub fn windows(&self) -> Arc<Windows> {
         Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// The recording, in the form in which the analysis is asked about it.
+    /// The recording, in the form used by the analysis.
     pub fn source(&self) -> Source<'static> {
         self.windows.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
-    /// Continues with `windows`, which read more of the same file.
+    /// Replaces the reader by `windows`, which include newer data of the same file.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether its program has not finished it, and it is in one file, which can be followed.
+    /// Whether it is unfinished and a single file, and can thus be followed.
     pub fn is_unfinished(&self) -> bool {
         self.is_one_file && self.windows().base().trust.unfinished
     }
@@ -116,12 +116,12 @@ impl Run {
         Ok(self.source().peak(device, metric)?.number().unwrap_or(0))
     }
 
-    /// The part around an event that is shown when the recording is opened, or when the event is gone to.
+    /// The part around an event, shown when the recording is opened or when the user goes to the event.
     pub fn around(&self, event: u64) -> Range<u64> {
         self.within(event.saturating_sub(FIRST_EVENTS / 2)..event.saturating_add(FIRST_EVENTS / 2))
     }
 
-    /// The part of the length of `wanted`, or of the longest that can be shown, moved into the recording.
+    /// The part with the length of `wanted`, limited to the maximum length and shifted to lie within the recording.
     pub fn within(&self, wanted: Range<u64>) -> Range<u64> {
         let events = self.events();
         let length = (wanted.end - wanted.start).clamp(1, MAX_EVENTS).min(events);
@@ -130,13 +130,12 @@ impl Run {
         start..start + length
     }
 
-    /// The number of events that are shown instead of all once these are too many: those in view, with what is around.
+    /// The length of the part to show once a recording becomes too long: that of the visible events, within limits.
     pub fn length_around(view: &Range<u64>) -> u64 {
         view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MAX_EVENTS)
     }
 
-    /// The part of about `length` events with all of `step` in its middle, or with as much of its beginning as can be
-    /// shown.
+    /// A part of about `length` events with `step` in the middle, or with as much of its beginning as fits.
     pub fn around_step(&self, step: &Range<u64>, length: u64) -> Range<u64> {
         let needed = step.end.saturating_sub(step.start).min(MAX_EVENTS);
         let length = length.clamp(needed, MAX_EVENTS);
@@ -144,7 +143,7 @@ impl Run {
         self.within(start..start.saturating_add(length))
     }
 
-    /// The largest total of a device in each of `count` equal parts of `range`, to within the events of a summary.
+    /// The largest total of a device in each of `count` equal parts of `range`, with the resolution of the summaries.
     pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
         let windows = self.windows();
         let rows = windows.summaries();
@@ -175,7 +174,7 @@ impl Run {
     }
 }
 
-/// The recording that `windows` read, for windows and for questions.
+/// The recording that `windows` read, as a reader of windows and in the form used by the analysis.
 fn readable(windows: Windows) -> Result<(Arc<Windows>, Source<'static>)> {
     let windows = Arc::new(windows);
     let source = Source::in_windows(Arc::clone(&windows))?;

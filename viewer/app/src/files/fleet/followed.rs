@@ -1,4 +1,4 @@
-//! The recordings of ranks while they are written: what has changed is read again, and what appears is added.
+//! The recordings of ranks while they are being written: changed ones are read again, and new ones are added.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -12,14 +12,14 @@ use highwater_snapshots::{Error, RotatedFiles};
 use super::inputs::Inputs;
 use super::{Fleet, Outcome, on_workers};
 
-/// The number of a recording's files, their bytes, and the time of the last change.
+/// The number of a recording's files, their bytes, and the time of the last change, by which changes are detected.
 type Stamp = (usize, u64, Option<SystemTime>);
 
 /// Recordings that belong together and are still written. Only summaries are kept.
 #[derive(Debug)]
 pub struct FollowedFleet {
     paths: Vec<PathBuf>,
-    /// What each recording was when it was last read; `None` before the first time.
+    /// The state of each recording when it was last read; `None` before the first time.
     known: Option<HashMap<PathBuf, (Stamp, Outcome)>>,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Input {
     pub(super) path: PathBuf,
     /// Its path relative to the folder in which it was found.
     pub(super) name: String,
-    /// Whether it was named explicitly, so that it should be a recording.
+    /// Whether it was named explicitly, and is thus expected to be a recording.
     pub(super) is_named: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Input {
 pub struct Inputs {
     pub(super) name: String,
     pub(super) files: Vec<Input>,
-    /// Number of skipped entries: hidden files, and folders other than those of ranks.
+    /// Number of skipped entries: hidden files, and folders whose names are not those of ranks.
     pub(super) skipped: usize,
 }
 
@@ -61,8 +61,8 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Lists the files of a rotation in a folder once, by the path that was given to the recorder, for those who follow
-    /// it from one file to the next.
+    /// Replaces the files of a rotation in a folder by a single path, the one that was given to the recorder, for
+    /// following a recording from one file to the next.
     #[must_use]
     pub fn with_rotations_joined(mut self) -> Self {
         let (mut joined, mut alone) = (BTreeSet::new(), BTreeSet::new());

@@ -21,10 +21,10 @@ pub use self::followed::FollowedFleet;
 pub use self::inputs::Inputs;
 pub use self::rank::{DeviceLook, Origin, Rank};
 
-/// Recordings that belong together. Only summaries are kept; traces are dropped.
+/// The recordings of a run, as summaries without their traces.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fleet {
-    /// The name of the input: the folder as given, or several files.
+    /// The name of the input: the folder, or a phrase for several files.
     pub name: String,
     /// The recordings, by rank, then by name.
     pub ranks: Vec<Rank>,
@@ -46,7 +46,7 @@ enum Unread {
 }
 
 impl Input {
-    /// Reads and summarizes it, in memory as a whole if it turned out to be damaged.
+    /// Reads and summarizes the file; if it is damaged, it is read again as a whole.
     fn summarized(&self, open: impl Fn(&Path, bool) -> Result<Source<'static>, Error>) -> Outcome {
         let summarize = |is_whole: bool| {
             let source = open(&self.path, is_whole)?;
@@ -178,8 +178,8 @@ impl Fleet {
         out.max_by_key(|&(row, by)| (by, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// Returns the row of the rank whose peak of `metric` is nearest to the median of those that `row` is compared
-    /// with, except `row` itself; the first of equals.
+    /// Returns the row of the rank whose peak of `metric` is closest to the median of those with which `row` is
+    /// compared, except `row` itself; the first if several are.
     pub fn usual(&self, metric: Metric, row: usize) -> Option<usize> {
         let peaks = self.peaks(metric);
         let median = self.middles(metric).get(row)?.median_bytes;
@@ -208,7 +208,8 @@ pub fn ranges_text(ranges: &[RangeInclusive<u32>]) -> String {
 #[cfg(test)]
 mod tests;
 
-/// Reading a recording keeps several processors busy by itself; more at once would only take more memory.
+/// Maximum number of recordings read at once. Reading one already uses several processors; more would only use more
+/// memory.
 const MAX_WORKERS: usize = 4;
 
 /// Number of worker threads.

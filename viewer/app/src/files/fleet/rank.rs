@@ -1,4 +1,4 @@
-//! The summary of one rank's recording, which is kept when its trace is dropped.
+//! The summary of a rank's recording, which remains when its trace is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ pub enum Origin {
     Recorded,
     /// The number is a part of the file's name.
     FileName,
-    /// None: the number only orders recordings, and the file's name identifies the rank.
+    /// The number is arbitrary and only orders recordings; the file's name identifies the rank.
     Order,
 }
 
@@ -60,7 +60,7 @@ pub struct Rank {
     pub failure: Option<RequestFailure>,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceLook>,
-    /// The row of the default device.
+    /// The index of the default device.
     pub main: usize,
 }
 
@@ -126,7 +126,7 @@ impl Rank {
         (self.origin != Origin::Order).then_some(self.rank)
     }
 
-    /// Returns the device that is shown unless another is chosen.
+    /// Returns the default device.
     pub fn main(&self) -> &DeviceLook {
         &self.devices[self.main]
     }
@@ -152,7 +152,7 @@ impl DeviceLook {
         Ok(Self { summary: summary::of_device(source, device, steps)?, baseline, curves })
     }
 
-    /// The moment at which `metric` is largest; of what was never sampled, 0 before the first event.
+    /// The point at which `metric` is largest; 0 before the first event if it was never sampled.
     pub fn peak(&self, metric: Metric) -> Moment {
         let known = self.summary.peak(metric).copied();
         known.unwrap_or(Moment {
@@ -202,7 +202,7 @@ pub(super) fn number(ranks: &mut [Rank]) {
     }
 }
 
-/// The number after the last `rank` in a path.
+/// The number after the last occurrence of `rank` in a path.
 fn after_rank(path: &str) -> Option<u32> {
     let path = path.to_ascii_lowercase();
     let numbers = path
@@ -211,7 +211,7 @@ fn after_rank(path: &str) -> Option<u32> {
     numbers.last()
 }
 
-/// The last number of a file's name without its endings such as `.pickle.gz`, and the path without that number.
+/// The last number in a file name without its extensions such as `.pickle.gz`, and the path without that number.
 fn last_number(path: &str) -> Option<(String, u32)> {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     // What follows a dot is an ending if it begins with a letter: `step.10.snap` has the number 10.
@@ -228,7 +228,7 @@ fn last_number(path: &str) -> Option<(String, u32)> {
     Some((format!("{}#{}", &path[..start + before.len()], &path[start + last + 1..]), number))
 }
 
-/// The number that `text` begins with.
+/// The number at the start of `text`.
 fn leading_number(text: &str) -> Option<u32> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()

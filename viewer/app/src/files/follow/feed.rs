@@ -1,4 +1,4 @@
-//! Follows a recording whose bytes arrive one piece after another, as from a server.
+//! Follows a recording whose bytes arrive piece by piece, as from a server.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,15 +10,15 @@ use highwater_snapshots::format::Follower;
 use super::{Followed, recording};
 use crate::background::{Lane, Urgency};
 
-/// Called when there is something new.
+/// Called when there is an update.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Reads the bytes, and sends the recordings so far.
+/// Reads the bytes, and sends the recording so far.
 pub(super) struct Feed {
     path: PathBuf,
     lane: Lane,
     follower: Arc<Mutex<Follower>>,
-    /// Pieces that wait to be read.
+    /// Number of pieces that wait to be read.
     waiting: Arc<AtomicUsize>,
     outbox: Sender<Followed>,
     wake: Wake,
@@ -36,7 +36,7 @@ impl Feed {
         Self { path, lane, follower: Arc::default(), waiting: Arc::default(), outbox, wake: Arc::new(wake) }
     }
 
-    /// Reads the next bytes in the background. A recording is built only from the last piece that waits.
+    /// Reads the next bytes in the background. A recording is built only after the last waiting piece.
     pub(super) fn take(&mut self, bytes: Vec<u8>) {
         let (path, follower) = (self.path.clone(), Arc::clone(&self.follower));
         let waiting = Arc::clone(&self.waiting);
@@ -58,7 +58,7 @@ impl Feed {
         self.post(job);
     }
 
-    /// Reports, once all pieces are read, that nothing more comes although the recording is not finished.
+    /// Reports, once all pieces are read, that no more will come although the recording is not finished.
     pub(super) fn end(&mut self) {
         let (follower, outbox, wake) = (Arc::clone(&self.follower), self.outbox.clone(), Arc::clone(&self.wake));
         let job = move || {

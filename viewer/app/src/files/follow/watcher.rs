@@ -1,4 +1,4 @@
-//! Watches a file that grows: reads all of it until it is too long to be held in memory, then only its summaries.
+//! Watches a growing file: reads all of it until it is too long to be in memory, then only its summaries.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -14,39 +14,39 @@ use super::{Followed, recording};
 use crate::files::is_same_file;
 use crate::session::run::Run;
 
-/// Time between two looks at the file's length.
+/// Time between two checks of the file's length.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time between two looks at a long file: each opens it again, and may lead to another part being read.
+/// Time between two checks of a long file, which open it again and may cause another part to be read.
 const LOOK_AT_LONG: Duration = Duration::from_secs(1);
 
-/// Reading what is new takes this share of the time at most: it is followed by a rest three times as long.
+/// After reading new data, the watcher pauses for this many times as long as the reading took.
 const REST: u32 = 3;
 
-/// A finished recording whose index has not come after so long is taken as it is.
+/// Time to wait for the index of a finished recording before it is used without one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes that are read at a time.
+/// Number of bytes to read at a time.
 const PORTION: usize = 1 << 20;
 
-/// First bytes of the file by which it is known again.
+/// Number of bytes at the start of the file by which it is recognized.
 const START: usize = 4096;
 
-/// The reason that watching ends.
+/// The reason why watching ends.
 pub(super) enum Stop {
-    /// Nobody wants to know any more.
+    /// The result is no longer needed.
     Unwanted,
-    /// The file is not what it was.
+    /// The file was replaced or cannot be read.
     Lost(String),
 }
 
 pub(super) struct Watcher<'a> {
     pub(super) path: &'a Path,
-    /// Events of the recording that is shown.
+    /// Number of events of the recording that was last sent.
     pub(super) known: usize,
-    /// The long recording that is shown.
+    /// The long recording that was last sent.
     pub(super) run: Option<Arc<Run>>,
-    /// Recordings of more events are not held in memory.
+    /// Maximum number of events in memory.
     pub(super) most_resident: u64,
     pub(super) stopped: &'a Receiver<()>,
     pub(super) outbox: &'a Sender<Followed>,
@@ -68,7 +68,8 @@ impl Watcher<'_> {
         }
     }
 
-    /// Watches a recording that is held in memory, until it is finished or, then with a result, too long for that.
+    /// Watches a recording in memory, until it is finished or becomes too long for that, in which case a result is
+    /// returned.
     fn watch_whole(&mut self, file: &mut File, start: &mut Vec<u8>) -> Result<Option<Arc<Run>>, Stop> {
         let mut follower = Follower::new();
         let mut finished_since: Option<Instant> = None;
@@ -138,7 +139,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Opens the file as it is now, to read parts of it; the error is a sentence.
+    /// Opens the file in its present state, to read parts of it; the error is a sentence.
     #[cfg(not(target_family = "wasm"))]
     fn open_windows(&self) -> Result<Windows, String> {
         let file = File::open(self.path).map_err(|why| format!("cannot open the file: {why}"))?;
@@ -146,13 +147,14 @@ impl Watcher<'_> {
         Windows::open(Arc::new(file), &mut watch).map_err(|why| why.to_string())
     }
 
-    /// Nothing is read in parts: a browser has no files.
+    /// Returns an error: in browsers, recordings are not read in parts.
     #[cfg(target_family = "wasm")]
     fn open_windows(&self) -> Result<Windows, String> {
         Err(format!("cannot open {}: a browser has no files", self.path.display()))
     }
 
-    /// The length of the file, which must be the one that was opened, and not shorter than what was read of it.
+    /// The length of the file. Fails if the path now names another file, or if the file is shorter than what was read
+    /// of it.
     fn look(&self, file: &File, read: u64) -> Result<u64, Stop> {
         let facts = file.metadata().map_err(|why| self.lost(&format!("cannot read the file's size: {why}")))?;
         let now = std::fs::metadata(self.path).map_err(|_| self.lost("it is missing: it was moved or deleted"))?;
@@ -167,7 +169,7 @@ impl Watcher<'_> {
         Ok(facts.len())
     }
 
-    /// Makes sure that the file still begins as it did: its program may have started anew.
+    /// Checks that the start of the file is unchanged; its program may have been restarted.
     fn recognise(&self, file: &mut File, start: &[u8], read: u64) -> Result<(), Stop> {
         if read == 0 {
             return Ok(());
@@ -181,7 +183,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Feeds the bytes from those that were fed up to `length`, or until the recording is too long.
+    /// Reads the file up to `length`, or until the recording is too long, and passes the bytes to `follower`.
     fn feed(&self, file: &mut File, follower: &mut Follower, start: &mut Vec<u8>, length: u64) -> Result<(), Stop> {
         let mut portion = vec![0; PORTION];
         let sought = file.seek(SeekFrom::Start(follower.bytes_fed()));
@@ -215,7 +217,7 @@ impl Watcher<'_> {
         if self.stopped.try_recv() == Err(TryRecvError::Disconnected) { Err(Stop::Unwanted) } else { Ok(()) }
     }
 
-    /// Waits, unless the receiver is gone.
+    /// Waits; fails if the receiver was dropped.
     fn rest(&self, time: Duration) -> Result<(), Stop> {
         match self.stopped.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => Ok(()),

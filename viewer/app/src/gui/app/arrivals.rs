@@ -1,4 +1,4 @@
-//! Handles what other threads and the system deliver to the window: recordings, chosen and dropped files, outcomes.
+//! Handles what other threads and the system deliver to the window: recordings, chosen and dropped files, results.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs, Task};
 use crate::gui::window::path_field::PathField;
 use crate::{Pending, Recording};
 
-/// An input to the app from outside, as from a page or its server.
+/// An input to the app from outside, such as from a page or its server.
 #[derive(Debug)]
 pub enum Arrival {
     /// A file to open.
     File(Source),
-    /// The next bytes of a recording of this name, which is still being written.
+    /// The next bytes of the recording with this name, which is still being written.
     Grown(PathBuf, Vec<u8>),
-    /// Nothing more is appended to the recording of this name.
+    /// The recording with this name is complete.
     Ended(PathBuf),
-    /// The ranks of a folder now.
+    /// The current ranks of a folder.
     Ranks(Box<Fleet>),
     /// The user closed a file dialog without a file.
     NoneChosen,
-    /// A link to what is to be shown: the fragment of an address.
+    /// A link to a view: the fragment of a URL.
     Link(String),
     /// Compares the first two recordings once all are open.
     Compare,
-    /// This file could not be downloaded, for this reason.
+    /// The file could not be downloaded, for this reason.
     Failed(PathBuf, String),
 }
 
 impl App {
-    /// Handles everything that arrived since the last frame.
+    /// Handles everything that has arrived since the last frame.
     pub(super) fn take_news(&mut self, ctx: &egui::Context) {
         let arrived: Vec<Arrival> = self.inbox.1.try_iter().collect();
         for arrival in arrived {
@@ -129,7 +129,7 @@ impl App {
         }
     }
 
-    /// Passes the next bytes of the recording `name` to the file that follows it; the first ones open it.
+    /// Passes the next bytes of the recording `name` to the file that follows it; opens a new one if there is none.
     fn feed(&mut self, ctx: &egui::Context, name: PathBuf, bytes: Vec<u8>) {
         if self.ended_inputs.contains(&name) {
             return;
@@ -147,7 +147,7 @@ impl App {
         }
     }
 
-    /// Reports to the file that follows the recording `name` that nothing more is appended to it.
+    /// Tells the file that follows the recording `name` that it is complete.
     fn end_feed(&mut self, name: &Path) {
         let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
         followings.filter(|following| following.path() == name).for_each(Following::end);
@@ -179,7 +179,7 @@ impl App {
         }
     }
 
-    /// Shows a recording whose bytes arrive: in front, or in place of the file of a rotation before it.
+    /// Shows a recording that is being received: in front, or in place of the previous file of its rotation.
     fn show_arrived(&mut self, ctx: &egui::Context, recording: Recording) {
         match recording.path.as_deref().and_then(|path| self.row_of(path)) {
             Some(row) => self.files[row].replace(recording, row == self.current),
@@ -187,7 +187,7 @@ impl App {
         }
     }
 
-    /// Reports on files that are still being written.
+    /// Handles updates of files that are still being written.
     fn take_followed(&mut self, ctx: &egui::Context) {
         // The files of a rotation are complete one after another.
         let is_rank = |file: &OpenFile| self.folder.as_ref().is_some_and(|folder| folder.has(&file.recording));
@@ -229,7 +229,7 @@ impl App {
         }
     }
 
-    /// Shows predicted recordings: in a tab, or compared with the recording that they come from.
+    /// Shows predicted recordings: in a tab, or compared with the original recording.
     fn take_predicted(&mut self, ctx: &egui::Context) {
         for row in 0..self.files.len() {
             let Some(Predicted { recording, compares }) = self.files[row].views.whatif.take_predicted() else {
@@ -248,7 +248,7 @@ impl App {
         }
     }
 
-    /// Asks for a path, unless a dialog to open a file is open already.
+    /// Asks for a path, unless a dialog for opening a file is already open.
     pub(super) fn ask(&mut self, ctx: &egui::Context, ask: Ask) {
         let is_opening = !matches!(ask, Ask::Save(_));
         if is_opening && self.asking.iter().any(|asking| !asking.is_saving) {

@@ -1,4 +1,4 @@
-//! The frame around the recording in front: menus, tabs, ranks, notices, the command palette and the first screen.
+//! The frame around the current recording: menus, tabs, ranks, notices, the command palette and the start screen.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl App {
         }
     }
 
-    /// Puts the name of the file in front into the window's title.
+    /// Sets the window's title to the name of the current file.
     pub(super) fn title_window(&mut self, ctx: &egui::Context) {
         let name = match (self.comparison_name(), self.folder(), self.current()) {
             (Some(name), ..) => name,
@@ -80,8 +80,8 @@ impl App {
         }
     }
 
-    /// Files being read, files that could not be read, and messages: above the lower edge, so that nothing moves for
-    /// them.
+    /// Shows files being read, files that could not be read, and messages, above the lower edge, so that they do not
+    /// move other content.
     pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
         let is_recording = self.example.is_some() && !self.files.is_empty();
         if self.loading.is_empty() && self.failures.is_empty() && self.messages.is_empty() && !is_recording {
@@ -121,8 +121,8 @@ impl App {
         }
     }
 
-    /// The content while no recording is open: a preview of the file being read, once there is one, or the welcome
-    /// page.
+    /// The content while no recording is open: a preview of the file being read, once there is one, or the start
+    /// screen.
     pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
         let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
         match early {

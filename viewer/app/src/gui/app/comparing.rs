@@ -1,4 +1,4 @@
-//! Chooses the two open files to compare, and opens and closes the comparison.
+//! Selects the two open files to compare, and opens and closes the comparison.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::gui::window::dialog::{Ask, Task};
 use crate::gui::window::tabs::{Tab, distinct_names};
 use crate::{Command, Recording};
 
-/// Two files side by side, or one with itself.
+/// A comparison of two files, or of one with itself.
 #[derive(Debug)]
 pub(super) struct Comparing {
     /// The rows of A and B.
     pub(super) rows: [usize; 2],
     pub(super) view: DiffView,
-    /// Whether it is shown in place of a file.
+    /// Whether it is shown instead of a file.
     pub(super) is_in_front: bool,
 }
 
@@ -38,7 +38,7 @@ impl App {
         Some([of(rows[0])?, of(rows[1])?])
     }
 
-    /// Compares the files in `rows`. The former settings are kept, except for settings that concern a single file.
+    /// Compares the files in `rows`. The previous settings are kept, except those that concern a single file.
     pub(super) fn compare(&mut self, ctx: &egui::Context, rows: [usize; 2]) {
         let Some(recordings) = self.recordings(rows) else { return };
         let recordings = recordings.each_ref();
@@ -56,8 +56,8 @@ impl App {
         self.comparing = Some(Comparing { rows, view, is_in_front: true });
     }
 
-    /// Shows the last comparison of the file in front, else compares it, as A, with the next file; closes the
-    /// comparison if it is in front.
+    /// Shows the last comparison of the current file, else compares it, as A, with the next file; closes the comparison
+    /// if it is shown.
     pub(super) fn toggle_comparison(&mut self, ctx: &egui::Context) {
         let current = self.current;
         match &mut self.comparing {
@@ -75,7 +75,7 @@ impl App {
         self.comparing.as_ref().is_some_and(|comparing| comparing.rows.contains(&row))
     }
 
-    /// Shows the existing comparison; A is the file in front.
+    /// Shows the existing comparison; A is the current file.
     pub(super) fn show_comparison(&mut self) {
         if let Some(comparing) = &mut self.comparing {
             comparing.is_in_front = true;
@@ -83,14 +83,14 @@ impl App {
         }
     }
 
-    /// Shows the file in front in place of the comparison.
+    /// Shows the current file instead of the comparison.
     pub(super) fn leave_comparison(&mut self) {
         if let Some(comparing) = &mut self.comparing {
             comparing.is_in_front = false;
         }
     }
 
-    /// Handles a file opened in `row`: it becomes B if it was opened for a comparison.
+    /// Handles that a file was opened in `row`: it becomes B if it was opened for a comparison.
     pub(super) fn compare_opened(&mut self, ctx: &egui::Context, row: usize) {
         let wants = std::mem::take(&mut self.compares_next);
         match &self.comparing {
@@ -103,7 +103,7 @@ impl App {
         }
     }
 
-    /// Handles closing the file in `row`: later rows move up.
+    /// Handles that the file in `row` was closed: later rows move up.
     pub(super) fn compare_closed(&mut self, row: usize) {
         match &mut self.comparing {
             Some(comparing) if comparing.rows.contains(&row) => self.comparing = None,
@@ -132,7 +132,7 @@ impl App {
         Some(Tab { name, path: None })
     }
 
-    /// Carries out a command of the comparison in front. Returns whether it is one.
+    /// Executes a command of the displayed comparison. Returns whether it is one.
     pub(super) fn run_comparing(&mut self, ctx: &egui::Context, command: Command) -> bool {
         let Some(mut comparing) = self.comparing.take_if(|comparing| comparing.is_in_front) else { return false };
         let recordings = self.recordings(comparing.rows);
@@ -167,7 +167,7 @@ impl App {
         is_done
     }
 
-    /// Draws the comparison on paper of the window's size.
+    /// Saves the comparison as a picture of the window's size.
     fn save_comparison(&mut self, ctx: &egui::Context, recordings: [Arc<Recording>; 2], view: &DiffView) {
         let mut sheet = DiffSheet::new(recordings, view.selections(), view.choices.clone(), self.settings.paint);
         sheet.search_for(view.search_text());

@@ -1,4 +1,4 @@
-//! The ranks of a run as an open folder, in front of or beside the files, and opening one of them.
+//! The ranks of a run as an open folder, shown instead of or beside files, from which single ranks are opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::{Command, Recording};
 pub(super) struct Folder {
     path: PathBuf,
     view: FleetView,
-    /// Whether it is shown in place of a file.
+    /// Whether it is shown instead of a file.
     is_in_front: bool,
-    /// The rank that was opened in the strip; the next one opened there replaces it.
+    /// The rank that was opened from the strip, which the next one opened there replaces.
     opened: Option<PathBuf>,
 }
 
@@ -34,7 +34,7 @@ impl Folder {
 }
 
 impl App {
-    /// The folder that is shown in place of a file.
+    /// The folder, if it is shown instead of a file.
     pub fn folder(&self) -> Option<&FleetView> {
         self.folder.as_ref().filter(|folder| folder.is_in_front).map(|folder| &folder.view)
     }
@@ -51,8 +51,7 @@ impl App {
         self.folder = Some(Folder { path, view: FleetView::new(Arc::new(fleet)), is_in_front: true, opened });
     }
 
-    /// Takes over the ranks of a folder as they are now. The first time they are shown, or the one that is alone or
-    /// named by a link.
+    /// Updates the ranks of a folder. A new folder is shown if nothing else is open or a link refers to it.
     pub(super) fn take_ranks(&mut self, fleet: Fleet) {
         let path = PathBuf::from(&fleet.name);
         if let Some(folder) = &mut self.folder {
@@ -68,14 +67,14 @@ impl App {
         wanted.iter().for_each(|path| self.open_served(path));
     }
 
-    /// Shows the file in front in place of the folder.
+    /// Shows the current file instead of the folder.
     pub(super) fn leave_folder(&mut self) {
         if let Some(folder) = &mut self.folder {
             folder.is_in_front = false;
         }
     }
 
-    /// Whether `command` can be carried out on the folder in front; `None` if it has no say.
+    /// Whether `command` can be executed on the displayed folder; `None` if it does not concern folders.
     pub(super) fn can_in_folder(&self, command: Command) -> Option<bool> {
         if command == Command::ShowRanks {
             return Some(self.folder.is_some());
@@ -88,7 +87,7 @@ impl App {
         }
     }
 
-    /// Carries out a command on the folder. Returns whether it is one.
+    /// Executes a command on the folder. Returns whether it is one.
     pub(super) fn run_in_folder(&mut self, ctx: &egui::Context, command: Command) -> bool {
         if command == Command::ShowRanks {
             if let Some(folder) = &mut self.folder {
@@ -119,7 +118,7 @@ impl App {
         true
     }
 
-    /// Shows the folder in front. Returns whether there is one.
+    /// Shows the folder if it is in front. Returns whether it is.
     pub(super) fn folder_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = self.folder.as_mut().filter(|folder| folder.is_in_front) else { return false };
         let opened = CentralPanel::default().show(ui, |ui| folder.view.fleet_ui(ui)).inner;
@@ -130,8 +129,8 @@ impl App {
         true
     }
 
-    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front, with the total that the
-    /// table of ranks has. Returns whether it is.
+    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front, with the total used in the
+    /// table of ranks. Returns whether it was shown.
     pub(super) fn folder_ranks_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = &self.folder else { return false };
         let fleet = Arc::clone(folder.view.fleet());
@@ -164,8 +163,8 @@ impl App {
         }
     }
 
-    /// Lets the page follow a recording of its server, also one whose tab was closed, unless its first bytes are being
-    /// read.
+    /// Makes the page follow a recording on its server, even if its tab was closed before, unless its first bytes are
+    /// already being read.
     pub(super) fn open_served(&mut self, path: &Path) {
         if self.arriving.iter().any(|arriving| arriving.path() == path && !arriving.has_input_ended()) {
             return;
@@ -174,8 +173,8 @@ impl App {
         host::open_served(path);
     }
 
-    /// Opens a rank in place of the one last opened in the strip, so that walking along many ranks does not keep all of
-    /// them in memory.
+    /// Opens a rank in place of the one last opened from the strip, so that moving along many ranks does not keep all
+    /// of them in memory.
     fn open_in_strip(&mut self, ctx: &egui::Context, path: &Path) {
         let known = self.row_of(path).is_some();
         let former =

@@ -1,4 +1,4 @@
-//! The current view as text: the fragment of a page's address, so that a link shows the same.
+//! The current view as text for the fragment of a page's URL, so that a link restores it.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::gui::window::file_style::FileStyle;
 use crate::gui::window::settings::Settings;
 use crate::{Axis, ColourBy, Pin};
 
-/// The current view as a link that opens it again: the recording, what is visible, and what is selected.
+/// The current view as a link that restores it: the recording, the visible part, and the selection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The recording, and its view settings.
@@ -30,14 +30,14 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The current view of `file`; `None` if it cannot be opened again.
+    /// The current view of `file`; `None` if a link cannot refer to the file.
     fn of(file: &OpenFile, settings: &Settings) -> Option<Self> {
         let look = FileStyle::of(&file.recording, &file.selection, settings.paint.colour_by, settings.paint.stacking)?;
         let search = file.search.text().to_owned();
         Some(Self { look, pin: file.selection.pin, side: settings.side, bottom: settings.bottom, search })
     }
 
-    /// Encodes the link as `name=value` pairs; values at their defaults are left out.
+    /// Encodes the link as `name=value` pairs; default values are omitted.
     fn to_text(&self) -> String {
         let FileStyle { path, device, metric, axis, colours, events, x, y } = &self.look;
         let mut text = Serializer::new(String::new());
@@ -72,7 +72,7 @@ impl Link {
         text.finish()
     }
 
-    /// The link in `text`; `None` if it names no recording. Unknown names and values are passed over.
+    /// Parses a link; `None` if it names no recording. Unknown names and values are ignored.
     fn from_text(text: &str) -> Option<Self> {
         let mut look = FileStyle::default();
         let (mut moment, mut block) = (None, None);
@@ -107,7 +107,7 @@ impl Link {
         (!link.look.path.as_os_str().is_empty()).then_some(link)
     }
 
-    /// Shows the same in `file`, as far as it has it.
+    /// Restores the view in `file`, as far as possible.
     fn apply(&self, ctx: &egui::Context, file: &mut OpenFile, settings: &mut Settings) {
         self.look.apply(&file.recording, &mut file.selection);
         if let Some(colours) = self.look.colours {
@@ -133,7 +133,7 @@ fn range_of(text: &str) -> Option<[f64; 2]> {
 }
 
 impl App {
-    /// Shows what `text`, a link's fragment, says of its recording: now if that is open, else once it is.
+    /// Restores the view that `text`, a link's fragment, describes: now if its recording is open, else once it is.
     pub(super) fn follow_link(&mut self, ctx: &egui::Context, text: &str) {
         self.link = Link::from_text(text);
         self.linked = self.link.as_ref().map(|link| link.look.path.clone());
@@ -154,7 +154,7 @@ impl App {
         }
     }
 
-    /// Shows what is looked at in the address of the page, unless it is about to change.
+    /// Updates the page's URL to the current view, unless the view is still moving.
     pub(super) fn show_link(&mut self) {
         let file = self.current().filter(|file| !file.timeline.is_moving());
         let Some(text) = file.and_then(|file| Link::of(file, &self.settings)).map(|link| link.to_text()) else {

@@ -43,11 +43,11 @@ use link::Link;
 
 pub use arrivals::Arrival;
 
-/// Zoom factor of one command, and its limits.
+/// Change of the zoom factor by one command, and its limits.
 const SCALE_STEP: f32 = 0.1;
 const SCALES: std::ops::Range<f32> = 0.5..3.0;
 
-/// A channel in which values from other threads wait for the next frame.
+/// A channel whose values from other threads are handled in the next frame.
 #[derive(Debug)]
 struct Inbox<T>(Sender<T>, Receiver<T>);
 
@@ -58,15 +58,15 @@ impl<T> Default for Inbox<T> {
     }
 }
 
-/// The app's state. Everything can be driven without a window: [`Self::app_ui`] draws into any `Ui`, [`Self::run`]
-/// carries out any command.
+/// The state of the app. It can be used without a window: [`Self::app_ui`] draws into any `Ui`, [`Self::run`] executes
+/// any command.
 #[derive(Debug, Default)]
 pub struct App {
     files: Vec<OpenFile>,
     current: usize,
     inbox: Inbox<Arrival>,
     loading: Vec<Loading>,
-    /// Recordings that are being written, and of which no event has arrived.
+    /// Recordings that are being written and have no events yet.
     arriving: Vec<Following>,
     failures: Vec<(PathBuf, String)>,
     settings: Settings,
@@ -80,33 +80,33 @@ pub struct App {
     /// The title of the window.
     title: String,
     welcome: Welcome,
-    /// The examples that the first screen offers to record.
+    /// The examples offered on the start screen.
     pub examples: Examples,
     example: Option<Running>,
     ranks: Ranks,
     /// Files that are being written.
     savings: Vec<Pending<PathBuf>>,
-    /// Pictures of the window, to be written.
+    /// Screenshots of the window to be saved.
     pictures: Inbox<Task>,
-    /// Two files side by side.
+    /// The comparison of two files, if there is one.
     comparing: Option<Comparing>,
     /// The ranks of a run.
     folder: Option<Folder>,
-    /// Whether the requested file is to be compared with the file in front.
+    /// Whether the next opened file is to be compared with the current one.
     compares_next: bool,
-    /// Recordings whose further bytes are ignored: their tabs were closed, or they cannot be read.
+    /// Recordings whose further bytes are ignored, because their tabs were closed or they cannot be read.
     ended_inputs: HashSet<PathBuf>,
     /// Whether the first two files are to be compared once all are open.
     compares_first: bool,
-    /// The view to show of a file once it is open.
+    /// The view to restore in a file once it is open.
     link: Option<Link>,
-    /// The recording of the last link, or the first of several, while others are opened with it.
+    /// The recording of the last link, or the first of several that are opened together.
     linked: Option<PathBuf>,
-    /// The link to what is shown, as text.
+    /// The link to the current view, as text.
     shown_link: String,
-    /// Messages to the user, shown until they are dismissed or the next command.
+    /// Messages to the user, shown until they are dismissed or a command is executed.
     messages: Vec<String>,
-    /// Recordings of more events are read in parts, if that is not the default.
+    /// Maximum number of events in memory; `None` for the default. Longer recordings are read in parts.
     pub most_resident: Option<u64>,
     is_styled: bool,
 }
@@ -117,7 +117,7 @@ impl App {
         Self { settings, ..Self::default() }
     }
 
-    /// Recordings of more events are read in parts.
+    /// Maximum number of events in memory; longer recordings are read in parts.
     fn most_resident(&self) -> u64 {
         self.most_resident.unwrap_or(MAX_RESIDENT_EVENTS)
     }
@@ -147,8 +147,8 @@ impl App {
         !self.loading.is_empty()
     }
 
-    /// Starts to read `path`, which may be a folder of ranks, unless it is being read already; shows a preview of it.
-    /// `-` is standard input.
+    /// Starts to read `path`, which may be a folder of ranks, unless it is already being read, and shows a preview. `-`
+    /// is standard input.
     pub fn open(&mut self, ctx: &egui::Context, path: &Path) {
         // The list of recent files outlives the current directory.
         let absolute = if is_stdin(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
@@ -159,7 +159,7 @@ impl App {
         self.load(ctx, Source::Path(path.to_owned()));
     }
 
-    /// Starts to read `paths`; the first stays in front, whichever is read first.
+    /// Starts to read `paths`; the first stays in front, regardless of which is read first.
     pub fn open_all(&mut self, ctx: &egui::Context, paths: &[PathBuf]) {
         paths.iter().for_each(|path| self.open(ctx, path));
         if let [first, _, ..] = paths {
@@ -167,7 +167,7 @@ impl App {
         }
     }
 
-    /// Starts to read `source`, unless it is being read already.
+    /// Starts to read `source`, unless it is already being read.
     fn load(&mut self, ctx: &egui::Context, source: Source) {
         if self.loading.iter().all(|loading| loading.path() != source.path()) {
             let wake = ctx.clone();
@@ -175,7 +175,7 @@ impl App {
         }
     }
 
-    /// Returns the sender for files that have no path.
+    /// Returns a sender for input from outside, such as files without a path.
     pub fn inbox(&self) -> Sender<Arrival> {
         self.inbox.0.clone()
     }
@@ -262,7 +262,7 @@ impl App {
         self.files.iter().position(|file| file.recording.path.as_deref() == Some(path))
     }
 
-    /// Whether `command` can be carried out now.
+    /// Whether `command` can be executed now.
     pub fn can(&self, command: Command) -> bool {
         match command {
             command if !command.is_offered() => false,
@@ -273,7 +273,7 @@ impl App {
         }
     }
 
-    /// Why `command` cannot be carried out now, and what to do, as a sentence; `None` if it is obvious.
+    /// The reason why `command` cannot be executed now, and what to do, as a sentence; `None` if it is obvious.
     fn absence(&self, command: Command) -> Option<String> {
         if command == Command::OpenFolder && !command.is_offered() {
             return Some("A browser opens no folders: drop its recordings here.".to_owned());
@@ -291,7 +291,7 @@ impl App {
         self.leave_folder();
     }
 
-    /// Carries out `command`.
+    /// Executes `command`.
     pub fn run(&mut self, ctx: &egui::Context, command: Command) {
         if !self.can(command) {
             return;
@@ -359,7 +359,7 @@ impl App {
         ctx.request_repaint();
     }
 
-    /// Shows a step of the recording in front by its number.
+    /// Shows the step of the current recording with this number.
     fn go_to_step(&mut self, ctx: &egui::Context, number: u32) {
         self.leave_comparison();
         self.messages.clear();

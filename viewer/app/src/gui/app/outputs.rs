@@ -35,7 +35,7 @@ impl App {
         self.ask_to_save(ctx, bottom.name());
     }
 
-    /// Asks where to write the table of a view.
+    /// Asks for the file in which to save the table of a view.
     pub(super) fn ask_to_save(&mut self, ctx: &egui::Context, view: &str) {
         let Some(file) = self.current_mut() else { return };
         let name = format!("{}-{}", stem(file), view.to_lowercase());
@@ -45,7 +45,7 @@ impl App {
         }
     }
 
-    /// Draws the timeline and the view below it on paper of the window's size.
+    /// Saves the timeline and the view below it as a picture of the window's size.
     pub(super) fn save_picture(&mut self, ctx: &egui::Context) {
         let Some(file) = self.files.get(self.current) else { return };
         let look = TimelineStyle {
@@ -83,16 +83,16 @@ impl App {
     }
 }
 
-/// The recording's name without its ending.
+/// The recording's name without its extension.
 fn stem(file: &OpenFile) -> String {
     let name = Path::new(&file.recording.name);
     name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy().into_owned()
 }
 
 impl App {
-    /// The app's state: what is open, what went wrong, and of the recording in front its device, total, visible range
-    /// (`x`), peak, and the bytes at the moment under the pointer, pinned, or else at the peak. It is busy while
-    /// anything is being read, computed or drawn; ranks are those of the open folder, with their peaks.
+    /// The app's state: what is open, errors, and for the current recording its device, total, visible range (`x`),
+    /// peak, and the bytes at the moment under the pointer, the pinned one, or the peak. It is busy while anything is
+    /// being read, computed or drawn; `ranks` are those of the open folder, with their peaks.
     pub fn state(&self) -> Value {
         let front = self.current().map(|file| {
             let index = &file.recording.devices[file.selection.device];

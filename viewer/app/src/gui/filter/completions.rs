@@ -1,4 +1,4 @@
-//! Completions for the search box, chosen by arrow keys and Tab, or by mouse.
+//! Completions for the search box, selected by arrow keys and Tab, or by mouse.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::Recording;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::{Query, computed, theme};
 
-/// Completions of a recording, and those that apply now.
+/// The completions for a recording, and those that currently apply.
 #[derive(Debug)]
 pub struct Completions {
     vocabulary: Query<Identity<Recording>, Arc<Vocabulary>>,
@@ -48,8 +48,8 @@ impl Completions {
         !self.found.is_empty() && !self.is_dismissed
     }
 
-    /// Handles the keys that choose a completion, before the text field gets them. Returns the completed text and the
-    /// byte position of the cursor after it.
+    /// Handles the keys that select a completion, before the text field handles them. Returns the completed text and
+    /// the byte position of the cursor after it.
     pub fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
         let is_open = self.is_offering() && ui.memory(|memory| memory.has_focus(field));
         if !is_open {
@@ -127,7 +127,7 @@ impl Completions {
         taken.and_then(|row| self.put(text, row))
     }
 
-    /// `text` completed with row `row`, and the byte position after it.
+    /// `text` with completion `row` applied, and the byte position of the cursor after it.
     fn put(&mut self, text: &str, row: usize) -> Option<(String, usize)> {
         let Completion { range, text: word, .. } = self.found.get(row)?;
         let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);

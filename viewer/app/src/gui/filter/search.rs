@@ -16,16 +16,16 @@ use crate::{Command, Recording, drawn_metric};
 /// The moment at which blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchPlace {
-    /// Row of the device.
+    /// Index of the device.
     pub device: usize,
-    /// The total; it determines until when a block counts.
+    /// The total, which determines how long a block counts.
     pub metric: Metric,
     /// Number of events before the moment.
     pub position: usize,
 }
 
-/// Number of blocks of a device that are live at a moment, of those that match, of all that match in the recording, and
-/// of all in the recording.
+/// Number of blocks of a device: live at a moment, those of them that match, all that match in the recording, and all
+/// in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     live: u64,
@@ -69,16 +69,16 @@ pub struct Search {
     /// The last count and its key.
     counted: Memo<(SearchPlace, Identity<Matches>), Option<Count>>,
     matches: Arc<Matches>,
-    /// The query for the blocks that meet a filter.
+    /// The background query for the blocks that meet a filter.
     query: Query<(Identity<Recording>, Filter), Arc<Matches>>,
-    /// Whether the matches are those of the previous recording.
+    /// Whether the matches are still those of the previous recording.
     is_stale: bool,
     wants_focus: bool,
     completions: Completions,
 }
 
 impl Search {
-    /// No conditions: all blocks of `recording` match.
+    /// A search without conditions, in which all blocks of `recording` match.
     pub fn new(recording: &Recording) -> Self {
         let filter = Filter::default();
         let matches = Arc::new(Matches::of(&recording.trace, &filter));
@@ -97,7 +97,7 @@ impl Search {
         }
     }
 
-    /// The applied conditions: the valid ones of those typed, once their matches are found.
+    /// The applied conditions: the valid ones of those entered, once their matches are computed.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
@@ -123,8 +123,8 @@ impl Search {
         self.wants_focus = true;
     }
 
-    /// Replaces the search by `text`. Its valid conditions are applied; for the first invalid one the box shows the
-    /// error. `ctx` is woken when the matches are found.
+    /// Replaces the search by `text`. Its valid conditions are applied; the box shows the error of the first invalid
+    /// one. `ctx` is repainted when the matches are computed.
     pub fn set(&mut self, ctx: &Context, recording: &Arc<Recording>, text: &str) {
         text.clone_into(&mut self.text);
         let filter = match text.parse() {
@@ -142,7 +142,7 @@ impl Search {
         }
     }
 
-    /// Adds a condition to those typed, unless it is already there.
+    /// Adds a condition to those entered, unless it is already among them.
     pub fn add(&mut self, ctx: &Context, recording: &Arc<Recording>, condition: &str) {
         if self.text.contains(condition) {
             return;
@@ -151,7 +151,7 @@ impl Search {
         self.set(ctx, recording, text.trim_start());
     }
 
-    /// Searches again in a recording that has replaced another.
+    /// Prepares to search again in a newer version of the recording.
     pub fn renew(&mut self, recording: &Recording) {
         if let Some(filter) = self.pending() {
             self.filter = filter.clone();
@@ -165,7 +165,7 @@ impl Search {
         }
     }
 
-    /// Takes over found matches, and requests those of a recording that has replaced another.
+    /// Receives computed matches, and requests those of a newer version of the recording.
     pub fn receive(&mut self, ctx: &Context, recording: &Arc<Recording>) {
         if std::mem::take(&mut self.is_stale) {
             self.query.ask(ctx, &(Identity::of(recording), self.filter.clone()));
@@ -299,7 +299,7 @@ fn explained() -> String {
     )
 }
 
-/// The condition for what is highlighted in each recording.
+/// The condition for highlighted blocks in each recording.
 pub type LightKey = Vec<(Identity<Recording>, Filter)>;
 
 /// The highlighted blocks of each recording.

@@ -1,4 +1,4 @@
-//! Draws the app's views into files without a window: the same widgets, rasterised on the CPU.
+//! Draws the app's views into files without a window: with the same widgets, rasterized on the CPU.
 
 pub mod paper;
 pub mod png;
@@ -38,17 +38,17 @@ pub struct Surface {
     frames: u64,
 }
 
-/// Maximum number of frames for a complete drawing to settle its layout.
+/// Maximum number of frames of a complete drawing until its layout is stable.
 const MAX_FRAMES: u32 = 8;
-/// Pause between two frames of a drawing that is not complete and does not change.
+/// Pause between two frames while a drawing is incomplete and unchanged.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Maximum number of such pauses: half a minute.
+/// Maximum number of such pauses; about half a minute.
 const MAX_PAUSES: u32 = 15_000;
 /// Maximum number of pixels of a texture's side.
 const TEXTURE_SIDE: usize = 8192;
 
 impl Surface {
-    /// An empty one.
+    /// Creates an empty surface.
     pub fn new(paper: Paper) -> Self {
         let ctx = egui::Context::default();
         theme::install(&ctx, false);
@@ -62,8 +62,8 @@ impl Surface {
         &self.ctx
     }
 
-    /// Draws frames with `draw` until it returns that everything is complete and two frames are the
-    /// same. Returns whether that was reached: an incomplete drawing is abandoned after half a minute.
+    /// Draws frames with `draw` until it returns that everything is complete and two frames are equal. Returns whether
+    /// that was reached; an incomplete drawing is abandoned after half a minute.
     pub fn draw(&mut self, mut draw: impl FnMut(&mut Ui) -> bool) -> bool {
         let (mut complete_frames, mut pauses) = (0, 0);
         loop {
@@ -123,7 +123,7 @@ impl Surface {
     }
 }
 
-/// Whether two frames paint the same. Compares bits, because NaN positions are not equal to themselves.
+/// Whether two frames are equal. Compares bits, because NaN positions are not equal to themselves.
 fn is_same(one: &[ClippedPrimitive], other: &[ClippedPrimitive]) -> bool {
     let corners = |rect: Rect| [rect.min.x, rect.min.y, rect.max.x, rect.max.y].map(f32::to_bits);
     let bits = |vertex: &Vertex| {

@@ -6,7 +6,7 @@ use eframe::egui::{Theme, Vec2, vec2};
 const MAX_SIDE: u32 = 16_384;
 /// Maximum number of pixels of a picture.
 const MAX_PIXELS: u64 = 200_000_000;
-/// Smallest readable size, in points.
+/// Minimum readable size, in points.
 const LEAST: Vec2 = vec2(640.0, 400.0);
 /// Minimum and maximum pixels per point.
 const SCALES: std::ops::RangeInclusive<f32> = 0.5..=8.0;
@@ -51,8 +51,8 @@ impl Paper {
         Ok(paper)
     }
 
-    /// Paper for a view of `room` points in a window of that scale and theme; larger if it would be unreadable,
-    /// coarser if it would be too large.
+    /// Paper for a view of `room` points in a window of that scale and theme; enlarged if it would be unreadable, and
+    /// with a lower scale if it would be too large.
     pub fn fitting(room: Vec2, scale: f32, theme: Theme) -> Self {
         let side = |room: f32, least: f32| if room.is_finite() { room.clamp(least, MAX_SIDE as f32) } else { least };
         let room = vec2(side(room.x, LEAST.x), side(room.y, LEAST.y));

@@ -4,11 +4,11 @@ use std::io::Write;
 
 use eframe::egui::ColorImage;
 
-/// Writes `picture` as a PNG. Translucent pixels keep their colour as far as eight bits allow.
+/// Writes `picture` as PNG. The colours of translucent pixels are as accurate as eight bits permit.
 ///
 /// # Errors
 ///
-/// Fails if `out` fails.
+/// Fails if `out` cannot be written.
 pub fn write(out: impl Write, picture: &ColorImage) -> std::io::Result<()> {
     let [width, height] = picture.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
     let mut encoder = png::Encoder::new(out, width, height);

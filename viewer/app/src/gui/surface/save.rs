@@ -1,4 +1,4 @@
-//! Saves a picture as PNG or SVG, by its file extension; the file is written whole or not at all.
+//! Saves a picture as PNG or SVG, depending on its file extension; the file is written completely or not at all.
 
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! A self-explanatory picture of a recording for an issue or a paper: title above, one view in the middle, facts below.
+//! A self-explanatory picture of a recording for an issue or a paper: a title, a view, and facts below.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::gui::views::view::Reason;
 use crate::gui::widgets::{Computed as _, Shades, before, capital, doubts, has_losses, when};
 use crate::{Axis, ColourBy, Recording, Selection, drawn_metric};
 
-/// A recording, the selection, and the look.
+/// A recording, what is selected in it, and its appearance.
 #[derive(Debug)]
 pub struct Sheet {
     pub(super) recording: Arc<Recording>,
     pub(super) selection: Selection,
     pub(super) look: TimelineStyle,
-    /// The search conditions, as typed; blocks that do not match are grey. Empty if there are none.
+    /// The search conditions as entered; blocks that do not match are grey. Empty if there are none.
     conditions: String,
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
-    /// The chart of the whole that this recording ends at a moment of, if it is too long to be held in memory: it is
-    /// drawn as the timeline.
+    /// The chart of the whole recording, which is drawn in place of the timeline if the recording is too long to be in
+    /// memory.
     pub whole: Option<RunChart>,
     /// The views that can be drawn.
     pub views: Views,
@@ -63,7 +63,7 @@ impl Sheet {
         }
     }
 
-    /// The peak of the chosen total.
+    /// The peak of the selected total.
     fn peak(&self) -> Moment {
         self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
     }
@@ -100,7 +100,7 @@ impl Sheet {
         });
     }
 
-    /// Draws the facts: content, amounts, and limits of accuracy.
+    /// Draws the facts: the content, its size, and limits of accuracy.
     pub(super) fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
         let summary = self.summary();
@@ -156,7 +156,7 @@ impl Sheet {
         self.timeline.finish()
     }
 
-    /// Draws the chart of the whole, with its caption and the legend at the moment.
+    /// Draws the chart of the whole recording, with its caption and the legend at the moment.
     fn whole_ui(&mut self, ui: &mut Ui) {
         let (moment, reason) = self.moment();
         let Self { recording, selection, whole, look, .. } = self;

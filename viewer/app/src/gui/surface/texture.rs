@@ -1,4 +1,4 @@
-//! Textures of meshes, stored as egui delivers them and sampled like on a graphics card.
+//! Textures of meshes, stored as provided by egui and sampled like on a GPU.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ pub(super) struct Texture {
     pub(super) options: TextureOptions,
 }
 
-/// Filter steps between two texels: the eight bits of a graphics card, so that an unscaled picture is sampled
-/// exactly.
+/// Number of filter steps between two texels: eight bits as on GPUs, so that an unscaled picture is sampled exactly.
 const STEPS: i64 = 256;
 
 impl Texture {
@@ -48,7 +47,7 @@ impl Texture {
         }
     }
 
-    /// The texel in column `x` and row `y`, which may be beyond the edges.
+    /// The texel in column `x` and row `y`, which may be outside of the texture.
     fn texel(&self, x: i64, y: i64) -> [u32; 4] {
         let [width, height] = self.image.size;
         let (x, y) = (self.wrapped(x, width), self.wrapped(y, height));

@@ -1,4 +1,4 @@
-//! The views that a sheet can show, by name.
+//! The views that can be drawn into a picture, by name.
 
 use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui};
 use highwater_analysis::{GroupKey, Siblings, TreeKey};
@@ -18,7 +18,7 @@ pub struct SheetView {
     content: Content,
 }
 
-/// The content of a sheet.
+/// What a picture shows.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// The timeline.
@@ -69,20 +69,19 @@ impl SheetView {
         found.ok_or_else(|| format!("unknown view '{name}'; the views are: {}", names.join(", ")))
     }
 
-    /// The view of the timeline with `bottom` below it. There is none for the list of events and the what-if
-    /// form.
+    /// The timeline with the view `bottom` below it. The list of events and the what-if form cannot be drawn.
     pub fn beside(bottom: Option<Bottom>) -> Self {
         let is_it = |view: &&Self| matches!(view.content, Content::Below(_, other) if bottom == Some(other));
         VIEWS.iter().find(is_it).copied().unwrap_or(VIEWS[0])
     }
 
-    /// Whether it shows the blocks of one moment in groups.
+    /// Whether it shows the blocks of a moment in groups.
     pub const fn is_of_moment(self) -> bool {
         matches!(self.content, Content::Moment(_))
     }
 }
 
-/// Draws a title and facts of `sheet`, and between them what `show` draws.
+/// Draws a title and facts of `sheet`, with what `show` draws between them.
 pub(super) fn sheet_ui<S, R>(
     ui: &mut Ui,
     sheet: &mut S,
@@ -106,7 +105,7 @@ impl Sheet {
         format!("{}: {}", self.recording.name, view.name)
     }
 
-    /// Draws title, view and facts. Returns whether all of it is complete.
+    /// Draws title, view and facts. Returns whether everything is complete.
     pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
         let show = |ui: &mut Ui, sheet: &mut Self| match view.content {
             Content::Timeline => sheet.timeline_ui(ui),

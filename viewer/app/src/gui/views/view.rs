@@ -81,7 +81,8 @@ pub struct ViewContext<'a> {
     pub recording: &'a Arc<Recording>,
     /// Device, total, axis, visible part, pinned block, marks.
     pub selection: &'a Selection,
-    /// The moment to show: pinned, else the peak; in views below the timeline first that under the pointer.
+    /// The moment to show: the pinned one, else the peak; in views below the timeline, the one under the pointer if
+    /// there is one.
     pub moment: Moment,
     /// The reason for it, if it is not under the pointer.
     pub reason: Reason,

@@ -1,10 +1,10 @@
-//! A drop-down list; entries that do not apply to a recording are greyed out, with the reason.
+//! Drop-down lists, in which entries that do not apply to a recording are disabled, with the reason.
 
 use eframe::egui::{Button, ComboBox, Role, TextStyle, Ui, WidgetInfo};
 
 use crate::gui::widgets::fit::fitted;
 
-/// Largest width of the name of what is chosen, in points: longer ones lose their middle.
+/// Maximum width of the name of the selected entry, in points; longer ones are shortened in the middle.
 const MAX_NAME: f32 = 170.0;
 
 /// An entry of a list.
@@ -12,7 +12,7 @@ const MAX_NAME: f32 = 170.0;
 pub struct ChoiceEntry {
     /// The text of the entry.
     pub name: String,
-    /// The reason that it cannot be chosen.
+    /// The reason why it is disabled; `None` if it can be selected.
     pub problem: Option<&'static str>,
 }
 
@@ -22,7 +22,7 @@ impl From<String> for ChoiceEntry {
     }
 }
 
-/// Shows the entries of an open list and stores the user's choice in `chosen`.
+/// Shows the entries of an open list and stores the user's selection in `chosen`.
 pub(crate) fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     chosen: &mut T,
@@ -41,7 +41,7 @@ pub(crate) fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     }
 }
 
-/// Shows a list called `label`, whose name is not painted. Returns the entry if the user chooses another one.
+/// Shows a list whose accessibility label is `label`. Returns the entry if the user selects another one.
 pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     label: &str,
@@ -62,7 +62,7 @@ pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     (next != *now).then_some(next)
 }
 
-/// Shows a button that opens a menu of values for the field `name`, each with its explanation. Returns the chosen
+/// Shows a button that opens a menu of values for the field `name`, each with a description. Returns the selected
 /// value.
 pub(crate) fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static str)]) -> Option<&'static str> {
     let mut chosen = None;
@@ -79,7 +79,7 @@ pub(crate) fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'
     chosen
 }
 
-/// A row of names, one of them selected. Returns the name if the user selects another one.
+/// Shows a row of tabs. Returns the one that the user selects.
 pub(crate) fn tabs_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     all: &[T],

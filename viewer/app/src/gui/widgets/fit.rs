@@ -1,4 +1,4 @@
-//! Shortens text to the available width, keeping its most important part.
+//! Shortens text to the available width while keeping its most important part.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
 use eframe::egui::{FontId, Galley, Painter, Ui};
 use highwater_snapshots::line_text::{LineText, shorten_line};
 
-/// Fits `text` into `room` points: a source line loses its folders, then the end of its function, never its line
-/// number; other text loses its middle if `keeps_end` is set, otherwise the caller truncates it. `None` if not even a
-/// source line's number fits.
+/// Fits `text` into `room` points: a source line loses its folders, then the end of its function, but never its line
+/// number; other text loses its middle if `keeps_end` is set, otherwise the caller must truncate it. `None` if not even
+/// the source line's number fits.
 pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
     if width(ui, text, font) <= room {
         return Some(Cow::Borrowed(text));
@@ -45,10 +45,10 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
     stem.filter(|_| !has_file).or(Some(shortened))
 }
 
-/// Share of the room that the beginning of a text gets: its end says more.
+/// Share of the space for the beginning of a text, whose end is more informative.
 const BEGINNING: f32 = 0.3;
 
-/// The beginning and the end of `text` with an ellipsis between them, as long as fits.
+/// The beginning and the end of `text` with an ellipsis between them, as much as fits.
 fn without_middle<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, str> {
     ui.fonts_mut(|fonts| {
         // Rounding of positions must not cost the last letter.

@@ -1,4 +1,4 @@
-//! Flame graphs: the layout of their bars, row by row below a focus, and the scroll area that shows them.
+//! Flame graphs: the layout of bars in rows below a focus, and the scroll area that shows them.
 
 use eframe::egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
@@ -13,24 +13,24 @@ pub struct Bar<T> {
     pub right: f32,
     /// Its row, from the top.
     pub row: usize,
-    /// What the bar stands for.
+    /// The content of the bar.
     pub item: T,
 }
 
 /// A part of a node: a child, or several that are too narrow to show.
 #[derive(Clone, Debug)]
 pub struct Part<N, T> {
-    /// The item of its bar.
+    /// The content of its bar.
     pub item: T,
-    /// Its size, in the unit of the focus's.
+    /// Its size, in the same unit as that of the focus.
     pub size: u64,
-    /// The child whose parts are below it; `None` for merged children.
+    /// The child, whose own parts are shown below it; `None` for merged children.
     pub child: Option<N>,
 }
 
-/// Lays out `above`, each as wide as all, and everything below `focus`, which is the last of them and has `size`, in
-/// `width` points. `parts` returns the parts of a node, of which those below the given size are merged. By row, then
-/// from left to right.
+/// Lays out the bars in `width` points: `above`, the chain down to and including `focus`, at full width, and everything
+/// below `focus`, which has `size`. `parts` returns the parts of a node, in which those below the given size are
+/// merged. The result is ordered by row, then from left to right.
 pub fn bars<N, T>(
     above: impl Iterator<Item = T>,
     (focus, size): (N, u64),
@@ -63,8 +63,8 @@ pub fn bars<N, T>(
     out
 }
 
-/// Shows `bars`, laid out in `width` points, in a scroll area; `show` shows the visible ones, each with its number and
-/// place.
+/// Shows `bars`, laid out in `width` points, in a scroll area; `show` paints the visible ones, each with its index and
+/// rectangle.
 pub(crate) fn flame_ui<T, R>(
     ui: &mut Ui,
     label: &str,
@@ -93,7 +93,7 @@ pub(crate) fn flame_ui<T, R>(
     .inner
 }
 
-/// The width of the bars in `ui`, in points: what a scroll bar leaves.
+/// The width of the bars in `ui`, in points: the available width without the scroll bar.
 pub(crate) fn width_of(ui: &Ui) -> f32 {
     ui.available_width() - ui.spacing().scroll.bar_width - 2.0
 }

@@ -1,11 +1,11 @@
-//! Converts key names of the command list to egui's shortcuts and to the texts in menus.
+//! Converts the key names in the command list to egui's shortcuts and to texts for menus.
 
 use eframe::egui::{self, Event, EventFilter, Key, KeyboardShortcut, Modifiers, Response, Ui};
 
 use crate::Command;
 use crate::files::HAS_PATHS;
 
-/// Keys that operate the focused widget, and leave it.
+/// Keys that operate the focused widget, or move the focus.
 const OF_WIDGETS: [Key; 15] = [
     Key::ArrowLeft,
     Key::ArrowRight,
@@ -24,7 +24,7 @@ const OF_WIDGETS: [Key; 15] = [
     Key::Minus,
 ];
 
-/// Keys that text fields leave alone while Ctrl is held.
+/// Keys that text fields do not use while Ctrl is held.
 const WITH_CTRL_IN_TEXT: [Key; 16] = [
     Key::Num0,
     Key::Num1,
@@ -44,9 +44,9 @@ const WITH_CTRL_IN_TEXT: [Key; 16] = [
     Key::P,
 ];
 
-/// The commands whose keys were pressed since the last frame, in the order of the keys. While a text field has the
-/// keyboard, only keys that it does not use count, with Ctrl held; while another widget has it or a menu is open, none
-/// of the bare keys that these take.
+/// The commands whose keys were pressed since the last frame, in order. While a text field has the focus, only Ctrl
+/// combinations that it does not use count; while another widget has it or a menu is open, keys that these use do not
+/// count.
 pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     let is_typing = ctx.text_edit_focused();
     let is_taken = ctx.egui_wants_keyboard_input() || egui::Popup::is_any_open(ctx);
@@ -79,8 +79,8 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     commands
 }
 
-/// The menu that a key opens: F10 the first, Alt and a letter the first whose name has it and no menu before it uses
-/// it; while a menu is open, left and right its neighbours.
+/// The menu that a key opens: F10 opens the first one; Alt and a letter opens the first one whose name contains the
+/// letter, unless an earlier menu uses it; while a menu is open, left and right open its neighbours.
 pub(crate) fn opened_menu(ctx: &egui::Context, names: &[&str]) -> Option<usize> {
     let shown = ctx.data(|data| data.get_temp::<usize>(shown_menu()));
     let mut letters: Vec<char> = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn opened_menu(ctx: &egui::Context, names: &[&str]) -> Option<usize> 
     })
 }
 
-/// Notes whether the menu in `row` is open.
+/// Records whether the menu with index `row` is open.
 pub(crate) fn note_menu(ctx: &egui::Context, row: usize, is_open: bool) {
     ctx.data_mut(|data| {
         if is_open {
@@ -121,7 +121,7 @@ fn shown_menu() -> egui::Id {
     egui::Id::unique("the open menu")
 }
 
-/// The shortcut spelt `text`; `None` if a part of it is unknown.
+/// Parses a shortcut; `None` if a part of it is unknown.
 fn shortcut(text: &str) -> Option<KeyboardShortcut> {
     let mut modifiers = Modifiers::NONE;
     let mut parts = text.split('+').peekable();
@@ -139,20 +139,20 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
     None
 }
 
-/// Keys that browsers keep to themselves.
+/// Keys that browsers reserve for themselves.
 const OF_BROWSERS: [&str; 6] = ["Ctrl+W", "Ctrl+Tab", "Ctrl+Shift+Tab", "Ctrl+PageDown", "Ctrl+PageUp", "Ctrl+R"];
 
-/// The keys of `command` that reach the app, as menus show them.
+/// The keys of `command` that are available to the app, formatted for menus.
 pub(crate) fn shown_keys(command: Command) -> impl Iterator<Item = String> {
     command.keys().iter().filter(|key| HAS_PATHS || !OF_BROWSERS.contains(key)).map(|key| shown(key))
 }
 
-/// The first key of `command` as a menu shows it, or nothing.
+/// The first key of `command`, formatted for menus; empty if it has none.
 pub fn first(command: Command) -> String {
     shown_keys(command).next().unwrap_or_default()
 }
 
-/// The key as a menu shows it.
+/// A key, formatted for menus.
 pub fn shown(text: &str) -> String {
     // Arrows are spelt out: the built-in fonts lack the symbols.
     let names = [("Arrow", ""), ("Plus", "+"), ("Minus", "-"), ("Period", "."), ("Comma", ","), ("Slash", "/")];
@@ -161,8 +161,8 @@ pub fn shown(text: &str) -> String {
     names.fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign))
 }
 
-/// Returns a function that takes the presses of a key and counts them; `None` without the keyboard focus. Arrows of
-/// these directions, horizontal and vertical, do not move the focus elsewhere.
+/// Returns a function that counts the presses of a key; `None` without the keyboard focus. Arrow keys of the given
+/// directions (horizontal, vertical) then do not move the focus.
 pub(crate) fn pressed_keys<'a>(
     ui: &'a Ui,
     response: &Response,

@@ -1,4 +1,4 @@
-//! Parts that several views use: colours, tables, keys, background work.
+//! Widgets and helpers shared by several views: colours, tables, keys, background work.
 
 pub mod theme;
 pub mod words;

@@ -1,11 +1,11 @@
-//! Sentences below a result: notes and warnings, on as many lines as they need.
+//! Sentences below a result: notes and warnings, wrapped.
 
 use eframe::egui::text::{LayoutJob, TextFormat};
 use eframe::egui::{Color32, FontId, Label, Role, Ui, WidgetInfo};
 
 use crate::gui::widgets::theme::Shades;
 
-/// Size of the letters.
+/// Font size in points.
 const SIZE: f32 = 12.5;
 
 /// Shows `text` in small, faint letters.
@@ -14,12 +14,12 @@ pub(crate) fn note_ui(ui: &mut Ui, text: &str) {
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
 }
 
-/// Shows what a result assumes.
+/// Shows an assumption of a result.
 pub(crate) fn assumption_ui(ui: &mut Ui, text: &str) {
     quiet_ui(ui, &format!("Assumed: {text}."));
 }
 
-/// Shows how figures were made.
+/// Shows how figures were computed.
 pub(crate) fn quiet_ui(ui: &mut Ui, text: &str) {
     let colour = ui.visuals().weak_text_color();
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
@@ -31,12 +31,12 @@ pub(crate) fn warning_ui(ui: &mut Ui, text: &str) {
     ui.add(Label::new(with_code(text, SIZE, colour)).wrap());
 }
 
-/// Shows the answer of a view, its largest sentence.
+/// Shows the answer of a view in a larger font.
 pub(crate) fn answer_ui(ui: &mut Ui, text: &str, colour: Color32) {
     ui.add(Label::new(with_code(text, 15.0, colour)).wrap());
 }
 
-/// A text in which what stands between backticks is code.
+/// Formats text in which parts between backticks are code.
 pub(crate) fn with_code(text: &str, size: f32, colour: Color32) -> LayoutJob {
     let mut job = LayoutJob::default();
     for (row, part) in text.split('`').enumerate() {

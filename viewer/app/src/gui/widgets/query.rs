@@ -1,5 +1,5 @@
-//! A question of a view: asked again whenever its key changes, answered in the background, so that no question delays a
-//! frame.
+//! Background queries of views: started again whenever their key changes, and answered on a background thread, so that
+//! they never delay a frame.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,19 +12,19 @@ use highwater_snapshots::yielding::yield_if_due;
 
 use crate::background::{Lane, Urgency};
 
-/// Answers questions, and may cache data for the next one; `None` means that the question was cancelled.
+/// Answers a query, and may cache data for the next one; `None` means that the query was cancelled.
 type Work<K, A> = Box<dyn FnMut(&K, &Cancel) -> Option<A> + Send>;
 
-/// Creates the initial state of work.
+/// Creates the work, with its initial cache.
 type Begin<K, A> = Mutex<Box<dyn Fn() -> Work<K, A> + Send>>;
 
-/// The number of a question, its key, and its answer, unless it was cancelled; an error if the work panicked.
+/// The number of a query, its key, and its answer, or `None` if it was cancelled; an error if the work panicked.
 type Outcome<K, A> = (u64, K, Result<Option<A>, ()>);
 
-/// The failure if the work panicked.
+/// The error if the work panicked.
 const BROKEN_OFF: &str = "internal error; please report it";
 
-/// Tells the work whether its answer is still wanted.
+/// Tells the work whether its answer is still needed.
 #[derive(Debug)]
 pub struct Cancel {
     latest: Arc<AtomicU64>,
@@ -32,7 +32,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Whether a later question was asked, or the query was dropped.
+    /// Whether a later query was started, or this one was dropped.
     pub(crate) fn is_cancelled(&self) -> bool {
         // Work that looks whether it is cancelled can also be interrupted.
         yield_if_due();
@@ -55,38 +55,39 @@ impl<K, A> Link<K, A> {
     }
 }
 
-/// A question and its latest answer. The key `K` is all that the answer `A` depends on. It refers to a recording by its
-/// [`Identity`](crate::gui::identity::Identity), so that a closed recording is freed while its answer is still shown.
+/// A query and its latest answer. The key `K` is everything on which the answer `A` depends. It refers to a recording
+/// by its [`Identity`](crate::gui::identity::Identity), so that the memory of a closed recording is freed while its
+/// answer is still shown.
 ///
-/// A view asks in every frame, which costs a comparison of keys, and shows the former answer until the next is there.
-/// The thread starts with the first question and ends when this is dropped.
+/// A view calls [`ask`](Self::ask) in every frame, which only compares keys, and shows the previous answer until the
+/// next one is ready. The thread starts with the first query and ends when this is dropped.
 pub struct Query<K, A> {
     name: &'static str,
     urgency: Urgency,
-    /// Whether answers to earlier questions than the last are shown.
+    /// Whether answers to queries other than the last are also shown.
     shows_late: bool,
     /// Frees answers that are no longer shown.
     discard: fn(A),
-    /// Creates the initial state of the work: at first, and again after a panic.
+    /// Creates the work: initially, and again after a panic.
     begin: Arc<Begin<K, A>>,
     link: Option<Link<K, A>>,
-    /// The number of the last question, for [`Cancel`].
+    /// The number of the last query, for [`Cancel`].
     latest: Arc<AtomicU64>,
-    /// The number of the last question, from 1.
+    /// The number of the last query, from 1.
     number: u64,
-    /// The number of the last question that is settled.
+    /// The number of the last query that was answered or cancelled.
     settled: u64,
     failure: Option<String>,
-    /// The key of the last question, if it is not to be repeated.
+    /// The key of the last query; `None` if it is to be repeated.
     asked: Option<K>,
     answer: Option<(K, A)>,
-    /// Whether the answer has come since the view last received one.
+    /// Whether an answer has arrived since the view last called `receive`.
     is_new: bool,
 }
 
 impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
-    /// A question that `work` answers on a thread called `name`, or with `None` if it is cancelled. The captures of
-    /// `work` are its cache; after a panic, it starts again with a copy of them as they are now.
+    /// Creates a query that `work` answers on a thread called `name`; it returns `None` if cancelled. The captures of
+    /// `work` are its cache; after a panic, it starts again with a copy of their present values.
     pub fn new(name: &'static str, work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         #[cfg(test)]
         MADE.set(MADE.get() + 1);
@@ -108,26 +109,26 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// The same, which also shows answers to earlier questions than the last: better late than never while one question
-    /// follows another.
+    /// Also shows answers to queries other than the last, for views in which one query quickly follows another.
     pub(crate) fn showing_late(mut self) -> Self {
         self.shows_late = true;
         self
     }
 
-    /// The same, with work of this urgency.
+    /// Sets the urgency of the work.
     pub(crate) fn with_urgency(mut self, urgency: Urgency) -> Self {
         self.urgency = urgency;
         self
     }
 
-    /// The same, which frees answers with `discard`: of large ones, not while a frame waits.
+    /// Frees answers with `discard`, which should not block a frame for large ones.
     pub(crate) fn discarding(mut self, discard: fn(A)) -> Self {
         self.discard = discard;
         self
     }
 
-    /// Asks, unless `key` was asked last, and cancels the last question. `ctx` is woken when the answer is there.
+    /// Starts a query, unless `key` is that of the last one, and cancels the last one. `ctx` is repainted when the
+    /// answer arrives.
     pub fn ask(&mut self, ctx: &Context, key: &K) {
         if self.asked.as_ref() == Some(key) {
             return;
@@ -159,7 +160,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Counts a question, which cancels the last one.
+    /// Assigns the next number to a query, which cancels the last one.
     fn count(&mut self) {
         self.number += 1;
         self.latest.store(self.number, Ordering::Relaxed);
@@ -174,7 +175,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.asked.as_ref()
     }
 
-    /// Takes over an answer that has come. Returns whether there is a new one since the last call.
+    /// Receives an answer that has arrived. Returns whether there is a new one since the last call.
     pub fn receive(&mut self) -> bool {
         while let Some(outcome) = self.link.as_ref().and_then(|link| link.inbox.try_recv().ok()) {
             self.take_outcome(outcome, self.shows_late);
@@ -182,7 +183,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         std::mem::take(&mut self.is_new)
     }
 
-    /// Waits for the answer to the last question; the view receives it in its next frame. For tests, and for pictures
+    /// Waits for the answer to the last query, which the view receives in its next frame. For tests, and for pictures
     /// without a window.
     pub fn wait(&mut self) {
         while self.is_busy()
@@ -192,7 +193,7 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Takes over the outcome of a question; of an earlier one than the last, only if `shows_late`.
+    /// Stores the result of a query; for queries other than the last, only if `shows_late`.
     fn take_outcome(&mut self, (number, key, outcome): Outcome<K, A>, shows_late: bool) {
         let is_last = number == self.number;
         match outcome {
@@ -210,12 +211,12 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// The latest answer, which may be to an earlier question.
+    /// The latest answer, possibly to an earlier query.
     pub fn answer(&self) -> Option<&A> {
         self.answer.as_ref().map(|(_, answer)| answer)
     }
 
-    /// The latest answer, of which a view may take a part away.
+    /// The latest answer, mutable, so that the view can move parts out of it.
     pub(crate) fn answer_mut(&mut self) -> Option<&mut A> {
         self.answer.as_mut().map(|(_, answer)| answer)
     }
@@ -225,39 +226,39 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         self.answer.as_ref().map(|(key, _)| key)
     }
 
-    /// The answer to the last question; `None` until it is ready.
+    /// The answer to the last query; `None` until it is ready.
     pub fn current(&self) -> Option<&A> {
         self.answer().filter(|_| self.answered() == self.asked())
     }
 
-    /// Takes the answer away if there is one; the next call returns only a new one.
+    /// Removes and returns the answer, so that the next call returns only a new one.
     pub fn take(&mut self) -> Option<A> {
         self.receive();
         self.answer.take().map(|(_, answer)| answer)
     }
 
-    /// Forgets the answer, unless it is about what the view shows now.
+    /// Drops the answer, unless `is_about` returns true for its key.
     pub(crate) fn keep_if(&mut self, is_about: impl FnOnce(&K) -> bool) {
         if self.answered().is_some_and(|key| !is_about(key)) {
             self.clear();
         }
     }
 
-    /// Cancels the last question, which can be repeated. The answer stays.
+    /// Cancels the last query, so that it can be repeated. The answer stays.
     pub(crate) fn cancel(&mut self) {
         self.asked = None;
         self.count();
         (self.settled, self.failure) = (self.number, None);
     }
 
-    /// Forgets question and answer, and the cache of the work.
+    /// Drops query and answer, and the cache of the work.
     pub fn forget(&mut self) {
         self.cancel();
         self.clear();
         self.link = None;
     }
 
-    /// Forgets the answer, and frees its memory in the background.
+    /// Drops the answer, and frees its memory in the background.
     pub fn clear(&mut self) {
         self.is_new = false;
         if let Some((_, former)) = self.answer.take() {
@@ -265,22 +266,22 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
         }
     }
 
-    /// Whether the last question has no answer yet.
+    /// Whether the last query is not answered yet.
     pub fn is_busy(&self) -> bool {
         self.number != self.settled
     }
 
-    /// The reason that there are no answers, if the work has failed.
+    /// The reason why there are no answers, if the work has failed.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Shows, in place of an answer, what is being computed, or why there is none.
+    /// Shows what is being computed, or why there is no answer.
     pub(crate) fn pending_ui(&self, ui: &mut Ui, computing: &str) {
         ui.weak(self.failure().unwrap_or(computing));
     }
 
-    /// Shows, with a spinner, what is being computed, or why there is no answer.
+    /// Shows a spinner and what is being computed, or why there is no answer.
     pub(crate) fn spinning_ui(&self, ui: &mut Ui, computing: &str) {
         ui.horizontal(|ui| {
             if self.failure().is_none() {
@@ -317,7 +318,7 @@ thread_local! {
     pub(crate) static MADE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Content that is computed in the background: that of a query, or of a view with all its queries, by `computed`.
+/// Content that is computed in the background: that of a query, or of a view with several queries, by `computed`.
 pub trait Computed {
     /// Whether any of it is still being computed.
     fn is_busy(&self) -> bool;
@@ -325,14 +326,14 @@ pub trait Computed {
     /// Waits until it is computed; the next frame shows it. For tests, and for pictures without a window.
     fn wait(&mut self);
 
-    /// Waits, and returns whether nothing had to be waited for, so that the last frame is complete.
+    /// Waits, and returns whether everything was already computed, so that the last frame was complete.
     fn finish(&mut self) -> bool {
         let is_complete = !self.is_busy();
         self.wait();
         is_complete
     }
 
-    /// Number of queries that are listed.
+    /// Number of queries in the content.
     #[cfg(test)]
     fn queries(&self) -> usize;
 }
@@ -367,7 +368,7 @@ impl<T: Computed> Computed for [T; 2] {
     }
 }
 
-/// Lists the fields of a view that are [`Computed`], which makes it so: `computed!(View: list, search)`.
+/// Implements [`Computed`] for a view, given its fields that are `Computed`: `computed!(View: list, search)`.
 macro_rules! computed {
     ($view:ty: $($field:ident),+) => {
         impl $crate::gui::widgets::query::Computed for $view {
@@ -392,7 +393,7 @@ pub(crate) use computed;
 #[cfg(test)]
 mod tests;
 
-/// The value for the last key.
+/// The cached value, and its key.
 #[derive(Clone, Debug)]
 pub struct Memo<K, V>(Option<(K, V)>);
 
@@ -403,7 +404,7 @@ impl<K, V> Default for Memo<K, V> {
 }
 
 impl<K: PartialEq, V> Memo<K, V> {
-    /// The value for `key`, which `make` computes if the last key was another.
+    /// The value for `key`; computed by `make` unless the key is that of the cached value.
     pub fn get(&mut self, key: K, make: impl FnOnce(&K) -> V) -> &V {
         let known = self.0.take().filter(|(known, _)| *known == key);
         let (_, value) = self.0.insert(known.unwrap_or_else(|| {
@@ -413,7 +414,7 @@ impl<K: PartialEq, V> Memo<K, V> {
         value
     }
 
-    /// The value that was last computed, for whatever key.
+    /// The cached value, for any key.
     pub fn last(&self) -> Option<&V> {
         self.0.as_ref().map(|(_, value)| value)
     }

@@ -11,7 +11,7 @@ pub use shades::Shades;
 use shades::contrast_id;
 pub use sizes::*;
 
-/// Sets fonts, spacing and widget colours for both themes, in high contrast or not.
+/// Sets fonts, spacing and widget colours of both themes, optionally with high contrast.
 pub fn install(ctx: &egui::Context, has_contrast: bool) {
     ctx.data_mut(|data| data.insert_temp(contrast_id(), has_contrast));
     for theme in [egui::Theme::Dark, egui::Theme::Light] {
@@ -41,7 +41,7 @@ pub fn install(ctx: &egui::Context, has_contrast: bool) {
     }
 }
 
-/// The placeholder of an empty field: an example, fainter than typed text and in italics.
+/// The placeholder of an empty field, in a faint italic font.
 pub fn placeholder(ui: &egui::Ui, text: &str) -> egui::RichText {
     egui::RichText::new(text).italics().color(Shades::in_ui(ui).faint.gamma_multiply(0.75))
 }

@@ -1,4 +1,4 @@
-//! A labelled rectangle of a treemap or flame graph, and the keys that lead from one to the next.
+//! A labelled rectangle of a treemap or flame graph, and keyboard navigation between them.
 
 use eframe::egui::{
     Color32, FontId, Key, Modifiers, Painter, Rect, Response, Stroke, StrokeKind, TextFormat, Ui, pos2, vec2,
@@ -16,7 +16,7 @@ pub(crate) struct Emphasis {
     pub(crate) is_chosen: bool,
 }
 
-/// Paints a tile with its label at the top, if there is room for it.
+/// Paints a tile with its label at the top, if the label fits.
 pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphasis: Emphasis) {
     /// Space left free between neighbours.
     const GAP: f32 = 0.5;
@@ -38,13 +38,13 @@ pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphas
     }
 }
 
-/// A name followed by an amount, which is left out if there is no room for both.
+/// A name followed by an amount, which is omitted if both do not fit.
 pub(crate) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> String {
     let both = format!("{name}  {amount}");
     if fits(ui, rect, &both) { both } else { name.to_owned() }
 }
 
-/// Whether the rectangle has room for a one-row label.
+/// Whether a label of one row fits into the rectangle.
 pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
     let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(12.0), Color32::PLACEHOLDER);
     galley.size().x <= rect.width() - 2.0 * MARGIN
@@ -53,8 +53,7 @@ pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
 /// Space to the left and right of a label.
 const MARGIN: f32 = 3.0;
 
-/// A label's rows: a source line that is too wide takes two if there is room for them: file and number above the
-/// function.
+/// A label's rows: a source line that is too wide is split into two if they fit: file and number above the function.
 fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
     let font = FontId::proportional(12.0);
     let line = LineText::parse(text);
@@ -86,7 +85,7 @@ fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color
 /// The navigation keys pressed while a picture has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
-    /// Steps to the right and down.
+    /// Number of steps to the right and down.
     pub(crate) by: [i32; 2],
     pub(crate) enters: bool,
     pub(crate) leaves: bool,

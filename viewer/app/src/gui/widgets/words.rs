@@ -1,4 +1,4 @@
-//! Names of moments and blocks, used by all views.
+//! Names of moments and blocks, shared by all views.
 
 use highwater_analysis::{GroupKey, Moment, NO_LABEL};
 use highwater_snapshots::stage::Outside;
@@ -10,7 +10,7 @@ use crate::Recording;
 /// The meaning of the group `(none)`.
 pub(crate) const MEANING_OF_NONE: &str = "the recording names none for these blocks";
 
-/// The name of the time before the events of `trace`, which may be a part of a long recording.
+/// A name for the time before the events of `trace`, which may be a part of a long recording.
 pub fn before(trace: &Trace) -> &'static str {
     if trace.start.events > 0 { "before this part" } else { "before the recording" }
 }
@@ -20,7 +20,7 @@ pub(crate) fn name_of_none(recording: &Recording, key: GroupKey) -> &'static str
     if recording.absent.is_only_before(key) { before(&recording.trace) } else { NO_LABEL }
 }
 
-/// The position of a moment: `step 1, optimizer, event 2,345`.
+/// Describes a moment: `step 1, optimizer, event 2,345`.
 pub fn when(moment: &Moment) -> String {
     let Some(event) = moment.number() else {
         return match moment.events_before {
@@ -43,13 +43,13 @@ pub(crate) fn step_and_phase(moment: &Moment) -> String {
     }
 }
 
-/// The position and time of a moment.
+/// Describes a moment, with its time.
 pub(crate) fn moment_text(moment: &Moment) -> String {
     let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
     format!("{}{time}", when(moment))
 }
 
-/// The name of a block: its category and its operation.
+/// Describes a block by its category and operation.
 pub fn title(trace: &Trace, block: &Block) -> String {
     match trace.tables.op_name(block.op) {
         "" => block.category.to_string(),
@@ -88,25 +88,25 @@ pub fn life(trace: &Trace, id: BlockId) -> String {
     format!("Live for {events}{lasted}, {within}")
 }
 
-/// Step and phase at an event: `step 3 backward`; `None` in a recording without either.
+/// Step and phase at an event: `step 3 backward`; `None` if the recording has neither.
 pub fn phase(trace: &Trace, event: EventId) -> Option<String> {
     let span = trace.spans.at(event).filter(|_| !trace.spans.is_all_setup())?;
     let step = span.step.map_or_else(String::new, |step| format!("step {step} "));
     Some(format!("{step}{}", span.phase))
 }
 
-/// Step and phase at an event, or its number: `step 3 backward`, `event 56`.
+/// Step and phase at an event, or the event's number: `step 3 backward`, `event 56`.
 fn place(trace: &Trace, event: EventId) -> String {
     phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(trace.number(event))))
 }
 
-/// Step, phase and number of an event outside of the part of a recording that is shown.
+/// Step, phase and number of an event outside of the displayed part of a recording.
 pub fn outside(event: &Outside) -> String {
     let step = event.stage.step.map_or_else(String::new, |step| format!("step {step} {}, ", event.stage.phase));
     format!("{step}event {}", format_count(event.event))
 }
 
-/// Whether part of a recording was lost or is damaged; routine facts do not cause a warning.
+/// Whether part of a recording was lost or is damaged; limits that apply to all recordings of its kind do not count.
 pub(crate) fn has_losses(trace: &Trace) -> bool {
     !trace.trust.limits().is_empty() || !trace.problems.is_empty()
 }
@@ -116,7 +116,7 @@ pub fn failed_requests(count: u64) -> String {
     format!("{} failed", count_of(count, "request"))
 }
 
-/// An event with its time; `none` without an event.
+/// An event with its time; the text `none` if there is no event.
 pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     if trace.events.time_of(event).is_none() {
         return none.to_owned();
@@ -130,7 +130,7 @@ pub(crate) fn span_text(trace: &Trace, [first, last]: [EventId; 2]) -> Option<St
     Some(format_nanos(trace.time_of(last)?.saturating_sub(trace.time_of(first)?)))
 }
 
-/// Each limit of the accuracy as a sentence: contradictions between totals first.
+/// Each limit of the accuracy as a sentence, starting with inconsistent totals.
 pub fn doubts(trace: &Trace) -> Vec<String> {
     let problems = |is_of_sums: bool| {
         let chosen = trace.problems.iter().filter(move |problem| problem.is_of_sums == is_of_sums);

@@ -1,5 +1,5 @@
-//! Asks for a path with the system's file dialog, and detects whether there is one. `dialog/shown_web.rs`
-//! replaces the dialogs in a browser.
+//! Asks for a path with the system's file dialog, and detects whether there is one. In browsers, `dialog/shown_web.rs`
+//! replaces the dialogs.
 
 #[cfg(not(target_family = "wasm"))]
 mod shown;
@@ -25,12 +25,12 @@ pub enum Ask {
     Save(Task),
 }
 
-/// The outcome of a dialog.
+/// The result of a dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
     /// The user chose this path.
     Path(PathBuf),
-    /// The user chose files, which arrive by themselves.
+    /// The user chose files, whose content will arrive separately.
     Arriving,
     /// The user has closed the dialog without a choice.
     Cancelled,
@@ -41,10 +41,10 @@ pub enum Chosen {
 /// The kind of file dialogs that the app uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialogs {
-    /// The system's, or a path field of the app if there are none.
+    /// The system's file dialogs, or a path field in the app if there are none.
     #[default]
     System,
-    /// Always the path field of the app.
+    /// Always the path field in the app.
     PathField,
 }
 
@@ -69,13 +69,13 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// Asks; `wake` is called when there is an answer.
+    /// Opens the dialog; `wake` is called when there is an answer.
     pub fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
         Self { is_saving: matches!(ask, Ask::Save(_)), answer: shown::ask(ask, wake) }
     }
 }
 
-/// Writes the file at the chosen path; on failure, returns why.
+/// Writes the file to the chosen path; returns why if it fails.
 type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
 
 /// A file to write once the user has chosen its path.
@@ -96,13 +96,13 @@ impl std::fmt::Debug for Task {
 }
 
 impl Task {
-    /// A picture of `what`; `write` writes it as PNG or SVG by the path's extension.
+    /// A picture of `what`; `write` writes it as PNG or SVG, depending on the path's extension.
     pub fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let kinds: &[(&str, &[&str])] = &[("PNG", &["png"]), ("SVG", &["svg"])];
         Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
     }
 
-    /// A picture of the window; `write` writes it as PNG.
+    /// A screenshot of the window; `write` writes it as PNG.
     pub fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let name = format!("{what}.png");
         Self { title: "Save the window", name, kinds: &[("PNG", &["png"])], write: Box::new(write) }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::gui::views::timeline::Stacking;
 use crate::{Axis, ColourBy, Recording, Selection, View};
 
-/// The view settings of one file. Settings that are not stored have their defaults.
+/// The view settings of a file. Settings that are not stored have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileStyle {
@@ -21,18 +21,18 @@ pub struct FileStyle {
     pub metric: Metric,
     /// The unit of the horizontal axis.
     pub axis: Axis,
-    /// The colouring and the stacking order.
+    /// The key of the colours, and the stacking order.
     pub colours: Option<(ColourBy, Stacking)>,
-    /// Number of events of the recording; the view is restored only if it is the same.
+    /// Number of events of the recording; the visible range is restored only if it is unchanged.
     pub events: usize,
-    /// The visible range of the axis, if not everything was shown.
+    /// The visible range of the axis; `None` for everything.
     pub x: Option<[f64; 2]>,
     /// The visible range of bytes.
     pub y: Option<[f64; 2]>,
 }
 
 impl FileStyle {
-    /// The view settings of `recording`; `None` if it has no file to be opened again.
+    /// The view settings of `recording`; `None` if it has no file.
     pub fn of(recording: &Recording, selection: &Selection, colour_by: ColourBy, stacking: Stacking) -> Option<Self> {
         let (view, whole) = (selection.view(), selection.whole(recording));
         Some(Self {

@@ -5,7 +5,7 @@ use eframe::egui::{Grid, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea,
 use crate::Command;
 use crate::gui::widgets::{keys, theme};
 
-/// The windows shown over everything else.
+/// Help windows, shown over the window's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
     /// Every command with its keys.
@@ -14,17 +14,17 @@ pub enum Help {
     About,
 }
 
-/// Distance that an arrow key scrolls, in points.
+/// Distance in points by which an arrow key scrolls.
 const LINE: f32 = 40.0;
-/// Distance that reaches either end of the list, in points.
+/// Distance in points that is sure to reach either end of the list.
 const ALL: f32 = 100_000.0;
 
-/// The description of the program, in a sentence.
+/// A description of the program in one sentence.
 const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated, when, by which line of your program, \
                        and what the peak is made of.";
 
 impl Help {
-    /// Shows it. Returns whether it stays open.
+    /// Shows the help window. Returns whether it stays open.
     pub(crate) fn help_ui(self, ui: &Ui) -> bool {
         let mut is_open = true;
         let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {
@@ -62,7 +62,7 @@ fn keys_ui(ui: &mut Ui) {
     });
 }
 
-/// The distance by which the keys pressed in this frame scroll the list down, of which `page` points are visible.
+/// The distance by which the pressed keys scroll the list down; `page` is the visible height in points.
 fn scrolled(ui: &Ui, page: f32) -> f32 {
     let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as f32;
     let lines = pressed(Key::ArrowDown) - pressed(Key::ArrowUp);

@@ -1,4 +1,4 @@
-//! The window around the views: bars, tabs, dialogs, first screen, settings.
+//! The window around the views: bars, tabs, dialogs, start screen, settings.
 
 pub mod palette;
 pub mod help;

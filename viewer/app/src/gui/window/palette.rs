@@ -9,28 +9,28 @@ use crate::gui::widgets::{keys, theme};
 /// Distance of the palette from the window's upper edge, in points.
 const PALETTE_TOP: f32 = 60.0;
 
-/// The list of commands that is open over everything else, with the typed text.
+/// The command palette, with the entered text.
 #[derive(Debug, Default)]
 pub struct Palette {
     text: String,
     chosen: usize,
 }
 
-/// What is chosen in the palette.
+/// What the user selects in the palette.
 pub enum Choice {
     /// A command to run.
     Run(Command),
-    /// A step that was named.
+    /// A step to go to.
     Step(u32),
 }
 
 impl Palette {
-    /// A palette in which the number of a step is to be typed.
+    /// A palette for entering the number of a step.
     pub(crate) fn for_step() -> Self {
         Self { text: "go to step ".to_owned(), chosen: 0 }
     }
 
-    /// Shows the palette; `is_usable` returns whether a command can be run now.
+    /// Shows the palette; `is_usable` returns whether a command can be executed now.
     pub(crate) fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Entered<Choice> {
         let step = step_of(&self.text);
         let named = if step.is_some() { vec![Command::GoToStep] } else { Command::search(&self.text) };
@@ -87,7 +87,7 @@ impl Palette {
     }
 }
 
-/// The reason that the list is empty, if only `unusable` commands match.
+/// The message shown if only commands that cannot be executed now match.
 fn none_found(unusable: &[Command]) -> String {
     let Some(first) = unusable.first() else { return "No command matches.".to_owned() };
     let others = unusable.len() - 1;
@@ -95,7 +95,7 @@ fn none_found(unusable: &[Command]) -> String {
     format!("{}{others}: not available now. Most commands need an open recording.", first.name())
 }
 
-/// The number in words that name a step: `step 1200`, also with commas between thousands.
+/// Parses text that names a step: `step 1200`, with or without commas.
 fn step_of(text: &str) -> Option<u32> {
     let (words, number) = text.trim().rsplit_once(' ')?;
     let names_step = matches!(words.trim().to_lowercase().as_str(), "step" | "to step" | "go to step" | "iteration");
@@ -105,7 +105,7 @@ fn step_of(text: &str) -> Option<u32> {
 /// The user's input in this frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entered<T> {
-    /// Nothing was entered yet: the field stays open.
+    /// Nothing yet: the field stays open.
     None,
     /// The user has closed the field.
     Cancelled,

@@ -12,21 +12,21 @@ use crate::gui::widgets::{Shades, theme};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::palette::Entered;
 
-/// Maximum number of names that are listed for completion.
+/// Maximum number of completions that are listed.
 const MAX_OFFERS: usize = 12;
 
-/// The open field in which the user types a path.
+/// The field in which the user enters a path.
 #[derive(Debug)]
 pub struct PathField {
     ask: Ask,
     text: String,
     is_focused: bool,
-    /// The completions of the typed path, if there are several.
+    /// The possible completions, if there are several.
     offers: Vec<String>,
 }
 
 impl PathField {
-    /// A field for the path of `ask`; for a file to write, it starts with the suggested name.
+    /// A field for the path that `ask` requests; for a file to write, it starts with the suggested name.
     pub fn new(ask: Ask) -> Self {
         let folder = std::env::current_dir().unwrap_or_default();
         let text = match &ask {
@@ -41,7 +41,7 @@ impl PathField {
         self.ask
     }
 
-    /// Shows the field over everything else.
+    /// Shows the field over the window's content.
     pub(crate) fn path_field_ui(&mut self, ui: &Ui) -> Entered<PathBuf> {
         let mut entered = Entered::None;
         let modal = Modal::new(Id::unique("path field")).show(ui.ctx(), |ui| {
@@ -100,7 +100,7 @@ impl PathField {
         if modal.should_close() && matches!(entered, Entered::None) { Entered::Cancelled } else { entered }
     }
 
-    /// Completes the path when Tab is pressed in the field, and moves the cursor to its end.
+    /// Completes the path when Tab is pressed, and moves the cursor to its end.
     fn complete(&mut self, ui: &Ui, field: Id) {
         let is_asked = ui.memory(|memory| memory.has_focus(field))
             && ui.input_mut(|input| input.consume_key(Modifiers::NONE, Key::Tab));
@@ -113,7 +113,7 @@ impl PathField {
         put_cursor(ui, field, &self.text, self.text.len());
     }
 
-    /// Lists what the path may be completed to.
+    /// Lists the possible completions.
     fn offers_ui(&self, ui: &mut Ui) {
         if self.offers.is_empty() {
             return;
@@ -125,7 +125,7 @@ impl PathField {
         ui.add(Label::new(RichText::new(names).weak().size(12.0)).wrap());
     }
 
-    /// Selects the file name, so that typing replaces it; forgets the cursor of an earlier field.
+    /// Selects the file name, so that typing replaces it, and resets the cursor of an earlier field.
     fn select_name(&self, ui: &Ui, field: Id) {
         let end = self.text.chars().count();
         let name = self.text.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -135,7 +135,7 @@ impl PathField {
         state.store(ui.ctx(), field);
     }
 
-    /// The reason that `path` cannot be used.
+    /// The reason why `path` cannot be used.
     fn problem(&self, path: &Path) -> Option<String> {
         if self.text.trim().is_empty() {
             return Some("Enter a path.".to_owned());
@@ -155,7 +155,7 @@ impl PathField {
     }
 }
 
-/// The typed path as an absolute path, with `~` replaced by the home folder.
+/// Converts the entered text to an absolute path, replacing `~` by the home folder.
 fn absolute(text: &str) -> PathBuf {
     let text = text.trim();
     let home = std::env::home_dir().filter(|_| text == "~" || text.starts_with("~/"));
@@ -169,14 +169,14 @@ fn absolute(text: &str) -> PathBuf {
 /// The completion of a typed path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Completion {
-    /// The path as far as all candidates agree.
+    /// The path, extended as far as all candidates agree.
     pub(super) text: String,
-    /// The names of the candidates, folders with a slash at their end; empty if none exists.
+    /// The names of the candidates, folders with a trailing slash; empty if there are none.
     pub(super) names: Vec<String>,
 }
 
-/// Completes the last part of `text`, whose folder `absolute` finds; with `only_folders`, by folders alone. Hidden
-/// files are offered once a dot is typed.
+/// Completes the last part of `text`; `absolute` resolves its folder. With `only_folders`, only folders are offered.
+/// Hidden files are offered if the part starts with a dot.
 pub(super) fn complete(text: &str, absolute: impl Fn(&str) -> PathBuf, only_folders: bool) -> Completion {
     let (folder, start) = text.split_at(text.rfind(std::path::is_separator).map_or(0, |at| at + 1));
     let mut names = names_in(&absolute(if folder.is_empty() { "." } else { folder }), start, only_folders);
@@ -200,7 +200,7 @@ fn names_in(folder: &Path, start: &str, only_folders: bool) -> Vec<String> {
     entries.filter_map(name).collect()
 }
 
-/// The beginning that both have.
+/// The common prefix of both.
 fn in_common<'a>(one: &'a str, other: &str) -> &'a str {
     let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
     &one[..same.map(|(sign, _)| sign.len_utf8()).sum()]

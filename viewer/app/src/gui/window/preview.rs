@@ -6,10 +6,10 @@ use highwater_snapshots::format_bytes;
 use crate::files::preview::Preview;
 use crate::gui::widgets::Shades;
 
-/// Free space above the curve, as a share of it.
+/// Free space above the curve, as a fraction of its height.
 const HEADROOM: f64 = 0.12;
 
-/// Shows the memory in use in the part read so far of recording `name`, over all of its events.
+/// Shows the memory in use in the part of recording `name` that has been read, on an axis for all its events.
 pub(crate) fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
     let shades = Shades::in_ui(ui);
     let (rect, response) = ui.allocate_exact_size(ui.available_size(), Sense::hover());

@@ -12,7 +12,7 @@ use crate::background;
 /// Size and time of a file; `None` if it does not exist.
 type Known = Option<(u64, Option<SystemTime>)>;
 
-/// The facts of recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
+/// Facts about recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
 /// drive does not block the window.
 #[derive(Debug, Default)]
 pub struct Recents {
@@ -33,8 +33,8 @@ pub enum Fact {
 }
 
 impl Recents {
-    /// Requests the facts of `files`, once for each list, and takes over those found. `wake` is called on the
-    /// background thread when there is something new.
+    /// Requests the facts about `files`, once for each list, and receives available results. `wake` is called on the
+    /// background thread when there is a new one.
     pub fn refresh(&mut self, files: &[PathBuf], wake: impl Fn() + Send + 'static) {
         if let Some(answers) = &self.answers {
             self.facts.extend(answers.try_iter());
@@ -60,7 +60,7 @@ impl Recents {
         let _ = background::start("highwater-recent", ask);
     }
 
-    /// The state of `file`, at the time `now`.
+    /// The state of `file`; `now` is the current time.
     pub fn fact(&self, file: &Path, now: SystemTime) -> Fact {
         match self.facts.get(file) {
             None => Fact::Unknown,

@@ -14,11 +14,11 @@ use crate::{ColourBy, Recording};
 
 /// Maximum number of recent files in the list.
 const MAX_RECENT: usize = 10;
-/// Maximum number of files whose view settings are kept.
+/// Maximum number of files whose view settings are stored.
 const MAX_LOOKS: usize = 50;
 
-/// Settings that outlive a recording. Stored as JSON, of which each part is read separately: a part written differently
-/// by another version is ignored without affecting the others.
+/// Settings that are not specific to a recording. Stored as JSON whose parts are read separately: a part in another
+/// version's format is ignored without affecting the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -33,7 +33,7 @@ pub struct Settings {
     pub choices: Choices,
     /// The view at the side of the timeline.
     pub side: Side,
-    /// Whether the views at the side are folded away.
+    /// Whether the side panel is collapsed.
     pub is_side_folded: bool,
     /// The view below the timeline.
     pub bottom: Option<Bottom>,
@@ -42,13 +42,13 @@ pub struct Settings {
     looks: Vec<FileStyle>,
 }
 
-/// Maximum number of blocks of a peak that are coloured by line in the order of their age: more are too thin to be told
-/// apart, so that those of a line are together.
+/// Maximum number of blocks at a peak for stacking by age when colouring by line: more would be too thin to
+/// distinguish, so that blocks of the same line are then stacked together.
 const MAX_LINES_BY_AGE: usize = 300;
 
 impl Settings {
-    /// Shows a recording that was not opened before by what tells most about it, and at its peak, since no block of it
-    /// is pinned.
+    /// Chooses settings for a recording that was not opened before: coloured by the most informative key, and showing
+    /// its peak.
     pub(crate) fn start_with(&mut self, recording: &Recording) {
         let key = recording.absent.leading_key();
         self.paint.colour_by = ColourBy(key);
@@ -60,7 +60,7 @@ impl Settings {
         (self.choices.first, self.choices.second, self.side) = (TreeKey::By(key), None, Side::Moment);
     }
 
-    /// Puts `path` first in the list of recent files.
+    /// Moves or adds `path` to the start of the list of recent files.
     pub fn remember(&mut self, path: &Path) {
         self.forget(path);
         self.recent.insert(0, path.to_owned());
@@ -72,7 +72,7 @@ impl Settings {
         self.recent.retain(|known| known != path);
     }
 
-    /// The view settings of the file at `path` when it was last closed.
+    /// The view settings that the file at `path` had when it was last closed.
     pub fn look(&self, path: &Path) -> Option<&FileStyle> {
         self.looks.iter().find(|look| look.path == path)
     }
@@ -84,7 +84,7 @@ impl Settings {
         self.looks.truncate(MAX_LOOKS);
     }
 
-    /// The settings in `storage`; the default if there are none.
+    /// Loads the settings from `storage`; the defaults if there are none.
     pub(crate) fn load(storage: Option<&dyn eframe::Storage>) -> Self {
         let text = storage.and_then(|storage| eframe::get_value::<String>(storage, eframe::APP_KEY));
         Self::from_json(&text.unwrap_or_default())

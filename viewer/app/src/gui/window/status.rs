@@ -9,7 +9,7 @@ use crate::figures::device::capacity_text;
 use crate::gui::widgets::{Shades, before, doubts, failed_requests, has_losses, note_ui};
 use crate::{Command, Recording};
 
-/// Largest share of the bar's width for the file's name.
+/// Maximum share of the bar's width for the file's name.
 const NAME_SHARE: f32 = 0.3;
 /// The label before facts about the whole file.
 const FILE: &str = "File: ";
@@ -17,7 +17,7 @@ const FILE: &str = "File: ";
 const SEPARATOR: &str = "  ·  ";
 
 /// Shows the bar: the device first, then the file. Returns the command that was clicked. Facts that do not fit are
-/// left out, the least important first, and shown in the tooltip.
+/// omitted, the least important first, and shown in the tooltip.
 pub(crate) fn status_ui(
     ui: &mut Ui,
     recording: &Recording,
@@ -85,7 +85,7 @@ fn failed_ui(ui: &mut Ui, text: String) -> Option<Command> {
     ui.add(Link::new(text)).on_hover_text(tooltip).clicked().then_some(Command::NextOom)
 }
 
-/// The facts of a device, the most important first.
+/// Facts about a device, the most important first.
 fn facts(recording: &Recording, device: usize) -> Vec<String> {
     let summary = &recording.devices[device].summary;
     let mut facts = vec![recording.device_label(device)];
@@ -121,12 +121,12 @@ fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
     });
 }
 
-/// Shows the limits of the file's accuracy.
+/// The limits of the file's accuracy.
 #[derive(Debug)]
 struct Trust {
     sentences: Vec<String>,
     is_warning: bool,
-    /// The number of sentences, or that there are none.
+    /// The number of limits, or that there are none.
     short: String,
 }
 
@@ -144,7 +144,7 @@ impl Trust {
     }
 }
 
-/// Shows the first sentence if there is room, else the number of sentences; all of them after a click.
+/// Shows the first limit if it fits, else the number of limits; shows all after a click.
 fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let Trust { sentences, is_warning, short } = trust;
     let Some(first) = sentences.first() else {

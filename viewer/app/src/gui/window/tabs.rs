@@ -1,11 +1,11 @@
-//! The tabs of open files, with distinct names; one is in front, and each can be closed.
+//! The tabs of open files, with distinct names.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use eframe::egui::{Button, Id, Role, ScrollArea, Ui, WidgetInfo};
 
-/// An open file for the tabs.
+/// The tab of an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tab {
     /// The name of the recording.
@@ -14,7 +14,7 @@ pub struct Tab {
     pub path: Option<PathBuf>,
 }
 
-/// What the user requests by clicking a tab.
+/// The action that the user requests by clicking a tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TabAction {
     /// Bring this one to the front.
@@ -23,7 +23,7 @@ pub enum TabAction {
     Close(usize),
 }
 
-/// Shows the tabs in one row, which scrolls if there are many.
+/// Shows the tabs in one row, which can be scrolled if there are many.
 pub(crate) fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabAction> {
     let mut action = None;
     let names = distinct_names(tabs);
@@ -59,7 +59,7 @@ pub(crate) fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabActi
     action
 }
 
-/// The name of each tab: equal names get as many of their folders as needed to differ, or a number if none differ.
+/// The name of each tab: equal names are preceded by as many folders as needed to differ, or followed by a number.
 pub(crate) fn distinct_names(tabs: &[Tab]) -> Vec<String> {
     let mut names: Vec<String> = tabs.iter().map(|tab| tab.name.clone()).collect();
     let deepest = tabs.iter().filter_map(|tab| Some(tab.path.as_deref()?.components().count())).max().unwrap_or(0);

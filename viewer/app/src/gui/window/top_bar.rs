@@ -1,4 +1,4 @@
-//! The menus, and the bar below them that selects device, total, colours, axis and search.
+//! The menus, and the bar below them with device, total, colours, axis and search.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
     ]
 };
 
-/// What the user has chosen in the menus.
+/// What the user selects in the menus.
 pub enum Picked {
     /// A command of the app.
     Command(Command),
@@ -95,7 +95,7 @@ pub enum Picked {
     File(PathBuf),
 }
 
-/// Shows the menus. Returns the choice. `recent` files are in the first menu.
+/// Shows the menus. Returns the selection. `recent` files are in the first menu.
 pub(crate) fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
     let mut chosen = None;
     let opened: Option<usize> = ui.data_mut(|data| data.remove_temp(key_menu()));
@@ -144,14 +144,15 @@ pub(crate) fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Comma
     chosen
 }
 
-/// Takes a key that opens a menu, before commands are looked for: their keys without Alt would match too.
+/// Handles a key that opens a menu. Must be called before keys of commands are handled: those without Alt would match
+/// too.
 pub(crate) fn take_menu_key(ctx: &Context) {
     if let Some(row) = keys::opened_menu(ctx, &MENUS.map(|(name, _)| name)) {
         ctx.data_mut(|data| data.insert_temp(key_menu(), row));
     }
 }
 
-/// The id under which the menu that a key opens is stored.
+/// The id under which the menu to open is stored.
 fn key_menu() -> Id {
     Id::unique("the menu that a key opens")
 }
@@ -252,7 +253,7 @@ pub(crate) fn tools_ui(
     chosen
 }
 
-/// A list with its name before it, or under the pointer if it is narrow.
+/// Shows a list with its name before it, or in its tooltip if there is little space.
 fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     (name, is_narrow): (&str, bool),

@@ -1,4 +1,4 @@
-//! The page shown while nothing is open: how to start, recent files, examples, and what the app shows.
+//! The start screen, shown while nothing is open: how to start, recent files, examples, and what the app shows.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -32,7 +32,7 @@ pub enum WelcomeAction {
     Record(Example),
 }
 
-/// The first screen: recent files, examples, and how to record.
+/// The start screen: recent files, examples, and how to record.
 #[derive(Debug, Default)]
 pub struct Welcome {
     recents: Recents,
@@ -41,10 +41,10 @@ pub struct Welcome {
 
 /// Width of the page in points.
 const WIDTH: f32 = 860.0;
-/// Width of an example's picture, in points, of which it has half as many as pixels.
+/// Width of an example's picture in points; the picture has twice as many pixels.
 const PICTURE_WIDTH: f32 = 270.0;
 
-/// Ways to record a PyTorch program: what each is, and its lines.
+/// Ways to record a PyTorch program: a description of each, and its code.
 const PYTORCH: [(&str, &str); 2] = [
     ("With modules, without a change to the program", "highwater run -- python train.py"),
     (
@@ -128,7 +128,7 @@ impl Welcome {
         }
     }
 
-    /// The training steps that can be recorded here; without the engine, the command that records one.
+    /// Shows the training steps that can be recorded; in builds without the engine, the command that records one.
     fn examples_ui(
         &mut self,
         ui: &mut Ui,
@@ -163,7 +163,7 @@ impl Welcome {
         }
     }
 
-    /// An example's picture. Returns whether it was clicked; the keyboard has the button below.
+    /// Shows an example's picture. Returns whether it was clicked; for the keyboard, there is a button below.
     fn picture_ui(&mut self, ui: &mut Ui, example: Example, can_record: bool) -> bool {
         let Some(texture) = self.thumbnails.of(ui.ctx(), example.name, example.picture) else { return false };
         let [width, height] = texture.size().map(|side| side as f32);
@@ -175,7 +175,7 @@ impl Welcome {
     }
 }
 
-/// An example's title, which records it, and its description.
+/// Shows an example's title, which is a button that records it, and its description.
 fn example_ui(ui: &mut Ui, example: Example, can_record: bool) -> bool {
     let button = ui.add_enabled(can_record, Button::new(RichText::new(example.title).size(14.5)));
     button.widget_info(|| WidgetInfo::labeled(Role::Button, can_record, format!("Record {}", example.title)));
@@ -265,7 +265,7 @@ pub(crate) fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     .inner
 }
 
-/// Pictures by the name of their example, each decoded when it is first shown; `None` if it cannot be.
+/// Pictures by the name of their example, each decoded on first use; `None` if it cannot be decoded.
 #[derive(Default)]
 pub(super) struct Thumbnails(HashMap<&'static str, Option<TextureHandle>>);
 
@@ -276,7 +276,7 @@ impl std::fmt::Debug for Thumbnails {
 }
 
 impl Thumbnails {
-    /// The picture of example `name`, which `bytes` are as PNG.
+    /// The picture of example `name`, decoded from the PNG data `bytes`.
     pub(super) fn of(&mut self, ctx: &Context, name: &'static str, bytes: &[u8]) -> Option<&TextureHandle> {
         let decode = || Some(ctx.load_texture(format!("example {name}"), decoded(bytes)?, TextureOptions::LINEAR));
         self.0.entry(name).or_insert_with(decode).as_ref()

@@ -1,5 +1,5 @@
-//! Writes egui's shapes as an SVG that browsers show and drawing programs edit: text stays text, rectangles stay
-//! rectangles, and the pictures of bands are images.
+//! Writes egui's shapes as an SVG that browsers can show and drawing programs can edit: text stays text, rectangles
+//! stay rectangles, and the pictures of bands are images.
 
 mod mesh;
 mod shapes;
@@ -180,7 +180,7 @@ fn fill(colour: Color32) -> String {
     paint("fill", colour)
 }
 
-/// Escapes text for XML, as it is shown; leaves out characters that XML does not allow.
+/// Escapes text for XML, without characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in printable(text).chars() {

@@ -1,5 +1,5 @@
-//! Writes each row of text as text elements, one for each run of one font and colour, as wide as on the screen with
-//! any font.
+//! Writes each row of text as text elements, one per run of equal font and colour, with the same width as on the screen
+//! in any font.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use eframe::egui::{Color32, FontFamily, Pos2, Rect, Stroke, pos2};
 use super::shapes::turned;
 use super::{Number, Writer, escaped, fill, paint, place};
 
-/// Fonts similar to the app's own, the best first, with generic ones last.
+/// Fonts similar to the app's proportional font, best first, ending with generic ones.
 pub(super) const PROPORTIONAL: &str =
     "'Ubuntu Light', Ubuntu, 'Ubuntu Sans', 'Noto Sans', 'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif";
-/// Fonts similar to the app's monospaced one, the best first, with the generic one last.
+/// Fonts similar to the app's monospace font, best first, ending with the generic one.
 const MONOSPACE: &str = "Hack, 'DejaVu Sans Mono', Consolas, Menlo, 'Liberation Mono', monospace";
 
 /// A run of letters of one row with the same format.

@@ -1,4 +1,4 @@
-//! All facts about one block, as pairs of name and value.
+//! All facts about a block, as pairs of name and value.
 
 use highwater_analysis::frames::user_line;
 use highwater_analysis::{Lifetime, Metric, bytes_of, condition, leading_frame};
@@ -13,7 +13,7 @@ use crate::gui::legend::share;
 use crate::gui::widgets::{before, event_text, life, outside, phase, span_text, title};
 use crate::{DeviceIndex, Recording};
 
-/// An origin that may have allocated other blocks too.
+/// Where a block was allocated; other blocks may have the same origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Its kind: `call site`, `operation`, `module`.
@@ -24,7 +24,7 @@ pub(super) struct Origin {
     pub condition: String,
 }
 
-/// A block's facts, as they are shown.
+/// The displayed facts about a block.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub title: String,
@@ -33,7 +33,7 @@ pub(super) struct Facts {
     /// The call stacks of its allocation, of its forward operation if that differs, and of its free.
     pub stacks: Vec<(&'static str, StackId)>,
     pub origins: Vec<Origin>,
-    /// The moments right after its allocation and after its free was requested, if recorded.
+    /// The moments after its allocation and after its requested free; `None` if not recorded.
     pub made: Option<usize>,
     pub freed: Option<usize>,
 }
@@ -135,7 +135,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The last use of a block, and its distance from the free.
+/// The last use of a block, and how long before the free it was.
 fn last_use(trace: &Trace, block: &Block) -> String {
     if !trace.records_uses() {
         return "not recorded".to_owned();
@@ -158,7 +158,7 @@ fn between(trace: &Trace, first: EventId, last: EventId) -> String {
     format!("{events} events{time}")
 }
 
-/// The block's share of the device's total: at the peak, and at the largest total during its lifetime.
+/// The block's share of the device's total at the peak, and at the largest total during its lifetime.
 fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> Vec<(String, String)> {
     let trace = &recording.trace;
     let Some(index) = recording.devices.iter().find(|index| index.device == block.device) else {
@@ -182,7 +182,7 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     rows
 }
 
-/// The moments at which a block counts for a total.
+/// The moments at which a block is part of a total.
 fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::ops::Range<usize> {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     if ends_at_request && trace.was_waiting_at_start(id) {
@@ -193,7 +193,7 @@ fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::op
     first..end.index().map_or(trace.events.len(), |index| index) + 1
 }
 
-/// The largest total at any of these moments, and the event that reaches it; `None` before the first event.
+/// The largest total in these moments, and the event that reaches it; `None` before the first event.
 fn highest(
     trace: &Trace,
     index: &DeviceIndex,
@@ -212,7 +212,7 @@ fn highest(
     }
 }
 
-/// Other recorded facts. Their values may have lines.
+/// The attributes of a block. Their values may have several lines.
 fn attributes(trace: &Trace, id: BlockId) -> impl Iterator<Item = (String, String)> {
     let text = |id| trace.tables.string(id);
     let facts = trace.attributes_of(trace.block_owner(id)).iter();
@@ -223,10 +223,10 @@ fn attributes(trace: &Trace, id: BlockId) -> impl Iterator<Item = (String, Strin
     })
 }
 
-/// Lines of a value that are shown.
+/// Maximum number of lines of a value that are shown.
 const MAX_LINES: usize = 200;
 
-/// The origins of a block, each with the search condition for it.
+/// The origins of a block, each with a search condition.
 pub(super) fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
     let tables = &trace.tables;
     let line = leading_frame(tables, block.stack).map(|frame| frame.text(tables)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The menus for what is under the pointer in the timeline and in the map of segments.
+//! Context menus of the timeline and the map of segments.
 
 use eframe::egui::{Response, RichText, Ui};
 use highwater_analysis::Metric;
@@ -9,7 +9,8 @@ use crate::gui::views::timeline::Hover;
 use crate::gui::views::view::Action;
 use crate::{Recording, Selection, drawn_metric};
 
-/// Shows the menu after a right click on the timeline, where `target` was under the pointer. Returns what was chosen.
+/// Shows the menu after a right click on the timeline; `target` is what was under the pointer. Returns the selected
+/// action.
 pub(crate) fn menu_ui(
     response: &Response,
     recording: &Recording,
@@ -38,7 +39,7 @@ pub(crate) fn menu_ui(
     chosen
 }
 
-/// Shows the menu after a right click on memory, where `target` was under the pointer. Returns what was chosen.
+/// Shows the menu after a right click on memory; `target` is the block under the pointer. Returns the selected action.
 pub(crate) fn block_menu_ui(
     response: &Response,
     recording: &Recording,
@@ -53,7 +54,7 @@ pub(crate) fn block_menu_ui(
     chosen
 }
 
-/// The part about a block.
+/// The menu entries for a block.
 fn block_ui(ui: &mut Ui, recording: &Recording, metric: Metric, id: BlockId) -> Option<Action> {
     let trace = &recording.trace;
     let mut chosen = None;

@@ -20,13 +20,13 @@ type Conditions = (Identity<Recording>, Vec<String>);
 /// The number of blocks that meet each condition, and their requested bytes.
 type Counts = Vec<(String, (u64, u64))>;
 
-/// Width of the names of facts, in points.
+/// Width of the column of fact names, in points.
 const FACT_NAMES: f32 = 130.0;
 /// Maximum number of source locations read for one block, and cached for all.
 const MAX_PLACES: usize = 64;
 const MAX_KNOWN: usize = 4096;
 
-/// State kept from block to block.
+/// State kept when another block is selected.
 #[derive(Debug)]
 pub struct BlockPanel {
     shown: Option<Shown>,
@@ -36,7 +36,7 @@ pub struct BlockPanel {
     sources: Sources,
 }
 
-/// The block that is shown.
+/// The displayed block.
 #[derive(Debug)]
 struct Shown {
     of: Identity<Recording>,
@@ -201,7 +201,7 @@ impl BlockPanel {
     }
 }
 
-/// An origin of blocks and the number of blocks from it; a click shows only these.
+/// Shows an origin and the number of blocks with it; a click filters by it.
 fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<Action> {
     let mut action = None;
     ui.horizontal(|ui| {

@@ -20,16 +20,16 @@ pub(super) type Place = (String, u32);
 /// Source excerpts by location; `None` if the file is not available.
 pub(super) type Sources = HashMap<Place, Option<Excerpt>>;
 
-/// A stack as it is shown.
+/// A displayed stack.
 #[derive(Debug)]
 pub(super) struct StackRows {
     name: &'static str,
     rows: Vec<(StackLine, Option<Place>)>,
     /// The location that represents the stack.
     main: Option<Place>,
-    /// Whether source code is shown for every line of your program.
+    /// Whether source code is shown for every line of the user's program.
     has_all: bool,
-    /// Whether its frames are unresolved addresses that could be symbolized.
+    /// Whether its frames are addresses that were not symbolized but could be.
     is_bare: bool,
 }
 
@@ -57,14 +57,15 @@ impl StackRows {
         self.rows.iter().filter(|(line, _)| line.is_program).filter_map(|(_, place)| place.as_ref()).chain(&self.main)
     }
 
-    /// The stack as text, a line each.
+    /// The stack as text, one line per frame.
     pub(super) fn text(&self) -> String {
         let lines: Vec<&str> = self.rows.iter().map(|(line, _)| line.text.as_str()).collect();
         lines.join("\n")
     }
 
-    /// Shows the stack, innermost first: frames of the program plain, internal ones faint, and folded if they are
-    /// innermost or many. Files changed after `recorded_us` (Unix time in microseconds) get a warning.
+    /// Shows the stack, innermost first: frames of the user's program in normal text, internal ones faint, and
+    /// collapsed if they are innermost or many. Files changed after `recorded_us` (Unix time in microseconds) get a
+    /// warning.
     pub(super) fn stack_ui(&mut self, ui: &mut Ui, sources: &Sources, recorded_us: u64) {
         ui.add_space(8.0);
         let has_source = self.places().filter(|place| sources.get(*place).is_some_and(Option::is_some)).count();
@@ -120,7 +121,7 @@ impl StackRows {
     }
 }
 
-/// Fewest internal frames that are folded between frames of the program.
+/// Minimum number of internal frames between frames of the program that are collapsed.
 const MIN_FOLDED: usize = 3;
 
 /// One line of a stack: file, number and function, and below them the folder of the file.
@@ -142,7 +143,7 @@ fn line_ui(ui: &mut Ui, text: &str, place: Option<&Place>, colour: egui::Color32
     });
 }
 
-/// Opens `place` when the row is clicked, where an editor can.
+/// Opens `place` in the editor when the row is clicked, if the app runs in an editor.
 fn link_ui(row: &egui::Response, place: Option<&Place>) {
     let Some((file, line)) = place.filter(|_| host::has_editor()) else { return };
     let link = row.interact(Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
@@ -151,7 +152,7 @@ fn link_ui(row: &egui::Response, place: Option<&Place>) {
     }
 }
 
-/// `shown` in the available space; the full `text` on hover.
+/// Shows `shown`, truncated to the available space, and the full `text` on hover.
 fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32) -> egui::Response {
     let fits = fitted(ui, shown, &egui::FontId::monospace(size), ui.available_width(), true).unwrap_or_default();
     let label = Label::new(RichText::new(fits.into_owned()).monospace().size(size).color(colour));

@@ -1,4 +1,4 @@
-//! Aligns the axes of two recordings at an event of each, and computes how far each continues from there.
+//! Aligns the axes of two recordings at an event in each, and computes how far each one continues from there.
 
 use highwater_analysis::Moment;
 use highwater_snapshots::{count_of, format_nanos};
@@ -31,7 +31,7 @@ pub(super) struct Alignment {
 }
 
 impl Alignment {
-    /// Aligns by `align`; by the first events if the moments are outside all steps.
+    /// Aligns according to `align`; by the first events if the moments are outside of steps.
     pub(super) fn of(
         recordings: [&Recording; 2],
         selections: [&Selection; 2],
@@ -86,7 +86,7 @@ fn how(align: Align, moments: &[Moment]) -> String {
     }
 }
 
-/// The extent of a side after moment `origin`, as text.
+/// Describes how much of a side follows moment `origin`.
 fn left(recording: &Recording, selection: &Selection, origin: usize) -> String {
     let last = recording.devices[selection.device].moments.end.saturating_sub(1);
     match selection.axis() {

@@ -1,4 +1,4 @@
-//! The lower part of a comparison: the difference as tables or as a flame graph, and the chosen group.
+//! The lower part of a comparison: the differences as tables or as a flame graph, and the selected group.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::gui::widgets::{SortedTable, place_ui};
 /// The part below the timelines.
 #[derive(Debug, Default)]
 pub(super) struct Below {
-    /// The tables, in the order in which an answer has them.
+    /// The tables, in the order of the answer.
     pages: [SortedTable; 4],
     flame: Flame,
-    /// The chosen group, by its row in the answer.
+    /// The selected group, by its index in the answer.
     pub(super) chosen: Option<usize>,
-    /// The note on groups that were matched loosely.
+    /// The note on groups of which the two sides do not match exactly.
     pub(super) match_kind: Option<String>,
 }
 
-/// Shown in place of phases if there is nothing to compare.
+/// Shown instead of phases if both sides are the same recording.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
 /// The note on how steps are paired.
 const PAIRED_STEPS: &str = "Steps are paired by number, or the last steps if no number is shared.";
 
-/// The table of a look; `None` for the flame graph.
+/// The table for a form of display; `None` for the flame graph.
 const fn page_of(look: DiffLook) -> Option<usize> {
     match look {
         DiffLook::Groups => Some(0),
@@ -40,7 +40,7 @@ const fn page_of(look: DiffLook) -> Option<usize> {
 }
 
 impl Below {
-    /// Takes over another answer.
+    /// Replaces the answer.
     pub(super) fn take(&mut self, answer: &Answer) {
         for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
             page.renew(&sheet.rows());
@@ -55,7 +55,7 @@ impl Below {
         });
     }
 
-    /// Clears the chosen group. Returns whether there was one.
+    /// Clears the selected group. Returns whether there was one.
     pub(super) fn unchoose(&mut self) -> bool {
         self.pages[0].mark(None);
         self.chosen.take().is_some()
@@ -92,9 +92,9 @@ impl Below {
         touched.opened.and_then(|group| condition_of(answer, group))
     }
 
-    /// Shows the groups for a picture: as a table and, if there is room, a flame graph beside it.
+    /// Shows the groups in a picture file: as a table and, if there is space, a flame graph next to it.
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
-        /// Share of the width that the table takes.
+        /// Share of the width used by the table.
         const TABLE: f32 = 0.58;
         /// Minimum width for both, in points.
         const WIDE: f32 = 1000.0;
@@ -111,7 +111,7 @@ impl Below {
         }
     }
 
-    /// The table of a look in exact figures, in the order shown; for the flame graph, the groups.
+    /// The current table as CSV, with exact figures in the displayed order; for the flame graph, the groups.
     pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
         answer
@@ -131,7 +131,7 @@ pub(super) fn conditions_of(answer: &Answer, group: usize) -> Option<[String; 2]
     Some([a, b])
 }
 
-/// The condition for a group's blocks in B, or in A if B has none.
+/// The condition for a group's blocks in B, or in A if B has no such blocks.
 fn condition_of(answer: &Answer, group: usize) -> Option<String> {
     conditions_of(answer, group).map(|[_, b]| b)
 }

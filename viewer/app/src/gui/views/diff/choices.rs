@@ -29,7 +29,7 @@ highwater_snapshots::vocabulary!(
 );
 
 impl DiffLook {
-    /// The tooltip of the button that chooses this form.
+    /// The tooltip of the tab for this form.
     pub(crate) const fn tooltip(self) -> &'static str {
         match self {
             Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
@@ -52,15 +52,16 @@ pub struct DiffChoices {
     pub keys: Vec<GroupKey>,
     /// The alignment of the timelines.
     pub align: Align,
-    /// Whether stacks leave out frames of libraries and frameworks.
+    /// Whether stacks omit frames of libraries and frameworks.
     pub hides_internals: bool,
     /// The form in which the difference is shown.
     pub look: DiffLook,
 }
 
 impl DiffChoices {
-    /// The default: the peaks of two recordings by what tells most about both; for one recording, the ends of its last
-    /// two whole steps. If the peaks of `metric` are alike but not those of reserved memory, these by pool.
+    /// The default settings: for two recordings, their peaks, grouped by the most informative key of both; for one
+    /// recording, the ends of its last two complete steps. If the peaks of `metric` are similar but those of reserved
+    /// memory are not, compares the latter by pool.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || {
@@ -75,7 +76,7 @@ impl DiffChoices {
         Self { metric, at, keys: vec![key], align: Align::default(), hides_internals: true, look: DiffLook::default() }
     }
 
-    /// The same moments, `by` steps later where they refer to steps.
+    /// Moves moments that refer to steps by `by` steps.
     pub(super) fn shift(&mut self, by: i32) {
         for at in &mut self.at {
             if let DiffAt::Step(step) | DiffAt::StepEnd(step) = at {
@@ -85,7 +86,7 @@ impl DiffChoices {
     }
 }
 
-/// Whether the peaks of the main devices differ by a hundredth or more.
+/// Whether the peaks of the main devices differ by at least a hundredth.
 fn differs(recordings: [&Recording; 2], metric: Metric) -> bool {
     let peak = |recording: &Recording| {
         let main = recording.trace.main_device();
@@ -105,7 +106,7 @@ pub struct Files {
     pub rows: [usize; 2],
 }
 
-/// The user's request to the app.
+/// An action that the user requests from the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiffAction {
     /// Compare this file, as side 0 or 1.
@@ -115,7 +116,7 @@ pub enum DiffAction {
         /// The row of the file among the open ones.
         row: usize,
     },
-    /// Ask for a file, and compare with it.
+    /// Choose a file, and compare with it.
     Open,
     /// Swap A and B.
     Swap,
@@ -123,9 +124,9 @@ pub enum DiffAction {
     Close,
 }
 
-/// The list of files for one side; a file that is not open yet can be B.
+/// Shows the list of files for one side. For B, it includes an entry for a file that is not open yet.
 pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAction> {
-    /// The row for a file that is to be opened.
+    /// The entry for a file that is not open yet.
     const OPEN: usize = usize::MAX;
     let name = ["A", "B"][side];
     let mut rows: Vec<usize> = (0..files.names.len()).collect();
@@ -140,7 +141,7 @@ pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAct
     }
 }
 
-/// The moment of a side; returns another one when the user takes it.
+/// Shows the controls for the moment of a side; returns another moment if the user selects one.
 pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording) -> Option<DiffAt> {
     let side = ["A", "B"][side];
     let name = |at: &DiffAt| {
@@ -167,14 +168,13 @@ pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording)
     (next != at).then_some(next)
 }
 
-/// The reason that no block of either side has a value for `key`; `None` if one side has some, which distinguishes the
-/// sides.
+/// The reason why no block of either side has a value of `key`; `None` if one side has some.
 pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> Option<&'static str> {
     let [a, b] = recordings.map(|recording| absent_reason(&recording.absent, key));
     a.and(b)
 }
 
-/// The grouping keys: one key, and a second within it.
+/// Shows lists for a first grouping key and a second one within it.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<Recording>; 2]) {
     let [a, b] = recordings.map(|recording| recording.deepest_scope);
     let all: Vec<GroupKey> = group_keys(a.max(b)).collect();

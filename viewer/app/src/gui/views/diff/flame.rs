@@ -1,4 +1,4 @@
-//! The groups of both sides as a flame graph: a bar is as wide as its larger side and coloured by the change.
+//! Shows the groups of both sides as a flame graph: the width of a bar is its larger side, and its colour the change.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::gui::widgets::{Memo, flame, theme, tile};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Node(u32),
-    /// Merged children of a node that are too narrow to show, with their number and bytes in A and B.
+    /// Merged children of a node that are too narrow, with their number and bytes in A and B.
     Rest {
         count: usize,
         bytes: [u64; 2],
     },
 }
 
-/// What the user requests by clicking a bar.
+/// The action that the user requests by clicking a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Choose this group.
@@ -44,7 +44,7 @@ pub(super) struct Flame {
     bars: Memo<(Identity<Answer>, u32, f32), Arc<Bars>>,
 }
 
-/// The bars of `focus`, its ancestors and everything below, by row, then from left to right.
+/// The bars of `focus`, its ancestors and everything below, ordered by row, then from left to right.
 fn bars(tree: &DiffTree, focus: u32, width: f32) -> Bars {
     // The common trunk is one bar: the functions that start a program carry no information.
     let trunk = trunk(tree);
@@ -56,7 +56,7 @@ fn bars(tree: &DiffTree, focus: u32, width: f32) -> Bars {
     flame::bars(above, (focus, tree.node(focus).extent), width, |id, least| parts(tree, id, least))
 }
 
-/// The children of a node, the widest first, those below `least` as one part.
+/// The children of a node, widest first, with those below `least` merged.
 fn parts(tree: &DiffTree, id: u32, least: f64) -> Vec<Part<u32, What>> {
     let children = &tree.node(id).children;
     let wide = children.partition_point(|child| tree.node(*child).extent as f64 >= least.max(1.0));
@@ -68,7 +68,7 @@ fn parts(tree: &DiffTree, id: u32, least: f64) -> Vec<Part<u32, What>> {
     children[..wide].iter().map(part).chain((merged.size > 0).then_some(merged)).collect()
 }
 
-/// The nodes common to all groups, starting below the root.
+/// The chain of nodes below the root that all groups share.
 fn trunk(tree: &DiffTree) -> Vec<u32> {
     let mut trunk = Vec::new();
     let mut at = DiffTree::ROOT;
@@ -80,12 +80,12 @@ fn trunk(tree: &DiffTree) -> Vec<u32> {
 }
 
 impl Flame {
-    /// Shows everything again, for another tree.
+    /// Zooms out to the root, for another tree.
     pub(super) fn reset(&mut self) {
         (self.focus, self.at) = (DiffTree::ROOT, DiffTree::ROOT);
     }
 
-    /// Shows the answer's tree in the available space; `chosen` is the chosen group.
+    /// Shows the answer's tree in the available space; `chosen` is the selected group.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
         legend_ui(ui);
         let width = width_of(ui);
@@ -141,7 +141,7 @@ impl Flame {
         clicked
     }
 
-    /// Chooses the group that ends at a node, or zooms into the node.
+    /// Selects the group of a node, or zooms into a node without one.
     fn go(&mut self, tree: &DiffTree, id: u32) -> Option<Act> {
         self.at = id;
         let node = tree.node(id);
@@ -181,12 +181,12 @@ impl Flame {
     }
 }
 
-/// The ancestors of a node, the nearest first.
+/// The ancestors of a node, nearest first.
 fn above(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(tree.node(id).parent), |id| (*id != DiffTree::ROOT).then(|| tree.node(*id).parent))
 }
 
-/// The widest part of a node, the widest part of that, and so on.
+/// The widest child of a node, the widest child of that, and so on.
 fn below(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(tree.node(id).children.first().copied(), |id| tree.node(*id).children.first().copied())
 }

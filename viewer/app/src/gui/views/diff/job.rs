@@ -12,10 +12,10 @@ use crate::Recording;
 use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::Cancel;
 
-/// Maximum number of groups listed; the others are added up in one row, and all are in the flame graph.
+/// Maximum number of groups in the table; the others are combined in one row. The flame graph has all groups.
 const MAX_GROUPS: usize = 5_000;
 
-/// The moment `at` of a device; otherwise why it does not exist. The side is called `name`.
+/// Finds the moment `at` of a device, or returns why it does not exist. The side is called `name`.
 pub(super) fn find(
     recording: &Recording,
     device: usize,

@@ -1,6 +1,6 @@
-//! Compares two recordings, or two moments of one: timelines on linked axes above, the difference below.
+//! Compares two recordings, or two moments of one: timelines with linked axes above, the differences below.
 //!
-//! The app chooses the recordings A and B; this module knows no files.
+//! The app selects the recordings A and B; this module does not deal with files.
 
 mod alignment;
 mod choices;
@@ -31,13 +31,13 @@ use below::Below;
 use job::{Answer, Question, find};
 use pair::{Pair, Shown, Side};
 
-/// Two recordings, each with the row of its device.
+/// Two recordings, each with the index of its device.
 type Of = [(Identity<Recording>, usize); 2];
 
 /// The compared moments; otherwise why one does not exist.
 type Moments = Result<[Moment; 2], String>;
 
-/// What an alignment depends on.
+/// The inputs on which an alignment depends.
 type AlignmentKey = (Of, Option<[Moment; 2]>, Align, Axis);
 
 /// State of the view.
@@ -50,7 +50,7 @@ pub struct DiffView {
     query: Query<Question, Arc<Answer>>,
     moments: Memo<(Of, [DiffAt; 2], Metric), Moments>,
     alignment: Memo<AlignmentKey, Arc<Alignment>>,
-    /// The blocks of the chosen group on both sides.
+    /// The blocks of the selected group on both sides.
     light: Light,
 }
 
@@ -110,7 +110,7 @@ impl DiffView {
         [&a.timeline, &b.timeline]
     }
 
-    /// The groups in exact figures, as CSV.
+    /// The groups as CSV, with exact figures.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl DiffView {
         self.moments.get((of, at, metric), |_| one(0).and_then(|a| Ok([a, one(1)?]))).clone()
     }
 
-    /// Takes over computed results, follows recordings that were read again, and asks for missing results.
+    /// Handles computed results, switches to recordings that were read again, and starts missing queries.
     fn refresh(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) -> Moments {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             if !side.is_of(recording) {
@@ -212,7 +212,7 @@ impl DiffView {
         Arc::clone(self.alignment.get(key, make))
     }
 
-    /// Shows the comparison. Returns the user's requests to the app.
+    /// Shows the comparison. Returns the user's actions for the app.
     pub(crate) fn diff_ui(
         &mut self,
         ui: &mut Ui,
@@ -244,9 +244,9 @@ impl DiffView {
         action
     }
 
-    /// Shows the comparison without controls, for a picture. Returns whether all of it is complete.
+    /// Shows the comparison without controls, for a picture file. Returns whether everything is complete.
     pub(crate) fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
-        /// Share of the height that the timelines take.
+        /// Share of the height used by the timelines.
         const UPPER: f32 = 0.64;
         self.pair.reading = 0.0;
         let moments = self.refresh(ui.ctx(), recordings);
@@ -267,7 +267,7 @@ impl DiffView {
         self.finish() && has_answer
     }
 
-    /// The choosers of files and moments A and B.
+    /// Shows the controls for files and moments A and B.
     fn sides_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], files: &Files) -> Option<DiffAction> {
         let mut action = None;
         ui.horizontal_wrapped(|ui| {
@@ -387,7 +387,7 @@ impl DiffView {
         self.below.below_ui(ui, &answer, self.choices.look)
     }
 
-    /// The bytes of both sides and their difference, or why it is unknown.
+    /// Shows the bytes of both sides and their difference, or why it is unknown.
     fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
         let moments = match (moments, self.query.failure()) {
             (Ok(moments), None) => moments,

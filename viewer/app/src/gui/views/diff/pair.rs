@@ -1,4 +1,4 @@
-//! Two timelines one above the other, with linked axes, a common scale, and linked cursors.
+//! Two timelines, one above the other, with linked axes, a common scale, and linked cursors.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// Switches to `recording`, read later from the same file. The old picture stays until the new one is ready.
+    /// Switches to `recording`, a newer version from the same file. The old picture stays until the new one is ready.
     pub(super) fn renew(&mut self, recording: &Arc<Recording>) {
         let fresh = Self::new(recording, &self.selection);
         (self.of, self.selection) = (fresh.of, fresh.selection);
@@ -70,12 +70,12 @@ pub(super) struct Pinned {
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) sides: [Side; 2],
-    /// The visible part, horizontally relative to the alignment; `None` shows all.
+    /// The visible part, horizontally relative to the alignment; `None` for everything.
     shared: Option<View>,
     /// The side with the pointer, and its position on the common axis.
     hover: Option<(usize, f64)>,
     pub(super) pinned: Option<Pinned>,
-    /// Height of the readout line at the cursor, in points; none in a picture.
+    /// Height of the readout line at the cursor, in points; 0 in a picture file.
     pub(super) reading: f32,
 }
 
@@ -137,7 +137,7 @@ impl Pair {
         self.shared = Some(view);
     }
 
-    /// Shows the moments `at` of both within their phases.
+    /// Shows the moments `at` of both, each within its phase.
     pub(super) fn show_moments(&mut self, shown: &Shown<'_>, at: [Moment; 2]) {
         let origins = self.origins(shown);
         let mut x = f64::MAX..f64::MIN;
@@ -194,7 +194,7 @@ impl Pair {
         self.sides.iter_mut().for_each(|side| side.timeline.rest_pointer());
     }
 
-    /// The moments of both under the cursor; `None` if a side has nothing there.
+    /// The moments of both sides at the cursor; `None` for a side without events there.
     pub(super) fn under_cursor(&self, shown: &Shown<'_>) -> Option<[Option<Moment>; 2]> {
         let (_, at) = self.cursor()?;
         let origins = self.origins(shown);
@@ -293,7 +293,8 @@ impl Pair {
         }
     }
 
-    /// The legend at the compared moment. A click on an entry selects its blocks on both sides, or all again.
+    /// The legend at the compared moment. A click on an entry selects its blocks on both sides, or all blocks if they
+    /// are already selected.
     fn legend_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
         let (side, recording) = (&mut self.sides[row], shown.recordings[row]);
         let position = shown.moments.map_or(0, |moments| moments[row].position());

@@ -32,8 +32,8 @@ fn colour_of_change(name: &str) -> Option<Color32> {
     Change::ALL.iter().find(|change| change.name() == name).map(|change| theme::change(*change))
 }
 
-/// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if
-/// stacks are a key.
+/// The groups by `keys`, then one row for the groups not listed. `stacks` has the stack of each group as a single line,
+/// if stacks are among the keys.
 pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sheet {
     let has_loose = diff.groups.iter().any(|group| group.match_kind != MatchKind::Equal);
     let mut columns: Vec<Heading> = keys.iter().map(|key| text(key.name(), 0.0)).collect();

@@ -1,4 +1,4 @@
-//! The commands that change the view in a comparison.
+//! Commands that change the view in a comparison.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::gui::widgets::next_of;
 use crate::{Axis, Command, Recording};
 
 impl DiffView {
-    /// Whether a comparison can carry out `command` itself now; `None` if it does not handle the command.
+    /// Whether a comparison can execute `command` now; `None` if it does not handle the command.
     pub fn can(&self, command: Command) -> Option<bool> {
         use Command as C;
         let has_steps = || self.choices.at.iter().any(|at| matches!(at, DiffAt::Step(_) | DiffAt::StepEnd(_)));
@@ -53,7 +53,7 @@ impl DiffView {
         }
     }
 
-    /// Carries out `command`. Returns whether the comparison handles it.
+    /// Executes `command`. Returns whether the comparison handles it.
     pub fn run(
         &mut self,
         ctx: &Context,
@@ -98,7 +98,7 @@ impl DiffView {
         true
     }
 
-    /// Moves the view of both, or the cursor.
+    /// Pans or zooms both timelines, or moves the cursor.
     fn travel(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, command: Command) {
         let alignment = self.alignment(recordings, moments);
         let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };

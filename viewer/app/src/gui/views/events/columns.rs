@@ -15,11 +15,11 @@ use crate::gui::colouring::short_line;
 use crate::gui::views::view::ViewContext;
 use crate::gui::widgets::{Cell, Column, Rows, phase, theme};
 
-/// The program's line of each stack, as far as it was shown.
+/// The line of user code of each stack that was displayed.
 pub(super) type Sites = RefCell<HashMap<StackId, String>>;
 
-/// The listed events, those that are not `found` faint, and the pinned one marked in the colour `mark`: the columns
-/// that have a value anywhere in the recording.
+/// The listed events, with columns that have a value anywhere in the recording. Events that are not in `found` are
+/// faint, and the pinned one is marked in the colour `mark`.
 pub(super) fn rows<'a>(
     context: &ViewContext<'a>,
     listed: &'a Listed,

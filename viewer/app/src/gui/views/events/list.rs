@@ -43,12 +43,12 @@ pub(super) struct Wanted {
     pub matches: Arc<Matches>,
 }
 
-/// The events listed, by row.
+/// The listed events, by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// Every event of the recording, of which there are this many.
+    /// All events of the recording: their number.
     All(usize),
-    /// The events in these rows, in order.
+    /// The events with these indices, in order.
     Some(Vec<u32>),
 }
 
@@ -81,7 +81,7 @@ impl Listed {
 /// Number of events per chunk of work.
 const RUN: usize = 1 << 16;
 
-/// Checks every event; `None` if cancelled.
+/// Selects the events; `None` if cancelled.
 pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Arc<Listed>> {
     let recording = wanted.of.recording.get()?;
     let trace = &recording.trace;

@@ -24,10 +24,10 @@ use words::Group;
 
 /// Number of events exported at once.
 const EVENTS_AT_ONCE: usize = 1 << 16;
-/// Number of call sites cached for visible rows.
+/// Maximum number of call sites cached for visible rows.
 const MAX_SITES: usize = 20_000;
 
-/// Writes the listed events as CSV, in exact figures, line by line.
+/// Writes the listed events as CSV, with exact figures, line by line.
 fn write_csv(trace: &Trace, listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
     let stacks = RefCell::default();
     events_table(trace, &[], &stacks).write_csv(out)?;
@@ -46,12 +46,12 @@ pub struct EventsView {
     table: TableState,
     list: Query<Wanted, Arc<Listed>>,
     search: Query<Sought, Found>,
-    /// Whether to go to the first match when the search is done.
+    /// Whether to go to the first match once the search is complete.
     is_jumping: bool,
     is_focus_due: bool,
     /// The event at which the table is positioned.
     at: Option<EventId>,
-    /// The shown moment, and whether it is pinned; otherwise the peak.
+    /// The displayed moment, and whether it is pinned; otherwise it is the peak.
     in_view: Option<(usize, bool)>,
     of: Identity<Recording>,
     sites: Sites,
@@ -115,7 +115,7 @@ impl RecordingView for EventsView {
 }
 
 impl EventsView {
-    /// Asks for the current list, and takes over finished results.
+    /// Starts a query for the current list, and handles finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         if !self.of.is(context.recording) {
             // Nothing is kept of a recording that was read again.
@@ -196,7 +196,7 @@ impl EventsView {
         ui.add(Label::new(RichText::new(text).weak()).extend());
     }
 
-    /// The search field. Returns the event that the user goes to.
+    /// Shows the search field. Returns the action if the user goes to an event.
     fn search_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let field = TextEdit::singleline(&mut self.text)
             .desired_width(220.0)
@@ -252,7 +252,7 @@ impl EventsView {
         }
     }
 
-    /// Goes to an event and asks to pin it.
+    /// Scrolls to an event and returns the action to pin it.
     fn go_to(&mut self, id: EventId) -> Action {
         let moment = id.0 as usize + 1;
         (self.at, self.in_view) = (Some(id), Some((moment, true)));
@@ -260,7 +260,7 @@ impl EventsView {
     }
 }
 
-/// The event right before a moment.
+/// The event before a moment.
 fn event_of(moment: usize) -> Option<EventId> {
     moment.checked_sub(1).map(EventId::from_index)
 }

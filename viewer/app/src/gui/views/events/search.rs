@@ -1,4 +1,4 @@
-//! Finds the listed events that contain a text; one bit per row.
+//! Finds the listed events whose text contains the searched text; one bit per row.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::figures::events::EventFacts;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::Cancel;
 
-/// A search in the list of events: the text, and the rows in which it is sought.
+/// A search in the list of events: the text, and the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sought {
     /// The recording.
@@ -77,10 +77,10 @@ impl Found {
     }
 }
 
-/// Number of rows per chunk of work.
+/// Number of rows per parallel task.
 const RUN: usize = 1 << 16;
 
-/// Cached from search to search: the program's line of every stack of a recording.
+/// Data cached between searches: the line of user code of every stack of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     of: Identity<Recording>,
@@ -120,7 +120,7 @@ impl Memory {
     }
 }
 
-/// The matching names, found once per name and not once per event.
+/// The names that match, determined once per name rather than per event.
 struct Terms {
     kinds: Vec<bool>,
     categories: Vec<bool>,
@@ -131,9 +131,9 @@ struct Terms {
     phases: Vec<bool>,
     /// Events at which an annotation with a matching name begins.
     begins: HashSet<EventId>,
-    /// The index of an event, where the text is a number.
+    /// The index of an event, if the text is a number.
     event: Option<u32>,
-    /// The id of a block, where the text is `b` and a number.
+    /// The id of a block, if the text is `b` followed by a number.
     block: Option<u32>,
 }
 

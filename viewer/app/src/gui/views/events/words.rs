@@ -10,15 +10,15 @@ highwater_snapshots::vocabulary!(
         Allocs = "Allocations",
         /// Frees of blocks: requested and completed.
         Frees = "Frees",
-        /// Blocks read or written.
+        /// Use events of blocks.
         Uses = "Uses",
         /// Segments allocated from the driver and freed to it.
         Segments = "Segments",
         /// Requests that failed.
         Ooms = "Out of memory",
-        /// Steps, phases and notes of the program.
+        /// Steps, phases and marks of the program.
         Marks = "Marks",
-        /// Categories assigned later, and samples of the memory in use on the device.
+        /// Categories set later, and samples of the memory in use on the device.
         Others = "Other events",
     }
 );
@@ -67,7 +67,7 @@ pub(super) fn begins_with(trace: &Trace, id: EventId) -> &[Annotation] {
     &trace.annotations[first..first + count]
 }
 
-/// The text of an event besides its facts: text of a mark, missing facts, annotations that begin with it.
+/// Additional text of an event: the text of a mark, missing facts, annotations that begin at it.
 pub(super) fn note(trace: &Trace, id: EventId) -> String {
     let mut parts = match trace.subject(id) {
         Subject::Mark(text) => vec![trace.tables.string(text).to_owned()],
@@ -90,7 +90,7 @@ pub(super) fn note(trace: &Trace, id: EventId) -> String {
     parts.join(", ")
 }
 
-/// A time in seconds, to the microsecond: neighbours in the list can be distinguished.
+/// Formats a time in seconds with microseconds, so that neighbouring events can be distinguished.
 pub(super) fn seconds(nanos: u64) -> String {
     format!("{}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1_000)
 }

@@ -1,4 +1,5 @@
-//! The groups at the peak and the peak without each, as a sortable table with keyboard navigation that is saved as CSV.
+//! The groups at the peak and the peak without each, as a sortable table with keyboard navigation that can be saved as
+//! CSV.
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
 use highwater_analysis::{GroupKey, Moment, TreeKey};
@@ -14,7 +15,7 @@ use crate::report;
 use crate::report::Table;
 use crate::report::Value;
 
-/// Columns after the keys for a state, which is not a peak.
+/// Number of columns after the keys if the recording has no events, and thus no peak.
 const OF_STATE: usize = 3;
 
 /// State of the table.
@@ -22,7 +23,7 @@ const OF_STATE: usize = 3;
 pub(super) struct Groups(SortedTable);
 
 impl Groups {
-    /// Takes over other rows.
+    /// Replaces the rows.
     pub(super) fn renew(&mut self, explained: &Explained, has_same_keys: bool) {
         if !has_same_keys {
             self.0 = SortedTable::default();
@@ -30,7 +31,7 @@ impl Groups {
         self.0.renew(&rows(explained, Looks { colouring: None, leak: None }));
     }
 
-    /// Shows the table, the actions for the selected row, and the total.
+    /// Shows the table, actions for the selected row, and the total.
     pub(super) fn groups_ui(
         &mut self,
         ui: &mut Ui,
@@ -64,7 +65,7 @@ impl Groups {
         action
     }
 
-    /// The rows in the order shown, sizes in bytes; then the groups not listed, and the total.
+    /// The rows in the displayed order, with sizes in bytes; then the groups not listed, and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
         let explanation = &explained.explanation;
         let rest = (explanation.rest_groups > 0).then(|| count_of(explanation.rest_groups, "more group"));
@@ -94,7 +95,7 @@ impl Groups {
     }
 }
 
-/// The groups: the keys, then the figures. Without an order, the largest come first.
+/// The groups: the keys, then the figures; the largest first by default.
 fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> Rows<'a> {
     let (rows, total) = (&explained.rows, explained.bytes);
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
@@ -132,7 +133,7 @@ fn rows<'a>(explained: &'a Explained, looks: Looks<'a>) -> Rows<'a> {
     Rows::new(rows.len(), keys.chain(figures.into_iter().take(shown)))
 }
 
-/// The column of the key at position `at`.
+/// The column of the key with index `at`.
 fn key_column<'a>(rows: &'a [Row], looks: Looks<'a>, (at, key): (usize, GroupKey)) -> Column<'a> {
     // The first key takes the remaining width; so do all keys with long values.
     let width = if at == 0 { 0.0 } else { least_width(key).unwrap_or(0.0) };
@@ -152,7 +153,7 @@ fn key_column<'a>(rows: &'a [Row], looks: Looks<'a>, (at, key): (usize, GroupKey
         .tip(move |row| Some(rows[row].in_full[at].clone()).filter(|text| *text != rows[row].names[at]))
 }
 
-/// The width of a key's column in points, if its values are short.
+/// The width of a key's column in points; `None` if its values may be long.
 fn least_width(key: GroupKey) -> Option<f32> {
     match key {
         GroupKey::Category | GroupKey::Lifetime => Some(126.0),

@@ -49,7 +49,7 @@ pub(super) fn head_ui(
     action
 }
 
-/// Warns that requests failed on the device, so that the run may need more memory; with a link to the cause.
+/// Warns that requests failed on the device, so that the run may need more memory, with a link to the analysis.
 pub(super) fn failed_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
     let failed = explained.failed;
     if failed == 0 {
@@ -95,7 +95,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
     action
 }
 
-/// Shows the choosers of the grouping keys.
+/// Shows the lists for choosing the grouping keys.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         ui.label("Groups");

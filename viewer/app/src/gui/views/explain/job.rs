@@ -24,7 +24,7 @@ use crate::session::run::Run;
 /// Maximum number of groups listed; the others are added up.
 const MAX_GROUPS: usize = 10_000;
 
-/// A recording that is being written is explained anew once it has grown by one part of this many.
+/// A recording that is being written is explained again once it has grown by its size divided by this.
 const GROWTH: u64 = 8;
 
 /// The keys by which the peak is grouped.
@@ -53,7 +53,7 @@ impl Keys {
     }
 }
 
-/// The recording that is explained: of a part of a long one, the whole.
+/// The recording to explain: for a part of a long one, the whole.
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
     Recording(Identity<Recording>),
@@ -81,17 +81,17 @@ impl Key {
         Self { of, device: context.index().device, events, metric, filter: context.filter.clone(), keys }
     }
 
-    /// Whether it is about the recording of `other`, which may have grown since, and its device.
+    /// Whether it concerns the recording of `other`, which may have grown since, and the same device.
     pub(super) fn is_about(&self, other: &Self) -> bool {
         (&self.of, self.device) == (&other.of, other.device)
     }
 
-    /// Whether the recording had so much fewer events than for `other` that it is worth another pass over all of them.
+    /// Whether the recording has grown enough, compared with `other`, to justify another pass over all events.
     pub(super) fn is_outgrown_by(&self, other: &Self) -> bool {
         other.events > self.events + self.events / GROWTH
     }
 
-    /// Whether it asks the same as `other`, of a recording that may have grown since.
+    /// Whether it is the same query as `other`, for a recording that may have grown since.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.is_about(other) && (self.metric, self.keys) == (other.metric, other.keys) && self.filter == other.filter
     }
@@ -107,11 +107,11 @@ impl Key {
 /// A group of blocks as a row.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// The values of the keys, each on one line.
+    /// The values of the keys, each as a single line.
     pub(super) names: Vec<String>,
     /// The values of the keys in full, for tooltips.
     pub(super) in_full: Vec<String>,
-    /// The `--where` condition for the group, if there is one.
+    /// The `--where` condition for the group; `None` if there is none.
     pub(super) condition: Option<String>,
     /// Bytes at the peak.
     pub(super) bytes: u64,
@@ -168,14 +168,14 @@ pub(super) struct Explained {
     pub(super) rows: Vec<Row>,
     /// Sum of the rows and of the groups not listed.
     pub(super) bytes: u64,
-    /// A note on other moments with the same peak.
+    /// A note on other points with the same peak.
     pub(super) elsewhere: Option<String>,
     /// The number of requests that failed on the device.
     pub(super) failed: u64,
 }
 
 impl Explained {
-    /// Answers the question, or says why the recording cannot be read; `None` if cancelled.
+    /// Computes the explanation, or returns why the recording cannot be read; `None` if cancelled.
     pub(super) fn of(key: &Key, cancel: &Cancel) -> Option<Result<Arc<Self>, String>> {
         let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         match Self::explain(&key.source()?, key, &mut watch) {

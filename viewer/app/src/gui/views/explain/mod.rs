@@ -21,28 +21,28 @@ use crate::gui::widgets::{
 use groups::Groups;
 use job::{Explained, Key, Keys};
 
-/// Width of the groups above which the removals beside them get the rest, in points.
+/// Width of the groups' table in points; above it, the rest is used by the removals beside it.
 const GROUPS_WIDTH: f32 = 880.0;
 /// Minimum and maximum width of the removals, in points.
 const REMOVALS_WIDTHS: [f32; 2] = [300.0, 520.0];
 /// Visible rows of groups in the layout with one column.
 const ROWS: f32 = 14.0;
 
-/// The action for `condition` alone, or, if it is already in force, for no condition.
+/// Returns the action that sets `condition` as the only one, or clears all conditions if it already is.
 fn only(condition: &str, filter: &Filter) -> Action {
     Action::Only(if is_in_force(condition, filter) { String::new() } else { condition.to_owned() })
 }
 
-/// Whether `condition` alone is in force.
+/// Whether `condition` is the only condition.
 fn is_in_force(condition: &str, filter: &Filter) -> bool {
     condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter)
 }
 
-/// How parts of the peak are named and coloured: as in the timeline.
+/// Names and colours of the parts of the peak, as in the timeline.
 #[derive(Clone, Copy, Debug)]
 struct Looks<'a> {
     colouring: Option<&'a Colouring>,
-    /// The name of what leaks, if that is nearly all of unknown category.
+    /// The name for blocks of unknown category, if nearly all of them are leaked.
     leak: Option<&'a str>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Looks<'a> {
         Self { colouring: context.colouring().map(|colouring| &**colouring), leak: context.index().leak_of_unknown() }
     }
 
-    /// A name that begins with a category.
+    /// Replaces the category at the start of a name if the blocks are leaked.
     fn name(&self, name: String) -> String {
         match (self.leak, name.strip_prefix(Category::Unknown.name())) {
             (Some(leak), Some(rest)) => format!("{leak}{rest}"),
@@ -71,9 +71,9 @@ impl<'a> Looks<'a> {
 #[derive(Debug)]
 pub struct ExplainView {
     keys: Keys,
-    /// The explanation, or why the recording cannot be read.
+    /// The explanation, or why the recording cannot be read; computed in the background.
     query: Query<Key, Result<Arc<Explained>, String>>,
-    /// The keys of the groups in view.
+    /// The keys of the displayed groups.
     shown: Option<Keys>,
     groups: Groups,
     removals: TableState,
@@ -132,7 +132,7 @@ impl RecordingView for ExplainView {
 }
 
 impl ExplainView {
-    /// The groups as CSV, in exact figures and in the order shown; `None` until they are computed.
+    /// The groups as CSV, with exact figures in the displayed order; `None` until they are computed.
     fn csv(&self) -> Option<String> {
         self.explained().map(|explained| self.groups.csv(explained))
     }
@@ -141,7 +141,7 @@ impl ExplainView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// The peak without one part after another, and the groups: side by side if there is room.
+    /// Shows the peak after removing one part after another, and the groups: side by side if there is space.
     fn below_ui(
         &mut self,
         ui: &mut Ui,
@@ -191,7 +191,7 @@ impl ExplainView {
         self.groups.groups_ui(ui, explained, Looks::new(context), !context.is_picture)
     }
 
-    /// Asks for the current explanation, and takes over finished ones.
+    /// Starts a query for the current explanation, and handles finished ones.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.keys = self.keys.possible(&context.recording.absent);
         let key = Key::new(context, drawn_metric(context.selection.metric), self.keys);
@@ -213,7 +213,7 @@ impl ExplainView {
     }
 }
 
-/// Whether moments can be gone to: not in a picture, nor in a recording without events.
+/// Whether moments can be clicked: not in a picture file, nor for a recording without events.
 fn can_click(context: &ViewContext<'_>) -> bool {
     !context.is_picture && !context.recording.trace.is_state()
 }

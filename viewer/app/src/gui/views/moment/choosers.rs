@@ -1,4 +1,4 @@
-//! The controls of the panel: moment or range, table, treemap or flame graph, grouping keys, and the way back out.
+//! The controls of the Moment panel: moment or range, table, treemap or flame graph, grouping keys, and breadcrumbs.
 
 use std::ops::Range;
 
@@ -16,15 +16,15 @@ use crate::gui::widgets::moment_text;
 use crate::session::absent::Absent;
 
 highwater_snapshots::vocabulary!(
-    /// The view of memory in use.
+    /// How the memory in use is shown.
     #[derive(Default, serde::Serialize, serde::Deserialize)]
     MomentLook {
-        /// Rows that can be sorted.
+        /// A sortable table.
         #[default]
         Table = "Table",
-        /// Areas within areas.
+        /// A treemap: nested rectangles.
         Treemap = "Treemap",
-        /// Bars below bars.
+        /// A flame graph: stacked bars.
         Flame = "Flame",
     }
 );
@@ -38,11 +38,11 @@ pub struct Choices {
     pub first: TreeKey,
     /// The second grouping key, within the first.
     pub second: Option<TreeKey>,
-    /// Whether stacks leave out frames of libraries and frameworks.
+    /// Whether stacks omit frames of libraries and frameworks.
     pub hides_internals: bool,
     /// Whether stacks start with the innermost frame.
     pub is_inverted: bool,
-    /// Whether equal modules are one row of the table.
+    /// Whether identical modules are combined into one row of the table.
     #[serde(default)]
     pub siblings: Siblings,
 }
@@ -56,7 +56,7 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// The choices for a recording without events: by pool, and by line of code.
+    /// The choices for a recording without events: by pool, then by line of code.
     pub(crate) const OF_STATE: Self = Self {
         look: MomentLook::Treemap,
         first: TreeKey::By(GroupKey::Pool),
@@ -73,7 +73,8 @@ impl Choices {
         Self { first, second: self.second.filter(has), ..self }
     }
 
-    /// Shows memory as `look`. A flame graph has the stacks below a single key, which has one row alone.
+    /// Changes how memory is shown. A flame graph with a single key that gives only one level gets stacks as the second
+    /// key.
     pub(crate) fn show_as(&mut self, look: MomentLook) {
         let stack = Some(TreeKey::By(GroupKey::Stack));
         let is_flat = |key: TreeKey| !matches!(key, TreeKey::Block | TreeKey::By(GroupKey::Stack | GroupKey::Scope));
@@ -96,7 +97,7 @@ impl Choices {
     }
 }
 
-/// The switch between views, the grouping keys, and for stacks the frames to show and their order.
+/// Shows the tabs of the forms, the grouping keys, and for stacks which frames to show and in which order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording, is_low: bool) {
     let looks_ui = |ui: &mut Ui, choices: &mut Choices| {
         for &look in MomentLook::ALL {
@@ -135,7 +136,7 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
     }
 }
 
-/// Whether one moment or the range between the marks is shown.
+/// Shows the switch between one moment and the range between the marks.
 pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     ui.horizontal(|ui| {
         ui.selectable_value(shows_range, false, "Moment").on_hover_text("Memory in use at one moment.");
@@ -144,7 +145,7 @@ pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     });
 }
 
-/// The questions about the range with their answers in bytes, which add up.
+/// Shows the questions about the range with their answers in bytes, which add up.
 pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balance) {
     Grid::new("questions").num_columns(2).spacing([6.0, 1.0]).show(ui, |ui| {
         for pair in Question::ALL.chunks(2) {
@@ -180,9 +181,9 @@ pub(super) fn range_ui(ui: &mut Ui, context: &ViewContext<'_>, marks: &Range<usi
     }
 }
 
-/// The breadcrumb to the focus; a click goes back to any part of it. Shows nothing without a focus.
+/// The breadcrumbs to the focus; a click goes to any of its ancestors. Shows nothing without a focus.
 pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
-    /// Parts shown at the end of a long path.
+    /// Number of parts shown at the end of a long path.
     const SHOWN: usize = 3;
     const LETTERS: usize = 22;
     let path = answer.tree.path(answer.focus);

@@ -1,4 +1,4 @@
-//! The actions for the selected node, and its blocks, the largest first.
+//! Actions for the selected node, and its blocks, largest first.
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_analysis::{NodeId, bytes_of};
@@ -8,7 +8,7 @@ use super::job::{Answer, Chosen};
 use super::names;
 use crate::gui::widgets::{Cell, Column, Rows, TableState, table_ui, theme, title};
 
-/// The user's request for the selected node.
+/// The action that the user requests for the selected node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// Show this block.

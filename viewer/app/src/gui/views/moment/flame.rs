@@ -1,4 +1,4 @@
-//! A tree as a flame graph with the root on top; each node is as wide as its bytes, below its parent.
+//! Shows a tree as a flame graph with the root at the top; the width of a node is proportional to its bytes.
 
 use eframe::egui::{Rect, Response, Ui};
 use highwater_analysis::{LineRole, NodeId, Tree};
@@ -12,15 +12,15 @@ use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
 use crate::gui::widgets::tile::{Emphasis, focus_frame, paint, walked, with_amount};
 use crate::gui::widgets::{Memo, flame, theme};
 
-/// The last layout, and its input.
+/// The last layout, and its inputs.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
-    /// By row, then from left to right.
+    /// The bars by row, then from left to right.
     bars: Memo<(Identity<Tree>, NodeId, f32), Vec<Bar<Item>>>,
 }
 
-/// The bars of `focus`, its ancestors and everything below, `width` points wide; nodes too narrow to show are merged
-/// with their smaller siblings. By row, then from left to right.
+/// The bars of `focus`, its ancestors and everything below, `width` points wide; nodes that are too narrow are merged
+/// with their smaller siblings. Ordered by row, then from left to right.
 pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar<Item>> {
     let whole = |id: NodeId| {
         let node = tree.node(id);

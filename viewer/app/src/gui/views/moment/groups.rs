@@ -1,4 +1,4 @@
-//! The groups as a table: one row for each distinct value of the keys; the rows add up to the total.
+//! Shows the groups as a table, with one row per distinct value of the keys; the rows add up to the total.
 
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
 use highwater_analysis::NodeId;
@@ -44,11 +44,11 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
 }
 
-/// Minimum width of a table that has room for bars beside the shares, and the width of the column with them.
+/// Minimum width of a table for bars next to the shares, and the width of the column with them.
 const WIDTH_WITH_BARS: f32 = 360.0;
 const SHARE_WITH_BAR: f32 = 80.0;
 
-/// The rows, which are in their order already, in a table of `width`.
+/// The rows, already in order, for a table of `width` points.
 fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let own = |row: usize| answer.own(answer.rows[row]);
@@ -87,7 +87,7 @@ fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
     Rows::new(answer.rows.len(), columns)
 }
 
-/// The name of a row: of equal modules, with the size of each; of a block, with what made it.
+/// The name of a row: for identical modules, including the size of each; for a block, including its origin.
 fn name(answer: &Answer, id: NodeId) -> String {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let node = tree.node(id);

@@ -16,12 +16,12 @@ use crate::Recording;
 use crate::gui::colouring::Colouring;
 use crate::gui::widgets::theme;
 
-/// Which blocks are grouped: those live at a moment, or some between two moments.
+/// The blocks to group: those live at a moment, or a class of blocks between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// The blocks live after this many events.
     Moment(usize),
-    /// The blocks of a question about the range between two moments.
+    /// The blocks of a class, between two moments.
     Between(usize, usize, Question),
 }
 
@@ -45,7 +45,7 @@ impl PartialEq for Source {
     }
 }
 
-/// A step of the path to a node, by which it is found in the tree of another moment.
+/// A step of the path to a node, by which it is found in the tree for another moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Named(u8, String),
@@ -64,7 +64,7 @@ pub(super) enum Order {
     Blocks,
 }
 
-/// The colours of the timeline above, if it is drawn.
+/// The colours of the timeline above; `None` until it is drawn.
 #[derive(Clone, Debug)]
 pub(super) struct OfTimeline(pub(super) Option<Arc<Colouring>>);
 
@@ -74,18 +74,18 @@ impl PartialEq for OfTimeline {
     }
 }
 
-/// What to compute: the blocks, their grouping, and what the view shows. The key of the background query.
+/// What to compute: the blocks, their grouping, and how they are displayed. The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) source: Source,
     pub(super) query: TreeQuery,
-    /// The node whose content is shown.
+    /// The node to which the view is zoomed.
     pub(super) focus: Place,
     /// The node whose blocks are listed.
     pub(super) chosen: Option<Place>,
     /// The order of rows, and whether it is descending.
     pub(super) order: (Order, bool),
-    /// Whether equal modules are one row.
+    /// Whether identical modules are combined into one row.
     pub(super) siblings: Siblings,
     /// The colours of blocks in the timeline.
     pub(super) colouring: OfTimeline,
@@ -97,38 +97,38 @@ pub(super) struct Chosen {
     pub(super) node: NodeId,
     /// Its blocks, largest first.
     pub(super) blocks: Vec<BlockId>,
-    /// The condition that selects them, if there is one.
+    /// The condition that selects them; `None` if there is none.
     pub(super) condition: Option<String>,
     /// A stack of its blocks.
     pub(super) stack: Option<StackId>,
 }
 
-/// The answer to a [`Request`]: the tree of groups, and what its rows need.
+/// The answer to a [`Request`]: the tree of groups, and the data for its rows.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) request: Request,
     pub(super) tree: Arc<Tree>,
     pub(super) focus: NodeId,
-    /// The nodes within the focus that have own blocks, in the requested order; of equal modules the first.
+    /// The nodes within the focus that have blocks of their own, in the requested order; the first of combined modules.
     pub(super) rows: Arc<Vec<NodeId>>,
-    /// By the first of equal modules, all of them.
+    /// For the first of combined modules, all of them.
     pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,
-    /// Distinct labels for rows that would otherwise have equal ones, and those of several modules.
+    /// Labels for combined modules, and for rows whose labels would otherwise be equal.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     pub(super) chosen: Option<Chosen>,
-    /// By node, the timeline's colour for most of its bytes; empty before it is drawn.
+    /// For each node, the timeline colour of most of its bytes; empty until the timeline is drawn.
     pub(super) colours: Arc<Vec<Color32>>,
-    /// The sums of all questions, for a range.
+    /// For a range, the sums of all classes of blocks.
     pub(super) balance: Option<Balance>,
 }
 
 impl Answer {
-    /// The nodes that the row of `id` stands for.
+    /// The nodes combined in the row of `id`.
     pub(super) fn nodes<'a>(&'a self, id: &'a NodeId) -> &'a [NodeId] {
         self.members.get(id).map_or(std::slice::from_ref(id), Vec::as_slice)
     }
 
-    /// The bytes and blocks of the row of `id`, without those of nodes below.
+    /// The bytes and blocks of the row of `id`, without those of nodes below it.
     pub(super) fn own(&self, id: NodeId) -> (u64, u64) {
         let node = self.tree.node(id);
         let count = self.nodes(&id).len() as u64;
@@ -136,7 +136,7 @@ impl Answer {
     }
 }
 
-/// Computes answers; reuses parts of the last one that did not change.
+/// Computes answers, and reuses the parts of the last one that did not change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clerk {
     last: Option<Arc<Answer>>,
@@ -228,10 +228,10 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
     Tree::of(trace, source.metric, blocks, &beside, query)
 }
 
-/// Maximum number of sums for colours: of more nodes, colours are derived from their names.
+/// Maximum number of sums for colours; if a tree needs more, colours are derived from names.
 const MAX_SUMS: usize = 1 << 22;
 
-/// By node, the colour of the legend's entry to which most of its bytes belong; of equal ones, the first.
+/// For each node, the colour of the legend entry with most of its bytes; among equal ones, the first.
 fn colours_of(tree: &Tree, source: &Source, colouring: &Colouring) -> Vec<Color32> {
     let count = colouring.entries.len();
     if tree.len() * count > MAX_SUMS {
@@ -273,7 +273,7 @@ fn step_of(tree: &Tree, request: &Request, id: NodeId) -> Step {
     }
 }
 
-/// The node at the end of `place`, or its deepest existing ancestor; and whether it is the node itself.
+/// The node at the path `place`, or its deepest existing ancestor; and whether it is the node itself.
 fn find(tree: &Tree, request: &Request, place: &Place) -> (NodeId, bool) {
     let mut at = NodeId::ROOT;
     for step in place {
@@ -319,7 +319,7 @@ fn rows_of(
     rows
 }
 
-/// Sorts by name; single blocks, of which there may be millions, by the name of their parent and their number.
+/// Sorts by name. Single blocks, of which there may be millions, are sorted by their parent's name and their number.
 fn sort_by_name(tree: &Tree, request: &Request, labels: &HashMap<NodeId, String>, rows: &mut [NodeId]) {
     let holder = |id: &NodeId| match tree.node(*id).part {
         Part::Block(block) => (tree.node(*id).parent, block.0),

@@ -1,4 +1,4 @@
-//! The memory in use at one moment, or the change between two, as table, treemap or flame graph.
+//! The memory in use at one moment, or the change between two moments, as a table, treemap or flame graph.
 
 mod names;
 mod job;
@@ -31,16 +31,16 @@ use job::{Answer, Clerk, OfTimeline, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
-/// The panel of one recording: its settings and the last computed answer.
+/// The Moment panel of a recording: its settings and the last computed answer.
 #[derive(Debug)]
 pub struct MomentPanel {
     /// The grouping and display of memory.
     pub choices: Choices,
-    /// The question about the range between the marks.
+    /// The class of blocks shown for the range between the marks.
     pub question: Question,
     /// Whether the range between the marks is shown, if both are set.
     shows_range: bool,
-    /// The marks of the last frame.
+    /// The marks in the previous frame.
     marks: Option<Range<usize>>,
     focus: Place,
     chosen: Option<Place>,
@@ -99,7 +99,7 @@ impl MomentPanel {
         self.shows_range && self.marks.is_some()
     }
 
-    /// The condition for the blocks of the chosen group, if it has one.
+    /// The condition for the blocks of the selected group, if it has one.
     pub(crate) fn chosen_condition(&self) -> Option<&str> {
         self.query.answer()?.chosen.as_ref()?.condition.as_deref().filter(|_| self.chosen.is_some())
     }
@@ -150,7 +150,7 @@ impl MomentPanel {
         actions
     }
 
-    /// Takes over the marks: new marks are shown.
+    /// Updates the marks, and shows the range between them if they are new.
     fn follow(&mut self, marks: Option<Range<usize>>) {
         if marks.is_some() && marks != self.marks {
             self.shows_range = true;
@@ -191,7 +191,7 @@ impl MomentPanel {
         self.query.ask(ctx, &request);
     }
 
-    /// Asks for the current answer, and takes over finished ones.
+    /// Starts a query for the current answer, and handles finished ones.
     fn receive(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.query.receive();
         // The last answer of another device must not be shown. That of the previous recording of the same
@@ -200,7 +200,7 @@ impl MomentPanel {
         self.ask(ctx, context);
     }
 
-    /// Shows the panel without controls, for pictures.
+    /// Shows the panel without controls, for picture files.
     fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.receive(ui.ctx(), context);
         if let Some(answer) = self.query.answer().map(Arc::clone) {
@@ -209,7 +209,7 @@ impl MomentPanel {
         self.ask(ui.ctx(), context);
     }
 
-    /// The moment and the total.
+    /// Shows the moment and the total.
     fn head_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, is_low: bool) {
         let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
         if let Some(marks) = self.marks.clone() {

@@ -1,4 +1,4 @@
-//! The names of tree nodes: short on tiles and rows, full in tooltips and files.
+//! The names of tree nodes: short in tiles and rows, in full in tooltips and files.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// The name of a node itself; blocks from before the recording often have no values.
+/// The name of the node alone. Blocks from before the recording often have no values.
 fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let (name, node) = (tree.name(&recording.trace.tables, id), tree.node(id));
     match tree.query().keys.get(usize::from(node.level)) {
@@ -37,12 +37,12 @@ fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// The name of a node with its ancestors, for a row: the levels in order; for stacks, the innermost frame.
+/// The name of a node with its ancestors, for a row: the levels in order; for stacks, only the innermost frame.
 pub(super) fn label(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     label_with(recording, tree, id, |lines| plain(recording, tree, lines[0]))
 }
 
-/// Like [`label`], with each stack level named by `of_lines`, which gets the frames innermost first.
+/// Like [`label`], but names each stack level by `of_lines`, which gets the frames innermost first.
 fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(&[NodeId]) -> String) -> String {
     let levels = levels(tree, id);
     if levels.is_empty() {
@@ -65,7 +65,7 @@ fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     lines
 }
 
-/// Distinct labels for `rows` whose stacks share an innermost frame: each with the first caller that differs.
+/// Distinct labels for `rows` whose stacks have the same innermost frame: each with the first caller that differs.
 pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> HashMap<NodeId, String> {
     let stack = TreeKey::By(GroupKey::Stack);
     // Single blocks, of which there may be millions, are distinguished by their facts.
@@ -100,7 +100,7 @@ pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) 
     labels
 }
 
-/// The rows that are equal modules, whose paths differ only in a number: their label, and at least two nodes.
+/// The rows of identical modules, whose paths differ only in a number: a label, and at least two nodes.
 pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> Vec<(String, Vec<NodeId>)> {
     let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
     let keys = &tree.query().keys;
@@ -148,7 +148,7 @@ pub(super) fn in_full(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<Str
     levels(tree, id).iter().map(|nodes| joined(recording, tree, nodes)).collect()
 }
 
-/// The name of a node itself for rows and files, where its key is shown beside it.
+/// The name of the node alone, for rows and files with a column per key.
 fn plain(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(_) | Part::Line(_) => short(recording, tree, id),
@@ -174,7 +174,7 @@ fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     levels
 }
 
-/// The origin of a block: the line of the program, or else the module; empty if neither is known.
+/// The origin of a block: the line of user code, else the module; empty if both are unknown.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
     match leading_frame(&trace.tables, block.stack) {
@@ -183,7 +183,7 @@ pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     }
 }
 
-/// The grouping keys of a tree, for the label of its picture.
+/// The grouping keys of a tree, for the accessibility label of its picture.
 pub(super) fn keys(tree: &Tree) -> String {
     tree.query().keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" and ")
 }

@@ -1,4 +1,4 @@
-//! The item of a rectangle of the treemap or flame graph: its node, colour, label and tooltip.
+//! The content of a rectangle in the treemap or flame graph: its node, colour, label and tooltip.
 
 use eframe::egui::{Color32, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::tree::Part;
@@ -16,9 +16,9 @@ use crate::gui::widgets::theme;
 pub(super) enum What {
     /// A node with everything below it.
     Node(NodeId),
-    /// The own blocks of a node, which belong to none of its children.
+    /// The blocks of a node that belong to none of its children.
     Own(NodeId),
-    /// The children of a node that are too small to show, merged.
+    /// Children of a node that are too small to show, merged.
     Rest {
         of: NodeId,
         /// Number of children.
@@ -34,8 +34,8 @@ pub(super) struct Item {
     pub(super) blocks: u64,
 }
 
-/// A node's children and own bytes, largest first, then all parts below `least` bytes merged: together all of its
-/// bytes.
+/// A node's children and own bytes, largest first, with all parts below `least` bytes merged; together they are all of
+/// its bytes.
 pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     let node = tree.node(id);
     let (mut bytes, mut blocks) = (node.bytes - node.own_bytes, u64::from(node.blocks - node.own_blocks));
@@ -62,7 +62,7 @@ pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     out
 }
 
-/// The user's request on a tile, a bar or a row.
+/// The action that the user requests on a tile, a bar or a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Zoom into this node.
@@ -87,8 +87,8 @@ pub(super) fn name(answer: &Answer, item: &Item) -> String {
     }
 }
 
-/// The colour of a tile: that of the frame's role, or of most of its bytes in the timeline. Where there is none, that
-/// of the category, or one derived from the name.
+/// The colour of a tile: that of the frame's role, or of most of its bytes in the timeline. If there is none, that of
+/// the category, or one derived from the name.
 pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     let tree = &answer.tree;
     let trace = &answer.request.source.recording.trace;
@@ -121,7 +121,7 @@ fn of_timeline(answer: &Answer, id: NodeId) -> Option<Color32> {
     answer.colours.get(id.0 as usize).copied().filter(|_| is_of_blocks)
 }
 
-/// The colour beside the name of a row; `None` where a colour would have no meaning.
+/// The colour next to the name of a row; `None` if a colour would be meaningless.
 pub(super) fn row_colour(answer: &Answer, id: NodeId) -> Option<Color32> {
     let has_own = matches!(answer.tree.node(id).part, Part::Value(GroupKey::Category, _) | Part::Block(_));
     of_timeline(answer, id).or_else(|| has_own.then(|| colour(answer, What::Node(id))))

@@ -1,4 +1,4 @@
-//! The groups as areas, two levels deep, with a way in and out.
+//! Shows the groups as nested rectangles, with navigation into and out of them.
 
 use eframe::egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
 use highwater_analysis::{NodeId, Tree};
@@ -17,7 +17,7 @@ use crate::gui::widgets::{Memo, theme};
 pub(super) struct Tile {
     pub(super) rect: Rect,
     pub(super) item: Item,
-    /// Depth: 0 for parts of the focus, 1 for their parts, and so on.
+    /// Nesting depth: 0 for parts of the focus, 1 for their parts, and so on.
     pub(super) depth: u8,
     /// Whether it contains tiles of the next depth.
     is_filled: bool,
@@ -31,7 +31,7 @@ pub(super) struct Treemap {
     tiles: Memo<(Identity<Tree>, NodeId, Rect), Vec<Tile>>,
 }
 
-/// The first node from `id` down with more than one part.
+/// The first descendant of `id`, inclusive, that has more than one part.
 pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     let mut at = id;
     loop {
@@ -44,10 +44,10 @@ pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     }
 }
 
-/// Largest nesting depth of tiles: enough to see `encoder`, `layers`, `3` under a category.
+/// Maximum nesting depth of tiles: enough to show `encoder`, `layers`, `3` under a category.
 const MAX_DEPTH: u8 = 3;
 
-/// The tiles of `focus` in `rect`, outer before inner ones; tiles of each depth fill their parent.
+/// The tiles of `focus` in `rect`, outer before inner ones; the tiles of each depth fill their parent.
 pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     let mut out = Vec::new();
     lay_out(tree, first_fork(tree, focus), rect, None, &mut out);
@@ -167,7 +167,7 @@ fn walk(
     }
 }
 
-/// A click zooms in by one level, wherever it is within a tile.
+/// A click zooms in by one level, at any position within a tile.
 fn click(tiles: &[Tile], answer: &Answer, tile: &Tile) -> Option<Act> {
     let tree = &answer.tree;
     let (What::Node(id) | What::Own(id) | What::Rest { of: id, .. }) = tile.item.what;

@@ -88,7 +88,7 @@ impl BudgetSlider {
     }
 }
 
-/// The step in bytes: a power of two, of about a point.
+/// The step in bytes: a power of two that corresponds to about one point.
 fn step(frame: &PlotFrame) -> u64 {
     (frame.units_per_point()[1].max(1.0) as u64).next_power_of_two()
 }

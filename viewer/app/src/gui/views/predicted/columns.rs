@@ -1,4 +1,4 @@
-//! Totals as recorded and as predicted; each pixel column keeps its maximum, so that no peak is lost.
+//! Totals as recorded and as predicted, as the maximum in each pixel column, so that no peak is lost.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl PartialEq for Key {
     }
 }
 
-/// The maximum of each drawn total in one column.
+/// The maximum of each displayed total in one column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column {
     /// The centre on the axis.

@@ -1,4 +1,4 @@
-//! The predicted curve over the measured one, on the timeline's axis, with a limit and the point of failure.
+//! Draws the predicted curve over the recorded one, on the timeline's axis, with a limit and the point of failure.
 
 mod run;
 mod columns;
@@ -25,7 +25,7 @@ pub use run::PredictedRun;
 
 /// The upper end of the byte axis, as a multiple of the highest line.
 const HEADROOM: f64 = 1.1;
-/// Largest ratio of the limit to the peaks at which it is drawn: a higher one would flatten the curves.
+/// Maximum ratio of the limit to the peaks for the limit to be drawn; a larger one would flatten the curves.
 const LIMIT_WITHIN: f64 = 1.6;
 /// Maximum number of columns requested.
 const MAX_COLUMNS: usize = 4096;
@@ -37,13 +37,13 @@ const DASH: f32 = 6.0;
 pub struct CurveLook {
     /// The totals that are drawn.
     pub drawn: [Metric; 2],
-    /// The name of the prediction.
+    /// The name of the prediction, for the legend.
     pub predicted: &'static str,
-    /// A horizontal line: its name, and its bytes.
+    /// A horizontal line: its name, and its value in bytes.
     pub limit: Option<(&'static str, u64)>,
     /// The total whose peaks are marked, as recorded and as predicted.
     pub marked: Option<Metric>,
-    /// The upper end of the byte axis; by default, the highest line.
+    /// The upper end of the byte axis; `None` for the highest line.
     pub top: Option<f64>,
 }
 
@@ -118,7 +118,7 @@ impl CurveView {
         self.query.keep_if(|shown| shown.run.is(run) && shown.selection.axis() == selection.axis());
     }
 
-    /// Measured lines, then the predicted ones in dashes over them, then the limit.
+    /// Draws the recorded lines, then the predicted ones over them with dashes, then the limit.
     fn lines(&self, context: &ViewContext<'_>, look: &CurveLook, view: &View, shades: &Shades) -> Vec<Line<'static>> {
         let columns = self.query.answer().map(|shown| shown.columns.as_slice()).unwrap_or_default();
         let inside = context.selection.whole(context.recording).x;
@@ -144,7 +144,8 @@ impl CurveView {
     }
 }
 
-/// The points at which a line changes its height, and its ends: dashes on segments of a pixel each would not be seen.
+/// The points at which a line changes its height, and its ends, so that dashes are drawn on long segments rather than
+/// on segments of one pixel.
 fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let is_corner = |at: &usize| {
         let height = |other: usize| points.get(other).map(|point| point[1]);
@@ -154,7 +155,7 @@ fn corners(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     (0..points.len()).filter(is_corner).map(|at| points[at]).collect()
 }
 
-/// The upper end of the byte axis: the highest line, or the limit if that is not far above.
+/// The upper end of the byte axis: the highest line, or the limit if it is not far above.
 fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     let peaks = look.drawn.map(|metric| {
         let measured = context.index().peak(&context.recording.trace, metric).bytes;
@@ -165,7 +166,7 @@ fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
     highest.max(limit.unwrap_or(0.0)) * HEADROOM
 }
 
-/// The legend of the lines, with each total at the moment, which is not the peak.
+/// The legend of the lines, with each total at the current moment rather than at its peak.
 fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook, shades: &Shades) {
     let moment = context.moment.position();
     let measured = context.index().series.before_position(&context.recording.trace, moment);
@@ -247,7 +248,7 @@ fn peaks_ui(
     }
 }
 
-/// Moves and zooms along the axis together with the timeline, and pins the moment that is clicked.
+/// Handles panning and zooming of the axis together with the timeline, and pins the moment that is clicked.
 fn follow_ui(
     ui: &Ui,
     response: &Response,

@@ -1,4 +1,4 @@
-//! A predicted recording, looked up by events of the recorded one.
+//! A predicted recording whose events are mapped to those of the recorded one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 #[derive(Debug)]
 pub struct PredictedRun {
     pub(super) trace: Arc<Trace>,
-    /// The recorded event that each of its events comes from; non-decreasing.
+    /// The recorded event that corresponds to each of its events; non-decreasing.
     source: Vec<EventId>,
-    /// The recorded event of the request that fails, at which it ends.
+    /// The recorded event of the failed request at which it ends.
     failure: Option<EventId>,
-    /// The number of the recorded recording's first event.
+    /// The number of the recording's first event, if it is a part of a longer one.
     first: u64,
     pub(super) series: Series,
     /// The peak of each total, at one of its own events.
@@ -22,8 +22,8 @@ pub struct PredictedRun {
 }
 
 impl PredictedRun {
-    /// Indexes `trace`, whose events come from the recorded events `source`, and which ends at the recorded event
-    /// `failure` if a request fails.
+    /// Indexes `trace`; `source` are the recorded events to which its events correspond, and `failure` is the recorded
+    /// event at which it ends if a request fails.
     pub fn of(trace: Arc<Trace>, source: Vec<EventId>, device: DeviceId, failure: Option<EventId>) -> Self {
         let series = Series::build(&trace, device);
         let peaks = Metric::ALL.map(|metric| {
@@ -33,7 +33,7 @@ impl PredictedRun {
         Self { trace, source, failure, first: 0, series, peaks }
     }
 
-    /// Numbers the events from `first`: the recording is a part of a longer one.
+    /// Sets the number of the recording's first event, if it is a part of a longer one.
     pub fn from(self, first: u64) -> Self {
         Self { first, ..self }
     }
@@ -54,13 +54,13 @@ impl PredictedRun {
         self.renumbered(known.unwrap_or(&self.peaks[0]))
     }
 
-    /// Converts one of its moments to the recorded event.
+    /// Replaces the event of a moment in the prediction by the recorded event.
     pub(crate) fn renumbered(&self, moment: &Moment) -> Moment {
         let recorded = |event: EventId| self.source.get(event.index()?).copied();
         Moment { event: moment.event.and_then(recorded), events_before: self.first, ..*moment }
     }
 
-    /// Number of its events before the recorded `moment`.
+    /// Number of predicted events before the recorded `moment`.
     fn position(&self, moment: usize) -> usize {
         self.source.partition_point(|event| (event.0 as usize) < moment)
     }
@@ -70,7 +70,7 @@ impl PredictedRun {
         self.failure.map(|event| event.0 as usize + 1)
     }
 
-    /// Its moments during the recorded moments `first..=last`; `None` after its end.
+    /// The predicted moments during the recorded moments `first..=last`; `None` after its end.
     pub(super) fn moments(&self, first: usize, last: usize) -> Option<Range<usize>> {
         if self.end().is_some_and(|end| first > end) {
             return None;
@@ -81,7 +81,7 @@ impl PredictedRun {
         Some(start.min(end)..end + 1)
     }
 
-    /// Its totals at the recorded `moment`; `None` after its end.
+    /// The predicted totals at the recorded `moment`; `None` after its end.
     pub fn totals(&self, moment: usize) -> Option<Totals> {
         let moments = self.moments(moment, moment)?;
         Some(self.series.before_position(&self.trace, moments.end - 1))

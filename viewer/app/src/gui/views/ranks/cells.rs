@@ -13,12 +13,12 @@ use crate::files::fleet::Fleet;
 use crate::gui::identity::Identity;
 use crate::gui::widgets::{before, failed_requests};
 
-/// One device of one file.
+/// Identifies one device of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellPlace {
-    /// Row of the open file, or of the rank in its folder.
+    /// Index of the open file, or of the rank in its folder.
     pub file: usize,
-    /// Row of the device in the file.
+    /// Index of the device in the file.
     pub device: usize,
 }
 
@@ -26,21 +26,21 @@ pub struct CellPlace {
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) place: CellPlace,
-    /// `rank 3`, or the file's name; with the device where the file has several.
+    /// `rank 3`, or the file's name; followed by the device if the file has several.
     pub(super) name: String,
     /// A short form of the name.
     pub(super) short: String,
     pub(super) peak: u64,
     pub(super) baseline: u64,
-    /// The time before it, in words: before the recording, or before the part of it that is shown.
+    /// A phrase for the time before it: before the recording, or before the displayed part of it.
     pub(super) before: &'static str,
     pub(super) capacity: u64,
     /// Number of failed requests.
     pub(super) failed: u64,
     pub(super) standing: Standing,
-    /// Whether it is a rank of a run, not just a device of some recording.
+    /// Whether it is a rank of a run rather than a device of an unrelated recording.
     pub(super) is_rank: bool,
-    /// The total over the recording, sampled.
+    /// Samples of the total over the recording.
     pub(super) curve: Vec<u64>,
 }
 
@@ -53,7 +53,7 @@ pub enum ShownCell<'a> {
     Fleet(&'a Arc<Fleet>),
 }
 
-/// The key of the cells.
+/// Identifies the content for which the cells were computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Known {
     Files(Vec<Identity<Recording>>),
@@ -92,7 +92,7 @@ impl Cell {
     }
 }
 
-/// The cells in order, with the peaks of comparable devices compared.
+/// The cells in order, with outliers among comparable devices marked.
 pub(super) fn cells(shown: ShownCell<'_>, metric: Metric) -> Vec<Cell> {
     let mut cells = match shown {
         ShownCell::Files(files) => of_files(files, metric),
@@ -128,7 +128,7 @@ fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
     fleet.ranks.iter().enumerate().map(cell).collect()
 }
 
-/// The cells of all files, ordered by rank if known, then as the tabs, then by device.
+/// The cells of all files, ordered by rank if known, then by tab, then by device.
 fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
     let mut cells: Vec<(Option<u32>, Cell)> = Vec::new();
     for (file, recording) in files.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A strip with a small cell for each open file and device, or for each rank of a folder: its peak to scale, outliers
-//! marked.
+//! A strip with a small cell for each open file and device, or for each rank of a folder, which shows its peak to scale
+//! and marks outliers.
 
 mod cells;
 
@@ -17,23 +17,23 @@ use crate::gui::widgets::{Shades, pressed_keys, theme};
 
 pub use self::cells::{CellPlace, ShownCell};
 
-/// The strip. Computes a cell once for each recording and total.
+/// The strip, which caches the cells of each recording and total.
 #[derive(Debug, Default)]
 pub struct Ranks {
     cells: Vec<Cell>,
-    /// The key that the cells were computed for.
+    /// The content for which the cells were computed.
     known: Option<(Known, Metric)>,
     /// The cell that was last scrolled to.
     shown: Option<CellPlace>,
 }
 
-/// Samples of a cell's curve.
+/// Number of samples of a cell's curve.
 const SAMPLES: usize = 64;
 /// Minimum width of a cell in points.
 const NARROWEST: f32 = 11.0;
 /// Largest width of a cell in points.
 const WIDEST: f32 = 170.0;
-/// Minimum width in points of a cell with a curve beside its bar.
+/// Minimum width in points of a cell with a curve next to its bar.
 const WITH_CURVE: f32 = 56.0;
 /// Width in points of the bar of a cell that has a curve.
 const BAR_WIDTH: f32 = 12.0;
@@ -41,12 +41,12 @@ const BAR_WIDTH: f32 = 12.0;
 const PLOT_HEIGHT: f32 = 34.0;
 /// Height of the line of names in points.
 const NAME_HEIGHT: f32 = 14.0;
-/// Distances between labels, in cells, if there is no room for all.
+/// Candidate distances between labels, in cells, if not all labels fit.
 const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Ranks {
-    /// Shows the strip if there is more than one cell. Returns the cell that the user brings to the front; `in_front`
-    /// is the current one.
+    /// Shows the strip if there is more than one cell. Returns the cell that the user selects; `in_front` is the
+    /// current one.
     pub(crate) fn ranks_ui(
         &mut self,
         ui: &mut Ui,
@@ -123,7 +123,7 @@ impl Ranks {
         }
     }
 
-    /// The bytes at the upper edge: the capacity, unless bars would be too low to compare.
+    /// The bytes at the upper edge: the capacity, unless the bars would be too low to compare.
     fn top(&self) -> u64 {
         let most = |of: fn(&Cell) -> u64| self.cells.iter().map(of).max().unwrap_or(0);
         let (peak, capacity) = (most(|cell| cell.peak), most(|cell| cell.capacity));
@@ -131,7 +131,7 @@ impl Ranks {
     }
 }
 
-/// Handles the keys while the strip has the keyboard focus. Returns the row that they lead to.
+/// Handles keys while the strip has the keyboard focus. Returns the row that they select.
 fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option<usize> {
     let pressed = pressed_keys(ui, strip, [true, false])?;
     let by = pressed(Key::ArrowRight) - pressed(Key::ArrowLeft);
@@ -145,7 +145,8 @@ fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option
     (next != now).then_some(next as usize)
 }
 
-/// The label of each cell: all names if they fit, otherwise numbers at regular distances, so that none overlap.
+/// The label of each cell: all names if they fit, otherwise numbers at regular intervals, so that labels do not
+/// overlap.
 fn labelled(ui: &Ui, cells: &[Cell], width: f32) -> Vec<Option<String>> {
     let measured = |text: &str| {
         let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(10.5), Color32::PLACEHOLDER);
@@ -214,7 +215,7 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
     }
 }
 
-/// Slanting lines over the memory that was live before the recording.
+/// Paints diagonal lines over the memory that was live before the recording.
 fn hatch(painter: &Painter, rect: Rect, colour: Color32) {
     const DISTANCE: f32 = 4.0;
     if rect.height() < 1.0 {

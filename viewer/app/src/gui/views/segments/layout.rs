@@ -20,7 +20,7 @@ pub(super) struct Strip {
 }
 
 impl Strip {
-    /// Its share of the row, from 0 to 1.
+    /// The horizontal range that it covers, as a fraction of the row's width.
     pub(super) fn across(&self) -> Range<f64> {
         let bytes = self.addresses.end - self.addresses.start;
         let all = self.row_bytes.max(1) as f64;

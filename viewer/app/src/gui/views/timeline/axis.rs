@@ -11,19 +11,19 @@ use crate::Axis;
 pub(super) struct Tick {
     /// The position on the axis, in its unit.
     pub value: f64,
-    /// The text beside the tick.
+    /// The label of the tick.
     pub label: String,
 }
 
-/// Maximum number of ticks of an axis, as a guard against a step that is far too small.
+/// Maximum number of ticks of an axis, in case the step is far too small.
 const MOST: usize = 1000;
 
-/// The units of bytes, from the largest.
+/// The units of bytes, largest first.
 const UNITS: [(&str, f64); 4] =
     [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
 
 /// Ticks of a byte axis over `range`, at least `step` bytes apart: at whole and half units, or at powers of two of the
-/// next smaller unit where a range has too few of those.
+/// next smaller unit if there would be too few of those.
 pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     let step = step.max(1.0).log2().ceil().exp2();
     let has_halves = |unit: f64| step >= unit / 2.0 || range.end - range.start >= 1.5 * unit;
@@ -38,12 +38,12 @@ pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     })
 }
 
-/// The offset of an event's position on the axis from its number: moment 0 is the state before event 0, so the state
-/// after event `n` is moment `n + 1`, and its middle is half a unit further.
+/// The offset between an event's number and the position of its tick: moment 0 is the state before event 0, so the
+/// state after event `n` is moment `n + 1`, and its middle is half a unit further.
 const MIDDLE_OF_STATE_AFTER: f64 = 1.5;
 
 /// Ticks of the horizontal axis over `range`, at least `step` apart; `before` events precede the first. The tick of an
-/// event is in the middle of the state after it, where the marks of that state are.
+/// event is in the middle of the state after it.
 pub(super) fn across_ticks(axis: Axis, range: &Range<f64>, step: f64, before: u64) -> Vec<Tick> {
     let step = round_up(step.max(1.0));
     match axis {
@@ -68,7 +68,7 @@ fn time_label(nanos: f64, step: f64) -> String {
     format!("{:.decimals$} {name}", nanos / unit)
 }
 
-/// The least of 1, 2, 5, 10, 20, 50 … that is at least `step`.
+/// Rounds `step` up to 1, 2, 5, 10, 20, 50 …
 fn round_up(step: f64) -> f64 {
     let decade = 10_f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= step * (1.0 - 1e-9)).unwrap_or(10.0);

@@ -1,4 +1,4 @@
-//! The plot's rectangle on the screen and the visible part of the recording, with conversions between both.
+//! The plot's rectangle on the screen and the visible part of the recording, with conversions between the two.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::View;
 
 /// A rectangle on the screen and the visible part that fills it.
 ///
-/// Values stay in double precision until they are relative to the view: a year in nanoseconds or a terabyte exceeds
+/// Values are in double precision until they are relative to the view: a year in nanoseconds or a terabyte exceeds
 /// single precision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlotFrame {
@@ -51,8 +51,8 @@ impl PlotFrame {
         ]
     }
 
-    /// A picture of `pictured`, moved and scaled to its position, and clipped to the frame and to `within` on the
-    /// horizontal axis.
+    /// Draws a picture of the view `pictured` at its position in this frame, scaled and clipped to the frame and to
+    /// `within` on the horizontal axis.
     pub fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
         let cut = |outer: &Range<f64>, inner: &Range<f64>| outer.start.max(inner.start)..outer.end.min(inner.end);
         let x = cut(&cut(&self.view.x, &pictured.x), within);

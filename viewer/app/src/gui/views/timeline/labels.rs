@@ -7,12 +7,12 @@ use eframe::egui::Rect;
 pub(crate) struct Labels(Vec<Rect>);
 
 impl Labels {
-    /// Keeps other labels away from `rect`.
+    /// Marks `rect` as occupied.
     pub(crate) fn add(&mut self, rect: Rect) {
         self.0.push(rect);
     }
 
-    /// Takes the first of `places` that is within `plot` and overlaps no label; `None` if there is none.
+    /// Occupies the first of `places` that is within `plot` and overlaps no label; `None` if there is none.
     pub(crate) fn claim(&mut self, plot: Rect, places: impl IntoIterator<Item = Rect>) -> Option<Rect> {
         let place = places.into_iter().find(|place| plot.contains_rect(*place) && !self.meets(*place))?;
         self.add(place);
@@ -24,7 +24,7 @@ impl Labels {
         self.0.iter().any(|label| label.intersects(rect.expand(1.0)))
     }
 
-    /// The parts of the vertical line at `x` from `top` to `bottom` that no label covers.
+    /// The parts of the vertical line at `x` from `top` to `bottom` that are not covered by labels.
     pub(crate) fn beside(&self, x: f32, top: f32, bottom: f32) -> Vec<[f32; 2]> {
         let mut covered: Vec<[f32; 2]> = self
             .0

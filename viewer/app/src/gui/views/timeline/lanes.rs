@@ -1,4 +1,4 @@
-//! The lanes above the plot: steps, phases, regions and notes.
+//! The lanes above the plot: steps, phases, regions and marks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::gui::widgets::{Shades, fit, theme};
 use crate::session::regions::Region;
 use crate::{Recording, Selection};
 
-/// Size of a lane's letters, in points.
+/// Font size in lanes, in points.
 const LETTERS: f32 = 11.5;
 
-/// One cell of a lane: a run of events.
+/// One cell of a lane: a range of events.
 struct Cell<T> {
     events: Range<u32>,
     colour: Color32,
@@ -85,7 +85,7 @@ pub(super) fn paint(
     }
 }
 
-/// The events of the step, phase or region at a place on the screen; `rect` is that of all lanes.
+/// The events of the step, phase or region at a position on the screen; `rect` is that of all lanes.
 pub(super) fn events_at(
     rect: Rect,
     at: Pos2,
@@ -120,12 +120,12 @@ fn has_steps(recording: &Recording) -> bool {
     !recording.steps.is_empty()
 }
 
-/// Without any step or phase event, the single span carries no information.
+/// Whether there are steps or phases; without any, the single span carries no information.
 fn has_phases(recording: &Recording) -> bool {
     recording.trace.spans.rows().len() > 1
 }
 
-/// The axis positions at which the visible steps begin, for lines through the plot; empty if they would be too
+/// The axis positions at which the visible steps begin, for vertical lines in the plot; empty if they would be too
 /// dense.
 pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
     let shown = in_view(&recording.steps, |(_, events)| events.clone(), frame, &recording.trace, selection);
@@ -265,9 +265,9 @@ impl Lane<'_> {
         fit::line(&self.painter, text, format, room)
     }
 
-    /// Paints `count` cells, which are in order, with the labels that `label` returns for a cell and the available
-    /// width; labels never touch. Cells that end within the point in which the previous one ended
-    /// are skipped, so that no more are painted or looked at than the lane is wide.
+    /// Paints `count` cells, which must be in order, with labels returned by `label` for a cell and the available
+    /// width; labels never touch. Cells that end within the same point as the previous one are skipped, so the number
+    /// of cells visited is limited by the width of the lane.
     fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
         let edges = |events: Range<u32>| {
             let x = self.selection.x_of_events(self.trace, events);

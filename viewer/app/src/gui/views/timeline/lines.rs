@@ -7,15 +7,15 @@ use super::{Shown, Timeline, TimelineStyle};
 use crate::gui::widgets::Shades;
 use crate::{Recording, Selection, View, drawn_metric};
 
-/// A line closer than this to the drawn total everywhere, in points, would only make it thicker.
+/// A line that is everywhere closer than this to the drawn total, in points, is omitted.
 const APART: f64 = 1.5;
-/// A line that rises or falls by more than this from one column to the next, in points, is left out there.
+/// A line that rises or falls by more than this from one column to the next, in points, is interrupted there.
 const STEEP: f64 = 12.0;
-/// The fewest columns of a line that is drawn: on a slope, dashes look like noise.
+/// Minimum number of columns of a line segment; shorter ones on a slope would look like noise.
 const SHORTEST: usize = 4;
 
 impl Timeline {
-    /// The lines of the totals, the outermost first, so that the drawn total is on top.
+    /// The lines of the totals, the outermost first, so that the selected total is drawn on top.
     pub(super) fn lines(
         &self,
         recording: &Recording,
@@ -62,7 +62,7 @@ impl Timeline {
         lines
     }
 
-    /// Whether the lines of two totals lie apart somewhere in the picture.
+    /// Whether the lines of two totals are visibly apart anywhere in the picture.
     pub(crate) fn is_apart(&self, selection: &Selection, [one, other]: [Metric; 2]) -> bool {
         let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return false };
         let scale = self.points_per_byte(selection);
@@ -77,7 +77,7 @@ impl Timeline {
     }
 }
 
-/// A total in the middle of each column of a picture.
+/// The points of a total's line: one in the middle of each column of a picture.
 fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     let totals = shown.picture.totals.iter().enumerate();
     let point = totals.map(|(column, totals)| {
@@ -87,8 +87,8 @@ fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     point.collect()
 }
 
-/// The parts of a line between points that are farther apart than `steepest`, without short ones: a line that follows a
-/// spike up and down would hide it.
+/// The parts of a line between steps larger than `steepest`, without short parts: a line that follows a spike up and
+/// down would hide it.
 fn level_parts(points: &[[f64; 2]], steepest: f64) -> impl Iterator<Item = &[[f64; 2]]> {
     points.chunk_by(move |a, b| (a[1] - b[1]).abs() <= steepest).filter(|part| part.len() >= SHORTEST)
 }

@@ -11,9 +11,9 @@ use super::labels::Labels;
 use crate::Axis;
 use crate::gui::widgets::{Shades, when};
 
-/// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
-/// outside the view, a label at the side where it is. The label names the cause, and avoids lines, as reported by
-/// `is_clear`, if possible.
+/// Paints the peak's marker at `x` on the axis: a diamond at the total with a label above it, or, if the peak is
+/// outside the view, a label at that side. The label names the cause, and is placed where `is_clear` is true, if
+/// possible.
 pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
@@ -73,8 +73,8 @@ pub(crate) fn paint_peak(
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
 }
 
-/// Paints a diamond at `[x, bytes]` on the axes with `text` beside it, where no other label is; nothing outside the
-/// view.
+/// Paints a diamond at `[x, bytes]` on the axes with `text` next to it, at a position without other labels; nothing if
+/// it is outside the view.
 pub(crate) fn paint_tagged(
     painter: &Painter,
     frame: &PlotFrame,
@@ -98,12 +98,12 @@ pub(crate) fn paint_tagged(
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(10.0)));
 }
 
-/// Number of candidate positions farther to either side of the peak, and below each other.
+/// Number of candidate positions on either side of the peak, and below each other.
 const PEAK_STEPS: usize = 10;
 const PEAK_ROWS: usize = 12;
 
-/// Candidate positions of the peak's label at `point`, the best first: above it, else at the upper edge and below, close
-/// to it or farther away.
+/// Candidate positions for the label of the peak at `point`, best first: above it, else at the upper edge and below,
+/// close to it or farther away.
 fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     let left_most = plot.left() + 4.0;
     let clamped = |left: f32| left.clamp(left_most, (plot.right() - size.x - 4.0).max(left_most));
@@ -122,7 +122,7 @@ fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     above.into_iter().chain(beside).chain(farther).map(|corner| Rect::from_min_size(corner, size)).collect()
 }
 
-/// Paints mark A or B: a line from top to bottom with its name at the foot, or at the top where the foot is taken.
+/// Paints mark A or B: a vertical line with its name at the bottom, or at the top if the bottom is occupied.
 pub(super) fn paint_mark(
     painter: &Painter,
     frame: &PlotFrame,
@@ -161,7 +161,7 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
 pub(crate) struct FailedMark {
     /// Its position on the horizontal axis.
     pub(crate) x: f64,
-    /// The bytes that it asked for, on top of the total at that moment; `None` if the plot has no stack.
+    /// The requested bytes, as a range on top of the total at that moment; `None` if the plot has no stack.
     pub(crate) asked: Option<[f64; 2]>,
 }
 
@@ -175,8 +175,9 @@ impl FailedMark {
 /// Minimum height of the bar of a failed request, in points.
 const MIN_FAILED: f32 = 4.0;
 
-/// Paints the failed requests: a line and a cross each, on top of the stack with a bar of the requested bytes, else
-/// near the foot; with text beside it, where no other label is; one label for requests that are close together.
+/// Paints the failed requests: a line and a cross each, with a bar of the requested bytes on top of the stack, or near
+/// the bottom if there is no stack; with text at positions without other labels, and a single label for requests that
+/// are close together.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
@@ -302,7 +303,7 @@ pub(super) fn paint_outline(
     }
 }
 
-/// Adds a corner; one that only extends the last level stretch replaces its end.
+/// Adds a corner; if it extends the last horizontal segment, replaces the end of that segment.
 fn push(corners: &mut Vec<Pos2>, corner: Pos2) {
     if let [.., before, last] = corners.as_mut_slice()
         && before.y == last.y
@@ -320,7 +321,7 @@ fn diamond(painter: &Painter, center: Pos2, radius: f32, fill: Color32, border: 
     painter.add(Shape::convex_polygon(corners, fill, Stroke::new(1.5, border)));
 }
 
-/// Paints the unit of the horizontal axis beside its ticks.
+/// Paints the unit of the horizontal axis to the left of its ticks.
 pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
     let place = frame.rect.left_bottom() + vec2(-8.0, 14.0);
@@ -330,7 +331,8 @@ pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, 
 /// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
 
-/// Names the capacity on its line, or at the upper edge of the plot if it is above the view.
+/// Labels the line of the device's capacity, or writes the capacity at the upper edge of the plot if it is above the
+/// view.
 pub(crate) fn paint_capacity(
     painter: &Painter,
     frame: &PlotFrame,
@@ -361,8 +363,8 @@ pub(crate) fn paint_note(
     paint_text(painter, frame, text, labels, (is_clear, shades.canvas));
 }
 
-/// Paints text at `top`, at the rightmost position that overlaps no label and that `is_clear` of the plot's content;
-/// nothing if there is none.
+/// Paints text at `top`, at the rightmost position that overlaps no label and for which `is_clear` is true; nothing if
+/// there is none.
 fn paint_text(
     painter: &Painter,
     frame: &PlotFrame,

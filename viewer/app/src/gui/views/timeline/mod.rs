@@ -43,9 +43,9 @@ pub struct Paint {
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
-    /// Whether the totals are drawn as lines.
+    /// Whether totals are drawn as lines.
     pub has_lines: bool,
-    /// Whether blocks that do not meet the conditions are left out of the stack, not only dimmed.
+    /// Whether blocks that do not meet the search conditions are hidden rather than dimmed.
     pub is_hiding: bool,
 }
 
@@ -60,13 +60,13 @@ impl Default for Paint {
 pub struct TimelineStyle {
     /// How its blocks are painted.
     pub paint: Paint,
-    /// Whether the whole recording is shown below the plot.
+    /// Whether there is an overview of the whole recording below the plot.
     pub has_overview: bool,
-    /// The blocks that keep their colour.
+    /// The blocks that are not dimmed.
     pub matches: Arc<Matches>,
 }
 
-/// The target of the pointer.
+/// What the pointer is on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hover {
     /// Number of events before that moment.
@@ -81,16 +81,16 @@ pub struct Hover {
 #[derive(Debug, Default)]
 pub struct Timeline {
     painter: Painter,
-    /// The recording that was last shown.
+    /// The recording shown in the last frame.
     of: Identity<Recording>,
     detail: Option<Shown>,
     whole: Option<Shown>,
     /// The frame of the last drawn plot.
     frame: Option<PlotFrame>,
     hover: Option<Hover>,
-    /// The target of the last right click.
+    /// What was under the pointer at the last right click.
     menu_target: Option<Hover>,
-    /// The stack last asked for, with its total and moment.
+    /// The stack that was last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
     /// The part of the overview being dragged.
     hold: Option<overview::Hold>,
@@ -98,15 +98,15 @@ pub struct Timeline {
     ruler: Option<[f64; 2]>,
     /// Whether the user moved the view in the last frame.
     is_moving: bool,
-    /// Whether the pointer has not moved since the last command: then it is ignored.
+    /// Whether the pointer is ignored because it has not moved since the last command.
     is_resting: bool,
-    /// The columns that the block under the pointer covers, to the precision of pixels.
+    /// The bytes that the block under the pointer covers in each column, in the resolution of pixels.
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
 
 computed!(Timeline: painter);
 
-/// A picture on the graphics card.
+/// A picture uploaded to the GPU.
 struct Shown {
     picture: Picture,
     texture: TextureHandle,
@@ -127,9 +127,9 @@ impl Shown {
     }
 }
 
-/// Maximum number of pixels of a picture's longer side, whatever the graphics card allows.
+/// Maximum number of pixels of a picture's longer side, independent of the GPU's limit.
 const LONGEST_SIDE: usize = 8192;
-/// A timeline with more events than this in a point of its width is declared as an envelope.
+/// Number of events per point of width above which a timeline is labelled as an envelope.
 const MANY_EVENTS: usize = 100;
 /// Size in pixels of the picture of the whole recording.
 const WHOLE_SIZE: [usize; 2] = [1024, 384];
@@ -140,17 +140,17 @@ impl Timeline {
         self.frame.as_ref()
     }
 
-    /// The target of the pointer.
+    /// What the pointer is on.
     pub fn hover(&self) -> Option<Hover> {
         self.hover
     }
 
-    /// The target of the last right click.
+    /// What was under the pointer at the last right click.
     pub(crate) fn menu_target(&self) -> Option<Hover> {
         self.menu_target
     }
 
-    /// The picture of the visible part, or of the whole until that is ready.
+    /// The picture of the visible part, or of the whole recording until that is ready.
     pub fn picture(&self) -> Option<&Picture> {
         let shown = self.detail.as_ref().filter(|shown| self.is_of(shown));
         shown.or(self.whole.as_ref().filter(|shown| self.is_of(shown))).map(|shown| &shown.picture)
@@ -161,8 +161,8 @@ impl Timeline {
         (self.is_resting, self.hover, self.hovered_outline) = (true, None, None);
     }
 
-    /// Switches to `recording`, read later from the same file. The pictures stay until those of the
-    /// new recording are ready, but are no longer used for look-ups.
+    /// Switches to `recording`, a newer version from the same file. The pictures stay visible until new ones are ready,
+    /// but are no longer used for look-ups.
     pub fn renew(&mut self, recording: &Arc<Recording>) {
         self.of = Identity::of(recording);
         (self.stack, self.hovered_outline, self.hover, self.menu_target) = (None, None, None, None);
@@ -183,14 +183,14 @@ impl Timeline {
         self.is_moving
     }
 
-    /// Takes over finished pictures: at the beginning of a frame, so that all of it shows the same.
+    /// Receives finished pictures, at the start of a frame so that the whole frame is consistent.
     pub fn receive(&mut self, ctx: &egui::Context) {
         for (part, picture) in self.painter.take() {
             self.keep(ctx, part, picture);
         }
     }
 
-    /// The stack at `moment`, in the order of the picture; `None` until there is one.
+    /// The stack at `moment`, in the order of the picture; `None` until there is a picture.
     pub fn stack(&mut self, recording: &Recording, selection: &Selection, moment: usize) -> Option<Arc<Stack>> {
         self.forget_others(selection);
         let key = (drawn_metric(selection.metric), moment);
@@ -263,7 +263,7 @@ impl Timeline {
         response
     }
 
-    /// Zooms to the step, phase or region that is clicked; to everything, if it fills the view already.
+    /// Zooms to the step, phase or region that is clicked, or to everything if it already fills the view.
     fn zoom_to_lane(
         &mut self,
         ui: &Ui,
@@ -287,8 +287,8 @@ impl Timeline {
         }
     }
 
-    /// The picture of the visible part and, where it is not drawn yet, the picture of the whole; nothing
-    /// beyond the recording, whose extent is `inside`.
+    /// Draws the picture of the visible part and, where it is not ready, the picture of the whole recording, clipped to
+    /// `inside`, the extent of the recording.
     fn images(&self, frame: &PlotFrame, inside: &Range<f64>) -> Vec<Shape> {
         let image = |shown: &Option<Shown>, within: Range<f64>| {
             let shown = shown.as_ref()?;
@@ -382,7 +382,7 @@ impl Timeline {
         columns.filter(is_over).map(|(_, (_, totals))| totals)
     }
 
-    /// Whether the drawn total is below `place`, and no total's line crosses it.
+    /// Whether `place` is above the drawn total and not crossed by any total's line.
     fn lies_above(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
         let is_clear = |totals: &Totals| {
             let mut heights = Metric::ALL.into_iter().map(|metric| frame.screen_y(totals.get(metric) as f64));
@@ -423,8 +423,8 @@ impl Timeline {
         }
     }
 
-    /// Requests the pictures of the visible part and of the whole recording, unless this pass is discarded: then the
-    /// size of the plot is not final.
+    /// Requests the pictures of the visible part and of the whole recording, unless this layout pass is discarded, when
+    /// the size of the plot is not final.
     fn ask(
         &mut self,
         ctx: &egui::Context,
@@ -463,7 +463,7 @@ impl Timeline {
         self.painter.ask(ctx, Part::Whole, &whole);
     }
 
-    /// Uploads a finished picture to the graphics card.
+    /// Uploads a finished picture to the GPU.
     fn keep(&mut self, ctx: &egui::Context, part: Part, mut picture: Picture) {
         let Some(image) = picture.image.take() else { return };
         let window = &picture.request.window;

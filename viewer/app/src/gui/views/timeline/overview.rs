@@ -1,4 +1,4 @@
-//! The whole recording as one curve, with the visible part as a brush that can be moved, resized or drawn anew.
+//! The whole recording as one curve, with the visible part as a brush that can be moved, resized or drawn.
 
 use std::ops::Range;
 
@@ -26,21 +26,21 @@ pub(super) struct Overview<'a> {
     pub marks: [Option<f64>; 2],
 }
 
-/// What the pointer drags in the overview.
+/// What the user drags in the overview.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Hold {
-    /// The visible part, held at this distance from its start.
+    /// The visible part, grabbed at this distance from its start.
     Part(f64),
-    /// One end of the visible part, or of a new one: the other end stays here.
+    /// One end of the visible part, or of a new one; the other end stays at this position.
     End(f64),
 }
 
-/// Points around an edge of the visible part in which it can be dragged.
+/// Maximum distance from an edge of the visible part at which it can be grabbed, in points.
 const EDGE: f64 = 5.0;
-/// Half the least width of the visible part, as a share of the whole.
+/// Half the minimum width of the visible part, as a fraction of the whole.
 const MIN_BRUSH: f64 = 0.002;
 
-/// Shows the overview; returns the part of the axis that the user makes visible.
+/// Shows the overview; returns the range of the axis that the user selects.
 pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Option<Hold>) -> Option<Range<f64>> {
     let shades = Shades::in_ui(ui);
     let Overview { picture, whole, view, metric, peak_x, marks } = overview;
@@ -94,8 +94,8 @@ pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Optio
     brushed(&response, at, view, &whole.x, per_point, hold)
 }
 
-/// The target of a drag that starts at `x`: an edge of the visible part, its inside, or a new part.
-/// If everything is visible there is nothing to move, so a new part begins anywhere.
+/// Determines what a drag that starts at `x` moves: an edge of the visible part, the part itself, or a new part. If
+/// everything is visible, there is nothing to move, so a new part is drawn.
 fn grip(x: f64, shown: &Range<f64>, whole: &Range<f64>, near: f64) -> Hold {
     let is_whole = shown.start <= whole.start && shown.end >= whole.end;
     if !is_whole && (x - shown.start).abs() <= near {

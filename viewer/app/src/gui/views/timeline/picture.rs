@@ -18,7 +18,7 @@ use crate::{ColourBy, Recording};
 /// The stacking order of bands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Stacking {
-    /// Baseline first, then in the order of allocation.
+    /// Baseline first, then in allocation order.
     #[default]
     Age,
     /// Blocks of one colour together.
@@ -30,17 +30,17 @@ pub enum Stacking {
 pub struct Request {
     /// The recording to draw.
     pub recording: Arc<Recording>,
-    /// Row of the device.
+    /// Index of the device.
     pub device: usize,
     /// The visible part, as a grid of pixels.
     pub window: BandWindow,
-    /// The colouring of blocks.
+    /// The key by which blocks are coloured.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
-    /// The blocks that keep their colour.
+    /// The blocks that are not dimmed.
     pub matches: Arc<Matches>,
-    /// Whether the others are left out of the stack.
+    /// Whether the other blocks are hidden.
     pub is_hiding: bool,
     /// A block to outline.
     pub outlined: Option<BlockId>,
@@ -99,8 +99,8 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The content at a position, as shares of the picture's width from the left and of its height from the bottom: the
-    /// column, with exact moment and total, and the block of the pixel. A constant-time look-up.
+    /// Looks up a position, given as fractions of the picture's width from the left and of its height from the bottom:
+    /// the column, with its exact moment and total, and the block of the pixel. Takes constant time.
     pub fn at(&self, across: f64, up: f64) -> Option<(Column, Option<BlockId>)> {
         let (width, height) = (self.raster.columns.len(), self.raster.height);
         // A share outside the picture is clamped horizontally; vertically there is no block.
@@ -110,7 +110,7 @@ impl Picture {
         Some((*self.raster.columns.get(x)?, block))
     }
 
-    /// The bytes that the pixels of `block` stand for, column by column: as exact as the picture, and by halving.
+    /// The bytes that `block` covers in each column, in the resolution of the picture, found by binary search.
     pub(crate) fn covered_by(&self, block: BlockId) -> Vec<Option<Range<u64>>> {
         let window = &self.request.window;
         let span = u128::from(window.bytes.end.saturating_sub(window.bytes.start));
@@ -120,19 +120,19 @@ impl Picture {
     }
 }
 
-/// The two pictures: they are drawn independently, and only the last request for each counts.
+/// The two pictures of a timeline, which are drawn independently; only the last request for each is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The whole recording, coarsely: for the overview, and until the detail is ready.
+    /// The whole recording at low resolution: for the overview, and until the detail is ready.
     Whole,
     /// The visible part, at full resolution.
     Detail,
 }
 
-/// Draws the pictures of one timeline.
+/// Draws the pictures of a timeline in the background.
 #[derive(Debug)]
 pub(super) struct Painter {
-    /// By part. They share what does not depend on the window.
+    /// One query per picture. They share data that does not depend on the window.
     queries: [Query<Request, Picture>; 2],
 }
 
@@ -173,7 +173,7 @@ struct Drawn {
     totals: Arc<Vec<Totals>>,
 }
 
-/// The data kept between pictures.
+/// Data that is cached between pictures.
 #[derive(Default)]
 struct PictureCache {
     colouring: Option<(Request, Arc<Colouring>)>,
@@ -240,7 +240,7 @@ impl PictureCache {
     }
 }
 
-/// Size of the tiles in which columns are transposed to rows, to fit into a thread's cache.
+/// Size of the tiles in which columns are transposed to rows, chosen to fit into the CPU cache.
 const SQUARE: usize = 32;
 
 /// The raster in colour, transposed to rows from the top down.
@@ -268,11 +268,11 @@ fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     ColorImage::new([width, height], pixels)
 }
 
-/// Minimum height in pixels of a band that is drawn as one.
+/// Minimum height in pixels of a band that is drawn separately.
 const TALL: usize = 5;
 
-/// The colours of a column's pixels, band by band. A band of some height has its own lightness and, below another band,
-/// a darker line on top; thinner bands blend into an even area of their colour.
+/// Colours a column's pixels, band by band. A band of sufficient height has its own lightness and, below another band,
+/// a darker line at the top; thinner bands get the plain colour.
 fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color32]) {
     let mut start = 0;
     for band in column.chunk_by(|below, above| below == above) {

@@ -11,11 +11,11 @@ use super::{Timeline, TimelineStyle, lanes};
 use crate::gui::widgets::{Shades, theme};
 use crate::{Axis, Recording, Selection, View, drawn_metric};
 
-/// Height of the labels of the time or event axis, in points, known before they are laid out.
+/// Height of the labels of the time or event axis, in points, assumed before they are laid out.
 const AXIS_HEIGHT: f32 = 15.0;
 
 impl Timeline {
-    /// Axes and lines. The plot's own bounds follow the selection: it moves nothing by itself.
+    /// Draws axes and lines. The bounds of the plot are set from the selection; the plot itself handles no input.
     pub(super) fn plot_ui(
         &self,
         ui: &mut Ui,
@@ -80,8 +80,8 @@ pub(crate) fn lines_ui(
     (shown.response, PlotFrame { rect: *shown.transform.frame(), view: view.clone() })
 }
 
-/// `plot` with the axes of the timeline for `view`, drawn in about as much `room`. It does not handle input: the caller
-/// sets its bounds.
+/// Configures `plot` with the axes of the timeline for `view`; `room` is its approximate size. It handles no input: the
+/// caller sets its bounds.
 pub(crate) fn ruled<'a>(
     plot: Plot<'a>,
     recording: &Recording,
@@ -125,7 +125,7 @@ pub(crate) fn ruled_within<'a>(
         ])
 }
 
-/// The ticks as the plot takes them.
+/// Converts ticks to the grid marks of the plot library.
 fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 'static {
     let step_size = ticks.windows(2).map(|pair| pair[1].value - pair[0].value).next().unwrap_or(f64::MAX);
     let marks: Vec<GridMark> = ticks.iter().map(|tick| GridMark { value: tick.value, step_size }).collect();

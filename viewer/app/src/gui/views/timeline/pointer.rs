@@ -12,7 +12,7 @@ use crate::gui::colouring::{Entry, short_line};
 use crate::gui::widgets::{Shades, life, moment_text, swatch_ui, theme, title};
 use crate::{Pin, Recording, Selection, drawn_metric};
 
-/// Wheel distance in points that doubles or halves the visible part.
+/// Wheel distance in points that doubles or halves the visible range.
 const WHEEL_OCTAVE: f32 = 160.0;
 
 impl Timeline {
@@ -94,8 +94,8 @@ impl Timeline {
         });
     }
 
-    /// The ruler: drawn by dragging with Shift, it measures the distance on both axes until the
-    /// button is released.
+    /// Handles the ruler, which is drawn by dragging with Shift and shows the distance on both axes until the button is
+    /// released.
     fn measure(
         &mut self,
         ui: &Ui,
@@ -128,7 +128,7 @@ impl Timeline {
         marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 
-    /// The moment and the block at a position on the screen, looked up in the shown picture.
+    /// The moment and the block at a position on the screen, looked up in the displayed picture.
     pub fn under(&self, at: egui::Pos2, frame: &PlotFrame) -> Option<Hover> {
         let (x, bytes) = (frame.x_at(at.x), frame.bytes_at(at.y));
         let shown = self.shown_at(x)?;
@@ -138,8 +138,8 @@ impl Timeline {
     }
 }
 
-/// Zooms along the axis around the pointer; with Alt along the bytes; with Ctrl, or by pinching, along both. A wheel
-/// that also scrolls sideways moves along the axis. Returns whether the view changed.
+/// Zooms the axis around the pointer; with Alt, the bytes; with Ctrl, or by pinching, both. Horizontal scrolling moves
+/// along the axis. Returns whether the view changed.
 pub(crate) fn wheel(
     ui: &Ui,
     at: egui::Pos2,

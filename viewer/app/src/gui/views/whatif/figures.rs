@@ -11,7 +11,7 @@ use crate::gui::widgets::{Cell, Column, Rows, TableState, Touched, place_ui, ste
 
 /// Width of a column of bytes, in points.
 const WIDTH: f32 = 80.0;
-/// Minimum width at which the table of peaks names events, in points.
+/// Minimum width at which the table of peaks has a column for events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
 /// Height of a table with this number of rows.
@@ -19,14 +19,14 @@ fn height(rows: usize) -> f32 {
     (rows as f32 + 1.0) * theme::ROW_HEIGHT + 4.0
 }
 
-/// Shows the table at the height of its rows, which cannot be sorted.
+/// Shows an unsortable table at its full height.
 fn whole_table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut TableState) -> Touched {
     let room = vec2(ui.available_width(), height(rows.count) + theme::SCROLL_WIDTH);
     let (_, place) = ui.allocate_space(room);
     place_ui(ui, label, place, |ui| table_ui(ui, label, rows, state))
 }
 
-/// A column of the difference to the recorded peak; without the tooltip of the others.
+/// A column of differences from the recorded peak, with its own tooltip.
 fn difference_column<'a>(
     (name, width): (&'static str, f32),
     tooltip: &'static str,
@@ -37,14 +37,14 @@ fn difference_column<'a>(
         .look(move |row, cell| Cell { is_faint: bytes(row)[0] == bytes(row)[1], ..cell })
 }
 
-/// The peaks, at recorded events.
+/// The peaks, with the recorded events to which they correspond.
 fn peaks(replayed: &Replayed, other: &Other<'_>) -> Vec<Compared> {
     let mut rows = compared(&replayed.prediction.measured, &other.changed.figures);
     rows.iter_mut().for_each(|row| row.peak = row.peak.map(|peak| other.run.renumbered(&peak)));
     rows
 }
 
-/// Shows the peaks. Returns the moment that was clicked.
+/// Shows the peaks. Returns the action for a clicked moment.
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Action> {
     let rows = peaks(replayed, other);
     let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
@@ -70,7 +70,7 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     row.peak.map(|peak| Action::Moment(peak.position()))
 }
 
-/// Shows the settings that were tried. Returns those that were clicked.
+/// Shows the results of the settings that were tried. Returns the settings that were clicked.
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
@@ -110,7 +110,7 @@ fn figures_of(figures: &Figures) -> [u64; 3] {
     [allocated, reserved, figures.reserved_beyond_active()]
 }
 
-/// The current table as CSV, at recorded events.
+/// The current table as CSV, with recorded event numbers.
 pub(super) fn figures_csv(replayed: &Replayed) -> String {
     match replayed.other() {
         Some(other) => compared_table(peaks(replayed, &other), other.changed.oom.is_some()).csv(),

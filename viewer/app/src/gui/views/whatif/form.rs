@@ -1,4 +1,4 @@
-//! The form for the change, with text fields and common values; errors are shown beside their field.
+//! The form for a what-if change, with text fields and common values; errors are shown next to their fields.
 
 use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
@@ -44,7 +44,7 @@ const FILTERS: [Choice; 5] = [
     ("category=temporary", "Intermediate results."),
     ("category=workspace", "Workspaces of libraries such as cuBLAS."),
 ];
-/// Parts to choose from.
+/// Scale factors to choose from.
 const PARTS: [SizePart; 2] = [SizePart { numerator: 1, denominator: 2 }, SizePart { numerator: 1, denominator: 4 }];
 
 impl Field {
@@ -90,33 +90,33 @@ impl Field {
 /// A change and its description.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Applied {
-    /// Its device is set when it is replayed.
+    /// The change; its device is set when it is replayed.
     pub(super) change: Change,
     pub(super) words: String,
 }
 
 impl Applied {
-    /// Whether it concerns certain blocks.
+    /// Whether it affects only some blocks.
     pub(super) fn is_of_blocks(&self) -> bool {
         !(self.change.without.is_empty() && self.change.until_last_use.is_empty() && self.change.scale.is_empty())
     }
 }
 
-/// The user's action on the form in this frame.
+/// The user's action on the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Apply,
     Reset,
 }
 
-/// The typed text, and the errors in it.
+/// The entered text, and the errors in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
-    /// The field that takes the keyboard focus when next shown.
+    /// The field that requests the keyboard focus.
     wants_focus: Option<Field>,
     texts: [String; Field::ALL.len()],
     mistakes: [Option<String>; Field::ALL.len()],
-    /// The row of the selected part.
+    /// The index of the selected scale factor.
     part: usize,
 }
 
@@ -127,7 +127,7 @@ impl Form {
         self.mistakes[field as usize] = None;
     }
 
-    /// Moves the keyboard focus to the first field when next shown.
+    /// Requests the keyboard focus for the first field.
     pub(super) fn focus(&mut self) {
         self.wants_focus = Some(Field::ALL[0]);
     }
@@ -137,7 +137,7 @@ impl Form {
         self.mistakes.iter().any(Option::is_some)
     }
 
-    /// Whether both have the same text, apart from white space.
+    /// Whether both forms have the same text, ignoring white space.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let has_parts = self.text(Field::Scale).is_some();
         Field::ALL.iter().copied().all(|field| self.text(field) == other.text(field))
@@ -156,8 +156,8 @@ impl Form {
         Some(self.texts[field as usize].trim()).filter(|text| !text.is_empty())
     }
 
-    /// The requested change, on `device`; `None` if a field is invalid, whose error is then set and which takes the
-    /// keyboard focus.
+    /// The requested change on `device`; if a field is invalid, returns `None`, sets its error and requests the
+    /// keyboard focus for it.
     pub(super) fn apply(&mut self, trace: &Trace, device: DeviceId, has_uses: bool) -> Option<Applied> {
         let mut mistakes: [Option<String>; Field::ALL.len()] = Default::default();
         let mut note = |field: Field, why: String| mistakes[field as usize] = Some(why);
@@ -225,7 +225,8 @@ impl Form {
         Ok(patterns)
     }
 
-    /// Shows the fields. Returns the user's action. `no_uses` is the reason if the recording has no uses.
+    /// Shows the fields. Returns the user's action. `no_uses` is the reason why the recording has no use events, if it
+    /// has none.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for &field in Field::ALL {

@@ -1,4 +1,4 @@
-//! Runs the replay on a background thread, and makes a recording of its prediction.
+//! Runs the replay on a background thread, and converts its prediction to a recording.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::gui::views::predicted::PredictedRun;
 use crate::gui::views::view::OfDevice;
 use crate::gui::widgets::Cancel;
 
-/// The key of a replay.
+/// The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub(super) of: OfDevice,
@@ -41,12 +41,12 @@ pub(super) fn replay(key: &Key, cancel: &Cancel) -> Option<Outcome> {
 pub(super) struct Replayed {
     pub(super) applied: Applied,
     pub(super) prediction: Prediction,
-    /// The changed recording, if there is a change.
+    /// The predicted recording; `None` without a change.
     run: Option<Arc<PredictedRun>>,
 }
 
 impl Replayed {
-    /// `first` is the number of the recording's first event.
+    /// Indexes a prediction; `first` is the number of the recording's first event.
     fn of(mut prediction: Prediction, applied: Applied, first: u64) -> Self {
         let run = prediction.changed.as_mut().and_then(|changed| {
             let source = std::mem::take(&mut changed.source);
@@ -57,20 +57,20 @@ impl Replayed {
         Self { applied, prediction, run }
     }
 
-    /// The change, if there is one.
+    /// The result of the change; `None` without a change.
     pub(super) fn other(&self) -> Option<Other<'_>> {
         Some(Other { changed: self.prediction.changed.as_ref()?, run: self.run.as_ref()? })
     }
 }
 
-/// The change, and the predicted recording by events of the recorded one.
+/// The result of a change, and the predicted recording with events mapped to the recorded ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Other<'a> {
     pub(super) changed: &'a Changed,
     pub(super) run: &'a Arc<PredictedRun>,
 }
 
-/// A request to make a recording from a prediction.
+/// A request to convert a prediction to a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Opening {
     pub(super) name: String,
@@ -88,7 +88,7 @@ pub struct Predicted {
 }
 
 impl Predicted {
-    /// Makes a recording of the prediction, with its indexes.
+    /// Converts the prediction to a recording with indexes.
     pub(super) fn of(opening: &Opening, _: &Cancel) -> Option<Self> {
         let Opening { name, trace, compares } = opening;
         Some(Self { recording: Recording::new(name, None, trace.get()?), compares: *compares })

@@ -23,7 +23,7 @@ use job::{Key, Opening, Other, Outcome, Replayed};
 
 pub use job::Predicted;
 
-/// Share of the width that the form takes.
+/// Share of the width used by the form.
 const FORM_SHARE: f32 = 0.43;
 
 /// Opacity of a result that does not match the form.
@@ -41,12 +41,12 @@ const LOOK: CurveLook = CurveLook {
 #[derive(Debug)]
 pub struct WhatIfView {
     form: Form,
-    /// The form when it was last applied without errors.
+    /// The form as it was last applied without errors.
     sent: Form,
     /// The change being replayed.
     applied: Applied,
     query: Query<Key, Outcome>,
-    /// Whether the recording has uses of blocks of the device.
+    /// Whether the recording has use events for blocks of the device.
     has_uses: bool,
     peaks: TableState,
     tried: TableState,
@@ -95,7 +95,7 @@ impl RecordingView for WhatIfView {
 }
 
 impl WhatIfView {
-    /// Takes a recording that is to be opened, once it is ready.
+    /// Takes a predicted recording to open, once it is ready.
     pub(crate) fn take_predicted(&mut self) -> Option<Predicted> {
         self.opener.take()
     }
@@ -105,7 +105,8 @@ impl WhatIfView {
         self.replayed().map(|replayed| figures::figures_csv(replayed))
     }
 
-    /// The form at the left, the results at the right; scrolls if the height is too low for both tables and curves.
+    /// Shows the form on the left and the results on the right; scrolls if the height is insufficient for tables and
+    /// curves.
     fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let width = (ui.available_width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
         let form_ui = |ui: &mut Ui, view: &mut Self| {
@@ -121,7 +122,7 @@ impl WhatIfView {
         action.into_iter().chain(others.into_iter().flatten()).collect()
     }
 
-    /// Everything in one column: the verdict and its figures first, so that they are visible without scrolling.
+    /// Shows everything in one column: the verdict and its figures first, so that they are visible without scrolling.
     fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let verdict_ui = |ui: &mut Ui| {
             self.grey_out_former(ui);
@@ -152,7 +153,7 @@ impl WhatIfView {
         self.query.answer()?.as_ref().ok()
     }
 
-    /// Shows the form, and replays an applied change.
+    /// Shows the form, and starts a replay when a change is applied.
     fn form_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let problem = (!self.has_uses).then(|| no_uses(&context.recording.trace));
         match self.form.form_ui(ui, problem, self.query.is_busy()) {
@@ -174,14 +175,15 @@ impl WhatIfView {
         }
     }
 
-    /// The change of the result in view, if the form has another one or another one is being replayed.
+    /// Describes the change of the displayed result, if the form has another one or another one is being replayed; else
+    /// `None`.
     fn former_input(&self) -> Option<&str> {
         let shown = &self.query.answered()?.applied;
         let is_former = !self.form.is_same(&self.sent) || shown.words != self.applied.words;
         is_former.then_some(if shown.words.is_empty() { "the recorded run" } else { &shown.words })
     }
 
-    /// Warns that a result does not match the form, and greys out everything below; shows nothing if it matches.
+    /// If the result does not match the form, shows a warning and greys out everything below.
     fn grey_out_former(&self, ui: &mut Ui) {
         if let Some(input) = self.former_input() {
             let why = if self.form.has_mistakes() { "the input has an error" } else { "the input has changed" };
@@ -191,7 +193,7 @@ impl WhatIfView {
         }
     }
 
-    /// The result of the change: the verdict and the peaks, or a hint that nothing is changed yet.
+    /// Shows the result of the change: the verdict and the peaks, or a hint that nothing is changed yet.
     fn verdict_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let Some(outcome) = self.query.answer() else {
             self.query.spinning_ui(ui, "Replaying the recording…");
@@ -215,7 +217,7 @@ impl WhatIfView {
         }
     }
 
-    /// The curves of the change; without a change, the settings that were tried.
+    /// Shows the curves of the change; without a change, the settings that were tried.
     fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         // A click on settings starts a replay, and until it is done this table stays.
         let replayed = Arc::clone(self.replayed()?);
@@ -270,7 +272,7 @@ impl WhatIfView {
         figures::peaks_ui(ui, replayed, other, &mut self.peaks)
     }
 
-    /// Asks again for another recording or device, and takes over finished results.
+    /// Starts a new query if the recording or device has changed, and handles finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         let of = OfDevice::selected(context);
         if self.query.asked().is_none_or(|asked| asked.of != of) {
@@ -292,7 +294,7 @@ impl WhatIfView {
     }
 }
 
-/// Frees a replay: millions of rows on another thread, so that the window does not freeze.
+/// Frees a replay; a large one on another thread, so that the window does not freeze.
 fn discard_outcome(outcome: Outcome) {
     if let Ok(former) = outcome {
         let freed = Arc::downgrade(&former);
@@ -300,7 +302,7 @@ fn discard_outcome(outcome: Outcome) {
     }
 }
 
-/// The reason that blocks cannot be freed after their last use.
+/// The reason why blocks cannot be freed after their last use.
 fn no_uses(trace: &Trace) -> &'static str {
     if trace.header.recorder == "PyTorch" {
         "Not available: PyTorch does not record when blocks are used."

@@ -1,4 +1,4 @@
-//! Notes on a replay: assumptions, where it differs from the recording, and the allocator's state if a request fails.
+//! Notes on a replay: assumptions, differences from the recording, and the allocator's state if a request fails.
 
 use eframe::egui::{Grid, Ui, vec2};
 use highwater_snapshots::{format_bytes, format_required_bytes};
@@ -11,7 +11,7 @@ use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, 
 use crate::gui::views::view::Action;
 use crate::gui::widgets::{assumption_ui, labelled_button_ui, note_ui, warning_ui};
 
-/// Shows the notes. Returns the moment that was clicked.
+/// Shows the notes. Returns the action for a clicked moment.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Action> {
     let unchanged = &replayed.prediction.unchanged;
     let mut action = None;
@@ -59,7 +59,7 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
     action
 }
 
-/// The sizes at a request that fails.
+/// The sizes at a failed request.
 fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("fails at", at_event(oom.event, oom.step, oom.phase)),
@@ -72,7 +72,7 @@ fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// A button that goes to the state after `event`.
+/// Shows a button that pins the state after `event`.
 fn there_ui(ui: &mut Ui, name: &str, label: &str, event: u64) -> Option<Action> {
     let tooltip = "Pin that moment, and show it in the timeline.";
     labelled_button_ui(ui, name, label, tooltip).then_some(Action::Event(Some(event)))

@@ -1,4 +1,4 @@
-//! The columns of a table: their headings, and what they show of each row.
+//! The columns of a table: their headings, values and formatting.
 
 use eframe::egui::Color32;
 
@@ -15,7 +15,7 @@ pub struct Cell {
     pub share: Option<f32>,
     /// The colour of the bar; `None` for the usual one.
     pub bar: Option<Color32>,
-    /// The length of a bar that goes left or right from the middle of the room before the figure, from -1 to 1.
+    /// The length of a bar that extends left or right from the middle of the space before the figure, from -1 to 1.
     pub diverging: Option<f32>,
     /// Whether it is shown faint.
     pub is_faint: bool,
@@ -25,7 +25,7 @@ pub struct Cell {
     pub keeps_end: bool,
 }
 
-/// A column of a table whose rows have numbers.
+/// A column of a table whose rows are identified by index.
 pub struct Column<'a> {
     /// Its heading, and its name in CSV.
     pub name: &'static str,
@@ -37,7 +37,7 @@ pub struct Column<'a> {
     pub unit: Unit,
     /// Whether rows can be sorted by it.
     pub is_sortable: bool,
-    /// Whether it has bars, which take the room that texts do not need.
+    /// Whether it has bars, which use the space that texts do not need.
     pub(super) has_bars: bool,
     value: Box<dyn Fn(usize) -> Value + 'a>,
     order: Option<Box<dyn Fn(usize) -> Value + 'a>>,
@@ -85,32 +85,32 @@ impl<'a> Column<'a> {
         Self::new(Unit::Text, head, tooltip, value)
     }
 
-    /// Texts made of numbers, such as shares, which are aligned as these.
+    /// Creates a column of texts that consist of numbers, such as shares, and are aligned like numbers.
     pub fn figure(head: (&'static str, f32), tooltip: &'static str, value: impl Fn(usize) -> String + 'a) -> Self {
         Self::new(Unit::Number, head, tooltip, value)
     }
 
-    /// Makes the column one by which rows cannot be sorted.
+    /// Disables sorting by the column.
     pub fn fixed(self) -> Self {
         Self { is_sortable: false, ..self }
     }
 
-    /// Draws bars in the room that the column's texts do not need.
+    /// Draws bars in the space that the column's texts do not need.
     pub(crate) fn with_bars(self) -> Self {
         Self { has_bars: true, ..self }
     }
 
-    /// Orders rows by `value` instead of the value that is shown.
+    /// Sorts rows by `value` instead of the displayed value.
     pub(crate) fn ordered_by<V: Into<Value>>(self, value: impl Fn(usize) -> V + 'a) -> Self {
         Self { order: Some(Box::new(move |row| value(row).into())), ..self }
     }
 
-    /// Changes the look of each cell by `look`.
+    /// Modifies each cell by `look`.
     pub fn look(self, look: impl Fn(usize, Cell) -> Cell + 'a) -> Self {
         Self { look: Some(Box::new(look)), ..self }
     }
 
-    /// Gives each cell the tooltip `tip` instead of its value in full.
+    /// Uses `tip` as the tooltip of each cell instead of its full value.
     pub fn tip(self, tip: impl Fn(usize) -> Option<String> + 'a) -> Self {
         Self { tip: Some(Box::new(tip)), ..self }
     }
@@ -146,19 +146,19 @@ impl<'a> Column<'a> {
 pub struct Rows<'a> {
     /// The columns.
     pub columns: Vec<Column<'a>>,
-    /// Number of rows, with sums.
+    /// Number of rows, including sums.
     pub count: usize,
-    /// Rows at the end that stay there in any order.
+    /// Number of rows at the end, such as sums, that are not sorted.
     pub sums: usize,
 }
 
 impl<'a> Rows<'a> {
-    /// `count` rows, all of which can be sorted.
+    /// A table of `count` rows, all of which can be sorted.
     pub fn new(count: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
         Self { columns: columns.into_iter().collect(), count, sums: 0 }
     }
 
-    /// Leaves only the columns with these indexes, in this order.
+    /// Keeps only the columns with these indices, in this order.
     pub fn narrowed(self, shown: &[usize]) -> Self {
         let mut columns: Vec<Option<Column<'a>>> = self.columns.into_iter().map(Some).collect();
         let columns = shown.iter().filter_map(|column| columns.get_mut(*column)?.take()).collect();

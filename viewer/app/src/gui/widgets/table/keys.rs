@@ -45,7 +45,7 @@ pub(super) fn walk(
     }
 }
 
-/// Whether the user asks to copy the selection.
+/// Whether the user copies the selection with the keyboard.
 pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
     response.has_focus()
         && ui.input_mut(|input| {
@@ -55,7 +55,7 @@ pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
         })
 }
 
-/// Copies the cells of a row, separated by tabs, as spreadsheets expect.
+/// Copies the cells of a row to the clipboard, separated by tabs for pasting into spreadsheets.
 pub(super) fn copy(ctx: &egui::Context, columns: &[Column<'_>], words: &[String]) {
     let cell = |(column, text): (&Column<'_>, &String)| match column.unit.is_numeric() {
         true => text.clone(),

@@ -1,4 +1,4 @@
-//! A sortable table with keyboard navigation that lays out only the rows in view.
+//! A sortable table with keyboard navigation that lays out only the visible rows.
 
 mod column;
 mod keys;
@@ -12,10 +12,10 @@ pub use sorted::SortedTable;
 
 use crate::gui::widgets::theme;
 
-/// State of a table, kept from frame to frame.
+/// The state of a table, kept between frames.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableState {
-    /// The first row in view. Counted in rows: points would lose precision among millions of rows.
+    /// The first visible row. In rows rather than points, which would lose precision among millions of rows.
     pub first: usize,
     /// The selected row.
     pub chosen: Option<usize>,
@@ -25,9 +25,9 @@ pub struct TableState {
     turned: f32,
     /// Horizontal scroll position in points, if not all columns fit.
     aside: f32,
-    /// The position at which the scroll bar's handle is dragged, in points below its top.
+    /// The position at which the scroll bar's handle was grabbed, in points below its top.
     grip: Option<f32>,
-    /// The row to bring into view when the table is next shown.
+    /// The row to scroll to when the table is next shown.
     due: Option<usize>,
     /// Whether the table takes the keyboard focus when next shown.
     wants_focus: bool,
@@ -45,12 +45,12 @@ impl TableState {
         self.wants_focus = true;
     }
 
-    /// Scrolls to a row when the table is next shown, unless it is in view.
+    /// Scrolls to a row when the table is next shown, unless it is already visible.
     pub fn reveal(&mut self, row: usize) {
         self.due = Some(row);
     }
 
-    /// Scrolls to the pending row: a few rows from the top if it was not in view.
+    /// Scrolls to the pending row, placing it a few rows from the top if it was not visible.
     fn follow(&mut self, rows: usize, in_view: usize) {
         if let Some(row) = self.due.take().filter(|row| *row < rows)
             && !(self.first..self.first.saturating_add(in_view)).contains(&row)
@@ -69,7 +69,7 @@ pub struct Touched {
     pub hovered: Option<usize>,
     /// The row that was selected, by click or by key.
     pub chosen: Option<usize>,
-    /// The column that was clicked in it.
+    /// The column in which it was clicked.
     pub column: Option<usize>,
     /// The row that was double-clicked, or on which Enter was pressed.
     pub opened: Option<usize>,
@@ -77,13 +77,13 @@ pub struct Touched {
     pub is_resorted: bool,
 }
 
-/// Shows a table called `label` in the available space, its rows in their order. Only cells in view are computed, and
-/// the tooltip of the cell under the pointer. Truncated text is shown in full in any case.
+/// Shows a table called `label` in the available space, with its rows in order. Only visible cells are computed, and
+/// the tooltip of the cell under the pointer, which shows truncated text in full.
 pub(crate) fn table_ui(ui: &mut Ui, label: &str, rows: &Rows<'_>, state: &mut TableState) -> Touched {
     shown_ui(ui, label, (&rows.columns, rows.count), state, Some)
 }
 
-/// Shows a table like [`table_ui`], with rows in the order that `row_of` gives.
+/// Shows a table like [`table_ui`], with rows in the order given by `row_of`.
 fn shown_ui(
     ui: &mut Ui,
     label: &str,
@@ -136,7 +136,7 @@ fn shown_ui(
     touched
 }
 
-/// The left edges of the columns, relative to the table's, followed by the right end.
+/// The left edges of the columns, relative to the table's, followed by the right end of the last one.
 fn widths(columns: &[Column<'_>], room: f32) -> Vec<f32> {
     let fixed: f32 = columns.iter().map(|column| column.width).sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;
@@ -154,7 +154,7 @@ fn widths(columns: &[Column<'_>], room: f32) -> Vec<f32> {
     edges
 }
 
-/// Handles the wheel, which then scrolls nothing around the table.
+/// Handles the mouse wheel; the event is consumed, so that nothing around the table scrolls.
 fn turn(ui: &Ui, rect: Rect, (rows, in_view): (usize, usize), most_aside: f32, state: &mut TableState) {
     if ui.rect_contains_pointer(rect) {
         let moved = ui.input(|input| input.smooth_scroll_delta);

@@ -12,11 +12,11 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::capital;
 use crate::report::Unit;
 
-/// The layout of a table in this frame.
+/// The layout of a table in the current frame.
 pub(super) struct Frame<'a> {
     pub label: &'a str,
     pub columns: &'a [Column<'a>],
-    /// The left edges of the columns, relative to the table's, followed by the right end.
+    /// The left edges of the columns, relative to the table's, followed by the right end of the last one.
     pub across: Vec<f32>,
     /// The distance by which all columns but the first are scrolled.
     pub aside: f32,
@@ -27,7 +27,8 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The first column stays where the others are scrolled, unless it takes most of the room: it names the rows.
+    /// Whether a column stays in place when the others are scrolled: true for the first, which names the rows, unless
+    /// it takes most of the width.
     fn is_pinned(&self, index: usize, rows: Rect) -> bool {
         index == 0 && self.across.get(1).is_some_and(|end| *end <= rows.width() / 2.0)
     }
@@ -38,7 +39,7 @@ impl Frame<'_> {
         if self.is_pinned(index, rows) { whole } else { whole.translate(vec2(-self.aside, 0.0)) }
     }
 
-    /// The part of a column that is not behind the first one.
+    /// The part of a column that is not covered by the first one.
     fn seen(&self, index: usize, rows: Rect) -> Rect {
         let left = if index > 0 && self.is_pinned(0, rows) { self.column(0, rows).right() } else { rows.left() };
         self.column(index, rows).intersect(rows.with_min_x(left))
@@ -177,8 +178,7 @@ impl Frame<'_> {
     }
 }
 
-/// Whether a cell at `whole` is drawn where only `seen` of it is visible: a number of which digits are missing would
-/// read as another one.
+/// Whether to draw a cell at `whole` of which only `seen` is visible: a number with missing digits would be misread.
 fn is_shown(column: &Column<'_>, whole: Rect, seen: Rect) -> bool {
     let is_whole = seen.width() + 0.5 >= whole.width();
     seen.is_positive() && (is_whole || !column.unit.is_numeric())

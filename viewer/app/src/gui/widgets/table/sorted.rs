@@ -7,16 +7,16 @@ use crate::report;
 use crate::report::Table;
 use crate::report::Value;
 
-/// State of a sorted table. Rows are numbered as they are without an order.
+/// The state of a sorted table. Rows are identified by their index in the unsorted table.
 #[derive(Clone, Debug, Default)]
 pub struct SortedTable {
     state: TableState,
-    /// The rows in the order shown.
+    /// The rows in the displayed order.
     order: Vec<usize>,
 }
 
 impl SortedTable {
-    /// Takes over other rows. The order stays, if its column does, and no row is selected.
+    /// Replaces the rows. The sort order is kept if its column still exists, and no row is selected.
     pub fn renew(&mut self, rows: &Rows<'_>) {
         self.state.sort = self.state.sort.filter(|(column, _)| *column < rows.columns.len());
         self.state.chosen = None;
@@ -67,7 +67,7 @@ impl SortedTable {
         }
     }
 
-    /// Selects a row without scrolling to it, or none.
+    /// Selects a row, or none, without scrolling.
     pub fn mark(&mut self, row: Option<usize>) {
         self.state.chosen = row.and_then(|row| self.place(row));
     }
@@ -86,7 +86,7 @@ impl SortedTable {
         self.state.focus();
     }
 
-    /// The rows in the order shown as CSV, in exact figures.
+    /// The rows in the displayed order as CSV, with exact figures.
     pub fn csv(&self, rows: &Rows<'_>) -> String {
         let columns = rows.columns.iter();
         let columns = columns.map(|column| report::Column::text(column.name, "", |row| column.value(self.order[row])));

@@ -1,6 +1,6 @@
-//! The colours of data, equal in dark and light windows and distinguishable by colour-blind people.
+//! The colours of data, which are the same in dark and light windows and can be distinguished by colour-blind people.
 //!
-//! They are seven of Okabe and Ito's palette and two of Paul Tol's.
+//! Seven are from Okabe and Ito's palette and two from Paul Tol's.
 
 use eframe::egui::Color32;
 use highwater_analysis::LineRole;
@@ -20,8 +20,8 @@ const DISTINCT: [Color32; 9] = [
     Color32::from_rgb(0x99, 0x99, 0x33),
 ];
 
-/// The colour of unnamed values, and of values that share a legend entry: the grey that colour-blind people tell from
-/// each of the nine.
+/// The colour of unnamed values, and of values that share a legend entry: the grey that colour-blind people can
+/// distinguish best from the nine colours.
 pub(crate) const NEUTRAL: Color32 = Color32::from_rgb(0x6f, 0x75, 0x7d);
 
 /// The fixed colour of a category.
@@ -39,13 +39,13 @@ pub const fn category(category: Category) -> Color32 {
     }
 }
 
-/// The colour of entry `index` in an order: the first have the strongest contrast.
+/// The colour of the entry with this index; the first ones have the strongest contrast.
 pub fn entry(index: usize) -> Color32 {
     DISTINCT[index % DISTINCT.len()]
 }
 
-/// The colour derived from a name: equal names have equal colours everywhere; different ones
-/// may share one of the nine.
+/// A colour derived from a name: equal names always have the same colour; different names may have the same of the
+/// nine.
 pub fn named(name: &str) -> Color32 {
     // FNV-1a, which, unlike the standard library's hashes, is stable.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -53,7 +53,7 @@ pub fn named(name: &str) -> Color32 {
     DISTINCT[((hash >> 8) % DISTINCT.len() as u32) as usize]
 }
 
-/// The colour of a stack frame: the program's frames stand out from internal ones.
+/// The colour of a stack frame, in which the program's frames stand out from internal ones.
 pub const fn role(role: LineRole) -> Color32 {
     match role {
         LineRole::Program => DISTINCT[4],
@@ -62,8 +62,8 @@ pub const fn role(role: LineRole) -> Color32 {
     }
 }
 
-/// The colour of a group's state in a comparison: violet for less, red for more, dark for groups on one side only, grey
-/// for no change. None but grey is the colour of a category, and colour-blind people can distinguish them.
+/// The colour of a group's change in a comparison: violet for less, red for more, dark for groups on only one side,
+/// grey for no change. Except for grey, none is the colour of a category, and colour-blind people can distinguish them.
 pub const fn change(change: Change) -> Color32 {
     match change {
         Change::OnlyInA => Color32::from_rgb(0x4b, 0x2f, 0xd0),
@@ -82,25 +82,25 @@ pub(crate) fn ink(colour: Color32) -> Color32 {
     if light > 0.179 { Color32::BLACK } else { Color32::WHITE }
 }
 
-/// `colour` for block `row` if its band is tall enough: neighbours in a stack differ slightly in
-/// lightness. Scattered, so that blocks allocated at regular distances do not all look alike.
+/// Varies `colour` for block `row` if its band is tall enough, so that neighbours in a stack differ slightly in
+/// lightness. The variation is pseudo-random, so that blocks at regular distances do not all look the same.
 pub fn instance(colour: Color32, row: usize) -> Color32 {
     const LIGHTNESS: [f32; 4] = [1.0, 0.88, 0.96, 0.92];
     let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;
     scale(colour, LIGHTNESS[scattered as usize])
 }
 
-/// `colour` for every second layer of a model, so that neighbours can be distinguished.
+/// Varies `colour` for every second layer of a model, so that neighbouring layers can be distinguished.
 pub fn second_layer(colour: Color32) -> Color32 {
     scale(colour, 0.84)
 }
 
-/// `colour` at the edge between two bands.
+/// The variant of `colour` for the edge between two bands.
 pub fn edge(colour: Color32) -> Color32 {
     scale(colour, 0.72)
 }
 
-/// `colour` for a block that does not match the filter.
+/// The variant of `colour` for a block that does not match the filter.
 pub fn left_out(colour: Color32) -> Color32 {
     let grey = (u16::from(colour.r()) + u16::from(colour.g()) + u16::from(colour.b())) / 3;
     let grey = (grey / 4 + 96) as u8;

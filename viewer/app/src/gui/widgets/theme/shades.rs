@@ -1,4 +1,4 @@
-//! The colours that depend on the theme: those of lanes, axes and panels stay grey, so that colour always means data.
+//! The colours that depend on the theme. Lanes, axes and panels are grey, so that other colours always mean data.
 
 use eframe::egui::{self, Color32, Stroke};
 use highwater_analysis::Metric;
@@ -153,7 +153,7 @@ impl Shades {
         self.lanes[phase as usize]
     }
 
-    /// The colour of a step in its lane: even and odd ones differ.
+    /// The colour of a step in its lane, which alternates between even and odd steps.
     pub const fn step(&self, step: u32) -> Color32 {
         self.lanes[if step.is_multiple_of(2) { 1 } else { 5 }]
     }
@@ -164,7 +164,7 @@ impl Shades {
         Stroke::new(if metric == Metric::Requested { 1.2 } else { 1.1 }, self.lines[row])
     }
 
-    /// The colour of a predicted total's line, which is dashed over the measured one.
+    /// The stroke of a predicted total, which is dashed over the recorded one.
     pub fn predicted(&self, metric: Metric) -> Stroke {
         Stroke::new(2.0, self.metric(metric).color)
     }

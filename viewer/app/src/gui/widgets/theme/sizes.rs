@@ -1,4 +1,4 @@
-//! Every size of the app's layout, in points where nothing else is stated.
+//! The sizes of the app's layout, in points unless noted otherwise.
 
 /// Height of the step lane and of the phase lane, in points.
 pub(crate) const LANE_HEIGHT: f32 = 18.0;
@@ -8,7 +8,7 @@ pub(crate) const OVERVIEW_HEIGHT: f32 = 58.0;
 pub(crate) const AXIS_WIDTH: f32 = 72.0;
 /// Minimum initial width of the panel at the side, in points.
 pub(crate) const PANEL_WIDTH: f32 = 360.0;
-/// The part of a wide window that the panel at the side takes at first, for module paths.
+/// Initial share of a wide window's width for the side panel, sufficient for module paths.
 pub(crate) const PANEL_PART: f32 = 0.28;
 /// Minimum distance between two labelled ticks of the time or event axis, in points.
 pub(crate) const X_TICK_DISTANCE: f64 = 110.0;
@@ -16,9 +16,9 @@ pub(crate) const X_TICK_DISTANCE: f64 = 110.0;
 pub(crate) const X_LABEL_HALF: f64 = 26.0;
 /// Minimum distance between two labelled ticks of the byte axis, in points.
 pub(crate) const Y_TICK_DISTANCE: f64 = 38.0;
-/// Width of a share beside the bar of a cell, in points.
+/// Width of a share next to the bar of a cell, in points.
 pub const SHARE_WIDTH: f32 = 42.0;
-/// Width of a figure beside the bar of a cell.
+/// Width of a figure next to the bar of a cell, in points.
 pub const FIGURE_WIDTH: f32 = 76.0;
 /// Width of a column of differences without bars, in points.
 pub(crate) const DIFFERENCE_WIDTH: f32 = 96.0;
@@ -32,21 +32,21 @@ pub(crate) const MIN_PLOT: f32 = 60.0;
 pub(crate) const MIN_WITH_OVERVIEW: f32 = 190.0;
 /// Minimum height of the timeline with the totals above it, in points.
 pub(crate) const MIN_WITH_TOTALS: f32 = 240.0;
-/// Width of what is left of the folded panel at the side, in points.
+/// Width of the collapsed side panel, in points.
 pub(crate) const FOLDED_SIDE: f32 = 22.0;
-/// Below this width, in points, the views at the side are below the timeline.
+/// Width of a window below which the side panel is below the timeline, in points.
 pub(crate) const UPRIGHT_WINDOW: f32 = 600.0;
 /// Width of the search box, in points.
 pub(crate) const SEARCH_WIDTH: f32 = 260.0;
-/// Its width where there is little room.
+/// Width of the search box if there is little space, in points.
 pub(crate) const MIN_SEARCH_WIDTH: f32 = 110.0;
-/// Width of the number of matches and the buttons behind the search box, in points.
+/// Width of the number of matches and the buttons next to the search box, in points.
 pub(crate) const OUTCOME_WIDTH: f32 = 210.0;
 /// Width of the list of completions, in points.
 pub(crate) const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Initial height of the difference between two recordings, in points.
 pub(crate) const DIFFERENCE_HEIGHT: f32 = 300.0;
-/// Minimum height of two timelines beside the view below them, in points.
+/// Minimum height of two timelines next to the view below them, in points.
 pub(crate) const MIN_PAIR: f32 = 345.0;
 /// Minimum height of the difference, in points: headline, tabs and a few rows.
 pub(crate) const MIN_DIFFERENCE: f32 = 150.0;
@@ -58,17 +58,17 @@ pub(crate) const BOTTOM_HEIGHT: f32 = 280.0;
 pub(crate) const EXPLAIN_HEIGHT: f32 = 420.0;
 /// Minimum width at which the explanation has two columns, in points.
 pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
-/// Minimum height of the explanation in two columns, in points; in less room it scrolls.
+/// Minimum height of the explanation in two columns, in points; with less space it scrolls.
 pub(crate) const EXPLAIN_MIN: f32 = 560.0;
-/// Height of a further row of advice in it, in points.
+/// Height of each additional row of advice in the explanation, in points.
 pub(crate) const CARD_HEIGHT: f32 = 130.0;
-/// Initial height of the what-if view below the timeline, in points.
+/// Initial height of the What-if view below the timeline, in points.
 pub(crate) const WHATIF_HEIGHT: f32 = 440.0;
-/// Minimum width with the form beside the results, in points.
+/// Minimum width of the What-if view with the form next to the results, in points.
 pub(crate) const WHATIF_WIDE: f32 = 860.0;
-/// Minimum height of the what-if view in two columns, in points; in less room it scrolls.
+/// Minimum height of the What-if view in two columns, in points; with less space it scrolls.
 pub(crate) const WHATIF_MIN: f32 = 360.0;
-/// Width of the form, in points.
+/// Minimum and maximum width of the What-if form, in points.
 pub(crate) const FORM_WIDTHS: [f32; 2] = [350.0, 390.0];
 /// Width of the names of the form's fields, in points.
 pub(crate) const FORM_LABELS: f32 = 112.0;
@@ -82,9 +82,9 @@ pub(crate) const MIN_TIMELINE: f32 = 215.0;
 pub(crate) const NARROW_WINDOW: f32 = 1240.0;
 /// Width of a table's scroll bar, in points.
 pub(crate) const SCROLL_WIDTH: f32 = 11.0;
-/// Minimum width of a table's column that takes the remaining width, in points.
+/// Minimum width of a table column that takes the remaining width, in points.
 pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
-/// Its maximum width beside a column with bars.
+/// Maximum width of this column next to a column with bars, in points.
 pub(crate) const MAX_OPEN_COLUMN: f32 = 420.0;
 /// Height of a row of the address map, in points.
 pub(crate) const MAP_ROW_HEIGHT: f32 = 15.0;
@@ -108,15 +108,15 @@ pub(crate) const MAP_BELOW_FAILURE: f32 = 124.0;
 pub(crate) const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub(crate) const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
-/// Minimum heights of the moment and of the statistics at the side, in points; in less room they scroll.
+/// Minimum height of the Moment panel, in points; with less space it scrolls.
 pub(crate) const MOMENT_MIN: f32 = 300.0;
-/// Height of the moment below which its head is one line, in points.
+/// Height of the Moment panel below which its head is a single line, in points.
 pub(crate) const LOW_MOMENT: f32 = 230.0;
-/// See [`MOMENT_MIN`].
+/// Minimum height of the Statistics panel, in points; with less space it scrolls.
 pub(crate) const STATISTICS_MIN: f32 = 150.0;
-/// Minimum height of the segments view, in points; in less room it scrolls.
+/// Minimum height of the Segments view, in points; with less space it scrolls.
 pub(crate) const SEGMENTS_MIN: f32 = 320.0;
-/// Width of the segments view below which its headline is smaller and its tools are in a menu, in points.
+/// Width of the Segments view below which its headline is smaller and its tools are in a menu, in points.
 pub(crate) const SEGMENTS_WIDE: f32 = 1000.0;
 /// Minimum height of the address map below lanes, in points.
 pub(crate) const MAP_MIN: f32 = 90.0;
@@ -126,13 +126,13 @@ pub(crate) const CHART_HEIGHT: f32 = 130.0;
 pub(crate) const MIN_WITH_CHART: f32 = 270.0;
 /// Largest width of a bar of a chart, in points.
 pub(crate) const WIDEST_BAR: f32 = 110.0;
-/// Height of the hints below the table of the moment, in points.
+/// Height of the hints below the table in the Moment panel, in points.
 pub(crate) const HINTS_HEIGHT: f32 = 150.0;
-/// Height of a window that menus leave free, in points.
+/// Height of the window that menus leave free, in points.
 pub(crate) const MENU_MARGIN: f32 = 60.0;
 /// Side of a legend's colour square, in points.
 pub(crate) const SWATCH: f32 = 11.0;
-/// Largest height of the details of the selected node in the panel of the moment, in points.
+/// Maximum height of the details of the selected node in the Moment panel, in points.
 pub(crate) const DETAILS_HEIGHT: f32 = 260.0;
 /// Height of the heading of a treemap's tile, in points.
 pub(crate) const TILE_HEADER: f32 = 16.0;
@@ -142,9 +142,9 @@ pub(crate) const MIN_TILE: f64 = 40.0;
 pub(crate) const MIN_BAR: f32 = 3.0;
 /// Height of a flame graph's row, in points.
 pub(crate) const FLAME_ROW: f32 = 18.0;
-/// Minimum width of a label, in points; in less room it is left out.
+/// Minimum width of a label, in points; labels with less space are omitted.
 pub(crate) const MIN_LABEL: f32 = 22.0;
-/// Maximum number of entries of a legend; smaller ones share one.
+/// Maximum number of entries of a legend; all other values share one more.
 pub(crate) const MAX_ENTRIES: usize = 8;
 /// Distance of notices from the lower edge, in points: above the status bar.
 pub(crate) const NOTICES_ABOVE: f32 = 40.0;

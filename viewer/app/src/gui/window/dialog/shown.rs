@@ -11,7 +11,7 @@ const ENDINGS: [&str; 10] = ["snap", "pickle", "pkl", "json", "html", "gz", "pro
 /// A dialog that closes faster than this after opening was never shown.
 const NEVER_SHOWN: Duration = Duration::from_millis(1500);
 
-/// Asks on a background thread, so that the window stays responsive. `wake` is called when there is an answer.
+/// Asks on a background thread, so that the window stays responsive; `wake` is called when there is an answer.
 pub(super) fn ask(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Pending<(Ask, Chosen)> {
     let work = move || {
         let began = Instant::now();
@@ -33,7 +33,7 @@ fn show(ask: &Ask) -> Option<PathBuf> {
     }
 }
 
-/// Whether dialogs can be shown without a desktop portal: on Linux by zenity, elsewhere always.
+/// Whether dialogs can be shown without a desktop portal: on Linux with zenity, on other systems always.
 fn has_fallback() -> bool {
     if cfg!(any(windows, target_os = "macos")) {
         return true;
@@ -42,7 +42,8 @@ fn has_fallback() -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join("zenity").is_file())
 }
 
-/// The outcome of a dialog that returned `path` after `took`. A missing dialog looks like one cancelled at once.
+/// The result of a dialog that returned `path` after `took`. A dialog that cannot be shown looks like one that is
+/// cancelled immediately.
 fn chosen(path: Option<PathBuf>, took: Duration, has_fallback: bool) -> Chosen {
     match path {
         Some(path) => Chosen::Path(path),
