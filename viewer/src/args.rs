@@ -12,7 +12,7 @@ use highwater_analysis::{Metric, Siblings};
 
 pub use values::{At, Categories, ComparedAt, GroupKeys, Where};
 
-/// The arguments of a command that is given `words`: the others have their defaults.
+/// The arguments of a command for the given `words`; all others have their defaults.
 ///
 /// # Panics
 ///
@@ -23,7 +23,7 @@ pub(crate) fn arguments_of<T: Args>(words: impl IntoIterator<Item = impl Into<Os
     parsed.unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// The arguments of a command that is given only the recording `file`.
+/// The arguments of a command for only the recording `file`.
 pub(crate) fn arguments_of_file<T: Args>(file: &Path) -> T {
     arguments_of(["--".as_ref(), file.as_os_str()])
 }
@@ -39,7 +39,7 @@ pub struct Source {
     pub form: Form,
 }
 
-/// The form of an answer with a table: text, unless another is given.
+/// The output format of an answer with a table: text by default.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Form {
     /// Print one JSON object: sizes in bytes, times in microseconds since 1970
@@ -69,7 +69,7 @@ pub struct TablelessSource {
 }
 
 impl TablelessSource {
-    /// The form of the answer.
+    /// The output format.
     pub fn form(&self) -> Form {
         Form { json: self.json, csv: false }
     }
@@ -127,7 +127,7 @@ static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The sources of values that are not recorded: categories, and the owner of each line of code.
+/// The sources of values that are not recorded: categories, and whether a line of code is the user's.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CategoryChoice {
     /// Source of the categories that are not recorded: guesses, or a rules file
@@ -156,17 +156,17 @@ impl Given {
         Self { files: vec![file.to_owned()], options: Vec::new() }
     }
 
-    /// Returns the same options for other files.
+    /// Returns the same options with other files.
     pub fn about(self, files: &[&Path]) -> Self {
         Self { files: files.iter().map(|file| (*file).to_owned()).collect(), ..self }
     }
 
-    /// Returns these, with `--device` added if `device` is given and it is missing.
+    /// Adds `--device` if `device` is given and the option is missing.
     pub fn on_device(self, device: Option<u16>) -> Self {
         if self.options.iter().any(|(name, _)| *name == "device") { self } else { self.with("device", device) }
     }
 
-    /// Returns these without the option `name`.
+    /// Removes the option `name`.
     pub fn without(mut self, name: &str) -> Self {
         self.options.retain(|(known, _)| *known != name);
         self

@@ -1,4 +1,4 @@
-//! The app for browsers: a page around the app's module, which `cargo page` builds and this program embeds.
+//! The app for browsers: a page and a WebAssembly module, which `cargo page` builds and this program embeds.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub struct Listed {
     /// Its address, relative to the page's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The element of the page with its content.
+    /// The id of the page element that contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub element: Option<String>,
     /// Whether it is still being written.
@@ -61,7 +61,7 @@ pub struct Listed {
 }
 
 /// The name of a recording in the page: that of its file, or its path if one of `others` has the same name, with a
-/// number if that is taken as well. The page tells recordings apart by their names.
+/// number if that is used too. The page distinguishes recordings by their names.
 pub fn name_of(file: &Path, others: &[&str]) -> String {
     let name = recording_name(file);
     if is_stdin(file) {
@@ -73,15 +73,15 @@ pub fn name_of(file: &Path, others: &[&str]) -> String {
     names.find(|name| !others.contains(&name.as_str())).unwrap_or(path)
 }
 
-/// Returns a page that loads its scripts, and the recordings, from the server that it came from. It also follows the
-/// ranks of a folder, if the server has them.
+/// Returns a page that loads its scripts and the recordings from its server, and also shows the ranks of a folder if
+/// the server has any.
 pub(crate) fn served_page(recordings: &[Listed], has_ranks: bool) -> String {
     let list = list(recordings);
     let start = if has_ranks { START.replacen("<body>", "<body data-ranks=\"yes\">", 1) } else { START.to_owned() };
     format!("{start}{list}<script src=\"page.js\"></script>\n<script src=\"app.js\"></script>\n</body>\n</html>\n")
 }
 
-/// Returns a page that needs nothing else: `recordings` are names and contents of .snap files.
+/// Returns a self-contained page: `recordings` are names and contents of .snap files.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ pub(crate) fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Fai
     Ok(page)
 }
 
-/// The element that names the recordings. Names are a stranger's text, and must not end it.
+/// The element that lists the recordings. Names are untrusted text, and must not end it.
 fn list(recordings: &[Listed]) -> String {
     let json =
         serde_json::to_string(recordings).expect("texts and flags can be written as JSON").replace('<', "\\u003c");

@@ -156,7 +156,7 @@ commands! {
     Completions(completions::CompletionsArguments) => completions::run,
 }
 
-/// Lets `write` write a page to standard output, buffered and with its width.
+/// Calls `write` with a page for standard output, buffered and with the terminal's width.
 pub(crate) fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
     let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let status = write(&mut Page::for_stdout(&mut out))?;

@@ -1,10 +1,10 @@
-//! GPUs: what CUDA reports of them, for simulations, and their peak rates, from which the time of a step is estimated
-//! by the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for Multicore
+//! GPUs: what CUDA reports about them, for simulations, and their peak rates, from which the time of a step is
+//! estimated by the roofline model of Williams et al., "Roofline: An Insightful Visual Performance Model for Multicore
 //! Architectures" (2009).
 
 use std::str::FromStr;
 
-/// A GPU model, as CUDA and its datasheet describe it.
+/// A GPU model, as described by CUDA and its datasheet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpu {
     /// The name on the command line.
@@ -37,7 +37,7 @@ pub struct Rates {
     bandwidth: f64,
 }
 
-/// The arithmetic, which decides the peak rate.
+/// The kind of arithmetic, which determines the peak rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// Products of matrices in bf16 or f16.
@@ -116,7 +116,7 @@ pub const GPUS: &[Gpu] = &[
 ];
 
 impl Gpu {
-    /// An A100, as the one whose kernels most programs have been tried with.
+    /// An A100, the default.
     pub(crate) fn unless_named() -> Self {
         "a100".parse().expect("is in the table")
     }
@@ -125,13 +125,13 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// If they are not known.
+    /// Fails if they are unknown.
     pub fn rates(self) -> Result<Rates, String> {
         let known = || keys(|gpu| gpu.rates.is_some());
         self.rates.ok_or_else(|| format!("the peak rates of '{}' are not known: expected one of {}", self.key, known()))
     }
 
-    /// The GPU with so much memory.
+    /// The same GPU with `memory_bytes` of memory.
     pub fn with_memory(self, memory_bytes: u64) -> Self {
         Self { memory_bytes, ..self }
     }
@@ -148,7 +148,7 @@ fn keys(known: impl Fn(&Gpu) -> bool) -> String {
 impl FromStr for Gpu {
     type Err = String;
 
-    /// Finds a GPU by its key, of which `rtx` may be missing.
+    /// Finds a GPU by its key, with or without the prefix `rtx`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = text.to_ascii_lowercase();
         let is_wanted = |gpu: &&Self| gpu.key == wanted || gpu.key.strip_prefix("rtx") == Some(wanted.as_str());
@@ -157,17 +157,17 @@ impl FromStr for Gpu {
     }
 }
 
-/// A GPU and how programs use it.
+/// A GPU's rates, and how programs use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roofline {
     /// The peak rates of the GPU.
     pub rates: Rates,
-    /// Whether products of f32 matrices are computed in TF32. In PyTorch they are not unless it is allowed.
+    /// Whether products of f32 matrices are computed in TF32; PyTorch does so only if the program allows it.
     pub tf32: bool,
 }
 
 impl Roofline {
-    /// Returns the time in nanoseconds of one operation of `flops` floating-point operations that moves `bytes` bytes:
+    /// Returns the time in nanoseconds of an operation of `flops` floating-point operations that moves `bytes` bytes:
     /// that of its arithmetic or of its memory traffic, whichever is longer.
     pub fn nanoseconds(&self, arithmetic: Arithmetic, flops: u64, bytes: u64) -> f64 {
         let rate = match arithmetic {

@@ -23,7 +23,7 @@ use crate::commands::open::{Summary, open};
 use crate::commands::{Arguments, on_stdout};
 use crate::output::{Failure, Status, message, usage_error};
 
-/// Runs the command line `words`, program name first, and returns the exit code.
+/// Runs the command line `words`, which start with the program's name, and returns the exit code.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     if let Some(text) = late_command(&words) {
@@ -52,8 +52,7 @@ fn execute(arguments: &Arguments) -> Result<Status, Failure> {
     })
 }
 
-/// Returns the error if a command comes after a file; `None` if the first word is not a file, or the command is a file
-/// too.
+/// Returns the error for a command after a file; `None` if the first word is not a file, or the command is a file too.
 fn late_command(words: &[OsString]) -> Option<String> {
     let commands = Arguments::command();
     let is_command = |word: &OsString| {
@@ -71,7 +70,7 @@ fn late_command(words: &[OsString]) -> Option<String> {
     Some(format!("commands come first: `highwater {}`", in_order.join(" ")))
 }
 
-/// Prints help or version, or what is wrong with the command line, in two lines.
+/// Prints help or version, or the error in the command line in two lines.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // If the reader has closed the pipe, there is nobody to tell.

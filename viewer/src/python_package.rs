@@ -1,4 +1,4 @@
-//! The Python package that the binary carries, put in front of the path of Python programs that it runs.
+//! The Python package embedded in the binary, which is prepended to the module path of Python programs that it runs.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// The modules: name and source.
 const MODULES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));
 
-/// The code that Python runs when it starts: first the program's own module of this name, which this one hides.
+/// The code that Python runs at startup. It first runs the program's own module of the same name, which it shadows.
 const START: &str = r#"import os, sys
 _here = os.path.dirname(os.path.abspath(__file__))
 def _start_own():
@@ -25,7 +25,7 @@ if sys.version_info[0] > 2:
     _start_own()
 "#;
 
-/// Writes the package into `folder`, with a module that Python runs when it starts, which ends with the lines `then`.
+/// Writes the package into `folder`, with a module that Python runs at startup and that ends with the lines `then`.
 ///
 /// # Errors
 ///
@@ -39,13 +39,13 @@ pub(crate) fn write(folder: &Path, then: &str) -> io::Result<()> {
     std::fs::write(folder.join("sitecustomize.py"), format!("{START}{then}"))
 }
 
-/// The variables by which Python programs find the package in `folder`, and the package this binary.
+/// The environment variables by which Python programs find the package in `folder`, and the package finds this binary.
 pub(crate) fn environment(folder: &Path) -> impl Iterator<Item = (&'static str, OsString)> {
     let own = std::env::current_exe().ok().map(|own| ("HIGHWATER_BINARY", own.into()));
     [("PYTHONPATH", before("PYTHONPATH", folder))].into_iter().chain(own)
 }
 
-/// The value of a variable with a list of folders, with one more in front.
+/// The value of a path variable with `folder` prepended.
 pub(crate) fn before(name: &str, folder: &Path) -> OsString {
     let mut value = folder.as_os_str().to_owned();
     if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {

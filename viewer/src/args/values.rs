@@ -18,7 +18,7 @@ pub struct Where {
 }
 
 impl Where {
-    /// Parses a filter that must have a condition, since without one it would match all blocks.
+    /// Parses a filter that must contain a condition; without one it would match all blocks.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl FromStr for Where {
     }
 }
 
-/// The moment of `peak --at`.
+/// The value of `peak --at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// Before the first event.
@@ -76,7 +76,7 @@ impl FromStr for At {
     }
 }
 
-/// A moment of one side of a comparison.
+/// A moment on one side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComparedAt(pub DiffAt);
 
@@ -118,7 +118,7 @@ impl fmt::Display for GroupKeys {
     }
 }
 
-/// The help of `--by`, with `more` at the end.
+/// The help of `--by`, with `more` appended.
 pub(crate) fn keys_help(more: &str) -> String {
     let name = |key: &GroupKey| if *key == GroupKey::Scope { "scope:DEPTH" } else { key.name() };
     let names: Vec<&str> = GroupKey::ALL.iter().map(name).collect();
@@ -167,25 +167,25 @@ impl FromStr for Categories {
     }
 }
 
-/// Returns a parser of metrics that knows all names.
+/// Returns a parser that accepts the names of all metrics.
 pub(crate) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::ALL)
 }
 
-/// Returns a parser of metrics that consist of blocks or of segments.
+/// Returns a parser that accepts the names of metrics whose growth can be measured.
 pub(crate) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
     let [requested, allocated, active] = Metric::OF_BLOCKS;
     parser_of(&[requested, allocated, active, Metric::Reserved])
 }
 
-/// Returns a parser of what growth is measured between.
+/// Returns a parser for what growth is measured between: steps or bursts.
 pub(crate) fn between_parser() -> impl TypedValueParser<Value = Between> {
     let all = [Between::Steps, Between::Idle];
     let named = move |word: String| all.into_iter().find(|between| between.name() == word).unwrap_or_default();
     PossibleValuesParser::new(all.map(Between::name)).map(named)
 }
 
-/// Returns a parser of metrics that are sums over blocks.
+/// Returns a parser that accepts the names of metrics that are sums over blocks.
 pub(crate) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::OF_BLOCKS)
 }
@@ -199,7 +199,7 @@ fn parser_of(metrics: &[Metric]) -> impl TypedValueParser<Value = Metric> + use<
         .map(|name| Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible"))
 }
 
-/// Returns a parser of event kinds that knows all names.
+/// Returns a parser that accepts the names of all event kinds.
 pub(crate) fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
     PossibleValuesParser::new(EventKind::ALL.iter().map(|kind| kind.name()))
         .map(|name| EventKind::from_name(&name).expect("only names of kinds are possible"))

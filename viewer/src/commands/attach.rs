@@ -46,12 +46,12 @@ pub struct AttachArguments {
     pub ring: Option<u64>,
 }
 
-/// Interval at which the program's notes are read.
+/// Interval at which the recorder's notes in the program are read.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The time after which a line tells the user what the command waits for.
+/// Time after which the command prints what it is waiting for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Records the program until the wanted steps or time are over, or an interrupt, and prints the peak.
+/// Records the program until the requested steps or time are over, or until interrupted, and prints the peak.
 ///
 /// # Errors
 ///

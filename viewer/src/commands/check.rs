@@ -26,7 +26,7 @@ use crate::commands::render::{self, Drawing, PictureBy, PictureSize, RenderArgum
 use crate::input::{Input, Recording, answer_from, read_with};
 use crate::output::{Failure, Page, Report as _, Status, caveats};
 
-/// Default number of groups of the difference from the baseline.
+/// Default number of groups listed for the difference from the baseline.
 const TOP: usize = 8;
 
 /// Arguments of `highwater check`.
@@ -90,17 +90,17 @@ pub struct CheckArguments {
     pub categories: CategoryChoice,
 }
 
-/// The category spelt `name`.
+/// Parses the name of a category.
 pub(crate) fn category_of(name: &str) -> Result<Category, String> {
     named("category", name, Category::ALL, |category| category.name())
 }
 
-/// The phase spelt `name`.
+/// Parses the name of a phase.
 pub(crate) fn phase_of(name: &str) -> Result<Phase, String> {
     named("phase", name, Phase::ALL, |phase| phase.name())
 }
 
-/// The one of `all` that is spelt `name`.
+/// Finds the value in `all` with this name; the error suggests similar names.
 fn named<T: Copy>(kind: &str, name: &str, all: &[T], spelt: fn(T) -> &'static str) -> Result<T, String> {
     let names = all.iter().map(|one| spelt(*one));
     let found = all.iter().copied().find(|one| spelt(*one) == name);
@@ -110,14 +110,14 @@ fn named<T: Copy>(kind: &str, name: &str, all: &[T], spelt: fn(T) -> &'static st
     })
 }
 
-/// The budget of what has a name, in bytes.
+/// Parses a budget with a name, such as `activation=2GiB`; the size is in bytes.
 fn limit_of<T>(text: &str, example: &str, parse: fn(&str) -> Result<T, String>) -> Result<(T, u64), String> {
     let (name, size) = text.split_once('=').ok_or_else(|| format!("write a name and a size: {example}"))?;
     Ok((parse(name.trim())?, parse_size(size)?))
 }
 
 impl CheckArguments {
-    /// The options that another command may share, where the budgets are of `metric`.
+    /// The options that a suggested command repeats; the budgets are of `metric`.
     pub fn given(&self, metric: Metric) -> Given {
         Given::of(&self.source.file).with("device", self.device).metric(metric).categories(&self.categories)
     }
@@ -215,8 +215,8 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     Ok(())
 }
 
-/// Draws the same as `highwater render FILE --out PICTURE`, or with a baseline `render BASELINE FILE --view diff`, of
-/// the total and the device that are checked.
+/// The arguments of `highwater render FILE --out PICTURE`, or with a baseline of `render BASELINE FILE --view diff`,
+/// for the total and device that are checked.
 fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> RenderArguments {
     let file = arguments.source.file.clone();
     let mut out = OsString::from("--out=");
@@ -246,8 +246,8 @@ fn of_picture(failure: Failure) -> Failure {
     }
 }
 
-/// Returns the picture's path in the Markdown file: relative to its folder if the picture is there or below, else as
-/// given.
+/// Returns the picture's path for a link in the Markdown file: relative to the file's folder if the picture is in or
+/// below it, else unchanged.
 fn from_file(picture: &Path, markdown: &Path) -> String {
     let folder = markdown.parent().filter(|_| !is_stdin(markdown));
     let below = folder.and_then(|folder| picture.strip_prefix(folder).ok());

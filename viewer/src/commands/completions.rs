@@ -15,7 +15,7 @@ pub struct CompletionsArguments {
     pub shell: Shell,
 }
 
-/// Runs `highwater completions`: prints the script that a shell reads.
+/// Prints the completion script for a shell.
 pub fn run(arguments: &CompletionsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     // It panics if it cannot write, as when the reader of a pipe has closed it.
     let mut script = Vec::new();

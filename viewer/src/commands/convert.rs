@@ -100,7 +100,8 @@ impl ConvertArguments {
         }
     }
 
-    /// Leaves out of `trace`, a recording or a window of it that has the events, what the options say.
+    /// Removes from `trace`, a recording or a window of one that contains the events, everything that the options
+    /// exclude.
     ///
     /// # Errors
     ///
@@ -178,11 +179,11 @@ fn one_file(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status,
     answer(input.facts(), arguments.form, page, &report)
 }
 
-/// The exported data, and its bytes.
+/// The result of exporting, and the number of bytes written.
 type Written = (Exported, u64);
 
-/// Opens what the options ask for of a recording, and lets `write` write it; `in_windows` says whether it can do so
-/// where a long recording is read in windows.
+/// Opens the part of a recording that the options select, and calls `write` with it; `in_windows` is whether `write`
+/// supports recordings that are read in windows.
 ///
 /// # Errors
 ///
@@ -201,7 +202,7 @@ pub(crate) fn read_and<T>(
     answer_or_whole(open, write)
 }
 
-/// Leaves out what the options say, where the recording, or the part of it that they ask for, is in memory.
+/// Applies the options that exclude parts, if the recording, or the selected part of it, is in memory.
 fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Failure> {
     if let (None, Some(events)) = (input.source.whole(), &arguments.events) {
         // The event before them gives the state at their start.
@@ -216,7 +217,7 @@ fn with_is_for_traces() -> Failure {
     Failure::Usage("--with is for an OUT with the ending .trace.json".to_owned())
 }
 
-/// Reads the trace beside which the recording is put.
+/// Reads the profiler trace with which the recording is combined.
 fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Failure> {
     if destination.kind != Kind::Chrome {
         return Err(with_is_for_traces());
@@ -236,8 +237,8 @@ fn read_kineto(path: &Path, destination: &Destination) -> Result<KinetoTrace, Fa
     KinetoTrace::parse(&text).map_err(|why| unreadable(&why))
 }
 
-/// Writes a recording in the format of `destination`, a Chrome trace together with `beside`. Returns what was written,
-/// and its bytes.
+/// Writes a recording in the format of `destination`; a Chrome trace is combined with `beside`. Returns the result and
+/// the number of bytes.
 pub(super) fn write_to(
     destination: &Destination,
     source: &Source<'_>,
@@ -298,7 +299,7 @@ impl Report for ConvertReport<'_> {
         ])
     }
 
-    /// The file that was read, and the one that was written.
+    /// A table of the input file and the output file.
     fn table(&self) -> Table<'_> {
         let Self { file, input, destination, .. } = self;
         let in_bytes = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());

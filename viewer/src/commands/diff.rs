@@ -65,19 +65,19 @@ pub struct DiffArguments {
     /// Number of single blocks to list that only one side has
     #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
     pub lone_blocks: usize,
-    /// Whether each of several equal modules has a row of its own.
+    /// Whether each of several identical modules has its own row.
     #[command(flatten)]
     pub modules: ModuleChoice,
-    /// The blocks that count; by default all.
+    /// The blocks that count; all by default.
     #[command(flatten)]
     pub blocks: BlockChoice,
-    /// The form of the answer.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
 }
 
 impl DiffArguments {
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         let files: Vec<&Path> = std::iter::once(&self.a).chain(&self.b).map(AsRef::as_ref).collect();
         let given = Given::of(&self.a).about(&files).with("at", self.at.as_ref().map(ComparedAt::to_string));
@@ -123,7 +123,7 @@ fn change_text(group: &DiffGroup) -> String {
     }
 }
 
-/// The equal modules that are one group, each with the same share of all sums; `None` if it is of one.
+/// The identical modules combined in a group, each with the same share of all sums; `None` for a single module.
 fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
     let count = group.members.len() as u64;
     let member = |values: &Vec<String>| {
@@ -142,7 +142,7 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
     (count > 0).then(|| group.members.iter().map(member).collect())
 }
 
-/// Maximum number of differing phases that are listed.
+/// Maximum number of differing phases to list.
 const TOLD_PHASES: usize = 12;
 
 /// The report, as text and as JSON.
@@ -231,7 +231,7 @@ impl<'a> DiffReport<'a> {
         Table::new(totals.len(), columns)
     }
 
-    /// Prints the phases whose peaks differ, in their order; if there are many, those that differ most.
+    /// Prints the phases whose peaks differ, in order; if there are many, those that differ most.
     fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
         // A step may have several phases of one name.
         let mut occurrences: HashMap<(Option<String>, Option<Phase>), u32> = HashMap::new();
@@ -292,7 +292,7 @@ impl<'a> DiffReport<'a> {
         Ok(())
     }
 
-    /// The stack of a group: the one in B, as its name, or in A if B has none.
+    /// The stack of a group: the one in B, like its name, or in A if B has none.
     fn stack_of(&self, group: &DiffGroup) -> (&Tables, StackId) {
         let side = usize::from(group.stacks[1].is_some());
         (&self.traces[side].tables, group.stacks[side])
@@ -328,7 +328,7 @@ impl Report for DiffReport<'_> {
         facts::facts(self.traces, self.arguments, &self.comparison, self.table(), self.lone.as_ref())
     }
 
-    /// Returns the groups, the sum of those that are not listed, and the total.
+    /// Returns a table of the groups, the sum of those that are not listed, and the total.
     fn table(&self) -> Table<'_> {
         let diff = &self.comparison.diff;
         let (keys, groups) = (self.arguments.by.0.as_slice(), &diff.groups);
@@ -442,7 +442,7 @@ pub(crate) fn missing_step(at: DiffAt, side: usize, input: &Input, device: Devic
     Ok(Failure::Usage(format!("{} of {which}: the recording has no such step; {have}", ComparedAt(at))))
 }
 
-/// Returns the compared moments of both sides, of two recordings or, if `is_one`, of that one.
+/// Returns the moments to compare, of two recordings or, if `is_one`, of one.
 pub(crate) fn moments_of(
     [at, at_b]: [Option<DiffAt>; 2],
     is_one: bool,

@@ -1,4 +1,4 @@
-//! `highwater events`: lists events, written while they are read from the trace.
+//! `highwater events`: lists events, which are printed while the trace is being read.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -54,7 +54,7 @@ pub struct EventsArguments {
 }
 
 impl EventsArguments {
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
@@ -99,7 +99,7 @@ pub struct EventsListing<'a> {
     last_time_ns: u64,
 }
 
-/// Events that are read at once.
+/// Number of events that are read at a time.
 const EVENTS_AT_ONCE: u64 = 1 << 19;
 
 impl<'a> EventsListing<'a> {
@@ -144,7 +144,7 @@ impl<'a> EventsListing<'a> {
         self.each_table(|table| Ok(table.write_csv_rows(page.raw())?))
     }
 
-    /// Calls `take` with the events that are to be listed, window by window.
+    /// Calls `take` with tables of the events to list, window by window.
     fn each_table(&self, mut take: impl FnMut(&Table<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let stacks = RefCell::default();
         self.each_window(|trace, ids| take(&events_table(trace, ids, &stacks)))
@@ -210,8 +210,7 @@ impl<'a> EventsListing<'a> {
         Ok(())
     }
 
-    /// Returns a command that shows the memory after the last listed event, of which the number and the device are
-    /// given.
+    /// Returns a suggested command that shows the memory after the last listed event, given by its number and device.
     fn hint(&self, last_listed: Option<(u64, Option<DeviceId>)>) -> String {
         let given = self.arguments.given();
         let Some((number, device)) = last_listed else {
@@ -234,7 +233,7 @@ impl<'a> EventsListing<'a> {
         if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
     }
 
-    /// Calls `take` with the events of each window that are to be listed.
+    /// Calls `take` with the events to list in each window.
     fn each_window(&self, mut take: impl FnMut(&Trace, &[EventId]) -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(range) = &self.range else { return Ok(()) };
         let filter = &self.arguments.blocks.filter.filter;
@@ -269,7 +268,7 @@ impl<'a> EventsListing<'a> {
     }
 }
 
-/// Seconds since the recording's origin.
+/// Formats a time as seconds since the recording's origin.
 fn seconds(time_ns: u64) -> String {
     let micros = time_ns / 1000;
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)

@@ -20,10 +20,10 @@ use crate::output::{
     Failure, Page, Report, Status, answer, caveats, each_text, key_columns, none_note, problem_texts, trust,
 };
 
-/// Default number of groups.
+/// Default number of groups to list.
 const TOP: usize = 12;
 
-/// Default keys; the second does not apply to a recording without phases.
+/// Default grouping keys; the second one is omitted for a recording without phases.
 const DEFAULT_KEYS: [GroupKey; 2] = [GroupKey::Category, GroupKey::Phase];
 
 /// Arguments of `highwater explain`.
@@ -44,22 +44,22 @@ pub struct ExplainArguments {
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
-    /// Whether each of several equal modules has a row of its own.
+    /// Whether each of several identical modules has its own row.
     #[command(flatten)]
     pub modules: ModuleChoice,
-    /// The blocks that count; by default all.
+    /// The blocks that count; all by default.
     #[command(flatten)]
     pub blocks: BlockChoice,
 }
 
 impl ExplainArguments {
-    /// The grouping keys for a recording with or without steps or phases.
+    /// The grouping keys; `has_stages` is whether the recording has steps or phases.
     pub fn keys(&self, has_stages: bool) -> &[GroupKey] {
         let keys = self.by.0.as_slice();
         if keys == DEFAULT_KEYS && !has_stages { &keys[..1] } else { keys }
     }
 
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
@@ -80,7 +80,7 @@ pub struct ExplainReport<'a> {
     trace: &'a Trace,
     arguments: &'a ExplainArguments,
     explanation: Explanation,
-    /// Whether the recording has uses of blocks that were not evaluated.
+    /// Whether the recording has use events that were not evaluated.
     ignores_uses: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> ExplainReport<'a> {
         self.arguments.keys(!self.trace.spans.is_all_setup())
     }
 
-    /// A row for each of `groups`, then for sums of bytes, by name.
+    /// A table of `groups`, followed by rows of sums, given by name and bytes.
     fn groups_table<'t>(&'t self, groups: &'t [ExplainedGroup], sums: &[(String, u64)]) -> Table<'t> {
         let peak = &self.explanation.peak;
         let (names, sum_bytes): (Vec<String>, Vec<u64>) = sums.iter().cloned().unzip();
@@ -203,7 +203,7 @@ impl<'a> ExplainReport<'a> {
         self.print_free(page)
     }
 
-    /// Prints where bytes are free in segments, if that is in more than one pool or stream.
+    /// Prints in which pools and streams bytes are free in segments, if there are several.
     fn print_free(&self, page: &mut Page<'_>) -> io::Result<()> {
         let mut free: BTreeMap<(BlockPool, u64), u64> = BTreeMap::new();
         for (place, bytes) in free_places(&self.explanation.beside) {
@@ -241,7 +241,7 @@ impl<'a> ExplainReport<'a> {
 }
 
 impl Report for ExplainReport<'_> {
-    /// Bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
+    /// The bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
     fn facts(&self) -> Facts<'_> {
         let Explanation { peak, filtered, rest_bytes, rest_groups, .. } = &self.explanation;
         let free: Rows<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
@@ -334,7 +334,7 @@ impl Report for ExplainReport<'_> {
     }
 }
 
-/// Maximum number of pools and streams that are listed.
+/// Maximum number of pools and streams to list.
 const MAX_POOLS: usize = 12;
 
 /// Returns the free bytes of segments whose pool is known.
@@ -345,7 +345,7 @@ fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u
     })
 }
 
-/// The free bytes of segments by pool, stream and size.
+/// A table of the free bytes of segments by pool, stream and size.
 fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
     let columns = [
         Column::text("pool", "pool", free.of(|(place, _)| place.pool.to_string())),
@@ -356,7 +356,7 @@ fn free_table<'t>(free: &Rows<(SegmentKind, u64)>) -> Table<'t> {
     Table::new(free.count(), columns)
 }
 
-/// Formats a moment's phase and step: `backward, step 1`.
+/// Formats the phase and step of a moment: `backward, step 1`.
 fn place(moment: &Moment) -> String {
     match (moment.number(), moment.step) {
         (None, _) => "before the first event".to_owned(),

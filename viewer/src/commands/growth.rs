@@ -24,7 +24,7 @@ use crate::args::{BlockChoice, DeviceChoice, Given, GroupKeys, Source};
 use crate::input::{Input, answer_from, choose_device, on_device};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, problem_texts, sum_names, trust};
 
-/// Default number of groups.
+/// Default number of groups to list.
 const TOP: usize = 12;
 
 /// Arguments of `highwater growth`.
@@ -56,13 +56,13 @@ pub struct GrowthArguments {
     /// Number of groups to list, the largest growth first; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
-    /// The blocks that count; by default all.
+    /// The blocks that count; all by default.
     #[command(flatten)]
     pub blocks: BlockChoice,
 }
 
 impl GrowthArguments {
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         let given = Given::of(&self.source.file).with("from-step", self.from_step).with("to-step", self.to_step);
         let between = Some(self.between).filter(|between| *between != Between::default());
@@ -87,9 +87,9 @@ pub struct GrowthReport<'a> {
     arguments: &'a GrowthArguments,
     keys: Vec<GroupKey>,
     growth: Growth,
-    /// The other devices, if none was given.
+    /// The growth on other devices, if no device was requested.
     others: Vec<Growth>,
-    /// The growth of reserved memory on the same devices, if that of blocks was asked for.
+    /// The growth of reserved memory on the same devices, if that of blocks was requested.
     reserved: Vec<Growth>,
     /// The device's memory; `None` if unknown.
     capacity: Option<u64>,
@@ -147,7 +147,7 @@ impl<'a> GrowthReport<'a> {
         self.growth.step_count() > 0
     }
 
-    /// The verdict on a device.
+    /// The verdict on a device, as facts.
     fn device_facts<'t>(&'t self, growth: &'t Growth) -> Facts<'t> {
         Facts::new([
             ("device", growth.start.device.0.into()),
@@ -158,17 +158,17 @@ impl<'a> GrowthReport<'a> {
         ])
     }
 
-    /// Returns the growth of reserved memory on the device of `growth`, unless that is what was measured.
+    /// Returns the growth of reserved memory on the device of `growth`, unless `growth` is that.
     fn reserved_of(&self, growth: &Growth) -> Option<&Growth> {
         self.reserved.iter().find(|reserved| reserved.start.device == growth.start.device)
     }
 
-    /// The word for a step.
+    /// The noun for a step or burst.
     fn unit(&self) -> &'static str {
         self.arguments.between.unit()
     }
 
-    /// The time in which the counted blocks are allocated.
+    /// Describes when the counted blocks are allocated.
     fn when(&self) -> String {
         if self.has_steps() { format!("in these {}s", self.unit()) } else { "in the recording".to_owned() }
     }
@@ -182,7 +182,7 @@ impl<'a> GrowthReport<'a> {
         page.gap()?.hint(&self.hint())
     }
 
-    /// Returns whether a device's memory grows, one sentence per line: its leaks first.
+    /// Returns whether a device's memory grows, one sentence per line, starting with its leaks.
     fn verdict(&self, growth: &Growth) -> Vec<String> {
         let device = match self.trace.device_ids().len() {
             0 | 1 => String::new(),
@@ -247,7 +247,7 @@ impl<'a> GrowthReport<'a> {
         }
     }
 
-    /// Returns the growth as a sentence whose terms add up to the byte.
+    /// Returns the growth as a sentence whose terms add up exactly.
     fn identity(&self) -> String {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
@@ -330,7 +330,7 @@ impl<'a> GrowthReport<'a> {
 }
 
 impl Report for GrowthReport<'_> {
-    /// Survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
+    /// Survivors minus freed bytes equals `growth_bytes`, and so does the sum of groups and rest.
     fn facts(&self) -> Facts<'_> {
         let Growth { start, end, balance, .. } = &self.growth;
         let moment = |moment| Value::Map(peak_facts(&self.trace.header, moment)).into();

@@ -23,7 +23,7 @@ use crate::args::{BlockChoice, Given, Source};
 use crate::input::{Input, answer_counting, choose_device, on_device, where_on};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, peaks_table, peaks_value, problem_texts, trust};
 
-/// `highwater info`; FILE may be a folder, which stands for the recordings of a run's ranks in it.
+/// Arguments of `highwater info`; FILE may be a folder with the recordings of a run's ranks.
 #[derive(Clone, Debug, Args)]
 pub struct InfoArguments {
     /// The recording, and how to answer.
@@ -38,7 +38,7 @@ pub struct InfoArguments {
 }
 
 impl InfoArguments {
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         Given::of(&self.source.file).with("device", self.device).blocks(&self.blocks)
     }
@@ -63,25 +63,25 @@ pub struct InfoReport<'a> {
     format: FileFormat,
     arguments: &'a InfoArguments,
     devices: Vec<DeviceSummary>,
-    /// The first requests of each device that failed.
+    /// The first failed requests on each device.
     failures: Vec<RequestFailure>,
     /// The time from the first event to the last, in nanoseconds; `None` if there are no events.
     duration_ns: Option<u64>,
 }
 
-/// Values of a disabled setting, which PyTorch's snapshots list too.
+/// Values that mean that a setting is disabled; PyTorch's snapshots list such settings too.
 const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 
-/// The column at which the values of facts begin.
+/// The column at which values of facts are printed.
 const FACT_INDENT: usize = 13;
 /// Names of facts that are printed as sentences, or by other commands.
 const NOTED: [&str; 6] = [NOTE, SIMULATION, HOLDERS, EXCERPT, LEFT_OUT, UNREGISTERED];
 
-/// Maximum number of failed requests that are listed.
+/// Maximum number of failed requests to list.
 const MAX_LISTED_OOMS: usize = 3;
 
 impl<'a> InfoReport<'a> {
-    /// Computes the report of a recording, of which only the blocks of the filter count.
+    /// Computes the report of a recording, counting only the blocks of the filter.
     pub fn of(input: &'a Input, arguments: &'a InfoArguments) -> Result<Self, Failure> {
         let trace = input.facts();
         let chosen = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
@@ -97,7 +97,7 @@ impl<'a> InfoReport<'a> {
         })
     }
 
-    /// Prints the report as text, without the limitations.
+    /// Prints the report as text, without the limits of accuracy.
     pub(crate) fn print_facts(&self, page: &mut Page<'_>) -> io::Result<()> {
         if let Some(failed) = self.out_of_memory() {
             page.headline(&failed)?;
@@ -129,7 +129,8 @@ impl<'a> InfoReport<'a> {
         default.into_iter().chain(others)
     }
 
-    /// Returns the first failed request, and the number of failed ones, of the first device that has any.
+    /// Returns a sentence about the first failed request, and the number of failed ones, on the first device that has
+    /// any.
     fn out_of_memory(&self) -> Option<String> {
         let summary = self.default_first().find(|summary| summary.oom_events > 0)?;
         let on = where_on(self.trace, summary.device);
@@ -250,7 +251,7 @@ impl<'a> InfoReport<'a> {
         page.gap()?.table(&peaks_table(summary, self.trace.is_state()))
     }
 
-    /// Returns the first requests that failed on a device.
+    /// Returns the first failed requests on a device.
     fn failures(&self, summary: &DeviceSummary) -> impl Iterator<Item = &RequestFailure> {
         self.failures.iter().filter(|failure| failure.device == summary.device)
     }
@@ -360,7 +361,7 @@ impl Report for InfoReport<'_> {
     }
 }
 
-/// Whether a device has, had, or asked for any memory.
+/// Whether a device has, had, or requested any memory.
 fn has_memory(summary: &DeviceSummary) -> bool {
     let peak = summary.peaks.iter().map(|moment| moment.bytes).max().unwrap_or(0);
     peak > 0 || summary.allocs + summary.frees + summary.segments + summary.oom_events > 0

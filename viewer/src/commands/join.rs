@@ -38,7 +38,7 @@ pub struct JoinArguments {
     pub form: Form,
 }
 
-/// A stretch of time, given in seconds.
+/// A duration given in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seconds {
     /// The duration in nanoseconds; may be negative.
@@ -105,7 +105,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
     Ok(Status::Fine)
 }
 
-/// Distinct names of the recordings: the stems of their file names, or their paths if these are equal.
+/// Distinct names for the recordings: the stems of their file names, or their paths if these are equal.
 fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let stem = |file: &PathBuf| -> String {
         match file.file_stem() {

@@ -29,17 +29,17 @@ pub struct McpArguments {
     pub files: Vec<PathBuf>,
 }
 
-/// Versions of the protocol that begin with `initialize`, the newest last.
+/// Versions of the protocol in which a session begins with `initialize`, the newest last.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// The version whose requests each state it, without a beginning.
+/// The version in which there is no `initialize`, and each request states the version.
 const STATELESS: &str = "2026-07-28";
 
 /// The keys under which a request states its version, and the capabilities of its client.
 const ITS_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const ITS_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// The time that a client may keep a list, in milliseconds.
+/// How long a client may cache a list, in milliseconds.
 const KEPT_MS: u32 = 60_000;
 
 const VOCABULARY: &str = include_str!("mcp/vocabulary.md");
@@ -58,7 +58,7 @@ pub fn run(arguments: &McpArguments, page: &mut Page<'_>) -> Result<Status, Fail
     Ok(Status::Fine)
 }
 
-/// Returns the result of a method, in the version that the request states, or else the client began with.
+/// Returns the result of a method, in the version that the request states, or else that of the session.
 fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Refusal> {
     let meta = parameters.get("_meta").unwrap_or(&Value::Null);
     let Some(version) = meta.get(ITS_VERSION) else {
@@ -95,7 +95,7 @@ fn answer(access: &Access, method: &str, parameters: &Value) -> Result<Value, Re
     Ok(result)
 }
 
-/// Returns the result of a method of all versions.
+/// Returns the result of a method that is the same in all versions.
 fn result(access: &Access, method: &str, parameters: &Value) -> Result<Value, Refusal> {
     match method {
         "tools/list" => Ok(json!({"tools": TOOLS.iter().map(tools::Tool::described).collect::<Vec<Value>>()})),

@@ -9,8 +9,8 @@ use crate::args::Given;
 use crate::commands::Arguments;
 
 impl Given {
-    /// Suggests a command about the same files: `Next: highwater peak step.snap --by op,scope   for …`. It has
-    /// `options`, and the given ones that it accepts and `options` does not contain.
+    /// Suggests a command for the same files: `Next: highwater peak step.snap --by op,scope   for …`, with `options`
+    /// and those of the given options that it accepts and that are not among `options`.
     pub fn next(&self, command: &str, options: &[&str], what_for: &str) -> String {
         let name =
             |file: &PathBuf| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
@@ -27,7 +27,7 @@ impl Given {
     }
 }
 
-/// The path from the current folder, if the file lies in it.
+/// The path relative to the current folder, if the file is inside it.
 pub fn shortened(file: &Path) -> PathBuf {
     let here = std::env::current_dir().ok();
     let inner = here.as_deref().and_then(|here| file.strip_prefix(here).ok());
@@ -44,7 +44,7 @@ fn takes(command: &str, option: &str, value: &str) -> bool {
     })
 }
 
-/// Quotes a word for a shell: in single quotes if it has characters other than plain letters.
+/// Quotes a word for a shell: in single quotes unless it consists of plain characters.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -53,7 +53,7 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Splits words that are quoted for a shell.
+/// Splits text into words, which may be quoted for a shell.
 pub(crate) fn unquoted(text: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
     let mut letters = text.chars();

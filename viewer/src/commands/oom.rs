@@ -16,7 +16,7 @@ use crate::args::{self, CategoryChoice, Given};
 use crate::input::{Input, answer_from, choose_device, spinner, where_on};
 use crate::output::{Failure, Page, Report, Status, answer, caveats, key_columns, named, problem_texts, trust};
 
-/// Failed requests that are shown by default.
+/// Default number of failed requests to show.
 const TOP: usize = 3;
 
 /// Arguments of `highwater oom`.
@@ -40,7 +40,7 @@ pub struct OomArguments {
 }
 
 impl OomArguments {
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         Given::of(&self.source.file).with("device", self.device).categories(&self.categories)
     }
@@ -57,23 +57,23 @@ pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Fail
     })
 }
 
-/// Maximum number of further events whose numbers are listed.
+/// Maximum number of additional failed requests whose event numbers are listed.
 const TOLD_EVENTS: usize = 20;
 
-/// Events before a failed request from which on a recording that is read in windows is replayed.
+/// If a recording is read in windows, the replay starts this many events before the failed request.
 const EVENTS_BEFORE: u64 = 1 << 17;
 
-/// The failed requests that the options select.
+/// The failed requests selected by the options.
 #[derive(Debug)]
 struct Selected {
-    /// The numbers of the failed requests that are shown, and their devices.
+    /// The event numbers of the failed requests to show, and their devices.
     shown: Vec<(u64, DeviceId)>,
-    /// The numbers of the failed requests that are only counted.
+    /// The event numbers of the failed requests that are only counted.
     others: Vec<u64>,
 }
 
-/// Returns those of `all` failed requests, each with its device, that `arguments` select; `device` is the requested
-/// one.
+/// Selects from `all` failed requests, each with its device, those that `arguments` request; `device` is the requested
+/// device.
 fn selected(all: &[(u64, DeviceId)], device: Option<DeviceId>, arguments: &OomArguments) -> Result<Selected, Failure> {
     let is_one = |(_, of): &&(u64, DeviceId)| device.is_none_or(|device| *of == device);
     let mut shown: Vec<(u64, DeviceId)> = all.iter().filter(is_one).copied().collect();
@@ -86,7 +86,7 @@ fn selected(all: &[(u64, DeviceId)], device: Option<DeviceId>, arguments: &OomAr
     Ok(Selected { shown, others: numbers(&others) })
 }
 
-/// Analyses a failed request of a device; `None` if there is none.
+/// Analyses a failed request on a device; `None` if there is none at that event.
 fn case(source: &Source<'_>, (number, device): (u64, DeviceId)) -> Result<Option<Case>, Error> {
     let window = source.window(number.saturating_sub(EVENTS_BEFORE)..number + 1)?;
     let (trace, index) = (&window.trace, window.index(device));
@@ -100,7 +100,7 @@ fn numbers(requests: &[(u64, DeviceId)]) -> Vec<u64> {
     requests.iter().map(|(number, _)| *number).collect()
 }
 
-/// A failed request, and its stack.
+/// A failed request, and its call stack.
 #[derive(Debug)]
 struct Case {
     analysis: OomAnalysis,
@@ -113,7 +113,7 @@ pub struct OomReport<'a> {
     trace: &'a Trace,
     arguments: &'a OomArguments,
     cases: Vec<Case>,
-    /// Failed requests that are only counted.
+    /// The event numbers of failed requests that are only counted.
     others: Vec<u64>,
 }
 
@@ -186,7 +186,7 @@ impl Report for OomReport<'_> {
         ])
     }
 
-    /// A row for each failed request that is shown.
+    /// A table with one row per failed request that is shown.
     fn table(&self) -> Table<'_> {
         let case = |row: usize| &self.cases[row].analysis;
         let request = move |row: usize| &case(row).request;
@@ -274,7 +274,7 @@ fn event_numbers(events: &[u64]) -> String {
     format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
 
-/// Groups of blocks, and the sum of those that are not listed.
+/// The columns for groups of blocks, and whether there is a row for those that are not listed.
 fn groups_columns<'a>(trace: &'a Trace, holders: &'a LiveGroups, title: &'static str) -> (Vec<Column<'a>>, usize) {
     let groups = &holders.groups;
     let sums: Vec<String> =
@@ -288,7 +288,7 @@ fn groups_columns<'a>(trace: &'a Trace, holders: &'a LiveGroups, title: &'static
     (columns, sums.len())
 }
 
-/// The largest groups of live blocks, and whether the request succeeds without each.
+/// A table of the largest groups of live blocks, and whether the request succeeds without each.
 fn holders_table<'a>(trace: &'a Trace, case: &'a OomAnalysis) -> Table<'a> {
     let (mut columns, sums) = groups_columns(trace, &case.holders, "live");
     let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
@@ -312,7 +312,7 @@ fn way_out_table<'a>(trace: &'a Trace, way_out: &'a LiveGroups) -> Table<'a> {
     Table::new(way_out.groups.len() + sums, columns).with_sums(sums)
 }
 
-/// The sizes around a failed request; those of segments only for an allocator that has them.
+/// A table of the sizes at a failed request; those of segments only if the allocator has segments.
 fn sizes_table(request: &FailedRequest) -> Table<'static> {
     let mut rows: Vec<(&'static str, String, String)> = Vec::new();
     let mut row = |name: &'static str, bytes: String, note: String| rows.push((name, bytes, note));
@@ -375,7 +375,7 @@ fn reasons(case: &OomAnalysis) -> Vec<String> {
     stated.into_iter().flatten().chain(case.request.notes.iter().cloned()).collect()
 }
 
-/// Groups and rest sum to `bytes`.
+/// The groups and the rest, which sum to `bytes`.
 fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Field)> {
     let group = |group: &LiveGroup| {
         Value::Map(vec![
@@ -389,7 +389,7 @@ fn holder_values(holders: &LiveGroups) -> Vec<(&'static str, Field)> {
     vec![("bytes", holders.total.into()), ("groups", groups.into()), ("rest_bytes", holders.rest_bytes.into())]
 }
 
-/// The changes that were tried, and whether the request succeeds with each.
+/// A table of the changes that were tried, and whether the request succeeds with each.
 fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
     let results = &trials.results;
     // The event at which the replay runs out of memory before the request.
@@ -410,7 +410,7 @@ fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
     Table::new(results.len(), columns)
 }
 
-/// The fewest bytes of live blocks to free.
+/// The smallest set of live blocks to free.
 fn way_out_value(case: &OomAnalysis) -> Option<Value> {
     let way_out = case.request.way_out()?;
     let kind = if matches!(way_out.freed, Freed::Segments { .. }) { "segments" } else { "neighbours" };

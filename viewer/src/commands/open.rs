@@ -21,7 +21,7 @@ use crate::input::source::resident_events;
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
 
-/// The summary that is printed if the app cannot be shown.
+/// What is printed if the app cannot be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summary {
     /// The contents of the file, and the memory in use at the peak.
@@ -60,7 +60,7 @@ pub(crate) fn open(files: &[PathBuf], summary: Summary, page: &mut Page<'_>) -> 
     }
 }
 
-/// Returns whether `file` is a bare word that names no file.
+/// Returns whether `file` looks like a mistyped command: a plain word that is not the name of a file.
 fn is_mistyped_command(file: &Path) -> bool {
     let is_word =
         file.to_str().is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
@@ -85,17 +85,17 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
         .map(|why| format!("the app cannot be shown ({why})")))
 }
 
-/// Returns that this build has no app.
+/// Returns the reason why the app cannot be shown: this build does not include it.
 #[cfg(not(feature = "gui"))]
 fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
     Ok(Some("this build has no app".to_owned()))
 }
 
-/// Records a built-in training step, and opens the recording if the options ask for it.
+/// Records a built-in training step, and opens the recording if requested.
 ///
 /// # Errors
 ///
-/// As recording, or the app.
+/// Fails if recording or the app does.
 pub fn record(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let status = record::run(arguments, page)?;
     if let Some(file) = arguments.to_open() {

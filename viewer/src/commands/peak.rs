@@ -20,7 +20,7 @@ use crate::output::{
     problem_texts, sum_names, trust,
 };
 
-/// Number of groups that `peak` lists by default.
+/// Default number of groups to list.
 const TOP: usize = 20;
 
 /// Arguments of `highwater peak`.
@@ -47,16 +47,16 @@ pub struct PeakArguments {
     /// Number of single blocks to list, the largest first
     #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
     pub largest_blocks: usize,
-    /// Whether each of several equal modules has a row of its own.
+    /// Whether each of several identical modules has its own row.
     #[command(flatten)]
     pub modules: ModuleChoice,
-    /// The blocks that count; by default all.
+    /// The blocks that count; all by default.
     #[command(flatten)]
     pub blocks: BlockChoice,
 }
 
 impl PeakArguments {
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         let given = Given::of(&self.source.file)
             .with("device", self.device.device)
@@ -79,17 +79,17 @@ pub struct PeakReport<'a> {
     trace: &'a Trace,
     arguments: &'a PeakArguments,
     peak: Peak,
-    /// Other moments with the same peak.
+    /// Other points with the same peak.
     elsewhere: Vec<Moment>,
     /// The pools, if reserved memory is grouped by them.
     pools: Option<PoolsReport>,
-    /// The leaks, and the part of them that is live at the moment.
+    /// The leaks, and the part of them that is live at this point.
     leaks: Option<LeaksAt>,
-    /// The largest blocks, if they are to be listed.
+    /// The largest blocks, if requested.
     largest: Option<LargestBlocks>,
 }
 
-/// The leaks of a recording, and their blocks at a moment, each module by itself.
+/// The leaks of a recording, and their blocks at some point, with modules not combined.
 #[derive(Debug)]
 struct LeaksAt {
     leaks: Leaks,
@@ -112,7 +112,7 @@ impl LeaksAt {
     }
 }
 
-/// Returns whether pools are compared: reserved memory is grouped by pool.
+/// Returns whether to compare pools: if reserved memory is grouped by pool.
 fn compares_pools(arguments: &PeakArguments) -> bool {
     !arguments.metric.is_of_blocks()
         && arguments.by.0.contains(&GroupKey::Pool)
@@ -179,12 +179,13 @@ impl<'a> PeakReport<'a> {
         })
     }
 
-    /// Returns the leaks, if some of them are live at the moment.
+    /// Returns the leaks, if some of their memory is live at this point.
     fn leaks(&self) -> Option<&LeaksAt> {
         self.leaks.as_ref().filter(|leaks| leaks.at_moment.total > 0)
     }
 
-    /// The equal modules that are one group, each with the same share of bytes and blocks; `None` if it is of one.
+    /// The identical modules combined in a group, each with the same share of bytes and blocks; `None` for a single
+    /// module.
     fn members(&self, group: &Group) -> Option<Vec<Value>> {
         let keys = &self.arguments.by.0;
         let count = group.members.len() as u64;
@@ -228,7 +229,7 @@ impl<'a> PeakReport<'a> {
 }
 
 impl Report for PeakReport<'_> {
-    /// Groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
+    /// The bytes of groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
     fn facts(&self) -> Facts<'_> {
         let Peak { moment, breakdown } = &self.peak;
         let filter = self.arguments.blocks.filter.stated();
@@ -351,7 +352,7 @@ impl Report for PeakReport<'_> {
     }
 }
 
-/// The largest blocks, with the number and bytes of further ones.
+/// A table of the largest blocks, with the number and bytes of the others.
 fn blocks_table(largest: &LargestBlocks) -> Table<'_> {
     let sums = usize::from(largest.rest_blocks > 0);
     let rest = (largest.rest_blocks, largest.rest_bytes);
@@ -359,7 +360,7 @@ fn blocks_table(largest: &LargestBlocks) -> Table<'_> {
     Table::new(largest.blocks.len() + sums, columns).with_sums(sums)
 }
 
-/// Other moments with the same peak.
+/// A table of other points with the same peak.
 fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
     let columns = [
         Column::number("event", "event", |row| moments[row].number()),
@@ -369,7 +370,7 @@ fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
     Table::new(moments.len(), columns)
 }
 
-/// Returns the event of `at` among `count`; `None` for the moment before the first.
+/// Returns the event of `at`, given the number of events; `None` for the state before the first event.
 fn event_of(count: u64, at: At) -> Result<Option<u64>, Failure> {
     match at {
         At::Start => Ok(None),

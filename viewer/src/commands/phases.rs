@@ -33,7 +33,7 @@ pub struct PhasesArguments {
 }
 
 impl PhasesArguments {
-    /// The options that another command may share.
+    /// The options that a suggested command repeats.
     pub fn given(&self) -> Given {
         let given = Given::of(&self.source.file).with("device", self.device.device).metric(self.metric);
         given.blocks(&self.blocks)
@@ -56,7 +56,7 @@ pub struct PhasesReport<'a> {
     arguments: &'a PhasesArguments,
     device: DeviceId,
     rows: Vec<PhaseRow>,
-    /// The peak, which `peak` and `info` report too.
+    /// The peak, as reported by `peak` and `info`.
     peak: Moment,
 }
 
@@ -64,7 +64,7 @@ pub struct PhasesReport<'a> {
 const NAMED: usize = 3;
 
 impl<'a> PhasesReport<'a> {
-    /// Computes the report of a recording, of which only the blocks of the filter count.
+    /// Computes the report of a recording, counting only the blocks of the filter.
     pub fn of(input: &'a Input, arguments: &'a PhasesArguments) -> Result<Self, Failure> {
         let (trace, metric) = (input.facts(), arguments.metric);
         let device = choose_device(trace, arguments.device.device)?;
@@ -137,8 +137,8 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first `shown` of the rows, whose sizes are of the total of `peak`. An arrow marks the row with the event of the
-/// peak. Unless the recording `is_marked`, its only phase has no name.
+/// A table of the first `shown` rows, with sizes of the total of `peak`. An arrow marks the row that contains the peak.
+/// If the recording has no phases (`is_marked` is false), the single row has no name.
 pub(crate) fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let is_of_peak = |row: &PhaseRow| match peak.number() {
@@ -173,7 +173,7 @@ pub(crate) fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, 
     Table::new(shown, columns)
 }
 
-/// Formats the composition of a peak, largest part first, including the bytes outside blocks.
+/// Formats the composition of a peak, largest part first, including the bytes outside of blocks.
 fn made_of(row: &PhaseRow, metric: Metric) -> String {
     let by_category = row.at_peak.ranked();
     let in_blocks: u64 = by_category.iter().map(|(_, bytes)| bytes).sum();

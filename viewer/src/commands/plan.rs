@@ -56,12 +56,12 @@ impl Maximize {
 }
 
 impl PlanArguments {
-    /// Returns the budget; without the option nothing of it is reserved.
+    /// Returns the budget; nothing of it is reserved by default.
     pub fn budget(&self) -> Budget {
         Budget { bytes: self.budget, reserve: self.reserve.unwrap_or(0) }
     }
 
-    /// Returns what the time of a step is estimated from, if that is asked for.
+    /// Returns the peak rates from which the time of a step is estimated, if requested.
     pub(crate) fn roofline(&self) -> Option<Roofline> {
         // That of a program chooses its kernels.
         let gpu = self.gpu.filter(|_| self.words.is_empty())?;
@@ -121,17 +121,17 @@ pub struct PlanArguments {
     pub training: ScenarioArguments,
 }
 
-/// Runs built-in steps again, for the plans of the app.
+/// Runs built-in steps again, for plans in the app.
 #[cfg(feature = "engine")]
 pub const RERUN: Option<RerunOf> = Some(|trace| {
     let step = Rerun::of_recording(trace, &[])?;
     Some(step.map(|step| Box::new(step) as Box<dyn TrainingStep + Send>))
 });
-/// This build has no engine to run a step with.
+/// `None`: this build has no engine to run a step with.
 #[cfg(not(feature = "engine"))]
 pub const RERUN: Option<RerunOf> = None;
 
-/// Searches a plan and prints it.
+/// Searches for a plan and prints it.
 pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let budget = arguments.budget();
     if budget.capacity() == 0 {
@@ -157,7 +157,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
     Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })
 }
 
-/// Plans the step in `file`: by running it again if it is a built-in one, or else by replaying the recording.
+/// Plans the step in `file`: by running it again if it is a built-in one, else by replaying the recording.
 fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let trace = Arc::new(read_with(file, &arguments.categories)?.trace);
     if arguments.form.is_text() {
@@ -193,7 +193,7 @@ fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Resul
     report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })
 }
 
-/// Plans a program that is not edited: simulates it, and once more with the plan.
+/// Plans a program without editing it: simulates it, and once more with the plan.
 fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let program = SimulatedProgram::new(arguments);
     let simulated = program.recorded()?;
@@ -214,7 +214,7 @@ fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanRepo
     Ok(PlanReport { proven, ..report(&step, found, arguments, applied)? })
 }
 
-/// The changes of a report, and the limits beside the step's own warnings.
+/// The changes in a report, and limits in addition to the step's own warnings.
 #[derive(Default)]
 struct Applied {
     /// The changes to make, if any.
@@ -239,7 +239,7 @@ fn query_of(arguments: &PlanArguments) -> Query {
     }
 }
 
-/// Returns the plan that each further allowance would make possible.
+/// Returns the plans that would be possible with each permission that was not given.
 fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
     let turning = spinner("looking for changes that would be enough");
     let query = query_of(arguments);
@@ -298,7 +298,7 @@ fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     Err(Failure::Usage("give a recording: this build has no engine to run a scenario with".to_owned()))
 }
 
-/// Plans a step that can be run again; `warnings` limit the answer.
+/// Plans a step that can be run again; `warnings` are limits of the answer.
 #[cfg(feature = "engine")]
 fn of_rerun(step: &Rerun, arguments: &PlanArguments, warnings: Vec<String>) -> Result<PlanReport, Failure> {
     if let Some(which) = arguments.maximize {
@@ -340,7 +340,7 @@ fn maximized(
     Ok(PlanReport { maximized, ..of_setup(&step, found, &arguments, setup, warnings)? })
 }
 
-/// Builds the report, whose command and lines apply `setup`.
+/// Builds the report, with the command and code that apply `setup`.
 #[cfg(feature = "engine")]
 fn of_setup(
     step: &Rerun,

@@ -87,10 +87,10 @@ impl RecordArguments {
     }
 }
 
-/// Number of phases shown of a run of many steps.
+/// Maximum number of phases shown for a run of many steps.
 const PHASES_SHOWN: usize = 25;
 
-/// The examples that the first screen of the app offers to record. Their pictures are the plots of `highwater render`.
+/// The examples offered on the app's start screen. Their pictures are made with `highwater render`.
 pub const EXAMPLES: &[Example] = &[
     Example {
         name: "gpt2",
@@ -112,8 +112,8 @@ pub const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// Held by those who record a built-in step, and read by those who only run one: the recorder is one for the process,
-/// and the app does both on several threads.
+/// Locked for writing while a built-in step is recorded, and for reading while one is only run: the recorder is global
+/// to the process, and the app does both on several threads.
 static TURN: RwLock<()> = RwLock::new(());
 
 /// Waits until no other built-in step is recorded or run.
@@ -156,11 +156,11 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(if report.oom.is_some() { Status::Unsound } else { Status::Fine })
 }
 
-/// The scenarios, and what each shows.
+/// The scenarios, and what each one shows.
 struct ScenarioList(&'static [ScenarioInfo]);
 
 impl ScenarioList {
-    /// A value of each scenario, by its name.
+    /// Returns an object with a value for each scenario.
     fn by_name<V: Into<Field>>(&self, value: impl Fn(&'static ScenarioInfo) -> V) -> Value {
         let values: BTreeMap<_, _> = self.0.iter().map(|info| (info.name, value(info).into())).collect();
         Value::Map(values.into_iter().collect())

@@ -118,14 +118,14 @@ impl FromStr for PictureSize {
 /// The keys of `--by`: colours, groups, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PictureBy {
-    /// Returns the colour key; otherwise why it is not a colour key.
+    /// The colour key, or why it is not one.
     pub colours: Result<ColourBy, String>,
-    /// Returns the grouping keys; otherwise why they cannot group.
+    /// The grouping keys, or why they are not valid.
     pub keys: Result<GroupKeys, String>,
 }
 
 impl PictureBy {
-    /// Colours by category, and these groups.
+    /// Colours by category, with these grouping keys.
     pub fn groups(keys: Vec<GroupKey>) -> Self {
         Self { colours: Ok(ColourBy::default()), keys: Ok(GroupKeys(keys)) }
     }
@@ -179,7 +179,7 @@ pub enum PictureTheme {
     Dark,
 }
 
-/// The order of the stack.
+/// The stacking order of bands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PictureOrder {
     /// Oldest at the bottom.

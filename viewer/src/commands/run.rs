@@ -1,4 +1,4 @@
-//! `highwater run`: records any program: PyTorch in it with the Python package, other use of the CUDA driver with a
+//! `highwater run`: records any program: PyTorch with the Python package, other uses of the CUDA driver with a
 //! preloaded library.
 
 mod library;
@@ -75,7 +75,7 @@ pub struct ProgramArguments {
     pub words: Vec<OsString>,
 }
 
-/// The code that Python runs when it starts: the recorder is imported only together with PyTorch.
+/// The code that Python runs at startup: it imports the recorder only when PyTorch is imported.
 const START: &str = r#"
 class _BeforeTorch:
     @staticmethod
@@ -94,8 +94,8 @@ if sys.version_info >= (3, 9):
     sys.meta_path.insert(0, _BeforeTorch)
 "#;
 
-/// Runs the program to its end, prints on standard error what was recorded, and exits with its status. Standard input,
-/// output and error are the program's.
+/// Runs the program to its end, prints to standard error what was recorded, and returns the program's exit status.
+/// Standard input, output and error are the program's.
 pub fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;
@@ -125,8 +125,8 @@ pub fn run(arguments: &ProgramArguments, _page: &mut Page<'_>) -> Result<Status,
     Ok(Status::Program(code(ended)))
 }
 
-/// Returns the absolute path of the recording, since the program may change its folder. For a program that only starts
-/// others, this is the folder: the recorded program names its file.
+/// Returns the absolute path of the recording, since the program may change its working folder. For a program that only
+/// starts others, returns the folder, in which the recorded program chooses the file name.
 fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, Failure> {
     let named = || match program.script(&arguments.words) {
         Some(script) => format!("{script}.snap"),
@@ -137,7 +137,7 @@ fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, F
     std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))
 }
 
-/// Fails now rather than after the run if the file cannot be written; removes an existing file.
+/// Fails now, rather than after the run, if the file cannot be written; removes an existing file.
 pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
     let cannot =
         |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another by --out", file.display()));
@@ -165,7 +165,7 @@ fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'
     ]
 }
 
-/// Returns the exit status: the program's, or 128 and the number of the signal that killed it, as in shells.
+/// Returns the exit status: the program's, or 128 plus the number of the signal that killed it, as in shells.
 pub(crate) fn code(ended: ExitStatus) -> u8 {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&ended) {

@@ -50,14 +50,14 @@ pub struct ServeArguments {
     pub categories: CategoryChoice,
 }
 
-/// Clients that are answered at once; further ones wait until one of these is done.
+/// Maximum number of clients that are answered at once; others wait.
 const MAX_CLIENTS: usize = 64;
 
-/// The time that a client has to send its request, and that while many clients are being answered.
+/// Time for a client to send its request; the second is used while many clients are waiting.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// The pause after a connection that could not be accepted.
+/// Pause after a connection could not be accepted.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves the recordings until the user stops the program.
@@ -101,13 +101,13 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
     Ok(Status::Fine)
 }
 
-/// Whether a path names recordings that may become more: a folder, or the files of a rotation.
+/// Whether a path names recordings to which more may be added: a folder, or the files of a rotation.
 fn has_several(path: &Path) -> bool {
     path.is_dir() || RotatedFiles::find(path).is_some()
 }
 
-/// Reads each of the files, and writes those that are not .snap files as such into `folder`; `None` if the user stops
-/// it. The first one was read already.
+/// Reads each of the files, and converts those that are not .snap files into `folder`; `None` if the user stops it. The
+/// first one was already read.
 fn prepare(
     (arguments, files): (&ServeArguments, &[&PathBuf]),
     mut first: Option<Result<Recording, Failure>>,
@@ -151,7 +151,7 @@ fn prepare(
     Ok(Some(recordings))
 }
 
-/// Whether `file` may be a recording without events, which is being written.
+/// Whether `file` may be a recording that is being written and has no events yet.
 fn has_only_begun(file: &Path) -> bool {
     let length = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
     let is_snap = || {
@@ -178,7 +178,7 @@ fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
     })
 }
 
-/// The host of the printed address: with a wildcard address, the name of this computer.
+/// The host in the printed address: for a wildcard address, the name of this computer.
 fn shown_host(host: &str, address: SocketAddr) -> String {
     let port = address.port();
     match address.ip() {
@@ -188,7 +188,7 @@ fn shown_host(host: &str, address: SocketAddr) -> String {
     }
 }
 
-/// The names by which browsers may address this server, beside IP addresses and `localhost`.
+/// The names by which browsers may address this server, in addition to IP addresses and `localhost`.
 fn known_hosts(host: &str, address: SocketAddr) -> Vec<String> {
     let own = host_name().filter(|_| address.ip().is_unspecified());
     own.into_iter().chain([host.to_owned()]).collect()
@@ -219,12 +219,12 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
     page.gap()?.line("Ctrl-C stops.")
 }
 
-/// Stand for the user and the address of this computer where they are not known.
+/// Placeholder for the user's name if it is unknown.
 const USER: &str = "USER";
 const HOST: &str = "HOST";
 
-/// The destination by which the user reaches this computer with ssh, from the variables of the environment:
-/// `USER@HOST`, and an explanation of its unknown parts. Only a connection tells the address, since other computers may
+/// The destination with which the user reaches this computer by ssh, derived from environment variables: `USER@HOST`,
+/// and an explanation of placeholders. The address is known only if the user is connected by ssh; other computers may
 /// not know this one's name.
 fn destination(variable: impl Fn(&str) -> Option<String>) -> (String, Option<String>) {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -253,8 +253,8 @@ fn host_name() -> Option<String> {
     None
 }
 
-/// Opens the user's browser. The address goes through a file that only the user can read: others see the arguments of
-/// programs.
+/// Opens the user's browser. The address is passed in a file that only the user can read, since others can see the
+/// arguments of programs.
 fn open_browser(folder: &TempDir, url: &str) -> io::Result<()> {
     let path = folder.path().join("open.html");
     std::fs::write(&path, format!("<!DOCTYPE html><meta http-equiv=\"refresh\" content=\"0; url={url}\">"))?;
@@ -269,7 +269,7 @@ fn open_browser(folder: &TempDir, url: &str) -> io::Result<()> {
     started.map(drop).map_err(|why| io::Error::other(format!("cannot start a browser with {program}: {why}")))
 }
 
-/// Whether this process was started with SIGHUP ignored, as far as the system tells.
+/// Whether this process was started with SIGHUP ignored, if the system reports it.
 #[cfg(unix)]
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -286,13 +286,13 @@ fn wake(address: SocketAddr) {
     let _ = TcpStream::connect((ip, address.port()));
 }
 
-/// Whether the user wants the program to end.
+/// Whether the user has requested the program to end.
 #[derive(Clone, Debug, Default)]
 struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Watches for the signals that end a program; a second one ends it at once. `address` is that of the listener,
-    /// which a connection wakes.
+    /// Starts watching for the signals that end a program; a second one ends it immediately. `address` is the
+    /// listener's, which is woken by a connection.
     #[cfg(unix)]
     fn watch(address: SocketAddr) -> io::Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -314,7 +314,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Signals end the program as usual here; the system removes temporary files later.
+    /// Does nothing: on this system, signals end the program as usual, and the system removes temporary files later.
     #[cfg(not(unix))]
     fn watch(_address: SocketAddr) -> io::Result<Self> {
         Ok(Self::default())
@@ -337,7 +337,7 @@ impl Stop {
     }
 }
 
-/// The number of clients that are being answered.
+/// The number of clients that are currently being answered.
 #[derive(Debug, Default)]
 struct Clients {
     count: Mutex<usize>,
@@ -345,8 +345,8 @@ struct Clients {
 }
 
 impl Clients {
-    /// Waits until one more may be answered, and counts it. Returns the time that it has for its request, which is
-    /// short while many wait; `None` if the program is to stop.
+    /// Waits until another client may be answered, and counts it. Returns the time for its request, which is short
+    /// while many wait; `None` if the program is to stop.
     fn enter(&self, stop: &Stop) -> Option<Duration> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= MAX_CLIENTS {
@@ -390,7 +390,7 @@ fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
     }
 }
 
-/// Answers one request. A client that goes away meanwhile is not worth a message.
+/// Answers one request. That a client has disconnected is not reported.
 fn answer(site: &Site, client: &TcpStream, patience: Duration) {
     let response = match request::read(client, patience) {
         Ok(Some(request)) => site.respond(&request),

@@ -1,4 +1,4 @@
-//! `highwater simulate`: runs a PyTorch program on a simulated GPU, records it, and says whether it fits.
+//! `highwater simulate`: runs a PyTorch program on a simulated GPU, records it, and reports whether it fits.
 
 mod files;
 mod found;
@@ -29,10 +29,10 @@ use crate::commands::run::{Program, Signals, code, make_way};
 use crate::gpu::Gpu;
 use crate::output::{Failure, Page, Report as _, Status};
 
-/// Training steps that are run by default: of the second on, nothing new is usually allocated.
+/// Default number of training steps to run. From the second step on, usually nothing new is allocated.
 const STEPS: u32 = 3;
 
-/// Groups of the peak that are listed.
+/// Number of groups listed for the peak.
 const TOP: usize = 6;
 
 fn address_order(name: &str) -> Result<AddressOrder, String> {
@@ -108,10 +108,10 @@ const WRITES_ANSWERS: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
 const READS_ANSWERS: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 const ASSUMES_ONES: &str = "HIGHWATER_SIMULATE_ASSUMES_ONES";
 
-/// Selects devices of this machine, which are not meant.
+/// Environment variable that selects devices of this machine, which is removed for the simulated ones.
 const DEVICES_OF_MACHINE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Devices of a machine, of which each of several ranks uses one.
+/// Number of devices of a machine, of which each rank uses one.
 const DEVICES_OF_RANKS: u32 = 8;
 
 /// Runs the program, reads what it recorded, and prints whether it fits.
@@ -143,7 +143,7 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
     })
 }
 
-/// Runs the program with further environment variables, and reads what it recorded.
+/// Runs the program with additional environment variables, and reads its recordings.
 ///
 /// # Errors
 ///
@@ -204,8 +204,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     Ok(simulated)
 }
 
-/// Writes the simulated GPU into `folder`; returns the variables of programs that use it, without a value to remove
-/// them.
+/// Writes the simulated GPU into `folder`; returns the environment variables of programs that use it, where `None`
+/// means to remove the variable.
 fn variables(arguments: &SimulateArguments, folder: &Path) -> Result<BTreeMap<&'static str, Option<String>>, Failure> {
     let files = Files::provide(Some(folder))?;
     let files = files.environment().into_iter().chain(variables_of_caches(&files.shared_caches()));
@@ -225,7 +225,7 @@ fn standard_error() -> Stdio {
     Stdio::null()
 }
 
-/// The GPU with the memory that was asked for.
+/// The GPU with the requested memory.
 fn gpu_of(arguments: &SimulateArguments) -> Gpu {
     // With a size alone, an A100 of this size.
     let gpu = arguments.gpu.unwrap_or_else(Gpu::unless_named);

@@ -22,7 +22,7 @@ pub struct SkillArguments {
 /// The name of the skill, and of its folder.
 const NAME: &str = "highwater";
 
-/// Lists the files of the skill, which the Python package has too.
+/// Lists the files of the skill, which are also in the Python package.
 macro_rules! files {
     ($($path:literal,)+) => {
         [$(($path, include_str!(concat!("../../../recorder/python/highwater/skill/", $path)))),+]

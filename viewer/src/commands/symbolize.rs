@@ -48,7 +48,7 @@ pub struct SymbolizeArguments {
     pub form: Form,
 }
 
-/// An uncompressed `.snap`, whose sections can be copied.
+/// The format of an uncompressed `.snap`, whose sections can be copied.
 const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
 
 /// Looks up the frames, writes the recording, and prints the result for each module.
@@ -112,11 +112,11 @@ fn lock(file: &Path) -> Result<File, Failure> {
 struct Written {
     path: PathBuf,
     bytes: u64,
-    /// Bytes of an incomplete section, which are left out.
+    /// Bytes of an incomplete section, which are not copied.
     torn_bytes: u64,
 }
 
-/// Writes the recording with the found symbols; nothing if it would be unchanged.
+/// Writes the recording with the symbols found; does nothing if there are none.
 fn write(
     arguments: &SymbolizeArguments,
     destination: Option<&Destination>,
@@ -158,8 +158,8 @@ struct SymbolizeReport<'a> {
 }
 
 impl SymbolizeReport<'_> {
-    /// Returns failure if nothing of what was looked up in one of the program's own binaries is known, or in all of
-    /// them, or if a binary was refused since it was rebuilt.
+    /// Returns failure if nothing was found for one of the program's own binaries, or for all binaries, or if a binary
+    /// was rejected because it was rebuilt.
     fn status(&self) -> Status {
         let is_rebuilt = |module: &ModuleOutcome| {
             module.finding.as_ref().is_some_and(|found| found.as_ref().is_err_and(|why| why.cause == Cause::Rebuilt))
@@ -204,7 +204,7 @@ impl SymbolizeReport<'_> {
         }
     }
 
-    /// Prints which binaries lack symbols, and what would help, a sentence each.
+    /// Prints which binaries lack symbols and what would help, one sentence each.
     fn print_reasons(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let reasons: Vec<String> = found
@@ -255,7 +255,7 @@ impl SymbolizeReport<'_> {
         }
     }
 
-    /// Returns what to do to have `what` found.
+    /// Returns a suggestion for finding `what`.
     fn where_else(&self, what: &str) -> String {
         if self.arguments.debug_dirs.is_empty() {
             format!("pass --debug-dir with a folder that has {what} or its debug file")
@@ -346,7 +346,7 @@ impl Report for SymbolizeReport<'_> {
     }
 }
 
-/// Returns that frames are outside of all modules, as a sentence; `None` if none is.
+/// Returns a sentence that frames are outside of all modules; `None` if there are none.
 fn outside_modules(frames: u64) -> Option<String> {
     let whose = if frames == 1 { "its" } else { "their" };
     let frames = Some(count_with(frames, "frame", ["is", "are"])).filter(|_| frames > 0)?;
@@ -368,7 +368,7 @@ fn source(module: &ModuleOutcome) -> String {
     }
 }
 
-/// Returns whether a module is code that the kernel maps into every program (vDSO).
+/// Returns whether a module is code that the kernel maps into every process (the vDSO).
 fn is_kernels(path: &str) -> bool {
     !path.contains('/') && path.contains("vdso")
 }

@@ -43,13 +43,13 @@ pub struct TopArguments {
 /// The time between two refreshes.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// The time between two looks for further files.
+/// The time between two searches for new files.
 const LIST: Duration = Duration::from_secs(2);
 
-/// The time for reading between two refreshes, of all recordings together: keys are waited for in between.
+/// The time spent reading between two refreshes, for all recordings together; keys are handled in between.
 const READING: Duration = Duration::from_millis(200);
 
-/// Reads a key of groups.
+/// Parses a grouping key.
 fn key(text: &str) -> Result<GroupKey, String> {
     match GroupKey::parse_list(text)?.as_slice() {
         [GroupKey::Lifetime] => {
@@ -82,7 +82,7 @@ pub fn run(arguments: &TopArguments, page: &mut Page<'_>) -> Result<Status, Fail
     shown.map(|_| Status::Fine)
 }
 
-/// The view in the terminal: the recordings that are watched, and what the user has chosen.
+/// The view in the terminal: the watched recordings, and the user's choices.
 #[derive(Debug)]
 struct View {
     target: Target,
@@ -94,7 +94,7 @@ struct View {
 }
 
 impl View {
-    /// Looks for further recordings.
+    /// Searches for new recordings.
     fn list(&mut self) -> Result<(), Failure> {
         self.listed = Some(Instant::now());
         for (path, name) in self.target.recordings()? {
@@ -105,7 +105,7 @@ impl View {
         Ok(())
     }
 
-    /// Reads what is new, for about the time of `most`; returns whether there is more.
+    /// Reads new data for about the time `most`; returns whether there is more.
     fn look(&mut self, most: Duration) -> bool {
         if !matches!(self.target, Target::File(_)) && self.listed.is_none_or(|at| at.elapsed() >= LIST) {
             // A folder or a process that is gone leaves what was read.
@@ -116,7 +116,7 @@ impl View {
     }
 }
 
-/// Draws the view again and again until a key or a signal ends it. Returns whether the terminal is still there.
+/// Draws the view repeatedly until a key or a signal ends it. Returns whether the terminal still exists.
 fn show(view: &mut View, terminal: &mut ratatui::DefaultTerminal, stop: &AtomicBool) -> Result<bool, Failure> {
     let mut drawn = None;
     while !stop.load(Ordering::Relaxed) {
@@ -147,7 +147,8 @@ fn show(view: &mut View, terminal: &mut ratatui::DefaultTerminal, stop: &AtomicB
     Ok(true)
 }
 
-/// Waits for a key, for at most `most`. Returns whether the terminal is gone: then reading keys would never end.
+/// Waits for a key for at most `most`. Returns whether the terminal was closed, in which case waiting for keys would
+/// never end.
 #[cfg(unix)]
 fn is_hung_up(most: Duration) -> io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -167,14 +168,14 @@ fn is_hung_up(most: Duration) -> io::Result<bool> {
     }
 }
 
-/// Waits for a key, for at most `most`.
+/// Waits for a key for at most `most`; terminals are not closed on this system.
 #[cfg(not(unix))]
 fn is_hung_up(most: Duration) -> io::Result<bool> {
     event::poll(most).map(|_| false)
 }
 
-/// Returns a flag that is set by signals that would end the program, so that the terminal is restored. Without a
-/// terminal, nothing is to be restored.
+/// Returns a flag that is set by signals that would end the program, so that the terminal can be restored. Without a
+/// terminal, there is nothing to restore.
 fn stop_requested() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]

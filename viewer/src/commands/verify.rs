@@ -40,7 +40,7 @@ pub fn run(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(report.status())
 }
 
-/// Opens a recording, also one of which no event can be read.
+/// Opens a recording, even if no event can be read.
 fn open(file: &Path, is_whole: bool) -> Result<Input, Failure> {
     if !is_whole && let Some(input) = Input::open_long(file, &CategoryChoice::default())? {
         return Ok(input);
@@ -58,16 +58,16 @@ pub struct VerifyReport {
     events: Option<u64>,
     blocks: Option<u64>,
     trust: Option<Value>,
-    /// Losses, as sentences.
+    /// Limits of accuracy, as sentences.
     limits: Vec<String>,
-    /// Facts that were computed rather than recorded, as sentences.
+    /// Figures that were computed rather than recorded, as sentences.
     routine: Vec<String>,
     /// The beginning of the first line.
     on: String,
     devices: Vec<u16>,
-    /// Whether no other command can answer anything.
+    /// Whether the file is unusable for all other commands.
     is_unreadable: bool,
-    /// Whether the file has checksums, which were then checked while reading.
+    /// Whether the file has checksums, which are verified while reading.
     has_checksums: bool,
 }
 
@@ -99,7 +99,7 @@ impl VerifyReport {
         })
     }
 
-    /// Returns the report for a file of which nothing could be read.
+    /// Returns the report for a file that could not be read.
     pub(crate) fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
         Self { problems: vec![error.to_string()], is_unreadable: true, ..Self::default() }
     }

@@ -24,7 +24,7 @@ use crate::output::{Failure, Page, Status, answer};
 pub struct Scaled {
     /// The text as typed, for the answer.
     pub text: String,
-    /// The share of each block's size that is left.
+    /// The factor by which each block's size is multiplied.
     pub part: SizePart,
     /// The blocks that are scaled.
     pub filter: Filter,
@@ -84,11 +84,11 @@ pub struct WhatIfArguments {
     pub categories: CategoryChoice,
 }
 
-/// The conditions of the memory that is sharded over ranks in ZeRO stage 1.
+/// The conditions for the memory that ZeRO stage 1 shards over ranks.
 const SHARDED: [&str; 2] = ["category=optimizer_state", "phase=optimizer category=temporary"];
 
 impl WhatIfArguments {
-    /// The share of the optimizer's memory that stays on each rank.
+    /// The share of the optimizer's memory that remains on each rank.
     fn sharded(&self) -> Option<SizePart> {
         self.zero.and(self.ranks).map(|denominator| SizePart { numerator: 1, denominator })
     }
@@ -113,7 +113,7 @@ impl WhatIfArguments {
         }
     }
 
-    /// Returns the change as text, in the words of the options.
+    /// Describes the change by its options.
     pub(crate) fn change_in_words(&self) -> String {
         let without: Vec<&str> = self.without.iter().map(|one| one.text.as_str()).collect();
         let until_last_use: Vec<&str> = self.until_last_use.iter().map(|one| one.text.as_str()).collect();
@@ -123,7 +123,7 @@ impl WhatIfArguments {
         in_words(self.alloc_conf.as_deref(), self.capacity, &self.checkpoint, [&without, &until_last_use], &scale)
     }
 
-    /// The options that another command may share, the change among them.
+    /// The options that a suggested command repeats, including the change.
     pub fn given(&self) -> Given {
         let given = Given::of(&self.source.file)
             .with("device", self.device.device)
@@ -149,7 +149,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     })
 }
 
-/// Computes the report for `arguments`. A capacity applies to all devices, unless one is named.
+/// Computes the report for `arguments`. A capacity applies to all devices, unless one is requested.
 pub fn report<'a>(input: &'a Input, arguments: &'a WhatIfArguments) -> Result<WhatIfReport<'a>, Failure> {
     let (wanted, trace) = (arguments.device.device, input.facts());
     let devices = match wanted {

@@ -1,4 +1,4 @@
-//! Reads recordings, guesses the categories that are not recorded, and notes which lines to skip.
+//! Reads recordings, guesses categories that are not recorded, and sets the lines to skip.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::args::{Categories, CategoryChoice};
 use crate::input::recording::{Recording, read};
 use crate::output::Failure;
 
-/// Reads `file`, and assigns categories by `choice`.
+/// Reads `file`, with categories according to `choice`.
 pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
     // Errors in a rules file are reported before a long read.
     let rules = rules(choice)?;
@@ -20,7 +20,7 @@ pub(crate) fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recordin
     Ok(recording)
 }
 
-/// Returns a function that reads one of many recordings without showing progress, and assigns categories by `choice`.
+/// Returns a function that reads one of many recordings without a progress bar, with categories according to `choice`.
 pub fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result<Recording, Error> + Sync, Failure> {
     let rules = rules(choice)?;
     Ok(move |file: &Path| {

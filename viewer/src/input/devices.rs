@@ -8,7 +8,7 @@ use crate::input::source::Input;
 use crate::output::Failure;
 
 const HOST: &str = "host memory";
-/// The driver of tensors on the CPU, whose memory is the host's.
+/// The driver of tensors on the CPU, whose memory is host memory.
 const CPU_DRIVER: &str = "cpu";
 
 /// Returns the beginning of the first line of a report about `device`: `On device 1 of 3: ` if the recording has
@@ -17,7 +17,7 @@ pub fn on_device(trace: &Trace, device: DeviceId) -> String {
     on_devices(trace, &[device])
 }
 
-/// Returns the same for a report about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
+/// Like [`on_device`], for a report about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
 pub(crate) fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
     match where_phrase(trace, devices) {
         Some((preposition, phrase)) => format!("{}{} {phrase}: ", preposition[..1].to_uppercase(), &preposition[1..]),
@@ -58,15 +58,15 @@ pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// Names the devices that a verdict covers, as [`phrase`]; host memory also where the recording has nothing else.
+/// Names the devices that a check covers, like [`phrase`], and host memory even if the recording has nothing else.
 pub(crate) fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let is_cpu = |device: DeviceId| trace.device_facts(device).is_some_and(|facts| facts.driver == CPU_DRIVER);
     let is_host = |device: &DeviceId| trace.is_host_memory(*device) || is_cpu(*device);
     phrase(trace, devices).or_else(|| (!devices.is_empty() && devices.iter().all(is_host)).then(|| HOST.to_owned()))
 }
 
-/// Returns the devices that a verdict covers: the requested one, which must be in the recording, else all that have
-/// memory; host memory only if requested or if there is nothing else.
+/// Returns the devices that a check covers: the requested one, which must be in the recording, else all that have
+/// memory; host memory only if requested, or if there is nothing else.
 pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
     if wanted.is_some() {
         return Ok(vec![choose_device(trace, wanted)?]);
@@ -74,7 +74,7 @@ pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Fail
     Ok(trace.covered_devices())
 }
 
-/// Returns the devices to compare: the requested ones, which must be in their recordings, else of each its default one.
+/// Returns the devices to compare: the requested ones, which must be in their recordings, else the default ones.
 pub(crate) fn compared_devices(
     inputs: [&Input; 2],
     wanted: [Option<u16>; 2],
@@ -90,7 +90,7 @@ pub(crate) fn compared_devices(
     Ok(devices)
 }
 
-/// Adds the side to an error, 0 for A and 1 for B, if the text can name it.
+/// Adds the name of the side, A or B, to an error about it, if its text allows that.
 pub fn of_side(failure: Failure, side: usize) -> Failure {
     match failure {
         Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),

@@ -28,7 +28,7 @@ const QUICK_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, also if it is truncated or damaged so that no event can be read.
+/// Fails if the file cannot be read, or is so damaged or truncated that no event can be read.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     let recording = read_any(file)?;
     if recording.trace.is_unreadable() {
@@ -37,7 +37,7 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
     Ok(recording)
 }
 
-/// Like [`read`], but also succeeds if no event can be read. On a terminal a bar shows the progress of a large file.
+/// Like [`read`], but succeeds even if no event can be read. On a terminal, a bar shows the progress for large files.
 pub(crate) fn read_any(file: &Path) -> Result<Recording, Failure> {
     if file.is_dir() && Windows::find_rotated(file).is_none() {
         let text =
@@ -65,7 +65,7 @@ pub(crate) fn read_any(file: &Path) -> Result<Recording, Failure> {
     opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
 }
 
-/// Whether `file` is a pipe with a name in a folder, not one that a shell passes.
+/// Whether `file` is a named pipe in a folder, rather than one passed by a shell.
 #[cfg(unix)]
 fn is_named_pipe(file: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
@@ -73,16 +73,16 @@ fn is_named_pipe(file: &Path) -> bool {
     !is_passed && std::fs::metadata(file).is_ok_and(|facts| facts.file_type().is_fifo())
 }
 
-/// Whether `file` is a pipe with a name; not elsewhere than on Unix.
+/// Always false: only Unix has named pipes in folders.
 #[cfg(not(unix))]
 fn is_named_pipe(_file: &Path) -> bool {
     false
 }
 
-/// Bytes of memory that an event of a recording takes once it is read.
+/// Bytes of memory per event of a recording in memory.
 const BYTES_AN_EVENT: u64 = 42;
 
-/// Returns an error if `file` has more events than the available memory can hold: reading it would end this program, or
+/// Returns an error if `file` has more events than fit into the available memory, which would crash this program or
 /// another one.
 fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
     let is_snap = |file: &mut File| {
@@ -116,7 +116,7 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the memory that programs can still use; `None` where the system does not say.
+/// Returns the memory available to programs, in bytes; `None` if the system does not report it.
 fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -144,8 +144,7 @@ pub fn show(bar: &ProgressBar, now: Progress) {
     }
 }
 
-/// Reads the recordings of `folder`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are
-/// done.
+/// Reads the recordings in `folder` with `open`, and keeps their summaries; on a terminal, a bar shows the progress.
 ///
 /// # Errors
 ///
@@ -162,7 +161,7 @@ pub(crate) fn read_fleet(
     Ok(fleet)
 }
 
-/// Expands `paths` to the recordings that they name: files, and those in folders.
+/// Expands `paths` to recordings: files, and those in folders.
 pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     Inputs::of(paths).map_err(|source| {
         let path = paths.first().cloned().unwrap_or_default();
@@ -170,7 +169,7 @@ pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     })
 }
 
-/// Reads `inputs`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are done.
+/// Reads `inputs` with `open`, and keeps their summaries; on a terminal, a bar shows the progress.
 pub(crate) fn read_inputs(
     inputs: &Inputs,
     open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
@@ -250,7 +249,8 @@ pub(crate) fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric
     Err(Failure::Usage(text.to_owned()))
 }
 
-/// Returns the events `from` to `to`, the last one by default, of a recording that has `count`; `None` if it has none.
+/// Returns the events from `from` to `to` (by default the last one) of a recording with `count` events; `None` if it
+/// has none.
 pub(crate) fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Option<Range<u64>>, Failure> {
     let Some(last) = count.checked_sub(1) else {
         return Ok(None);
@@ -266,8 +266,8 @@ pub(crate) fn event_range(from: u64, to: Option<u64>, count: u64) -> Result<Opti
     Ok(Some(from..to + 1))
 }
 
-/// Returns the keys for the operations and modules that allocated, and what they are; `None` if the recording names
-/// neither. PyTorch's have no operations.
+/// Returns the keys for the operations and modules that allocated, and a phrase for them; `None` if the recording has
+/// neither. PyTorch's recordings have no operations.
 pub(crate) fn origin_keys(trace: &Trace) -> Option<(&'static str, &'static str)> {
     let has_ops = trace.tables.ops.iter().any(|op| op.name.is_some());
     match (trace.tables.scopes.is_empty(), has_ops) {

@@ -15,7 +15,7 @@ use crate::input::categories::{read_with, reader};
 use crate::input::recording::{Recording, check_metric, reading_bar, show};
 use crate::output::Failure;
 
-/// Sets [`MAX_RESIDENT_EVENTS`], for machines with little memory.
+/// Environment variable that overrides [`MAX_RESIDENT_EVENTS`], for machines with little memory.
 const RESIDENT_EVENTS: &str = "HIGHWATER_RESIDENT_EVENTS";
 
 /// A recording that a command reads.
@@ -33,7 +33,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// Fails if the recording cannot be read, or if the setting of the environment is not a number.
+    /// Fails if the recording cannot be read, or if the environment variable is not a number.
     pub fn open(file: &Path, choice: &CategoryChoice) -> Result<Self, Failure> {
         Self::open_long(file, choice)?.map_or_else(|| Self::whole(file, choice), Ok)
     }
@@ -42,7 +42,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// Fails if the setting of the environment is not a number.
+    /// Fails if the environment variable is not a number.
     pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Self>, Failure> {
         let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
         let source = open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok());
@@ -59,16 +59,16 @@ impl Input {
         Ok(Self::of(Source::in_memory(trace), format, file))
     }
 
-    /// A recording that was read from `file`.
+    /// Wraps a recording that was read from `file`.
     pub fn of(source: Source<'static>, format: FileFormat, file: &Path) -> Self {
         Self { source, format, file: file.to_owned() }
     }
 
-    /// The same recording, changed by `change` if it is in memory.
+    /// Applies `change` if the recording is in memory.
     ///
     /// # Errors
     ///
-    /// As `change`.
+    /// Fails if `change` does.
     pub(crate) fn map_whole(self, change: impl FnOnce(Trace) -> Result<Trace, Failure>) -> Result<Self, Failure> {
         let source = match self.source.into_whole() {
             Ok(trace) => Source::in_memory(change(trace)?),
@@ -77,18 +77,18 @@ impl Input {
         Ok(Self { source, ..self })
     }
 
-    /// The same recording, of which only the blocks that pass `filter` count.
+    /// Counts only the blocks that pass `filter`.
     #[must_use]
     pub fn counting(self, filter: &Filter) -> Self {
         Self { source: self.source.counting(filter), ..self }
     }
 
-    /// The recording's origin, devices, tables, limits and problems.
+    /// The recording's header, devices, tables, limits and problems.
     pub fn facts(&self) -> &Trace {
         self.source.facts()
     }
 
-    /// Asks the recording; where all of it is read in windows, a bar shows the progress.
+    /// Calls `ask` with the recording; if it is read in windows, a bar shows the progress.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Input {
         answer.map_err(|why| self.unreadable(why))
     }
 
-    /// Returns the error that the recording cannot be read.
+    /// Converts an error to the failure that the recording cannot be read.
     pub fn unreadable(&self, source: Error) -> Failure {
         Failure::Read { file: self.file.clone(), source }
     }
@@ -120,11 +120,11 @@ impl Input {
     }
 }
 
-/// Opens `file` and answers from it, as [`answer_counting`] with all blocks.
+/// Opens `file` and calls `answer` with it, with all blocks.
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read, or as `answer` does.
+/// Fails if the recording cannot be read, or if `answer` does.
 pub(crate) fn answer_from<T>(
     file: &Path,
     choice: &CategoryChoice,
@@ -133,11 +133,11 @@ pub(crate) fn answer_from<T>(
     answer_counting(file, choice, &Filter::default(), answer)
 }
 
-/// Opens `file` and answers from it, counting only the blocks that pass `filter`.
+/// Opens `file` and calls `answer` with it, counting only the blocks that pass `filter`.
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read, or as `answer` does.
+/// Fails if the recording cannot be read, or if `answer` does.
 pub(crate) fn answer_counting<T>(
     file: &Path,
     choice: &CategoryChoice,
@@ -151,12 +151,12 @@ pub(crate) fn answer_counting<T>(
     answer_or_whole(open, answer)
 }
 
-/// Answers from what `open` opens, one or several inputs. If that turns out to be damaged, it is opened again as a
-/// whole, which finds out what is wrong, and answered from that.
+/// Calls `answer` with what `open` opens, one or several inputs. If they turn out to be damaged, opens them again as a
+/// whole, which reports what is wrong, and calls `answer` again.
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read, or as `answer` does.
+/// Fails if the recording cannot be read, or if `answer` does.
 pub(crate) fn answer_or_whole<I, T>(
     open: impl Fn(bool) -> Result<I, Failure>,
     mut answer: impl FnMut(&I) -> Result<T, Failure>,
@@ -172,7 +172,7 @@ pub(crate) fn answer_or_whole<I, T>(
 ///
 /// # Errors
 ///
-/// Fails if the setting of the environment is not a number.
+/// Fails if the environment variable is not a number.
 pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = resident_events()?;
     if needs_whole(choice) || is_stdin(file) {
@@ -189,7 +189,7 @@ pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windo
     Ok(windows)
 }
 
-/// Whether categories are to be guessed, or lines to be skipped, over all of a recording.
+/// Whether categories have to be guessed or lines skipped, for which the whole recording must be in memory.
 fn needs_whole(choice: &CategoryChoice) -> bool {
     choice.categories.is_some() || !choice.skip.is_empty()
 }
@@ -199,7 +199,7 @@ fn needs_whole(choice: &CategoryChoice) -> bool {
 ///
 /// # Errors
 ///
-/// Fails if the setting of the environment is not a number, or the rules for categories cannot be read.
+/// Fails if the environment variable is not a number, or if the rules for categories cannot be read.
 pub fn opener(
     choice: &CategoryChoice,
 ) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
@@ -228,11 +228,11 @@ pub(crate) fn opener_up_to(
     })
 }
 
-/// Recordings of more events are read in windows.
+/// The number of events above which recordings are read in windows.
 ///
 /// # Errors
 ///
-/// Fails if the setting of the environment is not a number.
+/// Fails if the environment variable is not a number.
 pub(crate) fn resident_events() -> Result<u64, Failure> {
     match std::env::var(RESIDENT_EVENTS) {
         Err(_) => Ok(MAX_RESIDENT_EVENTS),

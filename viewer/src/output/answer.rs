@@ -10,12 +10,12 @@ use crate::args::Form;
 use crate::output::caveats;
 use crate::output::page::Page;
 
-/// The answer of a command, which can be printed as text, JSON or CSV.
+/// The report of a command, which can be printed as text, JSON or CSV.
 pub trait Report {
     /// Returns its facts: the JSON object.
     fn facts(&self) -> Facts<'_>;
 
-    /// Returns its main table; without columns, if it has none.
+    /// Returns its main table; one without columns if it has none.
     fn table(&self) -> Table<'_> {
         Table::new(0, [])
     }
@@ -23,7 +23,7 @@ pub trait Report {
     /// Prints the report as text.
     fn print(&self, page: &mut Page<'_>) -> io::Result<()>;
 
-    /// Prints it in a form.
+    /// Prints it in a format.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ pub trait Report {
     }
 }
 
-/// Prints the `report` about `trace` in a form; as text, after what is incomplete.
+/// Prints the `report` about `trace` in a format; text is preceded by warnings about incomplete data.
 ///
 /// # Errors
 ///
@@ -55,16 +55,16 @@ pub fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &impl Repo
 
 pub use highwater_app::files::failure::Failure;
 
-/// The result of a command that could do its work.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Success: status 0.
     Fine,
-    /// A budget was exceeded, or what was looked up was not found: status 1.
+    /// A budget was exceeded, or nothing was found: status 1.
     Broken,
     /// The recording is inconsistent, or its run failed: status 2.
     Unsound,
-    /// The status of the program that was run.
+    /// The exit status of the program that was run.
     Program(u8),
 }
 

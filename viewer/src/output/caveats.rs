@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::output::page::Page;
 
-/// The facts of [`Trust`] and other limits of the accuracy, and whether there are any.
+/// The limits of the accuracy, and whether there are any.
 #[derive(Debug, Serialize)]
 struct TrustFigures<'a> {
     complete: bool,
@@ -19,7 +19,7 @@ struct TrustFigures<'a> {
     facts: &'a Trust,
     /// Whether steps or phases come from annotations guessed from stacks.
     phases_guessed: bool,
-    /// Uses of blocks that were not live, which only readers count.
+    /// Uses of blocks that were not live, which are counted only when reading.
     unmatched_uses: u64,
     /// The recorder's notes about the recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,8 +42,8 @@ pub(crate) fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Warns before the report that the recording, named `name` among several, is truncated, could not be read in full, or
-/// has totals that contradict each other; prints nothing otherwise.
+/// Prints a warning before the report if the recording (called `name` among several) is truncated, could not be read in
+/// full, or has inconsistent totals.
 pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
     for problem in trace.problems.iter().filter(|problem| problem.is_of_sums) {
@@ -84,7 +84,8 @@ pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
     devices.iter().map(|device| trace.failed_requests_on(*device).count() as u64).sum()
 }
 
-/// Returns a warning that `failed` requests failed, so that peaks and advice hold only up to there; `None` if none did.
+/// Returns a warning that `failed` requests failed, so that peaks and advice are valid only up to that point; `None` if
+/// none did.
 pub fn out_of_memory(failed: u64) -> Option<String> {
     let requests = count_of(failed, "request");
     (failed > 0).then(|| {
@@ -92,11 +93,11 @@ pub fn out_of_memory(failed: u64) -> Option<String> {
     })
 }
 
-/// The fact that names the simulated GPU of a recording.
+/// The name of the fact with the simulated GPU.
 const SIMULATED: &str = "simulated";
 
-/// Returns a sentence if one of two compared recordings is of a simulated GPU and the other is not, or is of another
-/// one; `None` otherwise.
+/// Returns a sentence if only one of two compared recordings is of a simulated GPU, or if they are of different ones;
+/// else `None`.
 pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
     let gpu = |of: &Trace| of.header.facts.iter().find(|(name, _)| name == SIMULATED).map(|(_, gpu)| gpu.clone());
     let (own, other) = (gpu(trace), gpu(baseline));
@@ -112,7 +113,7 @@ pub(crate) fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String
     })
 }
 
-/// Maximum number of problems printed by commands that are not about them.
+/// Maximum number of problems printed by commands other than `verify`.
 const TOLD: usize = 5;
 
 /// Prints the limits of the accuracy, and the problems of the file; nothing if there are none.
@@ -165,7 +166,7 @@ pub(crate) fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Re
     Ok(())
 }
 
-/// Returns a note if most frames, or all of one of the program's own binaries, are bare addresses.
+/// Returns a note if most frames, or all frames of one of the program's own binaries, are addresses without symbols.
 fn bare_stacks(trace: &Trace) -> Option<String> {
     let mut of_modules: Vec<(u64, u64)> = vec![(0, 0); trace.tables.modules.len()];
     for frame in &trace.tables.frames {

@@ -1,4 +1,4 @@
-//! The columns that name the groups of a table, one for each key.
+//! The columns with the key values of the groups in a table, one per key.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,9 +11,9 @@ use highwater_snapshots::shown::printable;
 use highwater_snapshots::tables::Tables;
 use highwater_snapshots::{StackId, Trace, count_of, format_bytes, format_count};
 
-/// The columns that name the rows of a table of groups by `keys`, of which each is given by its values of them and its
-/// stack in these tables, which is none if stacks are not a key; then come rows that are sums, by name. Stacks have one
-/// text line for each frame.
+/// The columns with the key values of groups by `keys`. Each group is given by its values and its stack in the given
+/// tables (`NONE` if stacks are not a key); `sums` are the names of the rows of sums that follow. A stack has one line
+/// of text per frame.
 pub(crate) fn key_columns<'a>(
     keys: &'a [GroupKey],
     groups: impl Iterator<Item = (&'a Vec<String>, (&'a Tables, StackId))>,
@@ -57,20 +57,20 @@ pub(crate) fn key_columns<'a>(
     columns
 }
 
-/// Names the rows after groups: what is not listed, if anything, and the total.
+/// The names of the rows after the groups: the groups not listed, if any, and the total.
 pub(crate) fn sum_names(rest_groups: u64) -> Vec<String> {
     let rest = (rest_groups > 0).then(|| count_of(rest_groups, "more group"));
     rest.into_iter().chain(["total".to_owned()]).collect()
 }
 
-/// The values of a group by key.
+/// A group's key values, by the name of their key.
 pub fn named(keys: &[GroupKey], values: &[String]) -> Value {
     let by_name: BTreeMap<&'static str, &String> = keys.iter().map(|key| key.name()).zip(values).collect();
     Value::Map(by_name.into_iter().map(|(name, value)| (name, value.clone().into())).collect())
 }
 
-/// Returns the size of each of `members` equal modules that have `bytes` in all: `32 × 416.83 MiB`. Empty if the row is
-/// of one.
+/// Returns the size of each of `members` identical modules that have `bytes` in total: `32 × 416.83 MiB`. Empty for a
+/// single module.
 pub(crate) fn each_text(bytes: u64, members: usize) -> String {
     match members as u64 {
         0 | 1 => String::new(),
@@ -78,7 +78,7 @@ pub(crate) fn each_text(bytes: u64, members: usize) -> String {
     }
 }
 
-/// Explains the value `(none)` of the first key that has it in one of `groups`; `None` if there is none.
+/// Explains the value `(none)` of the first key for which one of `groups` has it; `None` if there is none.
 pub(crate) fn none_note<'a>(
     trace: &Trace,
     keys: &[GroupKey],
@@ -106,8 +106,7 @@ pub(crate) fn none_note<'a>(
     })
 }
 
-/// The columns of a table with a block in each row, and in the row after them the `rest`: a number of blocks and their
-/// bytes.
+/// The columns of a table with one block per row, followed by a row for the `rest`: a number of blocks and their bytes.
 pub(crate) fn block_columns<'a>(
     of: impl Fn(usize) -> Option<&'a ListedBlock> + Copy + 'a,
     (rest_blocks, rest_bytes): (u64, u64),

@@ -15,26 +15,26 @@ pub struct Page<'a> {
     /// Characters per line, if limited.
     width: Option<usize>,
     is_coloured: bool,
-    /// What takes the facts of the reports that are printed as text, if they are kept.
+    /// Receives the facts of reports that are printed as text, if set.
     facts: Option<Keep<'a>>,
-    /// What is suggested in place of a command, if not the command.
+    /// Returns the text to print instead of a suggested command, if set.
     suggestion: Option<Suggestion<'a>>,
 }
 
-/// Takes the facts of a report.
+/// Receives the facts of a report.
 type Keep<'a> = &'a mut dyn FnMut(Facts<'_>);
 
-/// Returns what is suggested in place of a command, if anything.
+/// Returns the text to print instead of a suggested command; `None` to print nothing.
 type Suggestion<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Minimum characters of a wrapped line.
 const MIN_WIDTH: usize = 40;
 
-/// The version of the keys of all JSON objects: it rises when one is removed or changes its meaning, not when one
-/// comes.
+/// The version of the keys of all JSON objects; incremented when a key is removed or changes its meaning, not when one
+/// is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Returns `facts` with the version of their keys first.
+/// Returns `facts` with the schema version as the first one.
 pub fn versioned(facts: Facts<'_>) -> Facts<'_> {
     Facts::new([("schema_version", SCHEMA_VERSION.into())]).and(facts)
 }
@@ -108,8 +108,8 @@ impl<'a> Page<'a> {
         self.text(YELLOW, text)
     }
 
-    /// Prints a suggestion or a remark. A suggested command stays on one line, so that it can be pasted; its purpose
-    /// goes to the next line if both do not fit.
+    /// Prints a suggestion or a remark. A suggested command stays on one line, so that it can be copied; its purpose is
+    /// on the next line if both do not fit.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
         if let (Some(suggestion), Some(command)) = (self.suggestion, text.strip_prefix("Next: highwater ")) {
             let (command, purpose) = command.split_once(PURPOSE).unwrap_or((command, ""));
@@ -139,27 +139,26 @@ impl<'a> Page<'a> {
         table.each_line(self.width, |line| self.styled(std::mem::take(&mut style), line))
     }
 
-    /// Prints one JSON object, the version of its keys first, and a line end.
+    /// Prints a JSON object, starting with the schema version, and a line end.
     pub fn json(&mut self, facts: Facts<'_>) -> Result<(), serde_json::Error> {
         serde_json::to_writer_pretty(JsonText(&mut *self.out), &versioned(facts))?;
         writeln!(self.out).map_err(serde_json::Error::io)
     }
 
-    /// Hands over the facts of a report that is printed as text, if they are kept.
+    /// Passes on the facts of a report that is printed as text, if requested by [`Self::with_facts`].
     pub fn keep<'f>(&mut self, facts: impl FnOnce() -> Facts<'f>) {
         if let Some(keep) = &mut self.facts {
             keep(facts());
         }
     }
 
-    /// Gives `keep` the facts of each report that is printed as text.
+    /// Calls `keep` with the facts of each report that is printed as text.
     #[must_use]
     pub fn with_facts(self, keep: Keep<'a>) -> Self {
         Self { facts: Some(keep), ..self }
     }
 
-    /// Suggests what `suggestion` returns for the words of a command after `highwater`, or nothing, in place of the
-    /// command.
+    /// Replaces each suggested command by the result of `suggestion` for its words after `highwater`, or by nothing.
     #[must_use]
     pub(crate) fn with_suggestions(self, suggestion: Suggestion<'a>) -> Self {
         Self { suggestion: Some(suggestion), ..self }
@@ -184,7 +183,7 @@ impl<'a> Page<'a> {
         lines.iter().try_for_each(|line| self.styled(style, line))
     }
 
-    /// Writes one line: names in it come from files, and must not move the cursor or fill the disk.
+    /// Writes one line. It may contain names from files, which must not move the cursor or be arbitrarily long.
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
         let text = shown(text, MAX_SHOWN);
         if self.is_coloured && !style.is_empty() {
@@ -195,7 +194,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Writes JSON, and escapes characters in its strings that must not reach a terminal.
+/// A writer for JSON that escapes characters in strings that must not reach a terminal.
 pub struct JsonText<W>(pub W);
 
 impl<W: Write> Write for JsonText<W> {

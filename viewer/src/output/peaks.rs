@@ -23,7 +23,7 @@ fn known_phase(moment: &Moment) -> Option<Phase> {
     moment.event.and_then(|_| moment.known_phase())
 }
 
-/// The peaks of a device's totals, and their values at the end; of a state, its totals.
+/// A table of the peaks of a device's totals and their final values; for a recording without events, only the totals.
 pub(crate) fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
     let peaks = &summary.peaks;
     let event = |row: usize| peaks[row].number().map_or_else(|| "start".to_owned(), format_count);

@@ -2,7 +2,7 @@
 
 use highwater_snapshots::suggest::did_you_mean;
 
-/// Returns what is wrong with a command line, in a line, without usage and far-fetched suggestions.
+/// Returns the error in a command line as one line, without usage and without far-fetched suggestions.
 pub(crate) fn usage_error(error: &clap::Error) -> String {
     let text = error.render().to_string();
     // An unknown option is a mistake, and not meant as a value.
@@ -17,7 +17,7 @@ pub(crate) fn usage_error(error: &clap::Error) -> String {
     what.join(" ").replace(" tip: ", "; tip: ")
 }
 
-/// Returns whether `line` suggests an option that is not spelt almost as the unknown one.
+/// Returns whether `line` suggests an option whose spelling is not similar to the unknown one.
 fn is_far_fetched(line: &str, error: &clap::Error) -> bool {
     use clap::error::{ContextKind, ContextValue};
     let text = |kind: ContextKind| match error.get(kind) {

@@ -38,7 +38,7 @@ trait Rows {
     fn identity(&self) -> &Identity;
     /// Number of rows.
     fn len(&self) -> usize;
-    /// Prepares `rows`, which follow those entered before.
+    /// Prepares reading `rows`, which follow those prepared before.
     fn enter(&mut self, rows: Range<usize>);
 }
 
@@ -72,7 +72,7 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(input.facts()) })
 }
 
-/// Writes the chosen table of a recording. Returns the rank, and the file's length.
+/// Writes the selected table of a recording. Returns the rank, and the file's length.
 fn write_one(
     input: &Input,
     (file, out): (&Path, &Path),
@@ -145,7 +145,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     Ok(Answer { arguments, out, written, unread, skipped: fleet.skipped, lost: lost.collect() })
 }
 
-/// The partition of recordings whose rank is unknown: readers of such data sets read it as null.
+/// The partition of recordings whose rank is unknown, which readers of partitioned data sets read as null.
 const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The result for one recording: what was written and lost, or the file that could not be read again, and why.
@@ -174,7 +174,7 @@ fn write_rank(
     }
 }
 
-/// Writes the tables of a recording, or only one; returns their length.
+/// Writes the tables of a recording, or only one; returns their total length.
 fn write_tables(
     source: &Source<'_>,
     rank: &Rank,
@@ -209,7 +209,7 @@ fn parts(fleet: &Fleet) -> Vec<String> {
     fleet.ranks.iter().map(name).collect()
 }
 
-/// Returns the columns of a single file: no folder gives its rank.
+/// Returns the columns of a single file, with one for the rank, which is otherwise given by the folder.
 fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
     columns.insert(0, Column::number("rank", "The rank, where the recording says it", rank));
@@ -229,7 +229,7 @@ pub fn schema_page() -> String {
     format!("{}\n{}", rows("events", &events::columns()), rows("blocks", &blocks::columns()))
 }
 
-/// Returns what the tables do not contain of a recording.
+/// Returns descriptions of the parts of a recording that the tables do not contain.
 fn lost(trace: &Trace) -> Vec<String> {
     let from_start = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let counted = [
@@ -240,7 +240,7 @@ fn lost(trace: &Trace) -> Vec<String> {
     counted.iter().filter(|(count, _)| *count > 0).map(|(_, what)| (*what).to_owned()).collect()
 }
 
-/// Converts an error of writing a table into an error of writing a recording.
+/// Converts an error of the Parquet library to one of this project's errors.
 fn parquet_error(error: ParquetError) -> Error {
     match error {
         ParquetError::External(why) => match why.downcast::<io::Error>() {

@@ -26,7 +26,7 @@ pub(super) fn reserved_facts(growth: &Growth) -> Facts<'_> {
     ])
 }
 
-/// An extrapolation with the same growth in every further step.
+/// An extrapolation that assumes the same growth in every further step.
 #[derive(Debug)]
 pub(super) struct Projection {
     pub(super) capacity_bytes: u64,
@@ -68,7 +68,7 @@ pub(super) fn leaks<'a>(trace: &'a Trace, leaks: &'a [Leak]) -> Table<'a> {
     Table::new(leaks.len(), columns)
 }
 
-/// The segments that are kept, by the reason.
+/// A table of the segments that stay reserved, by reason.
 pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
     let columns = [
         Column::text("cause", "cause", |row| Value::of(causes[row].because)),
@@ -97,7 +97,7 @@ pub(super) fn steps(growth: &Growth) -> Table<'_> {
     Table::new(rows.len(), columns)
 }
 
-/// The steps, and what lies between two; of many, the first and the last.
+/// A table of the steps, and of what is allocated between them; if there are many, the first and the last.
 pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_> {
     let rows = &growth.steps;
     let more = rows.len().saturating_sub(2 * SHOWN_STEPS);
@@ -135,7 +135,7 @@ pub(super) fn steps_table(growth: &Growth, measures_segments: bool) -> Table<'_>
     Table::new(rows.len() - more + usize::from(more > 0), columns)
 }
 
-/// The blocks of each call stack.
+/// A table of the blocks of each call stack.
 pub(super) fn stacks<'a>(trace: &'a Trace, groups: &'a [Group]) -> Table<'a> {
     let columns = [
         Column::bytes("bytes", "bytes", |row| groups[row].bytes),
@@ -150,23 +150,24 @@ pub(super) fn sum(sum: Sum) -> Value {
     Value::Map(vec![("bytes", sum.bytes.into()), ("blocks", sum.blocks.into())])
 }
 
-/// Tensors that something in the program holds, besides parameters, gradients, buffers and optimizer state.
+/// Tensors that are referenced by something in the program other than parameters, gradients, buffers and optimizer
+/// state.
 #[derive(Debug, Deserialize)]
 struct Holder {
-    /// The variable, and the way from it: `trainer.history (list of 12)`.
+    /// The variable, and the path from it: `trainer.history (list of 12)`.
     holder: String,
     tensors: u64,
     bytes: u64,
-    /// Of how many an autograd graph is kept.
+    /// Number of these tensors that keep an autograd graph alive.
     graphs: u64,
 }
 
-/// The holders, those with the most graphs first.
+/// The references, those with the most graphs first.
 #[derive(Debug, Default)]
 pub(super) struct Holders(Vec<Holder>);
 
 impl Holders {
-    /// Those that the recording names; none if its recorder does not know them.
+    /// Those listed in the recording; empty if its recorder does not list any.
     pub(super) fn of(trace: &Trace) -> Self {
         let fact = trace.header.facts.iter().find(|(name, _)| name == HOLDERS);
         Self(fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default())
@@ -188,7 +189,7 @@ impl Holders {
     }
 }
 
-/// Returns the keys to group by: those of `--by`, or what suits the recording.
+/// Returns the grouping keys: those of `--by`, or suitable ones for the recording.
 pub(super) fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> {
     // Guessed categories would split the memory kept by one line.
     let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
@@ -200,19 +201,19 @@ pub(super) fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> 
     arguments.by.as_ref().map_or(by_default, |by| by.0.clone())
 }
 
-/// The default keys of segments.
+/// The default grouping keys for segments.
 const OF_SEGMENTS: [GroupKey; 2] = [GroupKey::Pool, GroupKey::Frame];
 
-/// The filter of segments: there are no conditions on them.
+/// The filter for segments, which has no conditions.
 static NO_FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
 
-/// Returns the query for the growth of reserved memory, which is measured beside that of all blocks.
+/// Returns the query for the growth of reserved memory, which is measured in addition to that of all blocks.
 pub(super) fn reserved_query(arguments: &GrowthArguments) -> Option<GrowthQuery<'static>> {
     let is_asked = arguments.metric != Metric::Reserved && arguments.blocks.filter.filter.is_empty();
     is_asked.then(|| GrowthQuery { metric: Metric::Reserved, keys: &OF_SEGMENTS, top: 0, filter: &NO_FILTER })
 }
 
-/// Fails if blocks are selected while segments are measured.
+/// Returns an error if blocks are selected while segments are measured.
 pub(super) fn check_filter(arguments: &GrowthArguments) -> Result<(), Failure> {
     match arguments.blocks.filter.stated() {
         Some(_) if arguments.metric == Metric::Reserved => {
@@ -229,7 +230,7 @@ pub(super) fn measured_devices(device: DeviceId, all: Vec<DeviceId>, arguments: 
     std::iter::once(device).chain(all.into_iter().filter(is_measured)).collect()
 }
 
-/// Returns the error if there is no such window of steps, with the option that requested it.
+/// Returns the error that there is no such window of steps, with the option that requested it.
 pub(super) fn refused(refused: &NoWindow, arguments: &GrowthArguments) -> Failure {
     let option = match refused.step {
         Some(Bound::From(step)) => format!("--from-step {step}: "),

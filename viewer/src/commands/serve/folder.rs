@@ -1,4 +1,4 @@
-//! The recordings of served folders, which may become more: a summary of each rank, and the recordings by number.
+//! The recordings of served folders, to which more may be added: a summary of each rank, and the recordings by number.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,29 +20,29 @@ use crate::args::CategoryChoice;
 use crate::input::{opener_up_to, read_with, resident_events};
 use crate::output::Failure;
 
-/// The least time between two looks at the files.
+/// Minimum time between two checks of the files.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The time of a look is at most this part of all time, however many and long the recordings are.
+/// Checks take at most this fraction of the time (one divided by this), however many and long the recordings are.
 const LOOK_SHARE: u32 = 10;
 
-/// Recordings of more events are summed up in parts: several are read at once, again and again.
+/// Recordings with more events are summarized in parts, since several are read at once and repeatedly.
 const MAX_RESIDENT_EVENTS: u64 = 1 << 20;
 
-/// The header field with the version of the summaries, by which the page notices that they changed.
+/// The header field with the version of the summaries, by which the page detects changes.
 const VERSION: &str = "Highwater-Version";
 
-/// The field that says that the page has all of a file of a rotation, and that there is a later one.
+/// The header field that tells the page that it has all of a file of a rotation, and that there is a later one.
 const NEXT: &str = "Highwater-Next";
 
-/// The recordings in the folders that are served, which may grow and become more.
+/// The recordings in the served folders, which may grow and become more.
 #[derive(Debug)]
 pub(super) struct Folder {
     categories: CategoryChoice,
     most_resident: u64,
-    /// The folder of what was converted, into which one client at a time converts.
+    /// The folder for converted files; one client at a time converts.
     converted: Mutex<PathBuf>,
-    /// What is read for one client at a time, while others get what was read before.
+    /// What is read for one client at a time; others get the previous result.
     followed: Mutex<FollowedFleet>,
     state: Mutex<State>,
     stop: Stop,
@@ -50,19 +50,19 @@ pub(super) struct Folder {
 
 #[derive(Debug)]
 struct State {
-    /// The recordings in the order in which they appeared.
+    /// The recordings in order of appearance.
     paths: Vec<PathBuf>,
     numbers: HashMap<PathBuf, usize>,
-    /// The summaries as JSON, and how often they have changed.
+    /// The summaries as JSON, and the number of times that they have changed.
     json: Vec<u8>,
     version: u64,
-    /// The time of the next look.
+    /// The time of the next check.
     due: Instant,
 }
 
 impl Folder {
-    /// Sums up the recordings among `paths`, and in the folders among them. Those that are no .snap files are converted
-    /// into `converted`. If the user stops it, the rest is left out.
+    /// Summarizes the recordings among `paths`, and in the folders among them. Those that are not .snap files are
+    /// converted into `converted`. If the user stops it, the rest is skipped.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Folder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what has changed, unless another client has it read.
+    /// Reads what has changed, unless that is being done for another client.
     fn look(&self) -> Result<(), Failure> {
         let mut followed = match self.followed.try_lock() {
             Ok(followed) => followed,
@@ -113,7 +113,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The summaries, or a recording: `ranks/VERSION` or `rank/NUMBER/NAME`.
+    /// Returns the summaries, or a recording: `ranks/VERSION` or `rank/NUMBER/NAME`.
     pub(super) fn find(&self, path: &str, request: &Request) -> Option<Response> {
         if let Some(known) = path.strip_prefix("ranks/") {
             return Some(self.ranks(known));
@@ -123,7 +123,7 @@ impl Folder {
         Some(self.send(&file, number, request).unwrap_or_else(|why| Response::failed(&why)))
     }
 
-    /// The summaries, unless the page has them.
+    /// Returns the summaries, unless the page already has them.
     fn ranks(&self, known: &str) -> Response {
         let is_due = Instant::now() >= self.state().due;
         if is_due {
@@ -138,8 +138,8 @@ impl Folder {
         Response::new(200, "application/json", Body::Bytes(state.json.clone())).with(VERSION, version)
     }
 
-    /// Sends the bytes of a recording. Of a rotation these are those of the file that the page has begun with, and else
-    /// those of the newest, which begins with what is live; of all files if no more are expected.
+    /// Sends the bytes of a recording. For a rotation, these are from the file that the page has started with, or else
+    /// from the newest, which starts with the live blocks; if no more are expected, from all files.
     fn send(&self, path: &Path, number: usize, request: &Request) -> io::Result<Response> {
         let Some(rotated) = RotatedFiles::find(path) else {
             let is_as_stored = self.categories.categories.is_none() && begins_as_snap(path)?;
@@ -169,8 +169,8 @@ impl Folder {
         }
     }
 
-    /// A recording of another format, or of several files, as one .snap file, written anew if `newest`, the last of its
-    /// files, has changed.
+    /// Converts a recording of another format, or of several files, to one .snap file; converts again if `newest`, the
+    /// last of its files, has changed.
     fn converted(&self, path: &Path, newest: &Path, number: usize) -> io::Result<PathBuf> {
         let folder = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
         let converted = folder.join(format!("rank-{number}.snap"));
@@ -188,7 +188,7 @@ impl Folder {
 }
 
 impl State {
-    /// Replaces the paths of the ranks by their addresses, relative to the page's.
+    /// Replaces the paths of the ranks by URLs relative to the page's.
     fn addressed(&mut self, mut fleet: Fleet) -> Fleet {
         for rank in &mut fleet.ranks {
             let next = self.paths.len();

@@ -1,4 +1,4 @@
-//! Sends the bytes of a recording, as far as they are written, and finds out whether more are expected.
+//! Sends the bytes of a recording that have been written, and determines whether more are expected.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -10,17 +10,17 @@ use highwater_snapshots::format::{TAIL_BYTES, TAIL_MARKER};
 use super::request::Request;
 use super::response::{Body, Response};
 
-/// A file that was not changed for so long is no longer being written.
+/// A file that was not changed for this long is no longer being written.
 const FRESH: Duration = Duration::from_secs(600);
 
-/// The time in which a recorder completes a file after it has begun the next one.
+/// The time within which a recorder completes a file after it has started the next one.
 const COMPLETION: Duration = Duration::from_secs(60);
 
-/// First bytes of a file by which it is recognized.
+/// Number of bytes at the start of a file by which it is recognized.
 const START: u64 = 4096;
 
-/// Answers with the bytes of a recording from the range's first on, as far as they are written.
-/// Whether it grows was found out before: what is written since then makes it grow once more.
+/// Responds with the bytes of a recording from the start of the requested range to its present end. `is_growing` was
+/// determined before, so bytes written since then are found by the next request.
 pub(super) fn send_part(path: &Path, is_growing: bool, request: &Request) -> io::Result<Response> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -49,18 +49,19 @@ pub(super) fn send_part(path: &Path, is_growing: bool, request: &Request) -> io:
     Ok(response.with("Accept-Ranges", "bytes").with("Highwater-Growing", growing).with("Highwater-File", identity))
 }
 
-/// Whether `known`, as [`identity_of`] gives it, names the file.
+/// Whether `known`, a result of [`identity_of`], identifies the file.
 pub(super) fn is_named(path: &Path, known: &str) -> bool {
     let bytes = bytes_of(known);
     File::open(path).and_then(|mut file| identity_of(&mut file, bytes)).is_ok_and(|identity| identity == known)
 }
 
-/// The number of first bytes by which `known` names a file.
+/// The number of bytes at the start of the file that `known` includes.
 fn bytes_of(known: &str) -> u64 {
     known.split('-').nth(2).and_then(|bytes| bytes.parse().ok()).unwrap_or(START)
 }
 
-/// Names the file: device and number where the system has them, and the checksum of its first bytes, at most `most`.
+/// Identifies the file: by device and inode number if the system has them, and by the checksum of its first bytes, at
+/// most `most`.
 fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
     let mut start = Vec::new();
     file.seek(SeekFrom::Start(0))?;
@@ -76,7 +77,7 @@ fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
     Ok(format!("{device}-{number}-{}-{}", start.len(), crc32fast::hash(&start)))
 }
 
-/// Whether the file was changed so lately that its program may still write it.
+/// Whether the file was changed so recently that its program may still be writing it.
 pub(super) fn is_fresh(path: &Path) -> bool {
     was_changed_within(path, FRESH)
 }
@@ -86,17 +87,18 @@ fn was_changed_within(path: &Path, time: Duration) -> bool {
     changed.is_some_and(|changed| changed.elapsed().is_ok_and(|age| age < time))
 }
 
-/// Whether the file is not finished, and its program may still write it.
+/// Whether the file is not finished, and its program may still be writing it.
 pub(super) fn is_being_written(path: &Path) -> bool {
     is_fresh(path) && is_finished(path).is_ok_and(|is_finished| !is_finished)
 }
 
-/// Whether the file of a rotation is not finished, and its recorder, which writes the next one, may still complete it.
+/// Whether the file of a rotation is not finished, and its recorder, which is already writing the next one, may still
+/// complete it.
 pub(super) fn is_being_completed(path: &Path) -> bool {
     was_changed_within(path, COMPLETION) && is_finished(path).is_ok_and(|is_finished| !is_finished)
 }
 
-/// Whether the file ends as complete recordings do.
+/// Whether the file ends like a complete recording.
 fn is_finished(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -4,31 +4,31 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The longest head, in bytes.
+/// Maximum length of a head, in bytes.
 const LONGEST_HEAD: usize = 32 << 10;
 
 /// Maximum number of header fields of a request.
 const MAX_FIELDS: usize = 128;
 
-/// The head of an HTTP request: what decides the answer.
+/// The head of an HTTP request: the parts that determine the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Whether only the head of the answer is wanted.
+    /// Whether only the head of the response is requested.
     pub(super) is_head: bool,
     /// The path, without a query.
     pub(super) path: String,
     /// The field `Host`.
     pub(super) host: String,
-    /// The first byte that is wanted, and the last.
+    /// The first and the last requested byte.
     pub(super) range: Option<(u64, Option<u64>)>,
-    /// The field `Highwater-File`: the file that former parts were of, as the server named it.
+    /// The field `Highwater-File`: identifies the file of earlier parts, as returned by the server.
     pub(super) file: Option<String>,
     /// The field `Sec-Fetch-Site`: whether another site made the browser send the request.
     pub(super) fetch_site: Option<String>,
 }
 
-/// Reads a request, which must be complete within `patience`; `None` if the client leaves without one. The error is the
-/// status to answer with.
+/// Reads a request, which must be complete within `patience`; `None` if the client disconnects without one. The error
+/// is the HTTP status of the response.
 pub(super) fn read(mut client: &TcpStream, patience: Duration) -> Result<Option<Request>, u16> {
     let deadline = Instant::now() + patience;
     let mut head = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn read(mut client: &TcpStream, patience: Duration) -> Result<Option<
     }
 }
 
-/// Parses `head`; `None` if it is not complete. The error is the status to answer with.
+/// Parses `head`; `None` if it is incomplete. The error is the HTTP status of the response.
 fn parse(head: &[u8]) -> Result<Option<Request>, u16> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
@@ -90,7 +90,7 @@ fn parse(head: &[u8]) -> Result<Option<Request>, u16> {
     if hosts == 1 { Ok(Some(request)) } else { Err(400) }
 }
 
-/// The bytes that `value` asks for, if it is one range from a start; other requests get everything.
+/// Parses a range with a start; other kinds of ranges are ignored, so that everything is sent.
 fn range_of(value: &str) -> Option<(u64, Option<u64>)> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
     let last = if last.is_empty() { None } else { Some(last.parse().ok()?) };

@@ -1,28 +1,28 @@
-//! An HTTP answer: a status, header fields, and a body from memory or from a file.
+//! An HTTP response: a status, header fields, and a body from memory or from a file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The time in which a client must take the answer, beside that for its length.
+/// The time for a client to receive the response, in addition to that for its length.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The lowest rate at which a client may take the answer, in bytes a second.
+/// The minimum rate at which a client must receive the response, in bytes per second.
 const MIN_RATE: u64 = 50_000;
 
-/// The permissions of a page from here: to run its own scripts, and to read from here.
+/// The content security policy of the page: it may run its own scripts, and read from this server.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub(super) enum Body {
     /// Bytes in memory.
     Bytes(Vec<u8>),
     /// Bytes that are compiled into this program.
     Static(&'static [u8]),
-    /// The next bytes of a file: how many.
+    /// The next bytes of a file, and their number.
     File(File, u64),
 }
 
@@ -32,9 +32,9 @@ pub(super) struct Response {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: Body,
-    /// The time that the client may keep it.
+    /// The `Cache-Control` field.
     caching: &'static str,
-    /// Whether the body is left out, but not its length.
+    /// Whether to omit the body, but not its length.
     pub(super) is_head: bool,
 }
 
@@ -44,7 +44,7 @@ impl Response {
         Self { status, fields, body, caching: "no-store", is_head: false }
     }
 
-    /// An answer with nothing but a status.
+    /// A response with only a status.
     pub(super) fn refusal(status: u16) -> Self {
         Self { status, fields: Vec::new(), body: Body::Static(&[]), caching: "no-store", is_head: false }
     }
@@ -54,7 +54,7 @@ impl Response {
         Self::new(status, "text/plain; charset=utf-8", Body::Bytes(reason.into().into_bytes()))
     }
 
-    /// The answer for a file that cannot be sent, or was deleted meanwhile.
+    /// The response for a file that cannot be sent, or was deleted in the meantime.
     pub(super) fn failed(why: &io::Error) -> Self {
         match why.kind() {
             io::ErrorKind::NotFound => Self::refusal(404),
@@ -62,7 +62,7 @@ impl Response {
         }
     }
 
-    /// Lets the client keep the answer, since it never changes: another start of the server has other addresses.
+    /// Lets the client cache the response for long, since it never changes: another start of the server has other URLs.
     pub(super) fn kept(mut self) -> Self {
         self.caching = "private, max-age=604800, immutable";
         self
@@ -78,7 +78,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the client goes away, or takes too long.
+    /// Fails if the client disconnects, or is too slow.
     pub(super) fn send(self, client: &TcpStream) -> io::Result<()> {
         let length = match &self.body {
             Body::Bytes(bytes) => bytes.len() as u64,
@@ -113,7 +113,7 @@ impl Response {
     }
 }
 
-/// A connection that must be done with by a deadline.
+/// A connection that must be finished by a deadline.
 struct Timed<'a> {
     client: &'a TcpStream,
     deadline: Instant,

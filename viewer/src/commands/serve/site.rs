@@ -1,5 +1,4 @@
-//! The served content: the page, its scripts, the recordings by number, and the ranks of folders; and the check of who
-//! may read it.
+//! The served content: the page, its scripts, the recordings by number, and the ranks of folders; and access control.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use super::response::{Body, Response};
 use crate::browser::{self, Listed, SCRIPT};
 use crate::output::Failure;
 
-/// A recording that is served.
+/// A served recording.
 #[derive(Clone, Debug)]
 pub(super) struct Served {
     /// Its name in the page.
@@ -26,7 +25,7 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) struct Site {
     token: String,
-    /// Names by which browsers may address this server, beside IP addresses and `localhost`.
+    /// Names by which browsers may address this server, in addition to IP addresses and `localhost`.
     hosts: Vec<String>,
     recordings: Vec<Served>,
     folder: Option<Folder>,
@@ -37,12 +36,12 @@ impl Site {
         Self { token, hosts, recordings, folder }
     }
 
-    /// The secret part of every path.
+    /// The secret component of all paths.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Decides what is answered to a request, by its host, path and secret.
+    /// Responds to a request, depending on its host, path and secret.
     pub(super) fn respond(&self, request: &Request) -> Response {
         if !self.is_known(&request.host) {
             return Response::explained(403, "unknown host name: use the address that highwater serve printed\n");
@@ -60,8 +59,8 @@ impl Site {
         response
     }
 
-    /// Whether `host`, as a request names it, is a name of this server. A name that somebody else made resolve to this
-    /// address (DNS rebinding) is not.
+    /// Whether `host`, the name in a request, is a name of this server. Names that others made resolve to this address
+    /// (DNS rebinding) are not.
     fn is_known(&self, host: &str) -> bool {
         let (name, port) = match host.strip_prefix('[') {
             Some(rest) => rest.split_once(']').unwrap_or_default(),
@@ -109,7 +108,7 @@ impl Site {
     }
 }
 
-/// Random bytes in a token.
+/// Number of random bytes in a token.
 const BYTES: usize = 16;
 
 /// Returns a new token: letters and digits.
@@ -119,7 +118,7 @@ pub(super) fn random_token() -> Result<String, Failure> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether both are the same, in a time that does not tell where they differ.
+/// Whether both are equal, in constant time so that the position of a difference is not revealed.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let differences = one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     one.len() == other.len() && differences == 0

@@ -1,4 +1,4 @@
-//! The accuracy of a simulation's figures, derived from what the run did.
+//! The accuracy of a simulation's figures, derived from the run.
 
 use highwater_analysis::Metric;
 use highwater_app::answers::prediction::Figures;
@@ -12,30 +12,30 @@ use super::report::{BOUNDED, Interval, Orders};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Class {
-    /// Nothing that the simulation does not know has decided about memory.
+    /// No unknown value or time influenced memory.
     Exact,
     /// The true figure lies between two bounds.
     Bounded,
-    /// Exact if no value or time that was read decides about memory.
+    /// Exact, unless memory depends on a value or time that was read.
     Conditional,
-    /// A lower bound, as the sizes of some workspaces are not known.
+    /// A lower bound, since the sizes of some workspaces are unknown.
     LowerBound,
-    /// Not known for another reason.
+    /// Unknown, for another reason.
     Unknown,
 }
 
-/// The effect of unknown values of the device that the program has read.
+/// The effect of unknown values of the device that the program read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Values {
     /// The program has read no unknown values.
     NotRead,
-    /// They were zeros; other values were not tried.
+    /// Values were read as zeros; other values were not tried.
     Untried,
-    /// With ones, the same was allocated.
+    /// With ones instead of zeros, the allocations were the same.
     SameWithOnes,
-    /// With ones, other memory was allocated, first after the read at this line, if there is one.
+    /// With ones, the allocations differed, first after the read at this line, if there is one.
     OtherWithOnes(Option<Box<Called>>),
-    /// With ones, the program ended otherwise: with this status.
+    /// With ones, the program ended differently: with this status.
     OtherEnd(u8),
 }
 
@@ -44,14 +44,14 @@ pub(super) enum Values {
 pub(super) struct Accuracy {
     pub(super) class: Class,
     pub(super) values: Values,
-    /// The totals under other orders of addresses, or why they are not known.
+    /// The totals with other orders of addresses, or why they are unknown.
     pub(super) orders: Option<Result<Orders, String>>,
     /// The bounds of the totals in [`BOUNDED`].
     pub(super) bounds: [Interval; BOUNDED.len()],
 }
 
 impl Accuracy {
-    /// Computes it for the recording that decides.
+    /// Computes the accuracy for the recording that decides whether the program fits.
     pub(super) fn of(simulated: &Simulated) -> Self {
         let main = simulated.main();
         let device = main.summary.device;
@@ -95,7 +95,7 @@ impl Accuracy {
     }
 }
 
-/// Compares what was allocated with what was allocated in `with_ones`.
+/// Compares the allocations with those in `with_ones`.
 fn values_of(recorded: &Recorded, with_ones: &Trace) -> Values {
     let device = recorded.summary.device;
     let [zeros, ones] = [&recorded.trace, with_ones].map(|trace| requests(trace, device));

@@ -7,28 +7,29 @@ use std::path::{Path, PathBuf};
 use crate::output::Failure;
 use crate::python_package::{self, before};
 
-/// The library embedded in the binary; empty if it was built without.
+/// The library embedded in the binary; empty if the binary was built without it.
 #[cfg(feature = "simulate")]
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/simulate.so"));
 #[cfg(not(feature = "simulate"))]
 const LIBRARY: &[u8] = &[];
 
-/// The names under which programs and libraries open the driver and NVML; the first is the file.
+/// The names by which programs and libraries open the driver and NVML; the first is the actual file.
 const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 
-/// The code that Python runs when it starts.
+/// The code that Python runs at startup.
 const START: &str = "from highwater import _simulated\n_simulated.start()\n";
 
-/// The folder with the simulated driver and the Python package, which the program finds first.
+/// The folder with the simulated driver and the Python package, which is searched first.
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
-    /// The folder once more if it is temporary: it is removed when this is dropped.
+    /// The folder again if it is temporary, so that it is removed when this is dropped.
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl Files {
-    /// Writes everything that programs need into `folder`, or else into a temporary one, which is removed at the end.
+    /// Writes everything that programs need into `folder`, or else into a temporary folder, which is removed at the
+    /// end.
     ///
     /// # Errors
     ///
@@ -77,7 +78,7 @@ impl Files {
         self.folder.join("start")
     }
 
-    /// The folder for recordings, one of each process.
+    /// The folder for the recordings of the processes.
     pub(super) fn recordings(&self) -> PathBuf {
         self.folder.join("recordings")
     }
@@ -88,22 +89,22 @@ impl Files {
         entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".begun"))
     }
 
-    /// The folder for what a first run of the program records, which is not used.
+    /// The folder for the recordings of a first run of the program, which are not used.
     pub(super) fn first_recordings(&self) -> PathBuf {
         self.folder.join("first")
     }
 
-    /// The folder for what a run records in which values that are not known are ones.
+    /// The folder for the recordings of a run in which unknown values are ones.
     pub(super) fn other_recordings(&self) -> PathBuf {
         self.folder.join("other")
     }
 
-    /// The file for the answers that a first run of the program gives to the second.
+    /// The file in which a first run of the program stores values for the second one.
     pub(super) fn answers(&self) -> PathBuf {
         self.folder.join("answers")
     }
 
-    /// A folder for the caches of one run, which is removed when the value is dropped.
+    /// Creates a folder for the caches of one run, which is removed when the result is dropped.
     ///
     /// # Errors
     ///
@@ -113,12 +114,12 @@ impl Files {
         made.map_err(|why| Failure::Record(format!("cannot make a folder for the caches of the program: {why}")))
     }
 
-    /// The folder for the caches of programs that somebody else runs.
+    /// The folder for the caches of programs that the user runs.
     pub(super) fn shared_caches(&self) -> PathBuf {
         self.folder.join("caches")
     }
 
-    /// The variables by which programs find the files.
+    /// The environment variables by which programs find the files.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             ("HIGHWATER_SIMULATE_LIBRARY", self.libraries().join(NAMES[0]).into()),
@@ -129,8 +130,8 @@ impl Files {
     }
 }
 
-/// The variables by which Inductor and Triton find their caches, unless the user sets them. Their own would get kernels
-/// that were chosen by simulated times, and would change what a later run allocates.
+/// The environment variables for the caches of Inductor and Triton, unless the user sets them. Their default caches
+/// would get kernels chosen by simulated times, which would change what later runs allocate.
 pub(super) fn variables_of_caches(folder: &Path) -> Vec<(&'static str, OsString)> {
     let names = [("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")];
     let unset = names.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());

@@ -15,12 +15,12 @@ use crate::gpu::Gpu;
 use crate::input::read;
 use crate::output::Failure;
 
-/// A function that was called, or a value that was read, at a line of the program.
+/// A function that was called, or a value that was read, and the line of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Called {
-    /// The function; of values, how large they are.
+    /// The function; for values, their size.
     pub(super) name: String,
-    /// The line, unless none of the program was running.
+    /// The file; `None` if no line of the program was running.
     pub(super) file: Option<String>,
     pub(super) line: Option<u32>,
     pub(super) function: Option<String>,
@@ -34,27 +34,27 @@ pub(super) struct Called {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Noted {
-    /// Bytes of the host that were not initialized.
+    /// Bytes on the host that were left uninitialized.
     pub(super) skipped_bytes: u64,
-    /// The line that waits for a value for ever.
+    /// The line that waits indefinitely for a value.
     pub(super) endless: Option<String>,
-    /// Whether the program was ended, as the wanted steps were over.
+    /// Whether the program was ended because the requested steps were over.
     pub(super) is_stopped: bool,
     /// Whether no failed request ended the process.
     pub(super) outlives_failures: bool,
-    /// Optimizers that the program has made, and that have made no step.
+    /// Number of optimizers that the program created and that have not stepped.
     pub(super) waiting_optimizers: u32,
     /// Functions that are not simulated.
     pub(super) missing: Vec<Called>,
-    /// Devices that were used and are not there.
+    /// Devices that were used but do not exist.
     pub(super) missing_devices: Vec<Called>,
-    /// Lines in which kernels are chosen by the time that they take.
+    /// Lines that choose kernels by measuring their time.
     pub(super) autotuned: Vec<Called>,
-    /// Functions whose workspace on a GPU is not known.
+    /// Functions whose workspace size on a GPU is unknown.
     pub(super) unknown_workspaces: Vec<Called>,
-    /// Values of the device that were read: zeros.
+    /// Values of the device that were read as zeros.
     pub(super) reads: Vec<Called>,
-    /// The reads in their order: how many allocations came before, and the row in `reads`.
+    /// The reads in order: the number of allocations before each, and its index in `reads`.
     pub(super) read_order: Vec<(u64, usize)>,
 }
 
@@ -65,8 +65,8 @@ pub(super) struct Recorded {
     pub(super) trace: Arc<Trace>,
     pub(super) summary: DeviceSummary,
     pub(super) noted: Noted,
-    /// The totals under other orders of addresses, or why they are not known. None if a request failed, after which the
-    /// program may have gone another way.
+    /// The totals with other orders of addresses, or why they are unknown. `None` if a request failed, after which the
+    /// program may have continued differently.
     pub(super) orders: Option<Result<Orders, String>>,
 }
 
@@ -76,13 +76,13 @@ impl Recorded {
         self.summary.peak(metric).map_or(0, |moment| moment.bytes)
     }
 
-    /// The last request that failed: the program has handled those before.
+    /// The last failed request; the program handled earlier ones.
     pub(super) fn failure(&self) -> Option<RequestFailure> {
         RequestFailure::all(&self.trace, self.summary.device).next_back()
     }
 }
 
-/// The run of the program in which values that are not known were ones.
+/// A run of the program in which unknown values were ones.
 #[derive(Debug)]
 pub(super) struct WithOnes {
     /// The recordings of its processes, in the order of [`Simulated::recorded`].
@@ -104,20 +104,20 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Simulated {
     pub(super) gpu: Gpu,
-    /// One recording of each process that used the device, by rank.
+    /// One recording per process that used the device, by rank.
     pub(super) recorded: Vec<Recorded>,
     /// The program's exit status.
     pub(super) status: u8,
-    /// Memory that was kept free for what lies outside of PyTorch's allocator.
+    /// Memory that was reserved for uses outside of PyTorch's allocator.
     pub(super) reserve_bytes: u64,
     /// Whether small tensors were computed on the host.
     pub(super) has_values: bool,
-    /// A further run, if one was asked for and values were read.
+    /// The run with ones, if it was requested and unknown values were read.
     pub(super) with_ones: Option<WithOnes>,
 }
 
 impl Simulated {
-    /// The recording that decides: of the process that ran out of memory, else of that with the highest peak.
+    /// The recording that decides: of the process that ran out of memory, else that with the highest peak.
     pub(super) fn main(&self) -> &Recorded {
         let peak =
             |one: &&Recorded| (one.summary.oom_events > 0, one.summary.peaks.iter().map(|moment| moment.bytes).max());
@@ -139,19 +139,19 @@ impl Simulated {
         self.main().peak(metric)
     }
 
-    /// The lines that read values of the device that are not known: `train.py:12`.
+    /// The lines that read unknown values of the device: `train.py:12`.
     pub(crate) fn lines_that_read(&self) -> Vec<String> {
         let reads = self.noted(|noted| &noted.reads);
         let line = |read: &Called| Some(format!("{}:{}", read.file.as_deref()?, read.line?));
         reads.iter().filter_map(line).collect()
     }
 
-    /// Whether any value of the device was read that is not known.
+    /// Whether any unknown value of the device was read.
     pub(crate) fn reads_unknown_values(&self) -> bool {
         self.recorded.iter().any(|one| !one.noted.reads.is_empty())
     }
 
-    /// All functions or lines of a kind, of all processes.
+    /// All functions or lines of a kind, merged over all processes.
     pub(super) fn noted(&self, of_kind: impl Fn(&Noted) -> &[Called]) -> Vec<Called> {
         let mut all: BTreeMap<(Option<String>, Option<u32>, String), Called> = BTreeMap::new();
         for called in self.recorded.iter().flat_map(|one| of_kind(&one.noted)) {
@@ -171,7 +171,7 @@ impl Simulated {
         traces.any(|trace| RequestFailure::all(trace, trace.main_device()).next().is_some())
     }
 
-    /// Whether the program fits, as far as it ran.
+    /// Whether the program fits, according to the part that ran.
     pub(crate) fn outcome(&self) -> Outcome {
         if let Some(called) = self.noted(|noted| &noted.missing).first() {
             return Outcome::Unknown(format!("{} is not simulated", called.name));
@@ -220,7 +220,7 @@ impl Simulated {
     }
 }
 
-/// A recording in a folder: the process, the file, and what it has.
+/// A recording in a folder: the process, the file, the trace and the notes.
 type Found = (String, PathBuf, Trace, Noted);
 
 /// Reads the recordings in a folder, by rank and process.
@@ -267,8 +267,8 @@ pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
     Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
 }
 
-/// Reads the recordings in a folder, by rank, and moves them to `out`, or beside it if there are several. Each device
-/// has `capacity` bytes for PyTorch's allocator.
+/// Reads the recordings in a folder, by rank, and moves them to `out`, or to files next to it if there are several.
+/// `capacity` is the memory for PyTorch's allocator, in bytes.
 ///
 /// # Errors
 ///
@@ -291,7 +291,7 @@ pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<R
     Ok(moved)
 }
 
-/// The file of one of several processes: `train.rank3.snap`.
+/// The file for one of several processes: `train.rank3.snap`.
 fn beside(out: &Path, which: &str) -> PathBuf {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     let extension = out.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The answer of `highwater simulate`: whether the program fits, what it needs, and how far that is exact.
+//! The report of `highwater simulate`: whether the program fits, what it needs, and how exact that is.
 
 use std::io;
 use std::path::Path;
@@ -21,10 +21,11 @@ use super::found::{Called, Outcome, Recorded, Simulated};
 use crate::commands::next::shortened;
 use crate::output::{Page, Report};
 
-/// Maximum bytes of a device that a CUDA context, and NCCL beside it, take: a program that fits by less may not fit.
+/// Maximum memory of a device that a CUDA context and NCCL take together, in bytes: a program that fits by less may not
+/// fit on a GPU.
 const OUTSIDE_BYTES: u64 = 1 << 30;
 
-/// Lines of the program that are listed.
+/// Maximum number of lines of the program to list.
 const MAX_LINES: usize = 8;
 
 /// The memory that the answer does not include.
@@ -34,7 +35,7 @@ const NOT_INCLUDED: [&str; 3] = [
     "memory that other processes use",
 ];
 
-/// The answer of `highwater simulate`: whether the program fits, and how exact that is.
+/// The report of `highwater simulate`: whether the program fits, and how exact that is.
 pub(super) struct SimulateReport<'a> {
     simulated: &'a Simulated,
     outcome: Outcome,
@@ -42,7 +43,7 @@ pub(super) struct SimulateReport<'a> {
 }
 
 impl<'a> SimulateReport<'a> {
-    /// Computes the answer from the result of the run.
+    /// Computes the report from the result of the run.
     pub(super) fn of(simulated: &'a Simulated) -> Self {
         Self { simulated, outcome: simulated.outcome(), accuracy: Accuracy::of(simulated) }
     }
@@ -257,7 +258,7 @@ impl<'a> Report for SimulateReport<'a> {
     }
 }
 
-/// Formats the lines of the program, with what each calls.
+/// Formats the lines of the program, with the function that each calls.
 fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
     // What reads alike is one line.
     let mut counts: Vec<(String, u64)> = Vec::new();
@@ -285,7 +286,7 @@ fn range(of: &Interval) -> String {
     format!("{low} to {high}")
 }
 
-/// Formats the line of the program at which a function was called.
+/// Formats the line of the program that called a function.
 fn place_of(called: &Called) -> String {
     match (&called.file, called.line) {
         (Some(file), Some(line)) => format!("{}:{line}", shortened(Path::new(file)).display()),
@@ -318,7 +319,7 @@ fn failure_value(failure: &RequestFailure) -> Value {
     ])
 }
 
-/// Lines of the program in a JSON object.
+/// The lines of the program as JSON.
 fn called(all: &[Called]) -> Vec<Value> {
     all.iter().map(called_value).collect()
 }
@@ -350,21 +351,21 @@ impl Interval {
         Self { low: self.low.min(bytes), high: self.high.max(bytes) }
     }
 
-    /// Whether there is one value.
+    /// Whether both bounds are equal.
     pub(super) fn is_exact(self) -> bool {
         self.low == self.high
     }
 }
 
-/// The totals that have bounds, in the order of [`Metric::ALL`].
+/// The totals for which bounds are computed, in the order of [`Metric::ALL`].
 pub(super) const BOUNDED: [Metric; 4] = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
 
-/// The peaks of the recorded requests under every order of addresses, the recorded one included.
+/// The peaks of the recorded requests with every order of addresses, including the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Orders {
-    /// Of the totals in [`BOUNDED`]; requested bytes are the same under all.
+    /// The peaks of the totals in [`BOUNDED`]; requested bytes are the same for all orders.
     pub(super) peaks: [Interval; BOUNDED.len()],
-    /// Whether a request fails under another order.
+    /// Whether a request fails with another order.
     pub(super) may_fail: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The displayed answer: computed from the recordings, and not changed afterwards.
+//! The displayed answer, computed from the recordings and then immutable.
 
 use std::collections::HashMap;
 
@@ -23,18 +23,18 @@ pub struct Choice {
     pub key: GroupKey,
     /// The row of the recording.
     pub row: usize,
-    /// Number of requests for another device.
+    /// How often the user switched to the next device.
     pub device: usize,
 }
 
-/// Everything that is shown on the screen at once.
+/// Everything that is shown on the screen.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The choices that this answers.
     pub choice: Choice,
-    /// A line for each recording.
+    /// One line per recording.
     pub recordings: Vec<RecordingLine>,
-    /// The chosen recording; `None` without one.
+    /// The selected recording; `None` if there is none.
     pub detail: Option<Detail>,
 }
 
@@ -45,15 +45,15 @@ pub struct RecordingLine {
     pub name: String,
     /// The rank of its process.
     pub rank: Option<u32>,
-    /// Whether more is expected.
+    /// Whether more data is expected.
     pub state: State,
-    /// The chosen total now.
+    /// The current value of the selected total.
     pub now: u64,
-    /// The moment at which the chosen total was largest.
+    /// When the selected total was largest.
     pub peak: PeakMoment,
-    /// Step and phase now.
+    /// The current step and phase.
     pub stage: Stage,
-    /// The chosen total over time.
+    /// The selected total over time.
     pub curve: Curve,
 }
 
@@ -72,17 +72,17 @@ pub struct Detail {
     pub device_name: String,
     /// The memory of the device, if it was recorded.
     pub capacity: Option<u64>,
-    /// Whether more is expected.
+    /// Whether more data is expected.
     pub state: State,
     /// The number of events.
     pub events: u64,
-    /// Step and phase now.
+    /// The current step and phase.
     pub stage: Stage,
     /// Whether there are steps or phases.
     pub has_stages: bool,
     /// The time from the first event to the last.
     pub duration_ns: u64,
-    /// The totals now.
+    /// The current totals.
     pub totals: Totals,
     /// Their peaks, in the order of [`Metric::ALL`].
     pub peaks: [PeakMoment; Metric::ALL.len()],
@@ -90,20 +90,20 @@ pub struct Detail {
     pub is_sampled: bool,
     /// The totals over time.
     pub curve: Curve,
-    /// The groups by category, and by the chosen key.
+    /// The groups by category, and by the selected key.
     pub groups: [Groups; 2],
     /// The last steps, in order.
     pub steps: Vec<StepTotals>,
-    /// The limits of accuracy and the notes on the file, a sentence each.
+    /// The limits of accuracy and the notes on the file, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// The groups that use memory at the peak and now.
+/// The groups that use memory at the peak and currently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// The groups, largest at the peak first.
     pub rows: Vec<GroupRow>,
-    /// Whether the groups at the peak are known: not where the file with it is gone.
+    /// Whether the groups at the peak are known: not if they are in a file that no longer exists.
     pub has_peak: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct GroupRow {
     pub label: String,
     /// Bytes in the group's blocks at the peak.
     pub peak: u64,
-    /// Bytes in the group's blocks now.
+    /// Bytes of the group's blocks currently.
     pub now: u64,
 }
 
@@ -144,7 +144,7 @@ impl Groups {
         Self { rows, has_peak }
     }
 
-    /// At most `most` rows, of which the last stands for the others if there are more.
+    /// At most `most` rows; if there are more, the last one sums up the others.
     pub fn at_most(&self, most: usize) -> Vec<GroupRow> {
         if self.rows.len() <= most {
             return self.rows.clone();
@@ -161,18 +161,18 @@ fn first(key: &mut Vec<String>) -> String {
     if key.is_empty() { String::new() } else { key.swap_remove(0) }
 }
 
-/// Shown for recordings of PyTorch, whose steps and phases are annotations of the whole recording.
+/// Shown for PyTorch recordings, whose steps and phases are annotations of the whole recording.
 const NO_STAGES: &str = "steps and phases of PyTorch programs are not read here: see highwater phases";
 
-/// The key of the detail: the choice, the number of times that the recording was read anew, its events, whether it is
-/// complete, and its note.
+/// The key of the detail: the choice, the number of restarts of the recording, its events, whether it is complete, and
+/// its note.
 type DetailOf = (Choice, u64, u64, bool, Option<String>);
 
-/// The row of a recording, how often it was read anew, a device, the number of events before its peak, and whether the
-/// recording is complete: then its stacks have lines.
+/// The index of a recording, its number of restarts, a device, the number of events before its peak, and whether the
+/// recording is complete, in which case its stacks are symbolized.
 type PeakOf = (usize, u64, DeviceId, u64, bool);
 
-/// The results of the last answer, which are often the same for the next.
+/// Cached results of the last answer, which can often be reused for the next.
 #[derive(Debug, Default)]
 pub struct Computed {
     detail: Option<(DetailOf, Detail)>,

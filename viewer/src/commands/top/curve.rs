@@ -1,14 +1,14 @@
-//! A total over time in a bounded number of columns, whatever the length of the recording.
+//! A total over time in a limited number of columns, independent of the length of the recording.
 
 use highwater_analysis::{Metric, Totals};
 
-/// Columns that are kept at most; when there are more, two become one.
+/// Maximum number of columns; if there are more, pairs are merged.
 const MAX_COLUMNS: usize = 1024;
 
-/// The largest totals of equal intervals of time, or of events where times are not recorded.
+/// The largest totals in equal intervals of time, or of events if times are not recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// The length of an interval is this power of two.
+    /// The binary logarithm of the length of an interval.
     shift: u32,
     columns: Vec<Totals>,
     first: Option<u64>,
@@ -21,7 +21,7 @@ impl Curve {
         self.last = *totals;
     }
 
-    /// Adds the totals from moment `at` on.
+    /// Adds the totals from time or event `at` on.
     pub fn add(&mut self, at: u64, totals: &Totals) {
         let since = at.saturating_sub(*self.first.get_or_insert(at));
         while since >> self.shift >= MAX_COLUMNS as u64 {

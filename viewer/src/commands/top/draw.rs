@@ -18,16 +18,16 @@ use super::answer::{Answer, Detail, GroupRow, Groups, RecordingLine};
 use super::keys::HELP;
 use super::watched::State;
 
-/// Columns for the scale beside the curve, and for a size in a table.
+/// Width of the scale next to the curve, and of a size in a table, in columns.
 const SCALE: u16 = 11;
 
-/// Columns from which categories and the chosen groups are beside each other.
+/// Width of the terminal from which categories and the selected groups are side by side.
 const WIDE: u16 = 120;
 
 /// Columns of a curve in the list of recordings.
 const SMALL_CURVE: usize = 12;
 
-/// The height of the peak in the curve.
+/// The value to which the peak is scaled in the curve.
 const PEAK_HEIGHT: u64 = 1 << 20;
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -69,7 +69,7 @@ pub fn draw(answer: &Answer, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(key_line()), keys);
 }
 
-/// The lines about the recording's origin and progress.
+/// The lines about the recording's source and progress.
 fn head_lines(detail: &Detail) -> Vec<Line<'static>> {
     let mut first = vec![Span::styled(format!("highwater top  {}", printable(&detail.name)), BOLD)];
     first.extend((!detail.program.is_empty()).then(|| Span::raw(format!("  {}", shown(&detail.program, 60)))));
@@ -98,7 +98,7 @@ fn state_span(state: &State) -> Span<'static> {
     }
 }
 
-/// Whether more is expected, in a few words.
+/// Describes briefly whether more data is expected.
 pub(crate) fn state_text(state: &State) -> String {
     match state {
         State::Waiting => "no events yet".to_owned(),
@@ -117,7 +117,7 @@ fn age_text(age: Duration) -> String {
     }
 }
 
-/// A step and a phase, in a few words.
+/// Describes a step and a phase briefly.
 pub(crate) fn stage_text(stage: &Stage) -> String {
     stage.step.map_or_else(|| stage.phase.name().to_owned(), |step| format!("step {step}, {}", stage.phase.name()))
 }
@@ -236,7 +236,7 @@ fn draw_recordings(answer: &Answer, area: Rect, frame: &mut Frame<'_>) {
     frame.render_widget(Table::new(rows, widths).header(header), area);
 }
 
-/// A curve in one line.
+/// Formats a curve as one line of block characters.
 fn small_curve(samples: &[u64], max: u64) -> String {
     const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let level = |bytes: &u64| (u128::from(*bytes) * 8).div_ceil(u128::from(max.max(1))).min(8) as usize;

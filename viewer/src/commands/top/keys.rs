@@ -1,24 +1,24 @@
-//! Maps keys to what they request.
+//! Maps keys to actions.
 
 use highwater_analysis::{GroupKey, Metric};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::answer::Choice;
 
-/// What a key requests.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// End the view.
+    /// Quit the program.
     Quit,
     /// Show what these choices select.
     Show(Choice),
 }
 
-/// The keys, for the last line.
+/// The keys, for the help line at the bottom.
 pub(super) const HELP: [(&str, &str); 5] =
     [("q", "quit"), ("m", "total"), ("g", "grouping"), ("d", "device"), ("↑↓ Tab", "recording")];
 
-/// Returns what `event` asks for, while `choice` is shown and there are `rows` recordings.
+/// Returns the action for `event`, given the current `choice` and the number of recordings.
 pub(super) fn act(event: &Event, choice: Choice, rows: usize) -> Option<Act> {
     let Event::Key(key) = event else { return None };
     if key.kind == KeyEventKind::Release {
@@ -38,7 +38,7 @@ pub(super) fn act(event: &Event, choice: Choice, rows: usize) -> Option<Act> {
     }
 }
 
-/// The keys of groups: how long a block lives is not known before its end.
+/// The available grouping keys; the lifetime of a block is unknown before its end.
 pub(super) fn groupings() -> Vec<GroupKey> {
     GroupKey::ALL.iter().copied().filter(|key| *key != GroupKey::Lifetime).collect()
 }

@@ -10,10 +10,10 @@ use super::answer::{Detail, GroupRow, RecordingLine};
 use super::draw::{stage_text, state_text};
 use crate::output::{Failure, Page, Status};
 
-/// Groups and steps that are listed at most.
+/// Maximum number of groups and steps to list.
 const MAX_ROWS: usize = 20;
 
-/// Prints all recordings: of several, the list, and then each.
+/// Prints all recordings: if there are several, a list, and then each one.
 pub(super) fn print(view: &mut View, page: &mut Page<'_>) -> Result<Status, Failure> {
     let choice = view.choice;
     for row in 0..view.watched.len() {

@@ -1,5 +1,5 @@
-//! A recording as it is read event by event: the totals, peaks and steps of each device. Events are not kept, except
-//! the last ones, from which what was live at a new peak is found.
+//! The state of a recording that is read event by event: the totals, peaks and steps of each device. Only the latest
+//! events are kept, to restore the live blocks at a new peak.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use highwater_snapshots::{DeviceId, EventKind};
 
 use super::curve::Curve;
 
-/// Events that are kept at least before the state is copied again.
+/// Minimum number of events to keep before the state is copied again.
 const SPAN_EVENTS: usize = 1 << 16;
 
-/// Events that are kept for each live block before the state, which has all blocks, is copied again.
+/// Minimum number of events to keep per live block before the state, which contains all blocks, is copied again.
 const EVENTS_A_BLOCK: usize = 4;
 
-/// Steps of which the totals are kept.
+/// Maximum number of steps whose totals are kept.
 const MAX_STEPS: usize = 64;
 
-/// Devices have ordinals below this, as in a trace.
+/// Device ordinals must be below this, as in a trace.
 const MAX_DEVICES: u16 = 256;
 
 /// The moment at which a total is largest.
@@ -31,11 +31,11 @@ const MAX_DEVICES: u16 = 256;
 pub struct PeakMoment {
     /// The total in bytes.
     pub bytes: u64,
-    /// The number of events before the moment.
+    /// The number of events before it.
     pub position: u64,
     /// Its step and phase.
     pub stage: Stage,
-    /// Whether a later moment of the same size would not be taken instead, as
+    /// Whether a later point with the same value would not replace it, as
     /// [`Moment::peak`](highwater_analysis::Moment::peak) does after the first step.
     is_final: bool,
 }
@@ -53,11 +53,11 @@ pub struct StepTotals {
     pub times_ns: (u64, u64),
 }
 
-/// A device of a growing recording: what is live, its peaks, its curve and its steps.
+/// A device of a growing recording: its live blocks, peaks, curve and steps.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
     live: LiveState,
-    /// The moments at which the totals are largest, in the order of [`Metric::ALL`].
+    /// When each total is largest, in the order of [`Metric::ALL`].
     pub peaks: [PeakMoment; Metric::ALL.len()],
     /// The totals over time.
     pub curve: Curve,
@@ -71,7 +71,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// The totals now.
+    /// The current totals.
     pub fn totals(&self) -> &Totals {
         self.live.totals()
     }
@@ -81,7 +81,7 @@ impl Device {
         self.peaks[metric as usize]
     }
 
-    /// Takes the totals after an event into account, before which they were `before`.
+    /// Updates the peaks after an event, before which the totals were `before`.
     fn reach(&mut self, before: &Totals, position: u64, stage: &Stage) {
         let totals = *self.live.totals();
         for (peak, metric) in self.peaks.iter_mut().zip(Metric::ALL) {
@@ -99,7 +99,7 @@ impl Device {
         }
     }
 
-    /// Takes note that the step that was running is over, and that step `next` begins.
+    /// Handles that the current step has ended and step `next` begins.
     fn begin_step(&mut self, ended: Option<u32>, next: Option<u32>, time_ns: u64) {
         let totals = *self.live.totals();
         if ended.is_some() && ended == self.first_step {
@@ -116,7 +116,7 @@ impl Device {
     }
 }
 
-/// The last events, and the blocks that were live before them.
+/// The latest events, and the blocks that were live before them.
 #[derive(Clone, Debug, Default)]
 struct Span {
     /// The number of events before them.
@@ -126,28 +126,28 @@ struct Span {
     events: Vec<Event>,
 }
 
-/// The live state of a device at a moment.
+/// The live state of a device at some point.
 #[derive(Clone, Debug)]
 pub struct LiveThen {
     /// The live state.
     pub live: LiveState,
-    /// The step and phase of the moment.
+    /// The step and phase at that point.
     pub stage: Stage,
 }
 
-/// What is known of a growing recording from its events so far.
+/// The state of a growing recording after the events so far.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     devices: BTreeMap<DeviceId, Device>,
     /// The number of events.
     pub events: u64,
-    /// Step and phase now.
+    /// The current step and phase.
     pub stage: Stage,
     /// Whether there are steps or phases.
     pub has_stages: bool,
     times_ns: Option<(u64, u64)>,
     span: Span,
-    /// The live states at the peaks before the span, by device and position.
+    /// The live states at peaks before the span, by device and number of events.
     at_peaks: BTreeMap<(DeviceId, u64), Arc<LiveThen>>,
 }
 
@@ -167,7 +167,7 @@ impl Running {
         self.devices.iter().map(|(id, device)| (*id, &device.live)).collect()
     }
 
-    /// The devices, as far as it decides which of them is shown.
+    /// The devices, with the facts that determine the default one.
     pub fn uses(&self) -> Vec<DeviceUse> {
         let of = |(id, device): (&DeviceId, &Device)| DeviceUse {
             device: *id,
@@ -178,8 +178,8 @@ impl Running {
         self.devices.iter().filter(|(_, device)| device.has_memory || device.is_sampled).map(of).collect()
     }
 
-    /// The live states at the peaks of all devices and totals, by device and position. Those read from an earlier file
-    /// are not known and left out.
+    /// The live states at the peaks of all devices and totals, by device and number of events. Those in an earlier file
+    /// are unknown and omitted.
     pub(crate) fn at_peaks(&self) -> BTreeMap<(DeviceId, u64), Arc<LiveThen>> {
         let mut found = BTreeMap::new();
         for (&id, device) in &self.devices {
@@ -211,8 +211,7 @@ impl Running {
         Some(Arc::new(LiveThen { live, stage }))
     }
 
-    /// Continues with the next file of the same recording. It has its own tables, and begins with the blocks that are
-    /// live.
+    /// Prepares for the next file of the same recording, which has its own tables and starts with the live blocks.
     pub(crate) fn begin_file(&mut self) {
         self.devices.values_mut().for_each(|device| device.live = LiveState::default());
         self.at_peaks.clear();
@@ -220,7 +219,7 @@ impl Running {
         self.begin_span();
     }
 
-    /// Takes what was read.
+    /// Processes events that were read.
     pub fn take(&mut self, passed: &Passed) {
         for state in passed.starting.iter().filter(|state| state.device.0 < MAX_DEVICES) {
             let device = self.devices.entry(state.device).or_default();
@@ -287,7 +286,7 @@ impl Running {
         }
     }
 
-    /// Copies what is live now, and forgets the events that led to it.
+    /// Copies the current live state, and drops the events that led to it.
     fn begin_span(&mut self) {
         let live = self.devices.iter().map(|(id, device)| (*id, device.live.clone())).collect();
         self.span = Span { first: self.events, stage: self.stage, live, events: Vec::new() };

@@ -75,13 +75,13 @@ impl Target {
     }
 }
 
-/// Whether a file of a folder is taken as a recording, by its ending.
+/// Whether a file in a folder is assumed to be a recording, by its extension.
 fn is_recording(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["snap", "pickle", "pkl", "gz"].contains(&ending)
 }
 
-/// The `.snap` files that a process, or one that it started, has open.
+/// The `.snap` files that a process, or one of its descendants, has open.
 #[cfg(target_os = "linux")]
 fn recordings_of(process: u32) -> Result<BTreeSet<PathBuf>, Failure> {
     let mut found = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! A recording that is watched: a file, or the files of a rotation in order. Each look reads only what is new.
+//! A watched recording: a file, or the files of a rotation in order. Each update reads only new data.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -19,13 +19,13 @@ use super::running::Running;
 use crate::args::CategoryChoice;
 use crate::input::reader;
 
-/// Bytes that are read at a time: what is compressed in them becomes events.
+/// Number of bytes to read at a time; decompressed, they are considerably more.
 const PORTION: usize = 1 << 18;
 
 /// Number of first bytes by which a file is recognized after it was replaced or truncated.
 const START: usize = 4096;
 
-/// The time after which a file that does not grow is called idle.
+/// Time after which a file that does not grow is reported as idle.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Whether a recording is expected to grow.
@@ -62,24 +62,24 @@ pub struct Watched {
     follower: Follower,
     /// The recording so far.
     pub running: Running,
-    /// The run of the program that wrote what was read: when it began, its process and its machine.
+    /// Identifies the run of the program that wrote the file: its start time, process and machine.
     run: Option<(u64, u32, String)>,
-    /// The live blocks at the peaks of earlier files of a rotation.
+    /// The live blocks at peaks in earlier files of a rotation.
     earlier: BTreeMap<(DeviceId, u64), Source<'static>>,
     /// The number of the file of a rotation.
     part: Option<u32>,
-    /// Whether more is expected.
+    /// Whether more data is expected.
     pub state: State,
     /// Number of times that it was read from its start again, because its file was replaced.
     pub restarts: u64,
-    /// The reason that nothing more is read now, in a sentence; what was read stays.
+    /// The reason why nothing more is read at present, as a sentence; earlier data stays.
     trouble: Option<String>,
-    /// A note on the file, in a sentence.
+    /// A note on the file, as a sentence.
     note: Option<String>,
 }
 
 impl Watched {
-    /// Watches the file at `path`, or the rotation that it names.
+    /// Starts watching the file at `path`, or the rotation that it names.
     pub fn new(path: &Path, name: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -112,7 +112,7 @@ impl Watched {
         self.follower.header().rank
     }
 
-    /// The recording now, without its events.
+    /// The recording in its present state, without its events.
     pub fn now(&mut self) -> Trace {
         let running = &self.running;
         window(&mut self.follower, running, &running.live(), running.events, running.stage)
@@ -128,7 +128,7 @@ impl Watched {
         Some(Source::in_memory(window(&mut self.follower, &self.running, &live, position, then.stage)))
     }
 
-    /// Reads what is new, for about the time of `most`. Returns whether there is more.
+    /// Reads new data for about the time `most`. Returns whether there is more.
     pub fn look(&mut self, most: Duration) -> bool {
         let begun = Instant::now();
         self.trouble = None;
@@ -144,7 +144,7 @@ impl Watched {
         }
     }
 
-    /// Notes the reason that reading has failed; what was read before is still shown.
+    /// Stores the reason why reading has failed; data that was read before is still shown.
     fn fail(&mut self, why: String) {
         if self.running.events > 0 {
             self.trouble = Some(why);
@@ -153,7 +153,7 @@ impl Watched {
         }
     }
 
-    /// Reads a portion. Returns whether there may be more at once; the error is a sentence.
+    /// Reads a portion. Returns whether there may be more; the error is a sentence.
     fn read_portion(&mut self) -> Result<bool, String> {
         if self.reading.is_none() {
             return self.open();
@@ -296,7 +296,7 @@ impl Watched {
         self.begin(path).map(|()| true)
     }
 
-    /// Reads the recording from its start again, since the file is another one.
+    /// Reads the recording from its start, because the file was replaced.
     fn restart(&mut self, why: &str) {
         let fresh = Self::new(&self.path, &self.name);
         *self = Self { note: Some(format!("{why}: this is the new one")), restarts: self.restarts + 1, ..fresh };
@@ -315,7 +315,7 @@ fn window(
     follower.window(live, Start { events, all_events, stage, has_stages, ..Start::default() }, &running.uses())
 }
 
-/// Whether a file is a `.snap`, or may become one.
+/// Whether a file is a `.snap`, or an empty file that may become one.
 fn is_snap_or_empty(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
