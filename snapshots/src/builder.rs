@@ -84,8 +84,7 @@ impl DeviceState {
     }
 }
 
-/// Device ordinals must be below this: each device costs a pass over the events, so a file must not be able to name
-/// thousands.
+/// Device ordinals must be below this: each device costs a pass over the events, and a file could name thousands.
 const MAX_DEVICES: u16 = 256;
 
 /// The number of impossible sizes that are reported individually; the others are only counted.
@@ -410,8 +409,7 @@ impl TraceBuilder {
         self.device(device).requested -= bytes;
     }
 
-    /// Removes a block from the active blocks of `device`, and from the live ones if the event that requested its free
-    /// is missing.
+    /// Removes a block from the active blocks of `device`, and from the live ones if its free request is missing.
     #[inline]
     fn complete(&mut self, device: DeviceId, block: BlockId, event: EventId) {
         let row = block.0 as usize;

@@ -28,8 +28,7 @@ impl<'a> LineText<'a> {
         }
     }
 
-    /// Splits at the first `:digits` that ends the text or is followed by a space: the path before it, the function
-    /// after it.
+    /// Splits at the first `:digits` that ends the text or precedes a space: the path before it, the function after it.
     fn with_number(text: &'a str) -> Option<Self> {
         let mut colons = text.match_indices(':').map(|(at, _)| at).filter(|at| *at > 0);
         colons.find_map(|at| {
@@ -175,8 +174,7 @@ fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) ->
     candidates.into_iter().find(fits).unwrap_or_else(|| write(path.rsplit(['/', '\\']).next().unwrap_or(path)))
 }
 
-/// Returns the file name and line number, with as much of the function as fits; the file name is shortened if even they
-/// do not fit.
+/// Returns the file name and line number, with as much of the function as fits; a long file name is shortened.
 fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
     let name = line.file_name();
     let place = format!("{name}:{}", line.line);

@@ -1,5 +1,4 @@
-//! The live blocks of a device by key, optimized for programs that allocate blocks mostly in key order and free them
-//! soon.
+//! The live blocks of a device by key, optimized for programs that allocate blocks mostly in key order, briefly.
 
 use hashbrown::HashMap;
 

@@ -56,8 +56,7 @@ impl MergedRows {
         row.and_then(|row| self.first_op.checked_add(row as u32)).map_or(OpId::NONE, OpId)
     }
 
-    /// Sets the merged row of the first operation and the number of operations, for tables that were merged without
-    /// operations.
+    /// Sets the merged row of the first operation and the number of operations, for tables merged without them.
     pub(crate) fn set_operations(&mut self, first: u32, count: usize) {
         (self.first_op, self.ops) = (first, count);
     }

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Bytes requested for live blocks, before rounding; a block is live from its allocation until its free is
-    /// requested.
+    /// Bytes requested for live blocks, before rounding; a block is live until its free is requested.
     #[default]
     Requested,
     /// The same blocks after the allocator's rounding.

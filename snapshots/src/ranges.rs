@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges by start address, each with its end and tag. Each operation takes logarithmic time per range that it creates
-/// or removes.
+/// Ranges by start address, each with its end and tag. Operations take logarithmic time per created or removed range.
 #[derive(Clone, Debug)]
 pub struct Ranges<T> {
     rows: BTreeMap<u64, (u64, T)>,
@@ -44,8 +43,7 @@ impl<T: Copy + Eq> Ranges<T> {
         self.take(start, end, |_, _, _| {});
     }
 
-    /// Removes `start..end` from all ranges, and calls `each` with the start, end and tag of each removed part, in
-    /// descending order.
+    /// Removes `start..end` from all ranges; calls `each` with the start, end and tag of each removed part, last first.
     pub fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64, T)) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
             if last <= start || start >= end {

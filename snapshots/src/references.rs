@@ -78,8 +78,7 @@ impl FromStr for References {
     }
 }
 
-/// Returns the attribute `name` with `value` as readable facts, each with a name: several for references, else the
-/// attribute itself.
+/// Returns the attribute `name` with `value` as named readable facts: several for references, else itself.
 pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
     match value.parse::<References>() {
         Ok(references) if name == ATTRIBUTE => references.facts(),

@@ -170,8 +170,7 @@ impl Tables {
     }
 
     /// The lines of a stack in the folded format of flame graph tools: outermost first, separated by `;`, each with the
-    /// function before its location, `forward (model.py:10)`. Characters that would end a line or an entry are
-    /// replaced.
+    /// function before its location, `forward (model.py:10)`. Separators in names are replaced.
     pub fn folded_text(&self, id: StackId) -> String {
         let mut lines = self.stack_lines(id, |line| {
             let function = function_text(self.string(line.function));

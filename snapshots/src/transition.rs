@@ -19,8 +19,7 @@ pub enum Named {
 /// The effect of an event on the memory of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// The block becomes live. If an earlier block with its key is still in use, that block counts as freed: its free
-    /// event is missing.
+    /// The block becomes live. An earlier block with its key counts as freed: its free event is missing.
     Allocated {
         /// The state of the earlier block.
         former: Named,

@@ -50,8 +50,7 @@ pub fn format_exact_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes / size)
 }
 
-/// Formats two sizes as [`format_bytes`] does, or in a smaller unit if unequal sizes would look equal: `4718 MiB` and
-/// `4716 MiB`.
+/// Formats two sizes like [`format_bytes`], or in a smaller unit if unequal sizes would look equal: `4718 MiB`.
 pub fn format_bytes_apart(sizes: [u64; 2]) -> [String; 2] {
     let plain = sizes.map(format_bytes);
     if plain[0] != plain[1] || sizes[0] == sizes[1] {

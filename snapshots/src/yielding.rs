@@ -5,7 +5,6 @@
 #[inline(always)]
 pub fn yield_if_due() {}
 
-/// Counts a piece of work of at most a microsecond, such as one event or block; every few hundred calls, yields like
-/// [`yield_if_due`].
+/// Counts work of at most a microsecond, such as one event; every few hundred calls, yields like [`yield_if_due`].
 #[inline(always)]
 pub fn tick() {}

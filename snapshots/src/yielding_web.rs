@@ -43,8 +43,7 @@ pub fn is_in_slices() -> bool {
     SLICE_END.get().is_some()
 }
 
-/// Counts a piece of work of at most a microsecond, such as one event or block; every few hundred calls, yields like
-/// [`yield_if_due`].
+/// Counts work of at most a microsecond, such as one event; every few hundred calls, yields like [`yield_if_due`].
 #[inline]
 pub fn tick() {
     let count = TICKS.get().wrapping_add(1);

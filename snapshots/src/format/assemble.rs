@@ -276,8 +276,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Appends rows to a table. Rows that were lost with a damaged section are replaced by `lost`, so that handles stay
-    /// valid.
+    /// Appends rows to a table. Rows lost with a damaged section are replaced by `lost`, so that handles stay valid.
     fn append<T: Clone>(
         &mut self,
         offset: u64,

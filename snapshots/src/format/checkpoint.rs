@@ -11,8 +11,7 @@ use crate::stage::{Outside, Stage};
 /// Maximum number of blocks, segments and mappings in one part.
 const PART_ROWS: usize = 65_536;
 
-/// The live state after a number of events, or a part of it. The parts of a checkpoint are consecutive sections of the
-/// file.
+/// The live state after a number of events, or a part of it. Its parts are consecutive sections of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The number of events before it.

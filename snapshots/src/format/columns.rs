@@ -69,8 +69,7 @@ impl ColumnBytes {
         self.columns.iter_mut().for_each(Vec::clear);
     }
 
-    /// Writes the payload: the number of columns, the number and length of each, then their bytes. Empty columns are
-    /// omitted.
+    /// Writes the payload: the number of columns, the number and length of each, then their bytes; no empty columns.
     pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
         let filled = || Column::ALL.iter().zip(&self.columns).filter(|(_, bytes)| !bytes.is_empty());
         out.clear();

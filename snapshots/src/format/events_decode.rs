@@ -195,8 +195,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Decodes a handle from its code and the previous one; `None` if the code is truncated or the handle does not fit into
-/// 32 bits.
+/// Decodes a handle from its code and the previous one; `None` if the code is truncated or the handle exceeds 32 bits.
 #[inline]
 fn take_handle(cursor: &mut Cursor<'_>, former: &mut u32) -> Option<u32> {
     let Some(code) = cursor.leb()?.checked_sub(1) else {

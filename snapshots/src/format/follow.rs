@@ -47,14 +47,12 @@ impl Follower {
     }
 
     /// Creates a recording without events, whose baseline is the state `live` of each device, as a window that begins
-    /// at `start`; `uses` are the devices. Takes time in proportion to the live blocks and to the tables except
-    /// operations.
+    /// at `start`; `uses` are the devices. Takes time in proportion to live blocks and tables except operations.
     pub fn window(&mut self, live: &[(DeviceId, &LiveState)], start: Start, uses: &[DeviceUse]) -> Trace {
         self.assembler.window(live, start, uses)
     }
 
-    /// Adds the next bytes of the file and returns how many events they completed. Fails if the file does not start
-    /// like a recording.
+    /// Adds the next bytes of the file and returns how many events they completed. Fails if the file is no recording.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize> {
         self.pending.extend_from_slice(bytes);
         self.fed += bytes.len() as u64;

@@ -32,8 +32,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads the index of a whole file from its tail and footer; `None` if the file was not finished, or they are
-    /// damaged.
+    /// Reads the index of a whole file from its tail and footer; `None` if it was not finished or is damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let tail = bytes.get(bytes.len().checked_sub(TAIL_BYTES)?..)?;
         let offset = read_tail(tail)?;

@@ -1,5 +1,4 @@
-//! The `.snap` file format. `SPEC.md` next to the crate's manifest specifies its bytes; this is an overview of the
-//! code.
+//! Reads and writes the `.snap` file format, whose bytes `SPEC.md` next to the crate's manifest specifies.
 //!
 //! ```text
 //!   preamble   magic, version, checksum                                    16 bytes

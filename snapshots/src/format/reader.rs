@@ -28,8 +28,7 @@ pub struct Progress {
     pub levels: Option<LiveBytes>,
 }
 
-/// Maximum decompressed bytes per thread in a batch, which limits the memory of sections that are decoded but not yet
-/// assembled.
+/// Maximum decompressed bytes per thread in a batch: limits the memory of sections decoded but not yet assembled.
 const BATCH_BYTES_A_THREAD: usize = 1 << 20;
 
 /// Decompressed bytes below which a batch is decoded by the calling thread alone.

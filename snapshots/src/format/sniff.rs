@@ -10,8 +10,7 @@ pub const MAGIC: [u8; 8] = [0x89, b'H', b'W', b'S', b'\r', b'\n', 0x1a, b'\n'];
 /// The major version that this program writes, which is also the newest that it reads.
 pub const VERSION_MAJOR: u16 = 1;
 
-/// The minor version that this program writes. Files of newer minor versions are read without what those versions
-/// added.
+/// The minor version that this program writes. Files of newer minor versions are read without their additions.
 pub const VERSION_MINOR: u16 = 8;
 
 /// The length of the preamble in bytes: magic, major and minor version, the CRC-32 of these twelve bytes.

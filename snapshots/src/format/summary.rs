@@ -113,8 +113,7 @@ struct Device {
     times_ns: (u64, u64),
     /// Whether the latest change reached a new maximum of the requested total whose categories are not recorded yet.
     is_rising: bool,
-    /// The steps of the row in which the device is active, and the number of its active events before the latest change
-    /// of step.
+    /// The steps of the row in which the device is active, and the number of its active events before the current step.
     active_steps: ActiveSteps,
     active_before: u32,
 }
@@ -136,8 +135,7 @@ impl Device {
         self.summary.active_events() > self.active_before
     }
 
-    /// Ends a part of the row at a change of step, like [`ActiveSteps::end`]; returns whether the device was active in
-    /// it.
+    /// Ends a part of the row at a change of step, like [`ActiveSteps::end`]; true if the device was active in it.
     fn end_step(&mut self, is_first: bool, is_step: bool) -> bool {
         let is_active = self.is_active();
         self.active_before = self.summary.active_events();

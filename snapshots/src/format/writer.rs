@@ -21,8 +21,7 @@ use crate::event::Event;
 use crate::tables::{Frame, Module, Op, Scope, Stack};
 use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SourceText};
 
-/// Approximate maximum size of a section of table rows in bytes, so that damage affects little and decoding is
-/// parallel.
+/// Approximate maximum size of a section of table rows in bytes, to limit damage and decode in parallel.
 const ROWS_SECTION_BYTES: usize = 4 << 20;
 
 /// Maximum number of sections listed in the footer: a recording of several days is read without one, and the writer's
@@ -147,8 +146,7 @@ impl<W: Write> SnapWriter<W> {
         })
     }
 
-    /// Writes `bytes` of another file unchanged; with `header` if they are a section, which is then counted and
-    /// indexed.
+    /// Writes `bytes` of another file unchanged; with `header` if they are a section, then counted and indexed.
     pub(super) fn copy(&mut self, bytes: &[u8], header: Option<&SectionHeader>) -> Result<()> {
         if let Some(header) = header {
             let row = IndexRow { kind: header.kind, offset: self.stream.offset, events_before: self.events() };

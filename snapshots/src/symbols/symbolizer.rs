@@ -96,8 +96,7 @@ impl Symbolizer {
         &self.problems
     }
 
-    /// Returns the file from which the symbols of `binary` are read, or why there is none; `None` if it was not looked
-    /// up.
+    /// Returns the file with the symbols of `binary`, or why there is none; `None` if it was not looked up.
     pub fn finding(&self, binary: &Binary) -> Option<Result<&Found, &Missing>> {
         self.modules.get(binary).map(|opened| opened.as_ref().map(|(_, found)| found))
     }

@@ -196,8 +196,7 @@ impl Trace {
         self.start.events + u64::from(id.0)
     }
 
-    /// The number, in the whole recording, of the event that allocated block `id`; `None` if it was allocated before
-    /// the recording.
+    /// The number, in the whole recording, of the event that allocated block `id`; `None` if it is from before.
     pub fn alloc_number(&self, id: BlockId) -> Option<u64> {
         let row = id.0 as usize;
         let alloc = self.blocks.alloc[row];
@@ -306,8 +305,7 @@ impl Trace {
     }
 
     /// Whether event `id` concerns all devices rather than only its own: true for steps and phases, and for marks on
-    /// device 0 from this project's recorder, whose marks all concern every device. Imported marks belong to their
-    /// device.
+    /// device 0 from this project's recorder. Imported marks belong to their device.
     pub fn is_everywhere(&self, id: EventId) -> bool {
         let row = id.0 as usize;
         match self.events.kind.get(row) {
@@ -340,8 +338,7 @@ impl Trace {
         !self.trust.unfinished && unread.peek().is_some() && unread.all(|problem| problem.is_index_only)
     }
 
-    /// Whether too little of the file could be read to analyze the run: not a single event of a truncated or damaged
-    /// recording.
+    /// Whether too little of the file could be read to analyze the run: no event of a truncated or damaged recording.
     pub fn is_unreadable(&self) -> bool {
         let is_empty = self.blocks.is_empty() && !self.problems.is_empty();
         self.event_count() == 0 && (self.is_partial() || self.trust.events_lost > 0 || is_empty)
@@ -404,8 +401,7 @@ impl Trace {
         step_names::Meaning::of(self.tables.string(name)).phase
     }
 
-    /// Returns whether an annotation named `name` was derived from allocation tags, and so only repeats steps and
-    /// phases.
+    /// Whether an annotation named `name` was derived from allocation tags, and so only repeats steps and phases.
     pub fn is_tag(&self, name: StringId) -> bool {
         let name = self.tables.string(name);
         name.starts_with(TAGGED_STEP) || name.starts_with(TAGGED_PHASE)

@@ -206,8 +206,7 @@ impl Spans {
         self.is_tagged
     }
 
-    /// Whether steps are named, by events or by the names of annotations. If not, steps are only known to end with the
-    /// optimizer.
+    /// Whether steps are named, by events or by the names of annotations. If not, steps just end with the optimizer.
     pub fn names_steps(&self) -> bool {
         self.names_steps
     }
@@ -245,8 +244,7 @@ impl Spans {
 }
 
 impl Steps {
-    /// The steps from named annotations, using only the most reliable kind of name that occurs. `None` if there are
-    /// none.
+    /// The steps from named annotations, using only the most reliable kind of name, if any.
     fn from_names(named: &[(bool, StepName, StepRange)]) -> Option<Self> {
         // The surest kind first.
         let kind = |is_guessed: bool, name: StepName| match name {

@@ -66,8 +66,7 @@ impl Row {
         self.codes.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The listed group of the row. Names are built only for listed groups, since a recording may have a million
-    /// stacks.
+    /// The listed group of the row. Only these get names, since a recording may have a million stacks.
     pub(crate) fn group(&self, coder: &KeyEncoder<'_>, keys: &[GroupKey]) -> Group {
         let named = |codes: &Vec<Code>| -> Vec<String> {
             keys.iter().zip(codes).map(|(&key, &code)| coder.label(key, code)).collect()

@@ -24,8 +24,7 @@ const BESIDE: Code = 1 << 100;
 /// Bit that marks the code of the size of a segment in which bytes are free.
 const IN_SEGMENTS: Code = 1 << 101;
 
-/// The code of the value of `key` for bytes outside of blocks: that of their segment if it has one, else that of their
-/// name.
+/// The code of the value of `key` for bytes outside of blocks: that of their segment, else that of their name.
 pub(crate) fn code_beside(beside: Beside, key: GroupKey) -> Code {
     match beside.segment().and_then(|segment| (key.dimension().of_segment)(&segment)) {
         Some(bytes) if key == GroupKey::Size => IN_SEGMENTS | Code::from(bytes),

@@ -1,5 +1,4 @@
-//! The phase in which a block was allocated, or that it was allocated before the recording, or that there are no
-//! phases.
+//! The phase in which a block was allocated, or that it is from before the recording, or that there are no phases.
 
 use std::ops::Range;
 

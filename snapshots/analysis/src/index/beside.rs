@@ -95,8 +95,7 @@ pub fn non_block_bytes(
     (true, beside)
 }
 
-/// The free bytes in each kind of segment. A block whose free was not recorded counts as used, as it does in the
-/// totals.
+/// The free bytes in each kind of segment. A block whose free was not recorded counts as used, as in the totals.
 fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> BTreeMap<SegmentKind, u64> {
     let index = AddressIndex::build(trace, series.device());
     let map = AddressMap::at(trace, &index, live, series, position);

@@ -1,5 +1,4 @@
-//! A pyramid of maxima over the ends of blocks, which finds the blocks that outlive an event without visiting the
-//! others.
+//! A pyramid of maxima over the ends of blocks: it finds the blocks that outlive an event without visiting the rest.
 
 use std::ops::Range;
 

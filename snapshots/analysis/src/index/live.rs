@@ -51,8 +51,7 @@ impl LiveIndex {
     }
 
     /// Calls `each`, in block order, with the rows of the blocks that count towards `metric` after events
-    /// `0..position`; if `from` is given, only those allocated by event `from` or later. Returns the number of ends
-    /// read.
+    /// `0..position`; if `from` is given, only those allocated by event `from` or later. Returns how many ends it read.
     pub(crate) fn lasting(
         &self,
         trace: &Trace,

@@ -33,8 +33,7 @@ pub struct Series {
     stride: usize,
     /// Totals before event `i * stride`.
     before: Vec<Totals>,
-    /// Level 0 has the maxima over the states after each event of a stride; each further level combines eight nodes of
-    /// the previous one.
+    /// Level 0 has the maxima over the states after each event of a stride; each further level combines eight nodes.
     maxima: Vec<Vec<Totals>>,
 }
 
@@ -185,8 +184,7 @@ impl Series {
     }
 }
 
-/// A cursor that moves over a series from left to right. A moment is a number of events: moment `m` is the state after
-/// `m` events.
+/// A cursor that moves over a series from left to right. Moment `m` is the state after `m` events.
 #[derive(Debug)]
 pub struct Walk<'a> {
     series: &'a Series,

@@ -1,5 +1,4 @@
-//! Finds which allocator pools, or which streams, have blocks in use at the same time. Those that never do could share
-//! memory.
+//! Finds which allocator pools, or which streams, have blocks in use at the same time. Others could share memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -107,8 +107,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Adds up the blocks for which `is_counted` is true. The time taken depends on the blocks live at A and those
-    /// allocated between.
+    /// Adds up the blocks for which `is_counted` is true. Takes time per block live at A or allocated since.
     pub fn of(
         trace: &Trace,
         live: &LiveIndex,

@@ -18,8 +18,7 @@ use crate::metric::{Metric, Totals};
 const LISTED: usize = 5;
 
 /// Checks the recording of `devices` for contradictions; the tables, which all devices share, are checked completely.
-/// Returns nothing for a consistent recording. Other problems found while reading are in [`Trace::problems`] and are
-/// not repeated.
+/// Returns nothing for a consistent recording. Problems found while reading are in [`Trace::problems`].
 ///
 /// # Errors
 ///

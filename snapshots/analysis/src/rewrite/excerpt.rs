@@ -155,8 +155,7 @@ impl Excerpt<'_> {
         mapped.ranges()
     }
 
-    /// Adds events for the step, the phase and the memory used on each device at the start, if the recording has such
-    /// events.
+    /// Adds events for the step, the phase and the memory used on each device at the start, if the recording has any.
     fn push_current_facts(&mut self) {
         let (trace, start) = (self.trace, self.start);
         let Some(last) = start.checked_sub(1) else { return };

@@ -128,8 +128,7 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
 }
 
 /// The short forms of several stacks of one or more recordings, like [`short_stack`]. Stacks that differ only in
-/// library frames also show the innermost line in which they differ, at its position, so that no two short forms are
-/// equal.
+/// library frames also show the innermost line that differs, so that no two short forms are equal.
 pub fn short_stacks(stacks: &[(&Tables, StackId)]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&(tables, stack)| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();

@@ -6,8 +6,7 @@ use highwater_snapshots::tables::{SourceLine, Tables};
 
 use super::owners::{LineOwner, bare_name, is_of_recorder, is_pool, is_python, is_runtime, owner_of_module};
 
-/// Functions that record or allocate memory for their callers. They never represent a stack, even if it has no other
-/// lines.
+/// Functions that record or allocate memory for their callers. They never represent a stack, even without other lines.
 const ALLOCATING: &[&str] =
     &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
 

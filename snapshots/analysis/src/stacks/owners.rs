@@ -8,8 +8,7 @@ use highwater_snapshots::tables::{SourceLine, Tables, UNKNOWN_FILE};
 pub enum LineOwner {
     /// The user's own program.
     Program,
-    /// A library of models or training loops: installed Python packages, downloaded crates, the models and scenarios of
-    /// Highwater's engine.
+    /// A library of models or training loops: Python packages, downloaded crates, the models of Highwater's engine.
     Library,
     /// The layers of a Rust framework.
     Layer,
@@ -240,8 +239,7 @@ pub(crate) fn is_pool(function: &str, file: &str) -> bool {
     is_of_crates(POOL_CRATES, function, file)
 }
 
-/// Whether a line belongs to the recorder: by the function's name, or by the file if the name has no path, as for
-/// inlined functions.
+/// Whether a line belongs to the recorder: by the function's name, or by the file if the name has no path (inlined).
 pub(crate) fn is_of_recorder(function: &str, file: &str) -> bool {
     let is_folder = |before: &str| before.is_empty() || before.ends_with('/');
     let in_recorder =
@@ -251,8 +249,7 @@ pub(crate) fn is_of_recorder(function: &str, file: &str) -> bool {
             && in_recorder().is_some_and(|(_, rest)| RECORDER_MODULES.iter().any(|module| is_module(rest, module))))
 }
 
-/// Whether a line only calls closures or allocates on behalf of its caller, so that its callee or caller is more
-/// informative.
+/// Whether a line only calls closures or allocates for its caller, so that its callee or caller is more informative.
 pub(crate) fn is_runtime(function: &str, file: &str) -> bool {
     let name = without_glibc_mark(bare_name(function));
     let is_of_rust = crate_of(name).is_none()
@@ -328,8 +325,7 @@ fn crate_of(function: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.chars().all(is_snake)).then_some((name, rest))
 }
 
-/// The modules of the engine, including those of earlier versions: a name without a path in one of their files belongs
-/// to the engine.
+/// The modules of the engine, also of earlier versions: a name without a path in one of their files is the engine's.
 const ENGINE_MODULES: &[&str] = &[
     "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
 ];

@@ -107,8 +107,7 @@ impl Computed {
     }
 }
 
-/// One past the last event that `rows` summarize, starting at event `first`; `None` if they have a gap or impossible
-/// values.
+/// One past the last event that `rows` summarize, starting at event `first`; `None` if they have a gap or are invalid.
 pub(super) fn end_of(rows: &[Summary], first: u64) -> Option<u64> {
     rows.iter().try_fold(first, |next, row| {
         (row.first == next && row.is_plausible()).then(|| next.saturating_add(u64::from(row.events)))

@@ -18,8 +18,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Fails if the recording cannot be read, if `out` cannot be written, or with [`Error::Cancelled`] if `watch`
-    /// breaks.
+    /// Fails if the recording cannot be read or `out` cannot be written; with [`Error::Cancelled`] if `watch` breaks.
     pub fn copy<W: Write + Send>(&self, out: W, watch: Watch<'_>) -> Result<W> {
         let mut writer = SnapWriter::new(out, &self.base.header)?;
         for facts in &self.base.devices {

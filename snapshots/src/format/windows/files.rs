@@ -212,8 +212,7 @@ impl FilePart {
         self.later.as_ref().is_none_or(|later| some(&later.live) == some(&boundary.live))
     }
 
-    /// Converts the row numbers in events to those of the merged tables, and replaces repeated step and phase events by
-    /// marks.
+    /// Converts row numbers in events to those of the merged tables, and replaces repeated step and phase events.
     fn rename(&self, first: u64, run: &mut [Event]) {
         if let Some(rows) = &self.rows {
             run.iter_mut().for_each(|event| rows.rename(event));
@@ -252,8 +251,7 @@ impl FilePart {
         row.first = row.first.saturating_add(self.first);
     }
 
-    /// Converts the event numbers of a checkpoint to those in the whole recording, and its row numbers to those of the
-    /// merged tables.
+    /// Converts a checkpoint's event numbers to those of the whole recording, and row numbers to the merged tables'.
     pub(super) fn renumber_checkpoint(&self, part: &mut Checkpoint, boundary: Option<&Boundary>) {
         part.events = part.events.saturating_add(self.first);
         part.stage = self.renumber_stage(part.stage, boundary);

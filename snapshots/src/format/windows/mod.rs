@@ -145,8 +145,7 @@ impl Windows {
         EventSections::find(&sections).ok().map(|events| events.count)
     }
 
-    /// Calls `take` with the events of `range` in order, in runs with the number of the first event of each, until it
-    /// breaks.
+    /// Calls `take` with the events of `range` in order, in runs with their first event's number, until it breaks.
     ///
     /// # Errors
     ///

@@ -1,5 +1,4 @@
-//! Computes the summaries and checkpoints that a recording lacks, for all its events or for those after the last
-//! checkpoint.
+//! Computes the summaries and checkpoints that a recording lacks, for all events or those after the last checkpoint.
 
 use std::ops::ControlFlow;
 
@@ -39,8 +38,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Adds what was computed earlier, and returns the summarizer at the last event; `None` if that state cannot be
-    /// restored.
+    /// Adds earlier results, and returns the summarizer at the last event; `None` if that state cannot be restored.
     fn take_computed(&mut self, computed: Computed) -> Option<Summarizer> {
         self.checkpoints.extend(computed.checkpoints, computed.bytes);
         let last = self.checkpoints.count() - 1;
@@ -72,8 +70,7 @@ impl Windows {
         self.at_start()
     }
 
-    /// Computes summaries and checkpoints of the events after the last checkpoint, from `summarizer`, which is in its
-    /// state.
+    /// Computes summaries and checkpoints of the events after the last checkpoint, whose state `summarizer` has.
     fn compute_rest(
         &mut self,
         mut summarizer: Summarizer,

@@ -59,8 +59,7 @@ pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     outliers
 }
 
-/// Returns which ranks ran out of memory, which has the highest peak, which are outliers, and which are missing, one
-/// sentence each.
+/// Returns which ranks ran out of memory, which has the highest peak, which are outliers, and which are missing.
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
     let failed = fleet.ranks.iter().filter_map(|rank| Some((rank, failure_text(rank.failure.as_ref()?))));

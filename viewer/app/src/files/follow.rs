@@ -93,8 +93,7 @@ impl Following {
         Self { path, news, has_ended: false, is_abandoned: false, has_input_ended: false, input }
     }
 
-    /// Follows the file called `path`, whose bytes the caller passes to [`Self::feed`]. `wake` is called when there is
-    /// an update.
+    /// Follows the file called `path`, whose bytes the caller passes to [`Self::feed`]. `wake` is called after updates.
     pub fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (outbox, news) = channel();
         let feed = Feed::new(path.clone(), outbox, wake);

@@ -102,8 +102,7 @@ struct Window {
     beyond: u64,
 }
 
-/// Slides a window over the segment: for each end, the shortest window that is long enough, which has the fewest live
-/// bytes.
+/// Slides a window over the segment: for each end, the shortest that is long enough has the fewest live bytes.
 fn cheapest(map: &AddressMap, segment: &ReservedSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
     let pieces = map.pieces_of(segment);
     let length = |row: usize| pieces.get(row).map_or(0, |piece| piece.bytes());

@@ -1,5 +1,4 @@
-//! Describes an out-of-memory error: the sizes involved, the suspected cause, and the smallest set of live blocks to
-//! free.
+//! Describes an out-of-memory error: the sizes, the suspected cause, and the smallest set of live blocks to free.
 
 use std::collections::BTreeSet;
 
@@ -86,8 +85,7 @@ pub struct FailedRequest {
     pub capacity: Option<u64>,
     /// Memory used on the device by other processes or by the driver; `None` if the capacity is unknown.
     pub outside: Option<u64>,
-    /// The maximum of reserved memory, if a limit below the device's memory caused the failure: the limit is at least
-    /// that.
+    /// The maximum of reserved memory, if a limit below the device's memory caused the failure: the limit is no lower.
     pub limit: Option<u64>,
     /// The allocator that failed to serve the request.
     pub allocator: Allocator,

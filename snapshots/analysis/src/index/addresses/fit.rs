@@ -25,8 +25,7 @@ pub struct PoolFit {
     pub fits_with_driver: Option<u64>,
 }
 
-/// The segments of `map` and the largest requests, grouped by pool and stream. `driver_free` is the driver's free
-/// memory, in bytes.
+/// The segments of `map` and the largest requests, by pool and stream. `driver_free` is the driver's free bytes.
 pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> Vec<PoolFit> {
     let mut rooms: BTreeMap<PoolAndStream, PoolFit> = BTreeMap::new();
     // Before it fails, the allocator releases entirely free segments to the driver.

@@ -238,8 +238,7 @@ impl AddressMap {
         })
     }
 
-    /// Sorts active `blocks` by address, and keeps those that are entirely within one of `runs` and not covered by a
-    /// later block.
+    /// Sorts active `blocks` by address, and keeps those within one of `runs` that no later block covers.
     fn place(&mut self, trace: &Trace, mut blocks: Vec<BlockId>, runs: &[Range<u64>]) -> Vec<BlockId> {
         blocks.retain(|id| trace.blocks.allocated[id.0 as usize] > 0);
         blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));

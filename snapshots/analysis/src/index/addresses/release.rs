@@ -95,8 +95,7 @@ impl Cells {
         self.add_pages(map, segment, rules.page(segment.home.pool), (first, &spans));
     }
 
-    /// Adds the pages of an expandable segment, each fully mapped; `spans` are its live blocks, starting with block
-    /// `first`.
+    /// Adds the pages of an expandable segment, each fully mapped; `spans` are its live blocks from `first` on.
     fn add_pages(
         &mut self,
         map: &AddressMap,
@@ -196,8 +195,7 @@ impl Cells {
         Some(chosen)
     }
 
-    /// Rows that release `short` bytes, chosen greedily by cost per byte, without those that turn out to be
-    /// unnecessary.
+    /// Rows that release `short` bytes, chosen greedily by cost per byte, without unnecessary ones.
     fn greedy(&self, short: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let price = |row: &usize| u128::from(self.rows[*row].alone);

@@ -125,8 +125,7 @@ impl Bands {
         Self { device, ranks: Vec::new(), rank_count: 1 }
     }
 
-    /// Stacks the blocks of `device` by the rank that `rank_of` returns, below 255, and in allocation order within a
-    /// rank.
+    /// Stacks the blocks of `device` by their rank from `rank_of`, below 255, and in allocation order within it.
     pub fn grouped(trace: &Trace, device: DeviceId, rank_of: impl Fn(BlockId) -> u8 + Sync) -> Self {
         let rows = 0..trace.blocks.len();
         let ranks: Vec<u8> =

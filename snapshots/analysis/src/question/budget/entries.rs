@@ -6,8 +6,7 @@ use highwater_snapshots::trace::Trace;
 /// Quarters of the total that a module must account for to be named.
 const MAX_PARTS: i128 = 3;
 
-/// The keys for finding a cause: category, then the module (or the line of code if the recording has no module paths),
-/// then the operation.
+/// The keys for finding a cause: category, then the module (or, without module paths, the line), then the operation.
 pub fn culprit_keys(trace: &Trace) -> [GroupKey; 3] {
     let place = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
     [GroupKey::Category, place, GroupKey::Op]

@@ -12,8 +12,7 @@ use crate::question::between::bytes_of;
 /// One value for each category.
 type ByCategory<T> = [T; Category::ALL.len()];
 
-/// The largest total of a category, and the number of the first event that reaches it; `None` for the state before the
-/// first event.
+/// The largest total of a category, and the number of the first event that reaches it; `None` for the state before all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) bytes: u64,

@@ -98,8 +98,7 @@ impl Outcome {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// Whether `doubt` means that the budget cannot be confirmed to be met. Growth per step does not need the end of
-    /// the run.
+    /// Whether `doubt` means that the budget may not be met. Growth per step does not need the end of the run.
     pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
         let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
         match doubt {

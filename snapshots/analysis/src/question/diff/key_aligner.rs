@@ -136,9 +136,8 @@ impl<'a> KeyAligner<'a> {
     }
 
     /// Matches lines of user code: equal lines first, then lines of the same function in the order of their line
-    /// numbers. Functions in different folders match only if the two programs have most functions in common, so that a
-    /// copy of a program in another folder is matched with it, but not another program with a function of the same
-    /// name.
+    /// numbers. Functions in different folders match only if the two programs have most functions in common: a copy of
+    /// a program in another folder is matched, but not another program with a function of the same name.
     fn combine_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let [mut left_a, mut left_b] = [0, 1].map(|side| self.own_lines(side, blocks[side]));
         let are_alike = has_mostly_the_same(left_a.iter().map(OwnLine::place), left_b.iter().map(OwnLine::place));

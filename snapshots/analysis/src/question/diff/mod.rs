@@ -155,8 +155,7 @@ impl Diff {
         i128::from(self.b_bytes) - i128::from(self.a_bytes)
     }
 
-    /// Compares point `a` of one recording with point `b` of the other, or of the same one; both must have the same
-    /// metric.
+    /// Compares point `a` of one recording with point `b` of the other, or of the same; both need the same metric.
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &Query<'_>) -> Self {
         let [first, second] = sides;
         let (of_a, of_b) = rayon::join(|| found_at(first, &a, query.filter), || found_at(second, &b, query.filter));

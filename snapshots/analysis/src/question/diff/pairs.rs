@@ -104,8 +104,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the callees of `nodes` of one side, direct or through a few others, at the first depth that contains one
-    /// of `others`.
+    /// Returns direct or indirect callees of one side's `nodes`, at the first depth that contains one of `others`.
     fn inside(&self, side: usize, nodes: &[u32], others: &ByName) -> Option<Vec<u32>> {
         let mut inner = nodes.to_vec();
         for _ in 0..MAX_PUT_IN {

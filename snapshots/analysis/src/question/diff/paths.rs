@@ -58,8 +58,7 @@ impl Paths {
     }
 }
 
-/// The functions of a stack, outermost first. `known` caches the names, by function or, for a frame without lines, by
-/// frame.
+/// The functions of a stack, outermost first. `known` caches the names, by function or, without lines, by frame.
 fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut HashMap<(u32, u32), u32>) -> Vec<u32> {
     let mut out = Vec::new();
     for frame in tables.stack_frames(stack) {

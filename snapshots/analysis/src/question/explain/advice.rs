@@ -313,8 +313,7 @@ impl PeakContext<'_> {
         Some(Advice { condition, ..Advice::new(Remedy::EarlierRecording, bytes, text) })
     }
 
-    /// An additional sentence if autograd saved `blocks` and most of them were freed although the recording has no
-    /// backward.
+    /// An additional sentence if autograd saved `blocks` and most were freed although the recording has no backward.
     fn without_backward(&self, blocks: &[BlockId]) -> &'static str {
         let bytes_of_all = |is_one: &dyn Fn(&BlockId) -> bool| -> u64 {
             let chosen = blocks.iter().filter(|id| is_one(id));

@@ -119,8 +119,7 @@ impl PeakCause {
     }
 }
 
-/// The operation, or else the line, that allocated the most bytes of `blocks`, and those of the blocks that it
-/// allocated.
+/// The operation, or else the line, that allocated the most bytes of `blocks`, and those of them that it allocated.
 pub(super) fn largest_allocator(trace: &Trace, blocks: &[BlockId]) -> Option<(GroupKey, LiveGroup)> {
     [GroupKey::Op, GroupKey::Frame].into_iter().find_map(|key| {
         let groups = LiveGroups::of(trace, blocks, &[key], 2).groups;

@@ -1,5 +1,4 @@
-//! Finds blocks that are live at a peak but not used again, and the peak if every block were freed right after its last
-//! use.
+//! Finds blocks that are live at a peak but not used again, and the peak if each block were freed after its last use.
 //!
 //! Needs a recording with use events: see [`LastUses`].
 
@@ -37,8 +36,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// The idle blocks among `at_peak`, with the `top` largest groups. `None` if the recording has no use events on the
-    /// device.
+    /// The idle blocks among `at_peak`, with the `top` largest groups. `None` without use events on the device.
     pub(super) fn of(trace: &Trace, series: &Series, peak: &Moment, at_peak: &[BlockId], top: usize) -> Option<Self> {
         let uses = LastUses::of(trace, series.device())?;
         let position = peak.position();

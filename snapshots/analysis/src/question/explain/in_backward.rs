@@ -1,5 +1,4 @@
-//! Detects whether the optimizer updates each parameter during backward, or cannot do so because gradients are
-//! accumulated.
+//! Detects whether the optimizer updates each parameter during backward, or cannot because gradients are accumulated.
 
 use super::selection::is_kept_gradient;
 use highwater_snapshots::Phase;

@@ -65,8 +65,7 @@ impl PeakContext<'_> {
         *self.findings.of_causes.without(&cause.key())
     }
 
-    /// Describes how many of `blocks` are live at once, with the operation, or else the line, that allocated most of
-    /// their bytes.
+    /// Describes how many of `blocks` are live at once, with the operation, or else the line, that allocated the most.
     pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
         let number = blocks.len();
         let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };

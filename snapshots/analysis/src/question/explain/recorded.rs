@@ -103,8 +103,7 @@ struct Merged {
 }
 
 impl Merged {
-    /// Adds the figures of the following part. For a group that does not occur in the part, they are those of the whole
-    /// total.
+    /// Adds the figures of the following part. A group that does not occur in the part gets those of the total.
     fn take(&mut self, part: &PartFound) {
         self.without.resize_with(part.without.len(), HashMap::new);
         for (all, found) in self.without.iter_mut().zip(&part.without) {

@@ -1,5 +1,4 @@
-//! Finds the source lines whose allocations of every step stay live, by call stack, regardless of the blocks'
-//! categories.
+//! Finds the source lines whose allocations of every step stay live, by call stack, whatever the blocks' categories.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,8 +34,7 @@ pub struct Leak {
     pub line: String,
     /// The stack with the most surviving bytes; [`StackId::NONE`] if the blocks have no stacks.
     pub stack: StackId,
-    /// Blocks allocated in the window and live at its end. Memory that replaces freed memory of the same line does not
-    /// count.
+    /// Blocks allocated in the window and live at its end. Memory that replaces freed memory of its line is ignored.
     pub kept: Sum,
     /// The number of steps with surviving blocks.
     pub steps: usize,
@@ -67,8 +65,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether more bytes survive than are freed. If each step replaces the memory of the previous one, equal amounts
-    /// do.
+    /// Whether more bytes survive than are freed. If each step replaces the memory of the previous one, as many do.
     fn grows(&self) -> bool {
         self.kept.bytes > self.freed_bytes
     }
@@ -90,8 +87,7 @@ fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     whole
 }
 
-/// Whether tallies leak together: those that grow have surviving blocks of every step, and the sum of all tallies
-/// grows.
+/// Whether tallies leak together: those that grow have surviving blocks of every step, and the sum of all grows.
 fn leak_together<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone, window: &StepWindow) -> bool {
     whole(tallies.clone().filter(|tally| tally.grows())).leaks(window) && whole(tallies).grows()
 }
@@ -106,8 +102,7 @@ struct Caller {
 }
 
 impl Leaks {
-    /// The leaks of requested memory of `device` over all complete steps; `None` if there are none, or if reading
-    /// fails.
+    /// The leaks of requested memory of `device` over all complete steps; `None` without steps, or if reading fails.
     pub fn of_all_steps(source: &Source<'_>, device: DeviceId) -> Option<Self> {
         let window = StepWindow::of(source, device, StepRange::default()).ok()?.ok()?;
         let of_device = (device, Metric::Requested);
@@ -141,8 +136,7 @@ impl Leaks {
         Self::among(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
     }
 
-    /// The leaks among the survivors of a window and the older blocks freed in it, each given with a trace that
-    /// contains them.
+    /// The leaks among the survivors of a window and the older blocks freed in it, each with a trace that contains it.
     pub(crate) fn among(
         metric: Metric,
         window: &StepWindow,

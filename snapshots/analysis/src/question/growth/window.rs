@@ -60,8 +60,7 @@ impl Between {
     }
 }
 
-/// Consecutive steps. Growth is measured from before the first event of the first step until after the last event of
-/// the last step.
+/// Consecutive steps. Growth is measured from before the first's first event until after the last's last event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepWindow {
     /// The step numbers with their ranges of events. Empty for a recording without steps.
@@ -230,8 +229,7 @@ impl StepWindow {
         self.steps.last().map_or(self.events.clone(), |(_, events)| events.clone())
     }
 
-    /// The events that determine what is still in use at the end: the last step; without steps, the last tenth of the
-    /// events.
+    /// The events that determine what is still in use at the end: the last step; without steps, the last tenth of all.
     pub(crate) fn recent_events(&self) -> Range<u64> {
         let Range { start, end } = self.last_events();
         if self.steps.is_empty() { end - (end - start).div_ceil(10)..end } else { start..end }

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 
 use super::{NO_STACK, PeakStacks, program_entries};
 
-/// Writes one line per stack, sorted: the frames from the outermost to the innermost separated by `;`, a space, and the
-/// bytes.
+/// Writes one line per stack, sorted: the frames from outermost to innermost, separated by `;`, a space, and the bytes.
 pub(super) fn write(out: &mut impl Write, stacks: &PeakStacks<'_>) -> io::Result<()> {
     // Stacks that differ only in addresses read the same.
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();

@@ -17,8 +17,7 @@ use crate::metric::Totals;
 pub struct DeviceCounts {
     /// The number of events of each kind, indexed by the kind's code, without steps and phases.
     pub kinds: [u64; EventKind::ALL.len()],
-    /// The number of blocks with a free-completed event but no free-requested one; some allocators report all frees in
-    /// this way.
+    /// The number of blocks with a free-completed event but no free-requested one; some allocators report all so.
     pub completed_only: u64,
     /// Smallest and largest time of these events, in nanoseconds since the recording's origin; `None` without events,
     /// or without times.

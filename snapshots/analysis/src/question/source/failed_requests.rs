@@ -1,5 +1,4 @@
-//! Finds the failed requests of a recording, in particular the one with which it ends, and infers the device's capacity
-//! from them.
+//! Finds the failed requests of a recording, in particular at its end, and infers the device's capacity from them.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,4 @@
-//! Finds points of a recording, and the largest totals. For a file, they are found in the summaries, and only a few
-//! windows are read.
+//! Finds points of a recording, and the largest totals. For a file, the summaries locate them and few windows are read.
 
 use std::ops::{ControlFlow, Range};
 
@@ -109,8 +108,7 @@ impl Source<'_> {
         Ok(samples)
     }
 
-    /// The maximum of `metric` after any event of `range`, and the first event that reaches it. `None` for an empty
-    /// range.
+    /// The maximum of `metric` after any event of `range`, and the first event that reaches it. `None` if it is empty.
     ///
     /// # Errors
     ///

@@ -26,8 +26,7 @@ pub use growth::{KeptOfStep, LineGrowth};
 pub use notes::{TrustNote, trust_notes};
 pub use steps::StepRow;
 
-/// Statistics of one device of a recording. Only blocks that pass the filter count; segments and other driver calls
-/// always count.
+/// Statistics of one device of a recording. Only blocks that pass the filter count; driver calls always count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The device.

@@ -93,8 +93,7 @@ fn add_instants(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()
     Ok(())
 }
 
-/// Adds the regions that the program marked, each on the first track that is free. Recordings that are read in several
-/// windows have none.
+/// Adds the regions marked by the program, each on the first free track. Recordings read in several windows have none.
 fn add_regions(out: &mut Output<'_, impl Encoding>, trace: &Trace) -> Result<()> {
     let named = trace.annotations.iter().filter(|region| !region.is_guessed && !trace.is_tag(region.name));
     let times = named.map(|region| {

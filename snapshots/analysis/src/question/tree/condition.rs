@@ -72,8 +72,7 @@ impl Tree {
         }
     }
 
-    /// The condition for blocks whose user line is that of `members`; it excludes lines of other groups if their stacks
-    /// contain the same line.
+    /// The condition for blocks whose user line is that of `members`; it excludes lines of other groups above it.
     fn frame_term(&self, trace: &Trace, level: &Level, members: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let number = members.first()?.number;

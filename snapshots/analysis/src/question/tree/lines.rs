@@ -51,8 +51,7 @@ impl Lines {
         self.of_frame.insert(frame, rows);
     }
 
-    /// The lines of a stack with their roles, innermost first; without framework and allocator lines if
-    /// `hides_internals`.
+    /// The lines of a stack with their roles, innermost first; no framework or allocator lines if `hides_internals`.
     pub(super) fn of_stack(
         &mut self,
         tables: &Tables,

@@ -1,5 +1,4 @@
-//! Guesses the category of each block from its call stack's role, its phase and when it is freed, by the rules in
-//! [`RULES`].
+//! Guesses the category of each block from its call stack's role, its phase and when it is freed, by [`RULES`].
 //!
 //! The rationale, rule by rule. A *run* is a stretch of one phase on the block's device (see
 //! [`phases`](super::phases)); a block is *kept* if it is live when the recording ends.

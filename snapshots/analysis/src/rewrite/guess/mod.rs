@@ -111,8 +111,7 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
     }
 }
 
-/// The steps of `device`: each ends with its optimizer; the events after the last one are another step if a phase runs
-/// in them.
+/// The steps of `device`: each ends with its optimizer; events after the last are a step if a phase runs in them.
 fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, Stretch)> {
     let ends = step_ends(stretches);
     let begun = stretches.iter().find(|stretch| stretch.phase != Phase::Other);

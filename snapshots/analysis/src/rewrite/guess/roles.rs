@@ -54,8 +54,7 @@ impl Roles {
         stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
     }
 
-    /// Whether a stack of [`Role::Bare`] may belong to one of autograd's threads: not if C++ frames were recorded,
-    /// which would show it.
+    /// Whether a stack of [`Role::Bare`] may belong to one of autograd's threads: not if C++ frames were recorded.
     pub(crate) fn bare_may_be_backward(&self) -> bool {
         !self.has_engine_frames
     }

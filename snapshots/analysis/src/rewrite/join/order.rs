@@ -12,8 +12,7 @@ struct Head<'a> {
     times_ns: &'a [u64],
     shift_ns: u64,
     next: usize,
-    /// The latest time up to the next event. Threads may record slightly out of order; an event is not moved before
-    /// earlier ones.
+    /// The latest time up to the next event. Threads may record slightly out of order; events keep their order.
     time_ns: u64,
 }
 

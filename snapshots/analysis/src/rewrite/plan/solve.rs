@@ -312,8 +312,7 @@ impl Program {
         chosen.iter().map(|choice| self.choices[*choice as usize].cost).sum()
     }
 
-    /// Returns the choices with the lowest peak that was found, regardless of cost; among these, the cheapest that was
-    /// found.
+    /// Returns the choices with the lowest peak that was found, regardless of cost; among these, the cheapest.
     pub fn minimum(&self) -> Solution {
         self.minimum_within(MAX_WORK)
     }

@@ -46,8 +46,7 @@ use references::References;
 highwater_snapshots::vocabulary!(
     /// The evidence in a recording for when blocks are last needed in forward, best first.
     Evidence {
-        /// Each use of each block: predictions are exact for blocks that end with a linear layer, as those of
-        /// transformers.
+        /// Each use of each block: predictions are exact for blocks that end with a linear layer (transformers).
         Uses = "uses",
         /// The references of the program, read whenever a tensor is saved and where modules begin and end: predictions
         /// are exact, or too high where operations that save nothing follow each other.

@@ -63,8 +63,7 @@ impl Referenced<'_> {
         }
     }
 
-    /// The event after which backward frees the recomputed copy of a saved block, if that is earlier than for the
-    /// original.
+    /// The event after which backward frees the recomputed copy of a saved block, if earlier than the original.
     fn repeat_end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
         let own = self.references.saves_of(block).filter(|save| is_own(save));
         let ends: Option<Vec<u64>> = own.map(|save| save.dropped.or(save.released)).collect();

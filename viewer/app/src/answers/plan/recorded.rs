@@ -1,5 +1,4 @@
-//! Training steps given by a recording: changes are applied to the recording, which is then replayed through the
-//! allocator.
+//! Training steps given by a recording: changes are applied to it, and it is replayed through the allocator.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

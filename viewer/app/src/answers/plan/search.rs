@@ -82,8 +82,7 @@ pub struct Search {
     pub combinations: usize,
     /// Number of times that the step was run or replayed.
     pub trials: usize,
-    /// Whether there is certainly no cheaper plan in these combinations; false if a search for modules reached its work
-    /// limit.
+    /// Whether there is certainly no cheaper plan in these combinations; false if a search reached its work limit.
     pub is_optimal: bool,
     /// The part of the run covered by trials.
     pub reach: Reach,

@@ -9,8 +9,7 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 use super::change::{Allowance, Change, Forbidden, Setup};
 use super::code::Code;
 
-/// Returns the step of a recording if it can be run again, which is preferred to replaying the recording; `None` if it
-/// cannot.
+/// Returns the step of a recording if it can be run again, which is preferred to replaying it; `None` if it cannot.
 pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
 
 /// How it was verified that a plan fits.
@@ -127,8 +126,7 @@ pub trait TrainingStep {
         true
     }
 
-    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed; `None` if it is not
-    /// estimated.
+    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed; `None` if unknown.
     fn share_of(&self, _path: &str) -> Option<f64> {
         None
     }

@@ -10,8 +10,7 @@ use crate::answers::prediction::{Change, Concerned};
 
 /// Changes to single blocks in a what-if replay: omitted, freed earlier, or scaled.
 pub(super) struct BlockChanges {
-    /// The change of each block, by row; if the recording is not in memory, only of the blocks that are live at its
-    /// start.
+    /// The change of each block, by row; if the recording is not in memory, only of the blocks live at its start.
     pub(super) overrides: Vec<BlockOverride>,
     /// Number of blocks affected by each kind of change.
     pub(super) concerned: [Concerned; 3],

@@ -15,8 +15,7 @@ const MAX_LIMITS: [usize; 2] = [6, 2];
 /// Numbers of divisions between powers of two to try, from the smallest change to the largest.
 const DIVISIONS: [u64; 3] = [16, 8, 4];
 
-/// Returns settings that may lower the reserved memory of `device`, in display order; empty if its allocator has no
-/// settings.
+/// Returns settings that may lower the reserved memory of `device`, in display order; empty if it has none.
 pub(super) fn worth_trying(source: &Source<'_>, device: DeviceId) -> Result<Vec<String>> {
     if !source.allocator(device).has_settings() {
         return Ok(Vec::new());

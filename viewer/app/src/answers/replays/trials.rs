@@ -10,8 +10,7 @@ use rayon::prelude::*;
 use super::{Base, follow, recorded_total, worth_trying};
 use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
 
-/// Settings that are tried if the usable share of the device is limited, since segments are garbage collected only
-/// then.
+/// Settings tried if the usable share of the device is limited, since segments are garbage collected only then.
 const COLLECTING: &str = "garbage_collection_threshold:0.8";
 /// Recorded settings that may be the cause of a failure.
 const KEYS: [&str; 5] = [

@@ -103,8 +103,7 @@ impl Fleet {
         self.ranks.iter().filter_map(|rank| rank.header.world_size).max()
     }
 
-    /// Returns the ranks below the world size without a recording; if the size is unknown, those below the highest
-    /// rank.
+    /// Returns the ranks below the world size without a recording; if it is unknown, those below the highest rank.
     pub fn missing(&self) -> Vec<RangeInclusive<u32>> {
         let highest = self.ranks.iter().filter_map(Rank::number).max();
         let Some(size) = self.world_size().or(highest.map(|rank| rank + 1)) else { return Vec::new() };
@@ -208,8 +207,7 @@ pub fn ranges_text(ranges: &[RangeInclusive<u32>]) -> String {
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of recordings read at once. Reading one already uses several processors; more would only use more
-/// memory.
+/// Maximum number of recordings read at once. Reading one already uses several processors; more only costs memory.
 const MAX_WORKERS: usize = 4;
 
 /// Number of worker threads.
@@ -217,8 +215,7 @@ pub fn worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }
 
-/// Lets `work` do `0..count`, a few at a time, and gives what it gives, in order; less than that where it stopped the
-/// others.
+/// Calls `work` for `0..count` on a few threads and returns the results in order; fewer if a call stops the rest.
 ///
 /// These are threads of their own, not those of rayon: one of rayon's that waits for a part of one recording begins
 /// with the next one meanwhile, and would hold ever more of them in memory.

@@ -121,8 +121,7 @@ impl App {
         }
     }
 
-    /// The content while no recording is open: a preview of the file being read, once there is one, or the start
-    /// screen.
+    /// The content while no recording is open: a preview of the file being read, if there is one, or the start page.
     pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
         let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
         match early {

@@ -19,8 +19,7 @@ pub struct Excerpt {
     pub first: u32,
     /// The lines; very long ones are shortened.
     pub lines: Vec<String>,
-    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or if the text comes from the
-    /// recording.
+    /// Modification time of the file, in microseconds of Unix time; `None` if unknown, or for a text in the recording.
     pub changed_unix_us: Option<u64>,
 }
 

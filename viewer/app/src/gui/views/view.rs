@@ -18,8 +18,7 @@ pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Sen
 
 /// A view of a recording at the side of the timeline or below it. Its content is computed in the background.
 pub trait RecordingView: Computed {
-    /// Shows the view in the available space, with scroll bars if that is too small. Returns the actions that the user
-    /// requests.
+    /// Shows the view in the available space, with scroll bars if that is too small. Returns the user's actions.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action>;
 
     /// Returns a closure that writes its table as CSV on any thread.

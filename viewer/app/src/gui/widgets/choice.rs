@@ -62,8 +62,7 @@ pub(crate) fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     (next != *now).then_some(next)
 }
 
-/// Shows a button that opens a menu of values for the field `name`, each with a description. Returns the selected
-/// value.
+/// Shows a button with a menu of values for the field `name`, each with a description. Returns the selected value.
 pub(crate) fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static str)]) -> Option<&'static str> {
     let mut chosen = None;
     let menu = ui.menu_button("Choose", |ui| {

@@ -1,5 +1,4 @@
-//! The groups at the peak and the peak without each, as a sortable table with keyboard navigation that can be saved as
-//! CSV.
+//! The groups at the peak and the peak without each, as a sortable table with keyboard navigation and CSV export.
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, vec2};
 use highwater_analysis::{GroupKey, Moment, TreeKey};

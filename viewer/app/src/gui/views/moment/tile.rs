@@ -34,8 +34,7 @@ pub(super) struct Item {
     pub(super) blocks: u64,
 }
 
-/// A node's children and own bytes, largest first, with all parts below `least` bytes merged; together they are all of
-/// its bytes.
+/// A node's children and own bytes, largest first, with all parts below `least` bytes merged; they add up to its bytes.
 pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     let node = tree.node(id);
     let (mut bytes, mut blocks) = (node.bytes - node.own_bytes, u64::from(node.blocks - node.own_blocks));

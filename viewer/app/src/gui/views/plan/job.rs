@@ -1,5 +1,4 @@
-//! Computes plans on a background thread: searches for a plan for a budget, and replays the recording with the selected
-//! changes.
+//! Computes plans on a background thread: searches for a budget's plan, and replays the recording with chosen changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

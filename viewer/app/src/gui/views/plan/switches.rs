@@ -201,8 +201,7 @@ pub(super) fn below_ui(ui: &mut Ui, text: &str) -> Response {
     ui.horizontal(below).inner
 }
 
-/// Shows all plans, if there are several. Returns the changes of a plan that the user selects. `now` are the displayed
-/// changes.
+/// Shows all plans, if there are several. Returns the changes of a plan that the user selects; `now` are displayed.
 pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
     let search = &found.search;
     if search.plans.len() < 2 {

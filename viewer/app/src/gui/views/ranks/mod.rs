@@ -45,8 +45,7 @@ const NAME_HEIGHT: f32 = 14.0;
 const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Ranks {
-    /// Shows the strip if there is more than one cell. Returns the cell that the user selects; `in_front` is the
-    /// current one.
+    /// Shows the strip if there is more than one cell. Returns the cell that the user selects; `in_front` is current.
     pub(crate) fn ranks_ui(
         &mut self,
         ui: &mut Ui,
@@ -145,8 +144,7 @@ fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option
     (next != now).then_some(next as usize)
 }
 
-/// The label of each cell: all names if they fit, otherwise numbers at regular intervals, so that labels do not
-/// overlap.
+/// The label of each cell: all names if they fit, otherwise numbers at regular intervals, to avoid overlap.
 fn labelled(ui: &Ui, cells: &[Cell], width: f32) -> Vec<Option<String>> {
     let measured = |text: &str| {
         let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(10.5), Color32::PLACEHOLDER);

@@ -1,5 +1,4 @@
-//! The blocks that are allocated in the recording and never freed, by source line or module, and which of them are
-//! leaks.
+//! The blocks that are allocated in the recording and never freed, by source line or module, and the leaks of these.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -75,8 +74,7 @@ fn key(absent: &Absent) -> GroupKey {
     [GroupKey::Frame, GroupKey::Scope].into_iter().find(is_there).unwrap_or(GroupKey::Category)
 }
 
-/// Groups the blocks by `key`. Blocks of several lines that leak through a common caller are assigned to the caller's
-/// line.
+/// Groups the blocks by `key`. Blocks of several lines that leak through a common caller are assigned to it.
 fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BTreeMap<String, Vec<BlockId>> {
     let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
     let mut callers: HashMap<StackId, Option<String>> = HashMap::new();

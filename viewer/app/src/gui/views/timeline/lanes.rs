@@ -125,8 +125,7 @@ fn has_phases(recording: &Recording) -> bool {
     recording.trace.spans.rows().len() > 1
 }
 
-/// The axis positions at which the visible steps begin, for vertical lines in the plot; empty if they would be too
-/// dense.
+/// The axis positions at which the visible steps begin, for vertical lines in the plot; empty if too dense.
 pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
     let shown = in_view(&recording.steps, |(_, events)| events.clone(), frame, &recording.trace, selection);
     if shown.len() > (frame.rect.width() / 24.0) as usize {

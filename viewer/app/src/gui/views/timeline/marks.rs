@@ -331,8 +331,7 @@ pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, 
 /// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
 
-/// Labels the line of the device's capacity, or writes the capacity at the upper edge of the plot if it is above the
-/// view.
+/// Labels the line of the device's capacity, or writes it at the upper edge of the plot if it is above the view.
 pub(crate) fn paint_capacity(
     painter: &Painter,
     frame: &PlotFrame,
@@ -363,8 +362,7 @@ pub(crate) fn paint_note(
     paint_text(painter, frame, text, labels, (is_clear, shades.canvas));
 }
 
-/// Paints text at `top`, at the rightmost position that overlaps no label and for which `is_clear` is true; nothing if
-/// there is none.
+/// Paints text at `top`, at the rightmost position that overlaps no label and for which `is_clear` is true, if any.
 fn paint_text(
     painter: &Painter,
     frame: &PlotFrame,

@@ -94,8 +94,7 @@ impl Timeline {
         });
     }
 
-    /// Handles the ruler, which is drawn by dragging with Shift and shows the distance on both axes until the button is
-    /// released.
+    /// Handles the ruler, which is drawn by dragging with Shift and shows the distance on both axes until the release.
     fn measure(
         &mut self,
         ui: &Ui,
