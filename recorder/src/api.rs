@@ -200,8 +200,7 @@ pub fn free(device: DeviceId, block: BlockKey) {
 }
 
 /// Records an allocation by an allocator that has no keys for its blocks: the block is identified by its address until
-/// [`free_at`] is called with that address. [`NewBlock::block`] is ignored. Needs no lock: call it after the
-/// allocation.
+/// [`free_at`] is called with that address. [`NewBlock::block`] is ignored. Needs no lock.
 #[inline]
 pub fn alloc_at(device: DeviceId, block: &NewBlock) {
     if keeps(device) {

@@ -1,5 +1,4 @@
-//! Event timestamps that cost a few nanoseconds to take and are converted to nanoseconds since the recording began
-//! later.
+//! Event timestamps that take a few nanoseconds to read, and are later converted to nanoseconds since the start.
 //!
 //! On x86-64, if the time stamp counter is invariant and the kernel itself uses it as its clock source, an event stores
 //! that counter. From time to time the collector reads it together with the system's clock, and interpolates linearly

@@ -31,8 +31,7 @@ fn lock() -> MutexGuard<'static, VecDeque<(SequenceNumber, Control)>> {
     CONTROLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends a control message. A device's state must be sent while its allocator is locked, so that the state matches the
-/// events that follow.
+/// Sends a control message. A device's state must be sent while its allocator is locked, to match later events.
 pub(crate) fn put(notice: Control) {
     let _own = reentrancy::own_memory();
     let mut notices = lock();

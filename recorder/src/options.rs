@@ -33,8 +33,7 @@ pub struct HistoryOptions {
     /// Maximum number of these files, so that a program that catches the error and retries does not fill the disk.
     pub max_oom_dumps: u32,
     /// Interval between writes to the file. A killed process loses at most this much plus some hundredths of a second.
-    /// At the start of a recording the interval is as long as the recording so far, and at least a tenth of a
-    /// millisecond.
+    /// At first the interval is as long as the recording so far, and at least a tenth of a millisecond.
     pub flush_every: Duration,
     /// Memory limit, in bytes, of all threads' event queues together.
     pub queue_bytes: usize,

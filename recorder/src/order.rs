@@ -1,8 +1,7 @@
 //! Sequence numbers, which order events across threads.
 //!
 //! The process has one counter, and taking a number is one atomic addition. All additions to one counter have a single
-//! order, which agrees with every lock that the program takes: an event that happens before another has the smaller
-//! number.
+//! order, which agrees with every lock of the program: an earlier event has the smaller number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

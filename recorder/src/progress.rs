@@ -128,8 +128,7 @@ impl Progress {
         (entered, Change { step, phase: Some(phase) })
     }
 
-    /// Leaves the phase of a guard. Nothing changes if another was entered after it and not left, or if a step began
-    /// since.
+    /// Leaves the phase of a guard. Nothing changes if another was entered since and not left, or if a step began.
     pub(crate) fn leave(&mut self, phase: Phase, entered: EnteredPhase, ending: Ending) -> Change {
         let Some(at) = self.guarded.iter().position(|(known, _)| *known == entered) else { return Change::NONE };
         self.guarded.remove(at);

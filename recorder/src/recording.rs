@@ -99,8 +99,7 @@ impl Collecting {
 }
 
 impl Recording {
-    /// Starts a recording. One that was requested from outside ends first if this one is the program's, which takes
-    /// over its dumps.
+    /// Starts a recording. If it is the program's, one requested from outside ends first, and leaves its dumps to it.
     pub(crate) fn begin(mut options: HistoryOptions, request: Request) -> Result<Self> {
         let _own = reentrancy::own_memory();
         options.check()?;
@@ -252,8 +251,7 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
     given
 }
 
-/// Ends the recording `session`, unless it has ended: later messages do not belong to it. One that gave way to it may
-/// go on then.
+/// Ends the recording `session`, unless it has ended: later messages do not belong to it. An earlier one may resume.
 fn stop(session: SessionId) {
     let _own = reentrancy::own_memory();
     let running = hub::lock()
@@ -286,8 +284,7 @@ pub fn flush() {
     flush::wait(flush::PATIENCE);
 }
 
-/// Returns the memory of all threads' event queues, in bytes. [`HistoryOptions::queue_bytes`] limits it, except for 64
-/// KiB per thread.
+/// Returns the bytes of all threads' event queues. [`HistoryOptions::queue_bytes`] limits all but 64 KiB per thread.
 pub fn queue_bytes() -> usize {
     crate::queue::bytes()
 }

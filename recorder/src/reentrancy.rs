@@ -30,8 +30,7 @@ impl Drop for ReentrancyGuard {
     }
 }
 
-/// Active while allocations of the thread belong to the recorder. Unlike [`ReentrancyGuard`], it does not suppress
-/// events.
+/// Active while allocations of the thread belong to the recorder. Unlike [`ReentrancyGuard`], suppresses no events.
 pub(crate) struct Own {
     was: bool,
 }

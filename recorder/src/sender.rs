@@ -1,5 +1,4 @@
-//! Sends messages from the program's threads to the collector, through one queue per thread that is created on first
-//! use.
+//! Sends messages from the program's threads to the collector, through one queue per thread, created when needed.
 
 #![expect(unsafe_code, reason = "keeps the thread's queue behind a pointer")]
 
@@ -173,8 +172,7 @@ pub(crate) fn wake() {
     COLLECTOR.notify_one();
 }
 
-/// Waits until [`wake`] is called, which returns true, or until the timeout. A call just before the wait begins may be
-/// missed.
+/// Waits until [`wake`] is called (returns true) or until the timeout. A call just before the wait may be missed.
 pub(crate) fn wait(at_most: Duration) -> bool {
     let waiting = COLLECTOR
         .wait_timeout_while(locked(&COLLECTOR_SLEEPS), at_most, |()| !IS_WANTED.swap(false, Ordering::Relaxed));

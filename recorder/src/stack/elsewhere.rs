@@ -10,8 +10,7 @@ thread_local! {
     static FRONT: RefCell<Front> = RefCell::new(Front::new());
 }
 
-/// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
-/// limits.
+/// Captures the current stack; the first frame is this function's caller. See [`crate::stack`] for costs and limits.
 #[inline(never)]
 pub extern "C" fn capture() -> StackKey {
     stack_from(capture as extern "C" fn() -> StackKey as usize)

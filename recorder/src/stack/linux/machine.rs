@@ -87,8 +87,7 @@ mod aarch64 {
         }
     }
 
-    /// Returns the address in a word that contains a return address, without a pointer authentication code in the upper
-    /// bits.
+    /// Returns the address in a word that contains a return address, without its pointer authentication code.
     #[inline(always)]
     pub(in crate::stack::platform) fn address_of(counter: u64) -> u64 {
         counter & ((1 << 48) - 1)

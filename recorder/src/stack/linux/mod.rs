@@ -26,32 +26,28 @@ use crate::reentrancy;
 static PORTABLE: AtomicBool = AtomicBool::new(false);
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
-/// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
-/// limits.
+/// Captures the current stack; the first frame is this function's caller. See [`crate::stack`] for costs and limits.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub extern "C" fn capture() -> StackKey {
     core::arch::naked_asm!("mov rdi, [rsp]", "lea rsi, [rsp + 8]", "mov rdx, rbp", "jmp {walk}", walk = sym capture_from)
 }
 
-/// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
-/// limits.
+/// Captures the current stack; the first frame is this function's caller. See [`crate::stack`] for costs and limits.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 pub extern "C" fn capture() -> StackKey {
     core::arch::naked_asm!("mov x0, x30", "mov x1, sp", "mov x2, x29", "b {walk}", walk = sym capture_from)
 }
 
-/// Captures the current stack with the platform's unwinder, which takes some 4 µs at depth 40. The reference for tests
-/// and benchmarks.
+/// Captures the current stack with the platform's unwinder (some 4 µs at depth 40), for tests and benchmarks.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub extern "C" fn capture_portable() -> StackKey {
     core::arch::naked_asm!("mov rdi, [rsp]", "jmp {unwind}", unwind = sym unwind_from)
 }
 
-/// Captures the current stack with the platform's unwinder, which takes some 4 µs at depth 40. The reference for tests
-/// and benchmarks.
+/// Captures the current stack with the platform's unwinder (some 4 µs at depth 40), for tests and benchmarks.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 pub extern "C" fn capture_portable() -> StackKey {

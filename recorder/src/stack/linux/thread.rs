@@ -56,8 +56,7 @@ pub(super) fn make() -> *mut Thread {
         .unwrap_or(null_mut())
 }
 
-/// Returns the address range of the current thread's stack; empty if it is unknown. Takes some 20 µs on the main
-/// thread.
+/// Returns the address range of the current thread's stack; empty if unknown. Takes some 20 µs on the main thread.
 ///
 /// The main thread's stack grows downwards up to a limit: the range extends to that limit.
 fn own_stack() -> Range<u64> {
