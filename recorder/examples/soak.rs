@@ -49,7 +49,7 @@ impl Source for Device {
     }
 }
 
-/// One operation `depth` calls further in.
+/// Runs one operation, `depth` calls deeper.
 #[inline(never)]
 fn operation(depth: u32, device: DeviceId, next: &mut u64) -> u64 {
     if depth > 0 {
@@ -164,7 +164,8 @@ fn check_windows(path: &Path, trace: &Trace, seed: &mut u64) -> Outcome {
     Ok(())
 }
 
-/// Records, kills and opens; returns the seconds missing before the kill, and the number of events in the file.
+/// Records, kills the process and opens the file; returns the seconds missing before the kill, and the number of events
+/// in the file.
 fn kill_once(path: &Path, after: Duration, seed: &mut u64) -> Outcome<(f64, usize)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["run".as_ref(), path.as_os_str(), "3600".as_ref(), KILLED_RATE.as_ref()])

@@ -26,13 +26,13 @@ pub(crate) fn give<T>(out: Out<'_, T>, value: T) {
     }
 }
 
-/// Returns a handle, never null, of a stream or of a library's object that has no state here.
+/// Returns a new handle, never null, for a stream or a library object whose state is not simulated.
 pub(crate) fn new_handle() -> usize {
     static LAST: AtomicUsize = AtomicUsize::new(0x1000);
     LAST.fetch_add(16, Ordering::Relaxed) + 16
 }
 
-/// What a body of a function comes to, as a status: nothing is success.
+/// Converts the result of a function's body to a CUDA status code; `()` means success.
 pub(crate) trait IntoStatus {
     fn into_status(self) -> Status;
 }
@@ -55,19 +55,20 @@ impl<T> IntoStatus for Result<T, Status> {
     }
 }
 
-/// What the body of the function `_name` comes to.
+/// Returns the status code for the result of the body of function `_name`.
 pub(crate) fn answer<A: IntoStatus>(_name: &str, body: impl FnOnce() -> A) -> Status {
     body().into_status()
 }
 
-/// Defines functions that only succeed.
+/// Defines functions that do nothing and return success.
 macro_rules! succeeds {
     ($($name:ident)*) => {
         $($crate::abi::functions! { fn $name() -> $crate::abi::Status { $crate::abi::SUCCESS } })*
     };
 }
 
-/// Defines functions that a program may call and that are refused, so that PyTorch raises an error or does without.
+/// Defines functions that a program may call and that return an error, so that PyTorch raises an error or uses another
+/// way.
 macro_rules! refuses {
     ($($name:ident)*) => {
         $($crate::abi::functions! { fn $name() -> $crate::abi::Status { $crate::abi::NOT_SUPPORTED } })*

@@ -12,7 +12,7 @@ pub(crate) use order::{AddressOrder, Addresses};
 /// Memory of a device is allocated in pages of this size.
 pub(crate) const PAGE_BYTES: usize = order::PAGE_BYTES as usize;
 
-/// The address space: 16 TiB, which most machines leave free here.
+/// The address space: start and size (16 TiB) of a range that is unused on most machines.
 const SPACE: (usize, usize) = (0x6000_0000_0000, 16 << 40);
 
 /// Reserves the address space of all devices. Nothing can be read or written there, so that a program which uses device

@@ -1,5 +1,5 @@
-//! Answers to reads of device memory: a first run of a program, which computes small tensors on the host, writes them
-//! down in order; the run that is recorded reads them again.
+//! Replays the values that a program reads from device memory: in a first run, which computes small tensors on the
+//! host, they are written to a file in order; the recorded run reads them from it.
 #![expect(unsafe_code, reason = "reads a buffer of another language")]
 
 use std::cell::RefCell;
@@ -10,29 +10,29 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use crate::abi::{INVALID_VALUE, SUCCESS, answer, functions};
 use crate::settings::settings;
 
-/// An answer: its bytes, and whether they are known rather than assumed.
+/// The value of a read: its bytes, and whether they are known rather than assumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_known: bool,
 }
 
-/// The kinds of entries of the file, each with the length of the read.
+/// The kinds of entries of the file. Each is stored after the length of the read.
 const NONE: u8 = 0;
 const ASSUMED: u8 = 1;
 const KNOWN: u8 = 2;
 
 thread_local! {
-    /// The answer to the next read of this thread.
+    /// The value for the next read by this thread.
     static NEXT: RefCell<Option<Answer>> = const { RefCell::new(None) };
 }
 
 #[derive(Debug)]
 enum Run {
-    /// Neither a first nor a second run: answers are neither written nor read.
+    /// Neither a first nor a second run: values are neither written nor read.
     Plain,
     First(File),
-    /// The rest of the file.
+    /// A recorded run, with the rest of the file.
     Second(Vec<u8>),
 }
 
@@ -57,7 +57,7 @@ fn entry(length: usize, answer: Option<&Answer>) -> Vec<u8> {
     entry
 }
 
-/// Takes the next entry, if it is of a read of `length` bytes. Otherwise the runs differ, and nothing more is taken.
+/// Takes the next entry if it belongs to a read of `length` bytes. Otherwise the runs differ: drops all others.
 fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
     let (head, rest) = left.split_at_checked(9)?;
     let is_same = head[..8] == (length as u64).to_le_bytes();
@@ -71,7 +71,7 @@ fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
     answer
 }
 
-/// The answer to a read of `length` bytes, if there is one.
+/// The value for a read of `length` bytes; `None` if there is none.
 pub(crate) fn next(length: usize) -> Option<Answer> {
     let set = NEXT.take().filter(|answer| answer.bytes.len() >= length);
     match &mut *RUN.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -87,7 +87,7 @@ pub(crate) fn next(length: usize) -> Option<Answer> {
 }
 
 functions! {
-    /// Sets the answer to the next read of this thread, of at most `length` bytes.
+    /// Sets the value for the next read by this thread, at most `length` bytes.
     fn highwater_simulate_answer(bytes: *const u8, length: usize, is_known: i32) {
         if bytes.is_null() { return INVALID_VALUE; }
         // SAFETY: the caller's buffer of this length.

@@ -1,4 +1,4 @@
-//! The few contents of device memory that are known: small copies from the host, until a kernel runs.
+//! The contents of device memory that are known: small copies from the host, until a kernel runs.
 //!
 //! A kernel may write anywhere, so that nothing is known afterwards: what would be read then are zeros, never what an
 //! earlier tensor left at the address.
@@ -38,14 +38,14 @@ impl Contents {
 
 static KNOWN: Mutex<Contents> = Mutex::new(Contents(BTreeMap::new()));
 
-/// Whether there are contents, so that a kernel's launch usually takes no lock.
+/// Whether any contents are known; checked first so that a kernel launch usually takes no lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 fn known() -> MutexGuard<'static, Contents> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets everything, as a kernel runs.
+/// Forgets all contents, since the kernel that runs may have overwritten them.
 #[inline]
 pub(crate) fn kernel_ran() {
     if ANY.load(Ordering::Relaxed) {

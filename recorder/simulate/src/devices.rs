@@ -42,7 +42,7 @@ functions! {
     fn cuDeviceGet(device: Out<'_, c_int>, ordinal: c_int) { checked(ordinal).map(|_| give(device, ordinal)) }
     fn cuDeviceGetCount(count: Out<'_, c_int>) { give(count, settings().devices as c_int) }
 
-    /// A device has a context from the beginning.
+    /// Every device has a context from the start of the program.
     fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<'_, u32>, is_active: Out<'_, c_int>) {
         checked(device).map(|_| {
             give(flags, 0);
@@ -66,7 +66,7 @@ functions! {
     }
     fn cudaDeviceGetLimit, cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0) }
 
-    /// Contexts of parts of a device are handles, as nothing is computed in them.
+    /// Contexts for parts of a device are plain handles, since nothing is computed in them.
     fn cuCtxCreate_v4(context: Out<'_, usize>) { give(context, new_handle()) }
 }
 

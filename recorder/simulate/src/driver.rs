@@ -21,7 +21,7 @@ fn description(status: Status) -> &'static CStr {
     }
 }
 
-/// Returns this library's function of a name, if it has one.
+/// Returns this library's function called `name`; `None` if it defines none.
 pub(crate) fn own(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: plain data, for which zeros are valid.
     let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -2,11 +2,11 @@
 
 use std::mem::MaybeUninit;
 
-/// An output parameter: a place that a function writes to, or null.
+/// An output parameter of a C function: a pointer to write the result to, or null.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
-/// Defines functions that C calls, each under one name or several. What a body comes to is made a status by the
-/// `answer` that is in scope, unless the function says what it returns.
+/// Defines functions that C calls, each under one or several names. The `answer` function in scope converts the result
+/// of each body to a status code, unless the function declares a return type.
 macro_rules! functions {
     () => {};
     (

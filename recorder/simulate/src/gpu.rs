@@ -1,4 +1,4 @@
-//! The GPU that is simulated, as `highwater simulate` describes it.
+//! The simulated GPU, as described by `highwater simulate`.
 
 /// A GPU as CUDA describes it to a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Gpu {
     pub(crate) memory_bytes: u64,
 }
 
-/// The properties that the capability determines. Source: NVIDIA's CUDA C++ Programming Guide, "Technical
+/// The properties determined by the compute capability. Source: NVIDIA's CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability".
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Architecture {
@@ -49,7 +49,7 @@ impl Gpu {
         })
     }
 
-    /// The properties that its capability determines.
+    /// Returns the properties determined by the compute capability.
     pub(crate) fn architecture(&self) -> Architecture {
         let (threads, blocks, shared_kib) = match self.capability {
             (7, 5) => (1024, 16, 64),

@@ -17,7 +17,7 @@ struct Captures {
 
 static CAPTURES: LazyLock<Mutex<Captures>> = LazyLock::new(Mutex::default);
 
-/// The capture of a stream; 0 if it has none.
+/// Returns the id of the stream's capture; 0 if it is not being captured.
 fn capture_of(stream: usize) -> u64 {
     CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).running.get(&stream).copied().unwrap_or(0)
 }
@@ -44,7 +44,7 @@ functions! {
         give(status, c_int::from(capture_of(stream) != 0));
     }
 
-    /// The function as programs built for CUDA 13 call it, and with numbers as those built for CUDA 12 do.
+    /// Defined for programs built for CUDA 13, and as `_v2` and `_v3` for those built for CUDA 12.
     fn cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_v2, cudaStreamGetCaptureInfo_v3(
         stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>,
     ) {

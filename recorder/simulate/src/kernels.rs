@@ -27,10 +27,10 @@ pub(crate) struct FunctionAttributes {
     dynamic_shared_bytes: c_int,
 }
 
-/// Modules that libraries register.
+/// Handles of the modules that libraries register.
 static MODULES: [usize; 8] = [0; 8];
 
-/// A launch, which may write anywhere.
+/// Defines functions that launch kernels, after which no contents of device memory are known.
 macro_rules! launches {
     ($($name:ident)*) => { $($crate::abi::functions! {
         fn $name() -> $crate::abi::Status { $crate::contents::kernel_ran(); $crate::abi::SUCCESS }
@@ -73,7 +73,7 @@ functions! {
         });
     }
 
-    /// Attribute 0 asks for the most threads of a block; the others are sizes.
+    /// Attribute 0 is the maximum number of threads per block; the others are sizes, returned as 0.
     fn cuFuncGetAttribute, cuKernelGetAttribute(value: Out<'_, c_int>, attribute: c_int) {
         give(value, if attribute == 0 { MAX_THREADS } else { 0 });
     }
@@ -82,7 +82,7 @@ functions! {
         cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveClusters,
         cudaOccupancyMaxActiveClusters(count: Out<'_, c_int>) { give(count, 2) }
 
-    /// A variable of the device has a copy on the host, whose address serves as well.
+    /// Each device variable has a copy on the host, whose address is returned instead.
     fn cudaGetSymbolAddress, cudaGetFuncBySymbol(address: Out<'_, usize>, symbol: usize) { give(address, symbol) }
 
     fn cuModuleGetLoadingMode(mode: Out<'_, c_int>) { give(mode, 2) }

@@ -1,5 +1,5 @@
-//! The calls of the program that the simulation cannot answer exactly, reported to a listener as they happen: the
-//! Python package, which knows the line of the program.
+//! Reports calls that the simulation cannot answer exactly to a listener, as they happen. The listener is the Python
+//! package, which can determine the line of the program.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "calls a listener of another language"))]
 
 use std::ffi::{CString, c_char, c_int};
@@ -11,24 +11,24 @@ use crate::abi::{answer, functions};
 /// The kind of a note. The numbers are those of `highwater/_simulated.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A function that is not simulated is called; the program cannot go on.
+    /// A function that is not simulated was called; the program cannot continue.
     Missing = 0,
-    /// A function whose workspace on a GPU is not known is called.
+    /// A function was called whose workspace size on a GPU is unknown.
     UnknownWorkspace = 1,
-    /// A value of the device is read that no copy from the host has written: it is given as zeros.
+    /// A value was read from device memory that was not copied there from the host: zeros were returned.
     UnknownValue = 2,
-    /// The time that work of the device took is read.
+    /// The duration of work on the device was read.
     Time = 3,
-    /// A device is used that is not there.
+    /// A device that does not exist was used.
     MissingDevice = 4,
 }
 
-/// A listener: gets the kind, and the name of the function.
+/// A listener: called with the kind of the note and the name of the function.
 type Listener = extern "C" fn(c_int, *const c_char);
 
 static LISTENER: OnceLock<Listener> = OnceLock::new();
 
-/// Notes made before there was a listener.
+/// Notes made before a listener was set.
 static EARLY: Mutex<Vec<(Kind, String)>> = Mutex::new(Vec::new());
 
 fn notify(listener: Listener, kind: Kind, name: &str) {
@@ -51,7 +51,7 @@ pub(crate) fn is_heard() -> bool {
 }
 
 functions! {
-    /// Sets the listener, which can be set once, and tells it what it missed.
+    /// Sets the listener, which can be set once, and passes it the notes made before.
     fn highwater_simulate_listen(listener: Listener) {
         if LISTENER.set(listener).is_ok() {
             let early = std::mem::take(&mut *EARLY.lock().expect("no thread panics with the lock"));

@@ -1,4 +1,4 @@
-//! The properties of the devices, which decide the kernels that PyTorch chooses, and so what it allocates for them.
+//! The properties of the devices, by which PyTorch chooses its kernels, and so determines their allocations.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::ffi::{c_char, c_int};
@@ -8,8 +8,8 @@ use crate::abi::{INVALID_VALUE, Out, SUCCESS, Status, answer, functions, give};
 use crate::devices::checked;
 use crate::settings::settings;
 
-/// A number that describes a device: the attribute that asks for it, and where it is in `cudaDeviceProp` of CUDA 12 and
-/// 13 (0: not there). CUDA 13 removed fields in the middle.
+/// A numeric property of a device: its attribute number, and its byte offset in `cudaDeviceProp` of CUDA 12 and 13 (0
+/// if the structure lacks it). CUDA 13 removed fields in the middle.
 struct Property {
     attribute: c_int,
     offset_12: usize,
@@ -95,17 +95,17 @@ fn describe(
 }
 
 functions! {
-    /// The function as programs built for CUDA 12 call it.
+    /// The function called by programs built for CUDA 12.
     fn cudaGetDeviceProperties_v2(out: Option<&mut Properties>, device: c_int) {
         describe(out.map(|out| &mut out[..]), device, 584, |property| property.offset_12)
     }
 
-    /// The function as programs built for CUDA 13 call it, whose structure is shorter.
+    /// The function called by programs built for CUDA 13, whose structure is shorter.
     fn cudaGetDeviceProperties(out: Option<&mut [MaybeUninit<u8>; 1008]>, device: c_int) {
         describe(out.map(|out| &mut out[..]), device, 568, |property| property.offset_13)
     }
 
-    /// Attributes that are not known are features that the simulated GPU does not have.
+    /// Unknown attributes are features that the simulated GPU lacks: 0.
     fn cudaDeviceGetAttribute, cuDeviceGetAttribute(value: Out<'_, c_int>, attribute: c_int, device: c_int) {
         let known = properties();
         let known = known.iter().find(|property| property.attribute == attribute);
@@ -135,7 +135,7 @@ functions! {
     }
 }
 
-/// Writes a text with its zero to `out`, which has `length` bytes.
+/// Writes a null-terminated text to `out`, a buffer of `length` bytes.
 fn copy_text(out: *mut c_char, length: c_int, text: &str) -> Result<(), Status> {
     let most = usize::try_from(length).ok().and_then(|length| length.checked_sub(1)).filter(|_| !out.is_null());
     let most = most.ok_or(INVALID_VALUE)?;

@@ -9,18 +9,18 @@ use crate::gpu::Gpu;
 pub(crate) const GPU_VARIABLE: &str = "HIGHWATER_SIMULATE_GPU";
 /// Bytes of memory of each device; those of the GPU unless set.
 pub(crate) const MEMORY_VARIABLE: &str = "HIGHWATER_SIMULATE_MEMORY_BYTES";
-/// Bytes of each device that are used from the beginning; 0 unless set.
+/// Bytes of each device that are in use from the start; 0 unless set.
 pub(crate) const RESERVED_VARIABLE: &str = "HIGHWATER_SIMULATE_RESERVED_BYTES";
 /// The number of devices; 1 unless set.
 pub(crate) const DEVICES_VARIABLE: &str = "HIGHWATER_SIMULATE_DEVICES";
 /// The order of addresses: `linux` (unless set) or `windows`.
 pub(crate) const ADDRESSES_VARIABLE: &str = "HIGHWATER_SIMULATE_ADDRESSES";
-/// `none` has cuDNN's own library not asked for its workspaces.
+/// If `none`, the workspace sizes of cuDNN are not queried from its own library.
 pub(crate) const CUDNN_VARIABLE: &str = "HIGHWATER_SIMULATE_CUDNN";
 
-/// The file that a first run writes its answers to.
+/// The file to which a first run writes the values of reads.
 pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
-/// The file that the run which is recorded reads them from.
+/// The file from which the recorded run reads them.
 pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 
 /// Maximum number of devices of a machine.

@@ -34,7 +34,7 @@ functions! {
     }
     fn cudaStreamGetId(stream: usize, id: Out<'_, u64>) { give(id, stream as u64) }
 
-    /// Greater priorities are smaller numbers.
+    /// Higher priorities are smaller numbers.
     fn cudaDeviceGetStreamPriorityRange(least: Out<'_, c_int>, greatest: Out<'_, c_int>) {
         give(least, 0);
         give(greatest, -5);
@@ -47,7 +47,7 @@ functions! {
         RECORDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&event);
     }
 
-    /// The time that passed on the host between two events. Never 0, since programs divide by it.
+    /// Milliseconds that passed on the host between two events. Never 0, since programs divide by it.
     fn cudaEventElapsedTime, cudaEventElapsedTime_v2(milliseconds: Out<'_, f32>, start: usize, end: usize) {
         note(Kind::Time, "cudaEventElapsedTime");
         let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,11 @@
-//! Ends a process of the program when the command that runs it has ended, even if that was killed.
+//! Ends the simulated program when the command that started it has ended, even if that was killed.
 #![expect(unsafe_code, reason = "calls the system")]
 
 use std::ffi::c_int;
 
 use crate::abi::{INVALID_VALUE, SUCCESS, answer, functions};
 
-/// Waits until a process ends, by its descriptor, and then kills this one.
+/// Waits until the process with file descriptor `descriptor` ends, then kills the current process.
 fn wait_and_end(descriptor: c_int) {
     let mut watched = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     loop {
@@ -23,8 +23,8 @@ fn wait_and_end(descriptor: c_int) {
 }
 
 functions! {
-    /// Has this process end when another one does: `highwater simulate`, which may be killed. Does nothing for process
-    /// 0, and on a kernel that cannot tell (before Linux 5.3).
+    /// Kills the current process when `process`, such as `highwater simulate`, ends or is killed. Fails for process 0,
+    /// and on kernels that do not support this (before Linux 5.3).
     fn highwater_simulate_end_with(process: c_int) {
         if process <= 0 { return INVALID_VALUE; }
         // SAFETY: takes numbers.

@@ -18,14 +18,14 @@ fn main() -> Result<()> {
     recorded.problem.map_or(Ok(()), Err)
 }
 
-/// Numbers that look random, evenly between -`bound` and `bound`.
+/// Returns a tensor of pseudorandom numbers between -`bound` and `bound`.
 fn numbers<const D: usize>(shape: [usize; D], bound: f32, device: &Device) -> Tensor<D> {
     let count = shape.iter().product();
     let number = |place: usize| bound * (((place * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
     Tensor::from_data(TensorData::new((0..count).map(number).collect::<Vec<f32>>(), shape), device)
 }
 
-/// Fits a network of two layers to a sum, in three steps of plain gradient descent; gives their losses.
+/// Fits a network of two layers to a sum in three steps of plain gradient descent; returns the loss of each.
 fn train(options: HistoryOptions) -> Result<Recorded<Vec<f32>>> {
     record_memory_history(options, || {
         let device = Device::flex().autodiff();

@@ -47,7 +47,7 @@ impl AdamW {
     }
 }
 
-/// The running average updated with `news`; its memory lives as long as the optimizer.
+/// Returns the running average updated with `news`; its memory lives as long as the optimizer.
 fn average(former: Option<&Tensor>, news: &Tensor, beta: f64) -> Result<Tensor> {
     let state = |run: &dyn Fn() -> Result<Tensor>| made_as(Category::OptimizerState, || op("average", run));
     match former {

@@ -17,7 +17,7 @@ pub(crate) fn module<T>(path: &str, run: impl FnOnce() -> Result<T>) -> Result<T
     if within.is_empty() { run() } else { module(within, run) }
 }
 
-/// Runs a part of the program whose allocations are of this category.
+/// Runs code whose allocations are recorded with this category.
 pub(crate) fn made_as<T>(category: Category, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let _category = scope::category(category);
     run()

@@ -12,7 +12,7 @@ const OCTAVES: usize = 6;
 pub(crate) const ENCODED: usize = 3 * (1 + 2 * OCTAVES);
 /// The layer before which the encoded points are concatenated again.
 pub(crate) const JOINED_BEFORE: usize = 5;
-/// Initial density everywhere: where the density is 0, it has no gradient.
+/// Initial density everywhere: at density 0 there would be no gradient.
 const FIRST_DENSITY: f32 = 0.1;
 /// Keeps the transmittance of a ray above 0, so that points further away have a gradient.
 const LEFT_OVER: f64 = 1e-10;
@@ -45,7 +45,7 @@ impl Linear {
         Ok(Self { name, weight, bias })
     }
 
-    /// The same as candle's own layer: a product and a sum, each in new memory.
+    /// Computes the same as candle's own layer: a product and a sum, each in new memory.
     fn forward(&self, input: &Tensor, graph: Graph) -> Result<Tensor> {
         let [weight, bias] = [&self.weight, &self.bias].map(|parameter| match graph {
             Graph::Kept => parameter.as_tensor().clone(),
@@ -77,7 +77,7 @@ impl Nerf {
         })
     }
 
-    /// Module path and parameter.
+    /// Returns the module path and the value of each parameter.
     pub(crate) fn parameters(&self) -> Vec<(&str, &Var)> {
         let linears = self.layers.iter().chain([&self.head]);
         linears.flat_map(|linear| [(&*linear.name, &linear.weight), (&*linear.name, &linear.bias)]).collect()
@@ -100,8 +100,8 @@ impl Nerf {
     }
 }
 
-/// Points, and sines and cosines of their octaves. No parameter comes before it, so no graph does; what it gives is
-/// kept by those of the layers.
+/// Returns the points with the sines and cosines of their octaves. No parameters are involved, so candle keeps no
+/// graph; the result is kept by the graph of the layers.
 fn encode(points: &Tensor) -> Result<Tensor> {
     let parts = made_as(Category::Temporary, || {
         let mut parts = vec![points.clone()];
@@ -115,8 +115,8 @@ fn encode(points: &Tensor) -> Result<Tensor> {
     op("cat", || Tensor::cat(&parts, 1))
 }
 
-/// Adds up the colours along each ray, each by its density and by how much light passes all before it. `raw` is
-/// `[rays, samples, 4]`; gives `[rays, 3]`.
+/// Sums the colours along each ray, weighted by density and by the light that passes all points before. `raw` is
+/// `[rays, samples, 4]`; returns `[rays, 3]`.
 pub(crate) fn composite(raw: &Tensor, steps: &Tensor) -> Result<Tensor> {
     let (rays, count) = steps.dims2()?;
     let colours = sigmoid(&raw.narrow(D::Minus1, 0, 3)?)?;

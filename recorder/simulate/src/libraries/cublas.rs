@@ -1,4 +1,4 @@
-//! cuBLAS and cuBLASLt: matrix products. Their workspaces are PyTorch's own allocations, by the compute capability.
+//! cuBLAS and cuBLASLt: matrix products. PyTorch allocates their workspaces itself, sized by the compute capability.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::c_int;

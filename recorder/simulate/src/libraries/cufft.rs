@@ -1,4 +1,4 @@
-//! cuFFT: plans without a workspace, whose size on a GPU is not known.
+//! cuFFT: plans without a workspace, since its size on a GPU is unknown.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::c_int;

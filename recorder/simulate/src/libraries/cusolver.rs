@@ -1,4 +1,4 @@
-//! cuSOLVER: decompositions without workspaces, whose sizes on a GPU are not known.
+//! cuSOLVER: decompositions without workspaces, since their sizes on a GPU are unknown.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::c_int;

@@ -1,5 +1,5 @@
-//! cuSPARSE: products with sparse matrices, without workspaces, whose sizes on a GPU are not known. Products whose
-//! result is sparse are missing, since its size depends on values.
+//! cuSPARSE: products with sparse matrices, without workspaces, since their sizes on a GPU are unknown. Products with a
+//! sparse result are not simulated, since its size depends on values.
 #![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
 
 use std::ffi::{c_char, c_int};

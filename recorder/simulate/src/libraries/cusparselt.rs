@@ -1,5 +1,5 @@
-//! cuSPARSELt: products with matrices of which half of the elements are zeros. A compressed matrix has its values and
-//! the places of these; how far the library pads them, and its workspaces, are not known.
+//! cuSPARSELt: products with matrices in which half of the elements are zeros (2:4 sparsity). A compressed matrix
+//! stores its values and their positions; the padding added by the library, and its workspaces, are unknown.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::notes::{Kind, note};
 /// Bytes of compressed matrices, by the address of their descriptor, which is the caller's memory.
 static COMPRESSED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
-/// Bytes of a compressed matrix: half of its elements, and two bits for the place of each.
+/// Bytes of a compressed matrix: half of its elements, and two bits for the position of each.
 fn compressed_bytes(rows: i64, columns: i64, dtype: c_int) -> usize {
     // Of `cudaDataType`: float, half, bfloat16; others have a byte.
     let element_bytes = match dtype {
@@ -48,7 +48,7 @@ functions! {
         SUCCESS
     }
 
-    /// Attributes are ints.
+    /// All attributes are ints.
     fn cusparseLtMatmulAlgGetAttribute(_handle: usize, _selection: usize, _attribute: c_int, value: Out<'_, c_int>) {
         give(value, 0);
     }

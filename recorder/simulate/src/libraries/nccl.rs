@@ -1,4 +1,4 @@
-//! NCCL: collectives of one rank among several, each of which is taken to have the same values as this one.
+//! NCCL: collectives of several ranks of which one is simulated; the others are assumed to send the same values.
 #![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
 
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ struct Communicator {
 
 static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
 
-/// The groups into which communicators are split, as the Python package knows them: by color, and the next one.
+/// The groups into which communicators are split, as reported by the Python package: by color, or the next one.
 #[derive(Default)]
 struct Splits {
     of_color: HashMap<c_int, (c_int, c_int)>,
@@ -31,7 +31,7 @@ struct Splits {
 
 static SPLITS: LazyLock<Mutex<Splits>> = LazyLock::new(Mutex::default);
 
-/// The color of a rank that is in none of the groups.
+/// The color of a rank that belongs to no group.
 const NO_COLOR: c_int = -1;
 
 fn of(communicator: usize) -> Option<Communicator> {
@@ -73,7 +73,8 @@ fn copy(to: usize, from: usize, bytes: usize) {
     }
 }
 
-/// Broadcasts of a group, of which one sends and the others receive: an all-gather of pieces of different sizes.
+/// Several broadcasts in one group, of which this rank sends one and receives the others: an all-gather of pieces of
+/// different sizes.
 #[derive(Default)]
 struct Group {
     depth: usize,
@@ -136,8 +137,8 @@ functions! {
         drop(splits);
         create(out, ranks, rank)
     }
-    /// Notes a group of `ranks` ranks, of which this one is `rank`: the next one that a communicator is split into, or,
-    /// if `color` is not -1, each one of this color. NCCL itself would ask the other ranks.
+    /// Announces a group of `ranks` ranks, in which this rank is `rank`: for the next split of a communicator, or, if
+    /// `color` is not -1, for each split with this color. NCCL itself would ask the other ranks.
     fn highwater_simulate_split(color: c_int, ranks: c_int, rank: c_int) {
         let mut splits = SPLITS.lock().unwrap_or_else(PoisonError::into_inner);
         if color == NO_COLOR {

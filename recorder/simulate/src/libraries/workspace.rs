@@ -1,6 +1,6 @@
-//! Macros for functions that report the sizes of workspaces, which are 0 here, and for those that use one.
+//! Macros for functions that report workspace sizes, which are 0 in the simulation, and for those that use one.
 
-/// Defines functions that write 0 to sizes, behind as many parameters as there are `_`.
+/// Defines functions that write 0 to their size parameters, which follow as many ignored parameters as there are `_`.
 macro_rules! sizes_zero {
     ($before:tt $sizes:tt $($name:ident)*) => {
         $($crate::libraries::workspace::sizes_zero! { @$name $before $sizes })*
@@ -15,7 +15,7 @@ macro_rules! sizes_zero {
     };
 }
 
-/// A function whose workspace on a GPU is not known: it is reported by its name, and succeeds without one.
+/// Defines functions whose workspace size on a GPU is unknown: they report their name, and succeed without a workspace.
 macro_rules! unknown_workspace {
     ($($name:ident)*) => { $($crate::abi::functions! {
         fn $name() -> $crate::abi::Status {

@@ -31,7 +31,7 @@ pub(crate) fn free(address: usize) -> Result<(), Status> {
     }
 }
 
-/// The fields of `cudaPointerAttributes`; CUDA 13 reserves more behind them.
+/// The fields of `cudaPointerAttributes`, which has additional reserved fields in CUDA 13.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct PointerAttributes {
@@ -66,7 +66,7 @@ functions! {
     }
     fn cudaMemPoolCreate(pool: Out<'_, usize>) { give(pool, current() + 1) }
 
-    /// Attributes up to 3 are ints that switch reuse on or off; the others are totals in bytes.
+    /// Attributes up to 3 are ints that enable or disable reuse; the others are totals in bytes.
     fn cudaMemPoolGetAttribute(pool: usize, attribute: c_int, value: *mut u64) {
         let Ok(device) = checked(pool as c_int - 1) else { return INVALID_VALUE };
         if value.is_null() { return INVALID_VALUE; }

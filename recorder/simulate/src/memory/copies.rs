@@ -1,5 +1,5 @@
-//! Copies and fills. To a device they do nothing, from a device they give zeros, but for small
-//! [contents](crate::contents) that are known.
+//! Copies and fills. To a device they do nothing; from a device they return zeros, except for small known
+//! [contents](crate::contents).
 #![expect(unsafe_code, reason = "copies host memory, and exports functions under NVIDIA's names")]
 
 use std::ffi::c_int;
@@ -73,7 +73,7 @@ functions! {
 
     fn cudaMemset, cudaMemsetAsync(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
     fn cuMemsetD8Async(to: *mut u8, value: u8, bytes: usize) { fill(to, value, bytes) }
-    /// Writes what is known of device memory to a buffer of the host; returns 1, or 0 if not all of it is known.
+    /// Writes contents of device memory to a host buffer. Returns 1, or 0 if not all of them are known.
     fn highwater_simulate_contents(from: usize, to: *mut u8, bytes: usize) -> c_int {
         let Some(known) = contents::read(from, bytes) else { return 0 };
         // SAFETY: the caller's buffer of this length.
@@ -81,7 +81,7 @@ functions! {
         1
     }
 
-    /// `count` numbers of 4 bytes.
+    /// Sets `count` 32-bit values.
     fn cuMemsetD32Async(to: *mut u8, _value: u32, count: usize) {
         contents::forget(to.addr(), count.saturating_mul(4));
     }

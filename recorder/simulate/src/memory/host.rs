@@ -1,4 +1,4 @@
-//! Memory of the host: pinned, registered and managed. It is real.
+//! Host memory: pinned, registered and managed. It is really allocated.
 #![expect(unsafe_code, reason = "allocates memory, and exports functions under NVIDIA's names")]
 
 use std::ffi::c_void;
@@ -41,7 +41,7 @@ functions! {
     }
     fn cudaFreeHost, cuMemFreeHost(address: usize) { free(address, Kind::Pinned) }
 
-    /// Managed memory is on the host, where both may write; it counts towards no device.
+    /// Managed memory is allocated on the host, where host and device may write to it; it is not counted as used.
     fn cudaMallocManaged, cuMemAllocManaged(address: Out<'_, usize>, bytes: usize) {
         allocate(address, bytes, Kind::Managed)
     }

@@ -62,7 +62,7 @@ impl Memory {
         self.used_bytes[device] = self.used_bytes[device].saturating_sub(bytes as u64);
     }
 
-    /// Hands out addresses of a device, which count towards nothing.
+    /// Allocates an address range of a device without counting its bytes as used.
     fn add_device_range(&mut self, device: usize, bytes: usize, alignment: usize) -> Result<usize, Status> {
         let taken = self.addresses.as_mut().and_then(|addresses| addresses.take(bytes as u64, alignment as u64));
         let start = taken.ok_or(OUT_OF_MEMORY)? as usize;
@@ -85,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// The range that contains an address.
+    /// Returns the allocated range that contains an address.
     fn range_of(&self, address: usize) -> Option<Range> {
         let (_, range) = self.ranges.range(..=address).next_back()?;
         (address - range.start < range.bytes).then_some(*range)
@@ -106,7 +106,7 @@ impl Memory {
 
 pub(crate) use blocks::{allocate, free};
 
-/// Whether an address is of device memory, which has no contents.
+/// Whether an address belongs to device memory, which has no contents.
 fn is_on_device(address: usize) -> bool {
     memory().range_of(address).is_some_and(|range| range.kind == Kind::Device)
 }

@@ -11,7 +11,7 @@ use crate::addresses::PAGE_BYTES;
 use crate::contents;
 use crate::devices::{checked, current};
 
-/// Memory of a device without addresses, by handle: device and bytes.
+/// Allocated device memory that has no addresses, by handle: device and bytes.
 static HANDLES: Mutex<BTreeMap<usize, (usize, usize)>> = Mutex::new(BTreeMap::new());
 
 functions! {
@@ -36,7 +36,7 @@ functions! {
         made.into_status()
     }
 
-    /// PyTorch unmaps memory before it releases it, so that mappings need not be counted.
+    /// PyTorch unmaps memory before it releases it, so mappings are not counted.
     fn cuMemRelease(handle: usize) {
         match HANDLES.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle) {
             Some((device, bytes)) => { memory().give_back(device, bytes); SUCCESS }

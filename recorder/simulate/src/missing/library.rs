@@ -1,6 +1,7 @@
-//! Writes a shared library whose functions call one function with their number: an ELF file without sections.
+//! Writes a shared library, an ELF file without sections, each of whose functions calls one common function with the
+//! number of the former.
 
-/// The name of the variable that has the address of the called function.
+/// Name of the variable that contains the address of the common function.
 pub(super) const SLOT: &str = "highwater_simulate_slot";
 
 /// Alignment of segments: the largest page of x86-64 and AArch64 Linux.
@@ -54,7 +55,7 @@ fn stub(number: u32, at: u64, slot: u64) -> Vec<u8> {
     .collect()
 }
 
-/// The hash of a name in the table by which the loader finds symbols.
+/// The hash of a symbol name in the ELF hash table.
 fn hash(name: &str) -> u32 {
     name.bytes().fold(0, |hash: u32, byte| {
         let hash = (hash << 4).wrapping_add(byte.into());
@@ -73,7 +74,7 @@ fn segment(bytes: &mut Vec<u8>, kind: u32, flags: u32, start: u64, size: u64) {
     put(bytes, &[start, start, start, size, size, PAGE]);
 }
 
-/// The library with a function of each name, whose number is its place plus `first`.
+/// Returns a library with a function for each of `names`, numbered from `first` on.
 pub(super) fn write(names: &[String], first: u32) -> Vec<u8> {
     let mut strings = vec![0];
     let mut offsets = Vec::new();

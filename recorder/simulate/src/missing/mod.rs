@@ -23,14 +23,14 @@ use crate::notes::{self, Kind};
 
 mod library;
 
-/// Beginnings of the names of functions of NVIDIA's libraries; those of the driver are `cu` and a capital letter. NVRTC
-/// and nvJitLink, which compile, need no device.
+/// Prefixes of the names of NVIDIA's library functions; driver functions are `cu` followed by a capital letter. NVRTC
+/// and nvJitLink are not listed: they compile, which needs no device.
 const PREFIXES: [&str; 13] = [
     "cuda", "__cuda", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "curand", "cupti", "nccl", "nvml", "nvshmem",
     "cufile",
 ];
 
-/// Functions that are the real ones, as they need no device: cuDNN's descriptors, which are structures on the host.
+/// Functions of the real libraries, because they need no device: cuDNN's descriptors, which are structures on the host.
 const REAL: [&str; 24] = [
     "cudnnCreateTensorDescriptor",
     "cudnnDestroyTensorDescriptor",
@@ -58,10 +58,10 @@ const REAL: [&str; 24] = [
     "cudnnSetCTCLossDescriptor_v9",
 ];
 
-/// The exit status of a program that calls a missing function and that nobody listens to.
+/// Exit status of a program that calls a missing function while no listener is set.
 const STATUS: c_int = 3;
 
-/// The names of missing functions, by their numbers.
+/// The names of the missing functions, by number.
 static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Called by each missing function.
@@ -84,7 +84,7 @@ fn is_nvidias(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name.strip_prefix("cu").is_some_and(is_of_driver)
 }
 
-/// The functions of NVIDIA's libraries that a library imports.
+/// Returns the functions of NVIDIA's libraries that the library at `path` imports.
 fn imported(path: &Path) -> Result<Vec<String>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -124,7 +124,7 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Defines what a library imports and nothing defines; returns the number of functions.
+/// Defines the functions that the library at `path` imports and that no library defines; returns their number.
 fn define_missing_of(path: &Path) -> Result<usize, String> {
     let mut known = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut seen: HashSet<String> = known.iter().cloned().collect();

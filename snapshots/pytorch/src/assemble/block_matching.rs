@@ -264,8 +264,8 @@ impl MatchedBlocks {
         self.tenants = HashMap::new();
     }
 
-    /// Returns the place of an event's block among all blocks of the device, if the event has one: first the baseline,
-    /// longest-lived blocks first, then the allocations in order.
+    /// Returns the place (index) of an event's block among all blocks of the device, if the event has one: first the
+    /// baseline, longest-lived blocks first, then the allocations in order.
     #[inline]
     pub(super) fn place(&self, position: usize) -> Option<u64> {
         self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.place_of(*life))

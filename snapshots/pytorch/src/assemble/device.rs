@@ -77,7 +77,7 @@ impl Device {
         }
     }
 
-    /// Takes the sizes of the blocks so far.
+    /// Copies the sizes of the blocks computed so far.
     pub(super) fn set_sizes(&mut self, layout: &Layout<'_>) {
         self.sizes_inferred = layout.inferred;
         self.sizes = Some(layout.bytes.clone());

@@ -27,14 +27,14 @@ pub(super) struct Layout<'a> {
     /// Segments other than mapped pages: end and identifier by address.
     reserved: BTreeMap<u64, (u64, Segment)>,
     segments: Segment,
-    /// Rounded sizes by place: the baseline, then the allocations in order.
+    /// Rounded size of each block, by place (index): the baseline, then the allocations in order.
     pub(super) bytes: Vec<u64>,
     /// Segment of each block, by place.
     segment: Vec<Segment>,
     /// Live baseline blocks of which only the rounded request is known, by end address. If a later block begins
     /// further on within the free range that follows, the baseline block is larger.
     doubtful: HashMap<u64, u32>,
-    /// Number of blocks that began where no free block did.
+    /// Number of blocks that began at an address that was not the start of a free block.
     pub(super) misplaced: u64,
     /// Number of blocks whose final size differs from the size given by the rules.
     pub(super) differing: u64,
@@ -54,7 +54,7 @@ pub(super) struct Request {
 }
 
 impl<'a> Layout<'a> {
-    /// Creates the state before the first event. `baseline` is in the order of places.
+    /// Creates the state before the first event. `baseline` is sorted by place.
     pub(super) fn new<'b>(
         rules: &'a AllocRules,
         start: &Start,
@@ -149,7 +149,7 @@ impl<'a> Layout<'a> {
         self.free.remove(address, end);
     }
 
-    /// Whether the sizes of the baseline are final, whatever follows.
+    /// Whether the sizes of the baseline can no longer change.
     pub(super) fn is_baseline_final(&self) -> bool {
         self.doubtful.is_empty()
     }

@@ -19,7 +19,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// `total` is the position of the recording's end.
+    /// Creates the positions of `device`; `total` is the position of the recording's end.
     fn of(trace: &Trace, device: DeviceId, total: u64) -> Self {
         let is_alloc = |row: &usize| trace.events.kind[*row] == EventKind::Alloc && trace.events.device[*row] == device;
         let allocs: Vec<EventId> = (0..trace.events.len()).filter(is_alloc).map(EventId::from_index).collect();

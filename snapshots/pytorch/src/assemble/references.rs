@@ -95,7 +95,7 @@ impl Positions {
     }
 }
 
-/// A line of the package's text.
+/// A line of the Python package's text.
 struct Line<'a> {
     kind: &'a str,
     device: u16,

@@ -10,7 +10,7 @@ use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, Trace};
 use highwater_snapshots::units::format_count;
 
-/// Values that have their own places.
+/// Names of values that are stored in fields of their own rather than as facts.
 const PLACED: [&str; 13] = [
     "version",
     "rank",
@@ -26,10 +26,10 @@ const PLACED: [&str; 13] = [
     "shapes",
     "package",
 ];
-/// The beginning of the names of values about a device: `device.0.name`, `device.0.total_bytes`.
+/// Prefix of the names of values about a device: `device.0.name`, `device.0.total_bytes`.
 const DEVICE: &str = "device.";
 
-/// By so much PyTorch's clock may be behind the system's.
+/// Maximum time by which PyTorch's clock may lag behind the system clock.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 
 /// The header of a recording of this program; other values are facts under their names.
@@ -59,7 +59,7 @@ pub(super) fn with_facts(facts: DeviceFacts, run: &RunFacts) -> DeviceFacts {
     DeviceFacts { name, capacity_bytes, ..facts }
 }
 
-/// The number of events of a device that PyTorch dropped, as its counters show.
+/// The number of events of a device that PyTorch dropped, according to its counters.
 pub(super) fn missing_events(run: &RunFacts, device: DeviceId) -> u64 {
     run.number(&format!("{DEVICE}{}.events_missing", device.0)).unwrap_or(0)
 }
@@ -126,7 +126,8 @@ fn holds_at(trace: &Trace, row: usize, tensor: &RawTensor, origin_us: u64) -> bo
     is_made && trace.events.time_of(free).is_none_or(|freed| freed > time_ns)
 }
 
-/// The path of the module that owns a tensor: its name without that of the parameter, and without that of the state.
+/// The path of the module that owns a tensor: its name without the parameter's name, or without the name of the
+/// optimizer state.
 fn owner(name: &str, category: Category) -> &str {
     let without_last = |path: &str| path.rfind('.').unwrap_or(0);
     let parameter = if category == Category::OptimizerState { &name[..without_last(name)] } else { name };

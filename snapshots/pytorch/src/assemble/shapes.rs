@@ -33,7 +33,7 @@ pub(super) fn add_shapes(trace: &mut Trace, run: &RunFacts, logged: &[LoggedShap
 struct Line<'a> {
     device: u16,
     address: u64,
-    /// Of the storage, which the tensor fills.
+    /// Bytes of the storage, which the tensor fills.
     bytes: u64,
     /// The number of allocations on the device by then; `None` at the end of the recording, written as `-`.
     position: Option<u64>,
@@ -53,7 +53,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Finds the blocks of the package's list. The first tensor of a block counts: others are made from it.
+/// Finds the blocks of the tensors that the package listed. If a block has several, the first is used: the others are
+/// derived from it.
 fn add_listed<'a>(trace: &Trace, run: &'a RunFacts, found: &mut BTreeMap<BlockId, &'a str>) {
     let lines: Vec<Line<'_>> = run.value("shapes").unwrap_or_default().lines().filter_map(Line::read).collect();
     let mut positions: BTreeMap<u16, Option<Positions>> = BTreeMap::new();

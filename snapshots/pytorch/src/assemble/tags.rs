@@ -19,9 +19,9 @@ use highwater_snapshots::trace::{Annotation, Events, TAGGED_PHASE, TAGGED_STEP};
 pub(super) struct Tag {
     pub(super) step: u32,
     pub(super) phase: Phase,
-    /// Whether it is a recomputation within backward.
+    /// Whether the allocation is made by a recomputation within backward.
     pub(super) is_recompute: bool,
-    /// The innermost module; none outside the model.
+    /// The innermost module; none outside of the model.
     pub(super) scope: ScopeId,
 }
 
@@ -36,11 +36,12 @@ struct TagText {
 /// The tags of a snapshot: each text is read once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tags {
-    /// Added by the program's own counting, before it said where a step ends: steps up to this one are the first.
+    /// Number of steps that the Python package counted by itself before the program marked the end of a step; steps up
+    /// to this one are merged with the first.
     extra_steps: u32,
-    /// The last step: what has the number of a later one follows it.
+    /// The last step: events of a later number belong to it.
     last_step: u32,
-    /// Whether the recording began together with the tags: events before the first one are of its step.
+    /// Whether the recording and the tags began together: events before the first tag belong to its step.
     is_whole: bool,
     by_text: HashMap<StringId, Option<Tag>>,
     /// The tagged events, in order.
@@ -48,9 +49,9 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// No tags yet. The first `extra_steps` ends of steps are none: the package took them for ends before the program
-    /// said where its steps end. So is the end of `last_step`, after which nothing was allocated. `is_whole` tells that
-    /// the recording began together with the tags.
+    /// Creates an empty list of tags. The package counted the first `extra_steps` step ends before the program marked
+    /// the end of a step, and nothing was allocated after `last_step`: these ends do not separate steps. `is_whole` is
+    /// whether the recording began together with the tags.
     pub(super) fn new(extra_steps: u32, last_step: u32, is_whole: bool) -> Self {
         Self { extra_steps, last_step, is_whole, ..Self::default() }
     }
@@ -134,7 +135,7 @@ impl Tags {
     }
 }
 
-/// The tags that are names of annotations: which one is in force at a time.
+/// The tags that are names of annotations; determines which one applies at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TagRanges {
     /// Both ends, by time.
@@ -142,19 +143,19 @@ pub(super) struct TagRanges {
     next: usize,
     /// Those that have begun and not ended, by their beginnings.
     open: Vec<(StringId, Tag)>,
-    /// Number of events in the very microsecond in which the tag changes: theirs may be the tag before.
+    /// Number of events in the microsecond of a change of tag: they may belong to the previous tag.
     pub(super) ambiguous: u64,
 }
 
 impl TagRanges {
-    /// The ranges with these ends.
+    /// Creates the ranges from the ends of annotations.
     pub(super) fn of(mut marks: Vec<(Mark, Tag)>) -> Self {
         // Those of one microsecond remain in the order in which they were recorded.
         marks.sort_by_key(|(mark, _)| mark.time_ns);
         Self { marks, ..Self::default() }
     }
 
-    /// The tag in force at `time_ns`, which is not before the time of the last call.
+    /// The tag that applies at `time_ns`, which must not be before the time of the last call.
     pub(super) fn at(&mut self, time_ns: u64) -> Option<Tag> {
         let before = self.open.last().map(|(_, tag)| *tag);
         let mut is_same_time = false;

@@ -39,7 +39,7 @@ pub(super) struct Writer<'a> {
     pub(super) tags: Tags,
     /// Tags that are names of annotations.
     pub(super) tag_ranges: TagRanges,
-    /// The rounded sizes of allocations, if they are computed meanwhile.
+    /// The rounded sizes of allocations, if another thread computes them.
     pub(super) sizes: Option<SizeReceiver>,
     pub(super) allocs: u64,
     pub(super) untagged_allocs: u64,
@@ -179,7 +179,7 @@ impl Writer<'_> {
         self.tag_ranges = TagRanges::of(tagged);
     }
 
-    /// The missing facts of a snapshot that has tags, as sentences.
+    /// Describes the facts that a snapshot with tags lacks, in sentences.
     pub(super) fn tag_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.tags.is_empty() {

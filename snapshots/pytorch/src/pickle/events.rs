@@ -14,7 +14,7 @@ use crate::Sequences;
 use crate::objects::Key;
 use crate::raw::Action;
 
-/// The first bytes of a file's events, by which the next one is found from anywhere.
+/// The first bytes of a file's events, used to find the start of an event from any position.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     /// The instruction after the dict that stores it in the memo, if there is one.
@@ -24,7 +24,7 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Reads how the event at the start of `bytes` begins, if there is one.
+    /// Reads the first bytes of the event at the start of `bytes`; `None` if there is no event.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let (&first, rest) = bytes.split_first()?;
         if first != op::EMPTY_DICT {
@@ -71,7 +71,7 @@ fn store_length(code: Option<u8>) -> usize {
     }
 }
 
-/// Ids of strings and stacks from here on, and larger portions, are left to the machine.
+/// Larger ids of strings and stacks, and larger portions, are left to the machine.
 pub(super) const MOST: u32 = 1 << 28;
 
 /// A reader of events.
@@ -81,7 +81,7 @@ pub(super) struct EventReader<'a> {
     known: &'a MemoSnapshot,
     beginning: &'a Beginning,
     portion: &'a mut Chunk,
-    /// Whether nothing follows the portion.
+    /// Whether the portion is the last.
     is_last: bool,
     at: usize,
     /// The number under which the first value of the current step is stored, if the file says it, and the row of that

@@ -7,14 +7,15 @@ use super::memo::{Memo, Memos};
 use super::runs::Runs;
 use crate::objects::{Key, Keys, Store, Value};
 
-/// A value that an event's fields refer to.
+/// A string, pair or stack that fields of an event refer to.
 #[derive(Clone, Copy, Debug)]
 enum Fact {
     Text(StringId),
     Pair(u64, u64),
 }
 
-/// Strings, pairs and stacks by how the file refers to them. All of it stays true: no number was stored twice.
+/// Strings, pairs and stacks by the memo number by which the file refers to them. It stays valid, because no number was
+/// stored twice.
 #[derive(Clone, Debug)]
 pub(super) struct MemoSnapshot {
     keys: Keys,
@@ -83,7 +84,7 @@ impl MemoSnapshot {
         }
     }
 
-    /// Adds what was learned.
+    /// Adds the values in `news`, and empties it.
     pub(super) fn update(&mut self, news: &mut MemoDelta) {
         self.later.extend(news.facts.drain(..));
         let mut first = 0;
@@ -100,7 +101,7 @@ impl MemoSnapshot {
 }
 
 impl MemoDelta {
-    /// Takes note of the values stored under the numbers from `first`.
+    /// Adds the values stored under numbers from `first` on.
     pub(super) fn take_memos(&mut self, first: usize, memos: &Memos, store: &Store) {
         for number in first..memos.len() {
             match memos.get(number) {
@@ -114,7 +115,7 @@ impl MemoDelta {
         }
     }
 
-    /// Takes note of the stack of a run.
+    /// Adds the stack of a run.
     pub(super) fn take_run(&mut self, run: &[u8], stack: u32) {
         self.bytes.extend_from_slice(run);
         self.runs.push((self.bytes.len(), stack));

@@ -114,7 +114,7 @@ struct Texts {
     ends: Vec<u32>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// The one looked up last.
+    /// Row of the last string looked up.
     last: u32,
 }
 

@@ -12,12 +12,12 @@ use highwater_snapshots::trace::{DRIVER_CALLS, DeviceFacts, Header, NOTE, PINNED
 use highwater_snapshots::units::{count_of, format_bytes};
 use highwater_snapshots::{Category, Pool, StartingBlock, StartingState, TraceBuilder};
 
-/// What a call did.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Allocated,
     Freed,
-    /// The request was not met.
+    /// The request failed.
     Failed,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Call {
     pub(super) time_ns: u64,
     pub(super) device: DeviceId,
     pub(super) address: u64,
-    /// 0 of a free whose size is not recorded.
+    /// Bytes allocated or freed; 0 for a free whose size is not recorded.
     pub(super) bytes: u64,
     pub(super) stream: StreamId,
     pub(super) stack: StackId,
     pub(super) scope: ScopeId,
 }
 
-/// Who was called.
+/// The allocator or driver that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Called {
     /// The CUDA driver: each allocation is a segment with one block, as in recordings of `highwater run`.
@@ -59,7 +59,8 @@ struct Live {
     range: Range,
 }
 
-/// An address of a process, distinct from those of the processes before it: each has its own address space.
+/// Makes an address unique among processes: each process has its own address space, so its number is added to the upper
+/// bits.
 pub(super) fn in_address_space(process: usize, address: u64) -> u64 {
     address.wrapping_add((process as u64) << 50)
 }
@@ -71,7 +72,7 @@ fn range_of(call: &Call) -> Range {
 }
 
 impl Calls {
-    /// The scope called `name`.
+    /// Returns the scope called `name` within `parent`.
     pub(super) fn scope(&mut self, parent: ScopeId, name: &str) -> ScopeId {
         self.rows.scope(self.builder.tables(), parent, name)
     }

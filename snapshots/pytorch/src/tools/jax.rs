@@ -33,22 +33,22 @@ const LOCATION: u32 = 4;
 const FUNCTION: u32 = 5;
 const STRING_TABLE: u32 = 6;
 
-/// What the values of each sample are.
+/// The type and unit of the values of each sample.
 const TYPES: [(&str, &str); 2] = [("allocations", "count"), ("space", "bytes")];
 
-/// A larger profile is not one of JAX.
+/// Maximum decompressed size; larger profiles are not from JAX.
 const MAX_BYTES: usize = 1 << 30;
 
 /// Devices from this number up are refused by the builder, which counts them.
 const MAX_DEVICES: u16 = 256;
 
-/// The rows that a table may have, and the samples.
+/// Maximum number of rows of a table, and of samples.
 const MAX_ROWS: usize = 1 << 20;
 
-/// The lines of inlined functions that a location may have.
+/// Maximum number of inlined functions per location.
 const MAX_INLINED: usize = 8;
 
-/// Blocks that are listed one by one; a sample beyond them is one block.
+/// Maximum number of blocks listed one by one; each further sample becomes one block.
 const MAX_BLOCKS: u64 = 1 << 20;
 
 /// Start of the artificial addresses of blocks: far from all addresses of devices.
@@ -57,8 +57,8 @@ const FIRST_ADDRESS: u64 = 1 << 62;
 /// Alignment of artificial addresses.
 const ALIGNMENT: u64 = 512;
 
-/// Whether a file begins like a profile of pprof: with a message of at most two small numbers of strings, the type of
-/// the samples, followed by another one or by a sample.
+/// Whether a file begins like a pprof profile: with a message of at most two small string indices, the sample type,
+/// followed by another one or by a sample.
 pub(crate) fn is_profile(bytes: &[u8]) -> bool {
     let first = match bytes {
         [0x0a, length @ 2..=12, rest @ ..] => rest.split_at_checked(usize::from(*length)),
@@ -97,7 +97,7 @@ pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<
 /// A field of a message.
 #[derive(Clone, Copy)]
 struct Field<'a> {
-    /// 0 of a field without a length: none of these is needed.
+    /// The field number; 0 for fields without a length, none of which is needed.
     number: u32,
     content: &'a [u8],
     /// Offset of the content.
@@ -171,7 +171,7 @@ impl<'a> Iterator for Fields<'a> {
 #[derive(Default)]
 struct Profile<'a> {
     bytes: &'a [u8],
-    /// Offsets and lengths of the strings, as far as they are kept; those that are not UTF-8 are empty.
+    /// Offset and length of each string that is kept; strings that are not UTF-8 are empty.
     strings: Vec<(u32, u32)>,
     /// The number of samples.
     samples: usize,
@@ -233,7 +233,7 @@ impl<'a> Profile<'a> {
         Err(Error::NotRecording { found, advice })
     }
 
-    /// The row of the text of the sample's label `key`; `None` if it has no such label, or without a text.
+    /// The string index of the sample's label `key`; `None` if it has no such label, or an empty one.
     fn label(&self, sample: &Sample, key: &str) -> Option<i64> {
         let label = sample.label.iter().find(|label| self.string_bytes(label.key) == key.as_bytes());
         label.map(|label| label.str).filter(|row| !self.string_bytes(*row).is_empty())
@@ -248,13 +248,13 @@ struct Writer {
     frames: HashMap<u64, Vec<FrameId>>,
     /// The blocks of each device.
     devices: Vec<Vec<StartingBlock>>,
-    /// The row of each device in `devices` by its name, which executables do not have.
+    /// The row in `devices` of each device, by name; executables have no device name.
     devices_by_name: BTreeMap<String, usize>,
-    /// The row of each device in `devices` by the row of its name in the table of strings.
+    /// The row in `devices` of each device, by the string index of its name.
     devices_by_row: HashMap<Option<i64>, usize>,
     blocks: u64,
     next_address: u64,
-    /// Samples that are one block each instead of several.
+    /// Number of samples written as one block instead of several.
     merged: u64,
 }
 
@@ -297,7 +297,7 @@ impl Writer {
         }
     }
 
-    /// The row in `devices` of the device whose name is in row `name` of the table of strings.
+    /// Returns the row in `devices` of the device whose name has string index `name`, adding the device if it is new.
     fn device(&mut self, profile: &Profile<'_>, name: Option<i64>) -> usize {
         let Self { devices, devices_by_name, devices_by_row, .. } = self;
         *devices_by_row.entry(name).or_insert_with(|| {
@@ -374,14 +374,14 @@ fn frame(rows: &mut Rows, tables: &mut Tables, profile: &Profile<'_>, function: 
     rows.frame_of(tables, name, file, line)
 }
 
-/// The number of a device in its name: 1 of `cuda:1` and of `TPU_1(process=0,(1,0,0,0))`.
+/// The device number in a device name: 1 for `cuda:1` and for `TPU_1(process=0,(1,0,0,0))`.
 fn ordinal(name: &str) -> Option<u16> {
     let name = name.split('(').next().unwrap_or(name);
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     name[name.len() - digits..].parse().ok().filter(|number| *number < 127)
 }
 
-/// Whether a device is the host's processor.
+/// Whether a device name denotes the host's CPU.
 fn is_host(name: &str) -> bool {
     name.starts_with("cpu") || name.starts_with("TFRT_CPU")
 }

@@ -14,12 +14,12 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
     /// Number of lines read so far.
     number: u64,
-    /// Offsets of the current line and of the next one.
+    /// Byte offsets of the current line and of the next one.
     offset: u64,
     next: u64,
-    /// The offset and number of the first line that was left out, and how many were.
+    /// Byte offset and number of the first line that was left out, and the number of such lines.
     left_out: Option<(u64, u64, u64)>,
-    /// Where the input is damaged.
+    /// The position at which compressed input is damaged.
     damage: Option<Problem>,
 }
 
@@ -28,8 +28,8 @@ impl<R: BufRead> Lines<R> {
         Self { input, line: Vec::new(), number: 0, offset: 0, next: 0, left_out: None, damage: None }
     }
 
-    /// The next line without its end, cut after [`MAX_LINE`] bytes; `None` at the end, and where compressed data is
-    /// damaged.
+    /// Returns the next line without its line ending, cut after [`MAX_LINE`] bytes; `None` at the end, or where
+    /// compressed data is damaged.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.line.clear();
         self.offset = self.next;
@@ -63,12 +63,12 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(valid.trim_end_matches('\r')))
     }
 
-    /// Notes that the current line is left out.
+    /// Records that the current line is left out.
     pub(super) fn leave_out(&mut self) {
         self.left_out.get_or_insert((self.offset, self.number, 0)).2 += 1;
     }
 
-    /// What is wrong with the log of `tool`.
+    /// Returns the problems found in the log of `tool`.
     pub(super) fn problems(self, tool: &str) -> impl Iterator<Item = Problem> {
         let left_out = self.left_out.map(|(offset, number, count)| {
             let more = if count > 1 { format!(", and so are {} more", count - 1) } else { String::new() };
@@ -78,7 +78,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// A sentence about `count` things, as in "3 blocks were freed".
+/// A sentence about `count` items: "3 blocks were freed".
 pub(super) fn sentence(count: u64, noun: &str, [one, many]: [&str; 2]) -> String {
     format!("{} {}", count_of(count, noun), if count == 1 { one } else { many })
 }

@@ -13,7 +13,7 @@ pub(crate) mod nccl;
 /// Maximum length of a text in bytes; longer ones are cut.
 const MAX_TEXT: usize = 64 << 10;
 
-/// The part of a text that is kept.
+/// Returns the start of `text`, at most [`MAX_TEXT`] bytes.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TEXT)]
 }

@@ -23,21 +23,21 @@ use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::ids::{DeviceId, ScopeId, StackId, StreamId};
 use highwater_snapshots::trace::{DeviceFacts, HEAP_DEVICE, Header, NOTE, PINNED_DEVICE, Trace};
 
-/// The calls that allocate memory of devices.
+/// Labels of the messages for allocations of device memory.
 const OF_DEVICE: [&str; 3] = ["Cuda CallocAsync", "Cuda Calloc", "Cuda Alloc"];
-/// The calls that allocate pinned memory of the host.
+/// Labels of the messages for allocations of pinned host memory.
 const OF_HOST: [&str; 2] = ["Cuda Host Alloc", "CUMEM Host Alloc"];
 
-/// Devices from this number up are refused by the builder, which counts them.
+/// Maximum device number: the builder refuses devices from this number on and counts them.
 const MAX_DEVICES: u16 = 256;
 
-/// Whether the first bytes of a file are a log with messages of NCCL, perhaps after other output of the program.
+/// Whether the first bytes of a file are a log with NCCL messages, possibly after other output of the program.
 pub(crate) fn is_log(start: &[u8]) -> bool {
     let lines = start.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     lines.filter(|line| line.contains("] NCCL INFO ")).any(|line| Message::of(line).is_some())
 }
 
-/// Reads a log; `watch` is called now and then with the number of events, and stops reading.
+/// Reads a log. `watch` is called regularly with the number of events read, and can stop reading.
 pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
     let (mut lines, mut log) = (Lines::new(input), Log::default());
     let (mut count, mut version) = (0_u64, None);
@@ -71,8 +71,8 @@ struct Message<'l> {
 }
 
 impl<'l> Message<'l> {
-    /// Reads a line: `host:pid:tid [device] NCCL INFO text`, perhaps after a timestamp; of `NCCL TRACE`, a time and a
-    /// function come before these words.
+    /// Parses a line: `host:pid:tid [device] NCCL INFO text`, possibly after a timestamp; `NCCL TRACE` lines have a
+    /// time and a function before these words.
     fn of(line: &'l str) -> Option<Self> {
         let (head, text) = line.split_once(" NCCL INFO ").or_else(|| line.split_once(" NCCL TRACE "))?;
         let (sender, rest) = head.rsplit_once('[')?;
@@ -87,9 +87,9 @@ impl<'l> Message<'l> {
 /// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Allocation<'l> {
-    /// The call, and whether it is of pinned memory; `None` of a free.
+    /// The label of the message, and whether the memory is pinned; `None` for a free.
     call: Option<(&'static str, bool)>,
-    /// `channel.cc:43`, or with the function, `channel.cc:43 (initChannel)`; empty if unknown.
+    /// Source location: `channel.cc:43`, or with the function, `channel.cc:43 (initChannel)`; empty if unknown.
     source_line: &'l str,
     bytes: u64,
     address: u64,
@@ -114,7 +114,7 @@ impl<'l> Allocation<'l> {
         Some(Self { call: Some(call), source_line: source_line.trim(), bytes, address })
     }
 
-    /// The function, file and line.
+    /// Returns the function, file and line of the source location.
     fn frame(&self) -> Option<(&'l str, &'l str, u32)> {
         let (line, function) = match self.source_line.split_once(" (") {
             Some((line, function)) => (line, function.trim_end_matches(')')),
@@ -125,12 +125,12 @@ impl<'l> Allocation<'l> {
     }
 }
 
-/// A log, as far as it was read.
+/// The allocations and frees read from a log so far.
 #[derive(Default)]
 struct Log {
     calls: Calls,
     processes: HashMap<(String, u32), usize>,
-    /// The device of each host and number.
+    /// The device for each host name and device number on that host.
     devices: HashMap<(String, u16), DeviceId>,
     used: BTreeSet<u16>,
 }

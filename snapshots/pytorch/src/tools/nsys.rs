@@ -28,7 +28,7 @@ pub(crate) fn is_database(bytes: &[u8]) -> bool {
 
 const EVENTS: &str = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 
-/// The kinds of memory (`ENUM_CUDA_MEM_KIND`) by number, with their labels.
+/// Labels of the kinds of memory, by the number in `ENUM_CUDA_MEM_KIND`.
 const KINDS: [&str; 8] =
     ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"];
 const PAGEABLE: i64 = 0;
@@ -39,11 +39,11 @@ const DEVICE: i64 = 2;
 const ALLOCATION: i64 = 0;
 const DEALLOCATION: i64 = 1;
 
-/// What CUDA's runtime and driver return for lack of memory.
+/// Status code of the CUDA runtime and driver for an out-of-memory error.
 const OUT_OF_MEMORY: i64 = 2;
 
-/// Reads an export; `watch` is called for every mebibyte with the progress, and stops reading. Bytes count as read
-/// where their pages were visited: those of tables that are not needed never are.
+/// Reads an export. `watch` is called for every mebibyte with the progress, and can stop reading. Bytes count as read
+/// when their pages were visited; those of unneeded tables never are.
 pub(crate) fn read(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let mut export = Export { database: Database::open(bytes)?, reports: Reports::of(bytes, watch) };
     let events = export.events()?;
@@ -70,23 +70,23 @@ struct MemoryEvent {
     kind: i64,
     stream: u64,
     correlation: Option<i64>,
-    /// Name of a variable.
+    /// Name of the variable that the memory belongs to, if any.
     name: Option<Box<str>>,
 }
 
-/// The API calls behind the events.
+/// The API calls that caused the events.
 #[derive(Default)]
 struct Causes {
-    /// The row of the function's name, and the call chain, by process and correlation id.
+    /// For each call, by process and correlation id: the row of the function's name, and the call chain.
     calls: HashMap<(i64, i64), (i64, Option<i64>)>,
-    /// Calls that failed for lack of memory.
+    /// Number of calls that failed with an out-of-memory error.
     failed: u64,
 }
 
 /// A frame of a call chain: rows of the names of the function and of the library.
 type ChainFrame = (i64, i64);
 
-/// The GPUs: number and facts of each, and the GPU of each process and CUDA device.
+/// The GPUs: ordinal and facts of each, and the GPU for each process and CUDA device number.
 #[derive(Default)]
 struct Gpus {
     facts: BTreeMap<i64, (String, u64)>,
@@ -98,18 +98,18 @@ struct Export<'a, 'w> {
     reports: Reports<'w>,
 }
 
-/// The process in a serialized id of a process or thread.
+/// Returns the process part of a serialized process or thread id.
 fn process_of(global_id: i64) -> i64 {
     global_id >> 24
 }
 
-/// The number that the operating system gave a process.
+/// Returns the operating system's process id.
 fn pid_of(process: i64) -> i64 {
     process & 0xff_ffff
 }
 
 impl Export<'_, '_> {
-    /// Calls `take` with each row of `table` and the positions of `columns`; with none if there is no such table.
+    /// Calls `take` with each row of `table` and the positions of `columns` in it; never if the table does not exist.
     fn scan<const N: usize>(
         &mut self,
         table: &str,
@@ -126,7 +126,7 @@ impl Export<'_, '_> {
         })
     }
 
-    /// The memory events in the order of their times.
+    /// Returns the memory events in order of time.
     fn events(&mut self) -> Result<Vec<MemoryEvent>> {
         const NEEDED: [&str; 5] = ["start", "deviceId", "address", "bytes", "memoryOperationType"];
         let Some(table) = self.database.table(EVENTS) else {
@@ -193,7 +193,7 @@ impl Export<'_, '_> {
         Ok(causes)
     }
 
-    /// The frames of the call chains of `causes`, innermost first.
+    /// Returns the frames of the call chains in `causes`, innermost first.
     fn stacks(&mut self, causes: &Causes) -> Result<HashMap<i64, Vec<ChainFrame>>> {
         let needed: HashSet<i64> = causes.calls.values().filter_map(|(_, chain)| *chain).collect();
         let mut frames: HashMap<i64, Vec<(i64, ChainFrame)>> = HashMap::new();
@@ -212,7 +212,7 @@ impl Export<'_, '_> {
         Ok(sorted.collect())
     }
 
-    /// The strings that `causes` and `stacks` name.
+    /// Returns the strings referred to by `causes` and `stacks`.
     fn strings(&mut self, causes: &Causes, stacks: &HashMap<i64, Vec<ChainFrame>>) -> Result<HashMap<i64, String>> {
         let of_calls = causes.calls.values().map(|(name, _)| *name);
         let of_stacks = stacks.values().flatten().flat_map(|(symbol, module)| [*symbol, *module]);
@@ -241,7 +241,7 @@ impl Export<'_, '_> {
         Ok(gpus)
     }
 
-    /// The value called `name` in a table of names and values.
+    /// Returns the value called `name` from a table of names and values.
     fn value(&mut self, table: &str, name: &str) -> Result<String> {
         let mut found = String::new();
         self.scan(table, ["name", "value"], &mut |row, [key, value]| {
@@ -281,10 +281,10 @@ impl Export<'_, '_> {
     }
 }
 
-/// Turns the events of an export into calls.
+/// Converts the events of an export to calls.
 struct Recording<'e> {
     calls: Calls,
-    /// The scopes of functions by the rows of their names.
+    /// Scopes of functions, by the row of the function's name.
     functions: HashMap<i64, ScopeId>,
     stacks: &'e HashMap<i64, Vec<ChainFrame>>,
     names: &'e HashMap<i64, String>,
@@ -318,7 +318,7 @@ impl Recording<'_> {
         self.calls.finish(header, devices.into_values().collect(), Called::Driver)
     }
 
-    /// The GPU of an event: CUDA numbers only those that it shows to the process.
+    /// Returns the GPU of an event. CUDA device numbers count only the GPUs visible to the process.
     fn device(&self, event: &MemoryEvent, devices: &mut BTreeMap<DeviceId, DeviceFacts>) -> DeviceId {
         let gpu = self.gpus.of_cuda.get(&(pid_of(event.process), event.device)).copied().unwrap_or(event.device);
         let device = DeviceId(u16::try_from(gpu).unwrap_or(u16::MAX));
@@ -342,7 +342,7 @@ impl Recording<'_> {
         rows.stack(tables, &frames)
     }
 
-    /// The scope of an event: the function that was called, else the kind of memory; and the variable, if it has one.
+    /// Returns the scope of an event: the function called, else the kind of memory; then the variable, if it has one.
     fn scope(&mut self, event: &MemoryEvent, function: Option<i64>) -> ScopeId {
         if event.outcome == Outcome::Freed {
             return ScopeId::NONE;
@@ -360,7 +360,7 @@ impl Recording<'_> {
     }
 }
 
-/// The name of a function of CUDA without the version that Nsight Systems adds: `cudaMalloc` of `cudaMalloc_v3020`.
+/// Returns a CUDA function's name without the version that Nsight Systems appends: `cudaMalloc` for `cudaMalloc_v3020`.
 fn without_version(name: &str) -> &str {
     let is_version = |version: &str| version.len() > 1 && version.bytes().all(|byte| byte.is_ascii_digit());
     name.rsplit_once("_v").filter(|(_, version)| is_version(version)).map_or(name, |(name, _)| name)

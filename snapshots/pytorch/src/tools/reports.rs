@@ -1,4 +1,4 @@
-//! Reports how much of a file in memory was read, and stops reading where the listener says so.
+//! Reports the progress of reading a file in memory, and stops reading if the listener requests it.
 
 use std::ops::ControlFlow;
 
@@ -13,20 +13,20 @@ pub(super) struct Reports<'w> {
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     /// Bytes of the file.
     bytes: u64,
-    /// Events read so far, as far as they are known.
+    /// Number of events read so far, or 0 if not counted.
     pub(super) events: u64,
     /// Bytes read when the listener was last called.
     reported: Option<u64>,
 }
 
 impl<'w> Reports<'w> {
-    /// Reports on `file` to `watch`.
+    /// Creates reports on reading `file`, which are passed to `watch`.
     pub(super) fn of(file: &[u8], watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
         Self { watch, bytes: file.len() as u64, events: 0, reported: None }
     }
 
-    /// Calls the listener for the first time, and for every mebibyte. `bytes_read` is more than the file has where
-    /// parts of it are read again.
+    /// Calls the listener the first time, and then for every mebibyte. `bytes_read` may exceed the file's size if parts
+    /// are read again.
     pub(super) fn read(&mut self, bytes_read: u64) -> Result<()> {
         if self.reported.is_some_and(|reported| bytes_read.saturating_sub(reported) < BYTES_BETWEEN) {
             return Ok(());

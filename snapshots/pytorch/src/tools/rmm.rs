@@ -18,15 +18,15 @@ const COLUMNS: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
-/// A log of more days is not one.
+/// Maximum time span of a log, in days; longer ones are not RMM logs.
 const MAX_DAYS: u64 = 36_500;
 
-/// Whether a text begins like a log of RMM.
+/// Whether a text begins like an RMM log.
 pub(crate) fn is_log(text: &[u8]) -> bool {
     text.starts_with(COLUMNS.as_bytes())
 }
 
-/// Reads a log; `watch` is called now and then with the number of events, and stops reading.
+/// Reads a log. `watch` is called regularly with the number of events read, and can stop reading.
 pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Trace> {
     let (mut lines, mut calls) = (Lines::new(input), Calls::default());
     let mut clock = Clock::default();
@@ -54,17 +54,18 @@ pub(crate) fn read(input: impl BufRead, watch: &mut dyn FnMut(u64) -> ControlFlo
     Ok(calls.finish(header, Vec::new(), Called::Allocator))
 }
 
-/// Time since the first event, of times of day.
+/// Converts times of day to times since the first event.
 #[derive(Default)]
 struct Clock {
     first: Option<u64>,
     days: u64,
-    /// The last time since midnight before the first event.
+    /// The latest time, in nanoseconds since the midnight before the first event.
     last: u64,
 }
 
 impl Clock {
-    /// Lines of several threads may be a little out of order, so that only a step back by half a day is midnight.
+    /// Returns the nanoseconds since the first event. Lines of several threads may be slightly out of order, so only a
+    /// step back by half a day or more counts as midnight.
     fn elapsed(&mut self, time_of_day: u64) -> u64 {
         let first = *self.first.get_or_insert(time_of_day);
         if time_of_day + self.days * DAY + DAY / 2 < self.last && self.days < MAX_DAYS {
@@ -99,7 +100,7 @@ fn parse(line: &str) -> Option<Call> {
     })
 }
 
-/// A time as `14:21:19.998533` in nanoseconds.
+/// Parses a time such as `14:21:19.998533` to nanoseconds since midnight.
 fn time_of_day(text: &str) -> Option<u64> {
     let mut parts = text.split([':', '.']);
     let mut next = |most: u64| parts.next()?.parse::<u64>().ok().filter(|number| *number < most);
@@ -107,7 +108,7 @@ fn time_of_day(text: &str) -> Option<u64> {
     Some(((hours * 60 + minutes) * 60 + seconds) * SECOND + micros * 1000)
 }
 
-/// A pointer as C or C++ prints it.
+/// Parses a pointer as printed by C or C++.
 pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     if text == "(nil)" { Some(0) } else { u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok() }
 }

@@ -8,13 +8,14 @@ use std::cell::Cell;
 
 use highwater_snapshots::error::{Error, Result};
 
-/// The first bytes of a database.
+/// The first bytes of an SQLite database.
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 const HEADER_BYTES: usize = 100;
-/// The number of columns of a table that are read; tables of exports have fewer.
+/// Maximum number of columns of a table that are read; tables of exports have fewer.
 const MAX_COLUMNS: usize = 256;
-/// The depth of a table's tree; with the smallest pages, and two rows in each, more rows than any file has.
+/// Maximum depth of a table's tree: with the smallest pages, and two rows in each, it allows more rows than any file
+/// has.
 const MAX_DEPTH: usize = 40;
 
 /// An SQLite database file, whose tables are read page by page.
@@ -22,42 +23,42 @@ const MAX_DEPTH: usize = 40;
 pub(super) struct Database<'a> {
     bytes: &'a [u8],
     page_bytes: usize,
-    /// Bytes of a page without those that are reserved at its end.
+    /// Usable bytes per page: without the reserved ones at its end.
     usable: usize,
     tables: Vec<Table>,
     /// The number of pages visited so far.
     visited: Cell<u64>,
 }
 
-/// The location and the columns of a table.
+/// The root page and the columns of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     name: String,
     root: u32,
     columns: Vec<String>,
-    /// The column that the number of the row is, which its record does not contain.
+    /// The column that is an alias of the row id, which records do not contain.
     row_id: Option<usize>,
 }
 
-/// A value of a row.
+/// A value in a column of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Value<'r> {
     #[default]
     Null,
     Integer(i64),
     Text(&'r [u8]),
-    /// A number with a fraction, or a blob: no column that is read has one.
+    /// A floating-point number or a blob; no column that is read contains one.
     Other,
 }
 
-/// A row.
+/// A row of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Row<'r> {
     values: Vec<Value<'r>>,
 }
 
 impl Row<'_> {
-    /// The integer in a column; `None` if it has none.
+    /// Returns the integer in a column; `None` if it contains none.
     pub(super) fn integer(&self, column: Option<usize>) -> Option<i64> {
         match self.values.get(column?)? {
             Value::Integer(number) => Some(*number),
@@ -65,7 +66,7 @@ impl Row<'_> {
         }
     }
 
-    /// The text in a column.
+    /// Returns the text in a column; `None` if it contains none.
     pub(super) fn text(&self, column: Option<usize>) -> Option<&str> {
         match self.values.get(column?)? {
             Value::Text(text) => std::str::from_utf8(text).ok(),
@@ -75,7 +76,7 @@ impl Row<'_> {
 }
 
 impl Table {
-    /// The position of a column.
+    /// Returns the position of the column called `name`.
     pub(super) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
@@ -119,23 +120,24 @@ impl<'a> Database<'a> {
         Ok(database)
     }
 
-    /// The table called `name`.
+    /// Returns the table called `name`.
     pub(super) fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// Bytes of the pages visited so far; more than the file has if tables share pages or are scanned again.
+    /// Returns the bytes of the pages visited so far; more than the file's size if tables share pages or are scanned
+    /// again.
     pub(super) fn bytes_read(&self) -> u64 {
         self.visited.get().saturating_mul(self.page_bytes as u64)
     }
 
-    /// Calls `take` with each row of `table`, in the order of the rows' numbers.
+    /// Calls `take` with each row of `table`, in order of row ids.
     pub(super) fn scan(&self, table: &Table, take: &mut dyn FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
         let mut scan = Scan { database: self, table, pages_left: self.bytes.len() / self.page_bytes + 1, take };
         scan.tree(table.root, 0)
     }
 
-    /// The bytes of a page, and their offset.
+    /// Returns the bytes of a page, and their offset in the file.
     fn page(&self, number: u32) -> Result<(&'a [u8], usize)> {
         let offset = (number as usize).checked_sub(1).and_then(|before| before.checked_mul(self.page_bytes));
         let page = offset.and_then(|offset| Some((self.bytes.get(offset..)?.get(..self.page_bytes)?, offset)));
@@ -147,7 +149,7 @@ impl<'a> Database<'a> {
 struct Scan<'s, 'a> {
     database: &'s Database<'a>,
     table: &'s Table,
-    /// The number of pages that may still be visited.
+    /// Number of pages that may still be visited.
     pages_left: usize,
     take: &'s mut dyn FnMut(&Row<'_>) -> Result<()>,
 }
@@ -194,7 +196,7 @@ impl<'a> Scan<'_, 'a> {
         Ok(())
     }
 
-    /// Reads the row at `offset`; returns the bytes of `cell` that it takes.
+    /// Reads the row at `offset`; returns its length in `cell`.
     fn row(&mut self, cell: &[u8], offset: usize) -> Result<usize> {
         let cut = || damaged(offset, "a row is cut off");
         let mut rest = cell;
@@ -220,7 +222,7 @@ impl<'a> Scan<'_, 'a> {
         Ok(used + 4)
     }
 
-    /// The payload of a row that goes on in pages of its own.
+    /// Returns the whole payload of a row that continues in overflow pages.
     fn overflow(&mut self, start: &[u8], length: usize, mut next: u32, offset: usize) -> Result<Vec<u8>> {
         let mut whole = start.to_vec();
         while whole.len() < length {
@@ -256,11 +258,11 @@ impl<'a> Scan<'_, 'a> {
     }
 }
 
-/// The kinds of pages of a table.
+/// Page types of tables in the file format.
 const INTERIOR: u8 = 5;
 const LEAF: u8 = 13;
 
-/// The length of a value with type `code`.
+/// Returns the length in bytes of a value of serial type `code`.
 fn bytes_of(code: u64) -> u64 {
     match code {
         0 | 8 | 9 | 10 | 11 => 0,
@@ -285,7 +287,7 @@ fn value_of(code: u64, bytes: &[u8]) -> Value<'_> {
     }
 }
 
-/// A number in up to nine bytes, most significant bits first.
+/// Reads a variable-length integer: up to nine bytes, most significant bits first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for index in 0..9 {
@@ -302,7 +304,8 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The names of the columns that a `CREATE TABLE` statement declares, and which one is the number of the row.
+/// Returns the names of the columns in a `CREATE TABLE` statement, and the position of the one that is an alias of the
+/// row id.
 fn columns_of(sql: &str) -> (Vec<String>, Option<usize>) {
     let text: Vec<&str> = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code)).collect();
     let text = text.join("\n");

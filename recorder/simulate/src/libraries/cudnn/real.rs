@@ -1,5 +1,5 @@
-//! The cuDNN library of the user's PyTorch, as far as it needs no device: since version 9.8 it accepts the description
-//! of a device that is not there, for which its own heuristics then choose engines and workspaces.
+//! The cuDNN library of the user's PyTorch, used for functions that need no device: since version 9.8 it accepts the
+//! description of a device that does not exist, for which its heuristics choose engines and workspaces.
 //!
 //! Source: cuDNN's documentation of `CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR`.
 #![expect(unsafe_code, reason = "calls NVIDIA's library")]
@@ -25,10 +25,10 @@ pub(super) struct Backend {
     pub(super) device: usize,
 }
 
-/// The name under which PyTorch's libraries have loaded it.
+/// The name under which PyTorch loads cuDNN.
 const NAME: &CStr = c"libcudnn.so.9";
 
-/// The version that is reported if there is no library: as new as any PyTorch asks for.
+/// The version that is reported without cuDNN: at least the one that any PyTorch requires.
 const NEWEST: usize = 92_600;
 
 /// The first version that accepts a described device.
@@ -128,7 +128,7 @@ fn load() -> Option<Backend> {
     is_accepted.then_some(backend)
 }
 
-/// The library with the described device; `None` if it is older, or refuses the device.
+/// The cuDNN library with the described device; `None` if it is too old, or rejects the device.
 pub(super) fn backend() -> Option<&'static Backend> {
     static BACKEND: LazyLock<Option<Backend>> = LazyLock::new(load);
     BACKEND.as_ref()

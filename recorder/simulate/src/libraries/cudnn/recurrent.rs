@@ -1,5 +1,5 @@
-//! cuDNN's recurrent layers. The layout of the weights is documented, and exact here; the sizes of the reserve and of
-//! the workspace are not documented: they are estimates, which is noted.
+//! cuDNN's recurrent layers. The layout of the weights is documented, and exact; the sizes of the reserve space and the
+//! workspace are undocumented: they are estimates, which is noted.
 #![expect(unsafe_code, reason = "calls NVIDIA's library, and exports functions under its names")]
 
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ impl Recurrent {
         self.projected != self.hidden
     }
 
-    /// The size of the input of pseudo-layer `number`: a layer in one direction.
+    /// The number of input features of pseudo-layer `number` (one direction of one layer).
     fn input_of(&self, number: usize) -> usize {
         if number < self.directions { self.input } else { self.projected * self.directions }
     }
@@ -83,8 +83,8 @@ impl Recurrent {
         elements * self.element_bytes()
     }
 
-    /// Offset in elements, rows and columns of a matrix: of the input's by gate, then of the hidden state's, then the
-    /// projection.
+    /// Offset in elements, rows and columns of a matrix of a pseudo-layer. Matrices are ordered by gate: those of the
+    /// input, of the hidden state, then the projection.
     fn matrix(&self, number: usize, linear: usize) -> Option<(usize, usize, usize)> {
         let (gates, input) = (self.gates(), self.input_of(number));
         let start = self.matrices_before(number);
@@ -108,7 +108,8 @@ impl Recurrent {
         is_one.then(|| before + linear * self.hidden)
     }
 
-    /// Estimates the bytes of the workspace, and of the reserve in training, for inputs of `steps` × `batch`.
+    /// Estimates the bytes of the workspace, and of the reserve space in training, for inputs of `steps` × `batch`
+    /// vectors.
     fn temporary_bytes(&self, steps: usize, batch: usize) -> (usize, usize) {
         let states = self.pseudo_layers() * steps * batch * self.hidden * self.element_bytes();
         (states * self.gates(), states * (self.gates() + 2))
@@ -118,7 +119,7 @@ impl Recurrent {
 #[derive(Default)]
 struct Descriptors {
     layers: HashMap<usize, Recurrent>,
-    /// Steps and batch of sequences.
+    /// Number of steps and batch size of each data descriptor.
     data: HashMap<usize, (usize, usize)>,
 }
 
