@@ -56,7 +56,7 @@ pub enum Error {
 
     // Failed operations.
     /// The device does not have enough free memory.
-    #[error("the device has not enough free memory for {doing}")]
+    #[error("the device does not have enough free memory for {doing}")]
     OutOfMemory {
         /// Name of the failed operation.
         doing: String,
@@ -153,6 +153,6 @@ mod tests {
         assert!(captured.contains("not supported") && captured.contains("without capturing"), "{captured}");
         assert_eq!(captured, context(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
         let full = context(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-        assert_eq!(full, "the device has not enough free memory for cuMemAlloc");
+        assert_eq!(full, "the device does not have enough free memory for cuMemAlloc");
     }
 }

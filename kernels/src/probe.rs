@@ -9,11 +9,11 @@ use crate::library;
 /// A CUDA device, as described by the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaDevice {
-    /// Its ordinal.
+    /// The device's ordinal.
     pub ordinal: u16,
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// Its memory in bytes.
+    /// The device's memory in bytes.
     pub memory_bytes: u64,
 }
 

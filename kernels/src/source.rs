@@ -39,7 +39,7 @@ impl Types {
 pub struct Unit {
     /// The name of the source file without the extension.
     pub file: &'static str,
-    /// Its dtypes.
+    /// The dtypes that the kernel is compiled for.
     pub types: Types,
 }
 

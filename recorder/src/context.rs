@@ -35,7 +35,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     depth: u32,
-    /// The context outside of it.
+    /// The context outside of the guard, restored when it ends.
     former: Context,
 }
 

@@ -439,7 +439,7 @@ impl TraceBuilder {
     pub fn finish(mut self) -> Trace {
         if self.impossible_sizes > MAX_LISTED_SIZES {
             let more = self.impossible_sizes - MAX_LISTED_SIZES;
-            self.add_problem(Problem::new(format!("… and {more} more sizes that cannot be")));
+            self.add_problem(Problem::new(format!("… and {more} more impossible sizes, each counted as 0")));
         }
         if self.refused > 0 {
             let what = format!("{} events and states are of devices from {MAX_DEVICES} up, and left out", self.refused);

@@ -56,7 +56,7 @@ pub struct Event {
     /// marks of imported recordings carry the device that they were recorded on. See
     /// [`Trace::is_everywhere`](crate::trace::Trace::is_everywhere).
     pub device: DeviceId,
-    /// The call stack that caused it.
+    /// The call stack of the call that caused the event.
     pub stack: StackId,
     /// The kind of the event, and its facts.
     pub what: What,

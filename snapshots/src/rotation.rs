@@ -109,7 +109,7 @@ impl RotatedFiles {
         };
         match self.left_out.last() {
             Some(last) => Some(format!(
-                "{}: it begins with {name}, and what is before the gap is left out",
+                "{}: it begins with {name}, and the files before the gap are left out",
                 files(last + 1, first - 1)
             )),
             None if first > 1 => {

@@ -182,7 +182,7 @@ pub enum ConfigError {
     Grammar {
         /// The expected separator.
         expected: char,
-        /// The text before it.
+        /// The text before the missing separator.
         after: String,
         /// The text that was found instead.
         found: String,

@@ -41,7 +41,7 @@ pub struct Capacity {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// There is not enough free memory. The allocator responds by releasing cached memory.
-    #[error("the device has not enough free memory")]
+    #[error("the device does not have enough free memory")]
     OutOfMemory,
     /// Anything else; the request fails with it.
     #[error("{doing} failed: {message}")]

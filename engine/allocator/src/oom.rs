@@ -58,9 +58,9 @@ pub struct OomReport {
 pub struct Unusable {
     /// In free ranges that are too small and separated by blocks in use.
     pub fragmented: u64,
-    /// Cached for another stream.
+    /// Bytes cached for another stream.
     pub other_stream: u64,
-    /// Cached in the other pool.
+    /// Bytes cached in the other pool.
     pub other_pool: u64,
     /// Freed by the program, but still in use by another stream.
     pub waiting: u64,

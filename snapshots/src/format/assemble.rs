@@ -172,7 +172,7 @@ impl Assembler {
                 }
             }
             WalkItem::Damaged { offset, header } => {
-                self.lose(offset, &header, "its bytes do not fit its checksum: it is left out");
+                self.lose(offset, &header, "its content does not match its checksum: it is left out");
             }
             WalkItem::Stray { offset, .. } if self.is_index(None) => self.note_index(offset),
             WalkItem::Stray { offset, bytes } => {
@@ -334,7 +334,7 @@ impl Assembler {
             tables.lines.extend_from_slice(&row.lines);
         }
         if missing > 0 {
-            self.note(Problem::at(offset, format!("source lines of {missing} frames that are not there")));
+            self.note(Problem::at(offset, format!("source lines of {missing} frames that do not exist")));
         }
     }
 

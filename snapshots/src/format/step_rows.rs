@@ -10,7 +10,7 @@ use crate::ids::DeviceId;
 /// The activity in a row of events, in the form stored in files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StepActivityRow {
-    /// The number of events before them.
+    /// The number of events of the recording before the row's.
     pub(super) first: u64,
     pub(super) activity: StepActivity,
 }

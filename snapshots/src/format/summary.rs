@@ -21,7 +21,7 @@ pub(super) const MAX_DEVICES: usize = 256;
 /// A summary of consecutive events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The number of events before them.
+    /// The number of events of the recording before the summarized ones.
     pub first: u64,
     /// Number of events.
     pub events: u32,
@@ -80,7 +80,7 @@ pub struct EndedBlock {
     pub device: DeviceId,
     /// The key of the block.
     pub block: BlockKey,
-    /// Its last category.
+    /// The block's last category.
     pub category: Category,
     /// The event that requested its free.
     pub at: Outside,

@@ -96,7 +96,7 @@ pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Resu
 
 /// Decodes the only row in `bytes`, or returns why it is invalid.
 pub(super) fn row_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it holds no row".to_owned())
+    rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it contains no row".to_owned())
 }
 
 /// Decodes the `count` rows in `bytes`, or returns why they are invalid.

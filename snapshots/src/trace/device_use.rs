@@ -11,7 +11,7 @@ pub struct DeviceUse {
     pub device: DeviceId,
     /// Whether the recording has a block, a segment or a failed request on it.
     pub has_memory: bool,
-    /// Whether a request failed on it.
+    /// Whether a request failed on the device.
     pub ran_out: bool,
     /// The peak of requested bytes.
     pub peak: u64,

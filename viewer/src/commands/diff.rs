@@ -393,7 +393,7 @@ impl Report for DiffReport<'_> {
         // Only the peaks of whole recordings are cut short by it.
         for (side, ran_out) in [("A", self.ran_out[0]), ("B", self.ran_out[1])] {
             if ran_out && self.arguments.b.is_some() {
-                page.warning(&format!("{side} ran out of memory: what it would have needed later is not recorded."))?;
+                page.warning(&format!("{side} ran out of memory: the memory needed later is not recorded."))?;
             }
         }
         self.print_settings(page)?;

@@ -182,7 +182,7 @@ impl SymbolizeReport<'_> {
                     1 => "the name of its only frame is".to_owned(),
                     _ => format!("the names of its {} are", count_of(imported, "frame")),
                 };
-                page.headline(&format!("Nothing to look up: {all} in the recording already."))?;
+                page.headline(&format!("Nothing to look up: {all} already in the recording."))?;
             }
             (frames, _) => {
                 let all = match frames {

@@ -53,7 +53,7 @@ const READING: Duration = Duration::from_millis(200);
 fn key(text: &str) -> Result<GroupKey, String> {
     match GroupKey::parse_list(text)?.as_slice() {
         [GroupKey::Lifetime] => {
-            Err("how long blocks live is known at the end: use highwater peak --by lifetime".into())
+            Err("lifetimes are known only when the recording ends: use highwater peak --by lifetime".into())
         }
         [key] => Ok(*key),
         _ => Err("expected one key".to_owned()),

@@ -244,7 +244,7 @@ pub(crate) fn check_metric(source: &Source<'_>, device: DeviceId, metric: Metric
     if metric != Metric::DeviceUsed || source.count(device, EventKind::DeviceUsed) > 0 {
         return Ok(());
     }
-    let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
+    let text = "--metric device_used: the recording has no samples of the memory in use according to the driver; \
                 ask for reserved, or record with device-used samples";
     Err(Failure::Usage(text.to_owned()))
 }

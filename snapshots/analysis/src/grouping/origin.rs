@@ -13,9 +13,9 @@ use super::lifetime::step_of;
 pub enum Origin {
     /// Before the recording.
     BeforeRecording,
-    /// In this phase.
+    /// Allocated in this phase.
     Phase(Phase),
-    /// In a recording without phases.
+    /// Allocated in a recording without phases.
     Unmarked,
 }
 

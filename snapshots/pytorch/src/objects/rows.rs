@@ -18,7 +18,7 @@ impl Store {
             Shape::Block => self.block(items),
             Shape::History => self.history(items),
             Shape::Annotation => Ok(self.annotation(items)),
-            Shape::Other => Err("a dict of no known shape cannot be complete"),
+            Shape::Other => Err("a dict with unknown keys cannot be read as an object of a snapshot"),
         }
     }
 

@@ -76,11 +76,11 @@ struct Lookup {
 
 /// The progress of the machine in a portion.
 enum Taken {
-    /// To the end of it.
+    /// The portion was taken to its end.
     All,
     /// Not to the end: the machine goes on by itself.
     Part,
-    /// To the end of the pickle.
+    /// The pickle ends in the portion, with this value.
     End(Value),
 }
 

@@ -121,7 +121,7 @@ fn decode_one(sections: &Sections, unpacker: &mut Unpacker, row: EventSection) -
     let header = found.header;
     let is_whole = header.first == row.first && row.first + u64::from(header.count) == row.end;
     if header.kind() != Some(SectionKind::Events) || !is_whole {
-        return Err(damaged("the index names other events than are here".to_owned()));
+        return Err(damaged("the index lists other events than this section contains".to_owned()));
     }
     let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
     let decoded = decode_events(raw, header.count).map_err(damaged)?;

@@ -196,7 +196,7 @@ impl Figures {
     }
 }
 
-/// The result of a replay without changes.
+/// Totals and peaks of the replay without changes.
 #[derive(Clone, Debug)]
 pub struct Unchanged {
     /// Its totals and peaks.

@@ -23,7 +23,7 @@ const MAX_OTHERS: usize = 2;
 pub fn what_helps(prediction: &Prediction) -> String {
     let Prediction { measured, unchanged, tried, .. } = prediction;
     if is_of_state(measured) {
-        return "No settings are tried: the recording is a state without events, of which nothing can be replayed."
+        return "No settings are tried: the recording is a state without events, so there is nothing to replay."
             .to_owned();
     }
     if tried.is_empty() {

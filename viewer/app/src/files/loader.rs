@@ -38,7 +38,7 @@ pub enum Source {
     Content {
         /// Its name.
         name: PathBuf,
-        /// Its length in bytes.
+        /// The file's bytes.
         length: u64,
         /// Its bytes.
         content: Box<dyn Read + Send>,

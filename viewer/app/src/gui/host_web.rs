@@ -27,7 +27,7 @@ extern "C" {
     #[wasm_bindgen(js_namespace = highwater)]
     fn follow_served(path: &str);
 
-    /// Stops following it.
+    /// Stops following the file.
     #[wasm_bindgen(js_namespace = highwater)]
     fn leave_served(path: &str);
 
@@ -58,7 +58,7 @@ pub(super) fn open_served(path: &Path) {
     follow_served(&path.to_string_lossy());
 }
 
-/// Stops following it.
+/// Stops following the file.
 pub(super) fn stop_served(path: &Path) {
     leave_served(&path.to_string_lossy());
 }

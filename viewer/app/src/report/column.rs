@@ -77,7 +77,7 @@ enum Place {
     Tables,
     /// Printed tables only: shares, bars.
     Shown,
-    /// In the JSON object and CSV.
+    /// The JSON object and CSV, not printed tables.
     Files,
     /// The JSON object only: values with several parts.
     Json,

@@ -14,7 +14,7 @@ const SAME_VIEW: f64 = 0.25;
 struct Shown {
     number: u32,
     events: Range<u32>,
-    /// The view that shows it.
+    /// The visible range of the horizontal axis.
     x: Range<f64>,
 }
 

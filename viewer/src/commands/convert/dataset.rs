@@ -53,10 +53,10 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
     let (files, out) = arguments.files_and_out()?;
     let [file] = files else {
-        return Err(Failure::Usage("several recordings are written as a folder: --to parquet OUTDIR".to_owned()));
+        return Err(Failure::Usage("several recordings are converted to a folder: --to parquet OUTDIR".to_owned()));
     };
     if file.is_dir() {
-        let text = format!("{}: a folder of recordings is written as a folder: --to parquet OUTDIR", file.display());
+        let text = format!("{}: a folder of recordings is converted to a folder: --to parquet OUTDIR", file.display());
         return Err(Failure::Usage(text));
     }
     if !is_stdin(file) && same(out, file) {

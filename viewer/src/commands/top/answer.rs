@@ -41,7 +41,7 @@ pub struct Answer {
 /// A recording in the list.
 #[derive(Clone, Debug)]
 pub struct RecordingLine {
-    /// Its name.
+    /// The recording's name.
     pub name: String,
     /// The rank of its process.
     pub rank: Option<u32>,
@@ -60,7 +60,7 @@ pub struct RecordingLine {
 /// The details of the chosen recording.
 #[derive(Clone, Debug)]
 pub struct Detail {
-    /// Its name.
+    /// The recording's name.
     pub name: String,
     /// The recorded program; empty if unknown.
     pub program: String,

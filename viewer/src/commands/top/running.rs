@@ -33,7 +33,7 @@ pub struct PeakMoment {
     pub bytes: u64,
     /// The number of events before it.
     pub position: u64,
-    /// Its step and phase.
+    /// The step and phase of the peak.
     pub stage: Stage,
     /// Whether a later point with the same value would not replace it, as
     /// [`Moment::peak`](highwater_analysis::Moment::peak) does after the first step.
@@ -119,7 +119,7 @@ impl Device {
 /// The latest events, and the blocks that were live before them.
 #[derive(Clone, Debug, Default)]
 struct Span {
-    /// The number of events before them.
+    /// The number of events before the span.
     first: u64,
     stage: Stage,
     live: BTreeMap<DeviceId, LiveState>,

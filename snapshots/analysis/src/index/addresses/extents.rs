@@ -113,7 +113,7 @@ impl AddressIndex {
 /// A change of the reserved ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// The first moment after it.
+    /// The first moment after the change.
     pub(crate) moment: usize,
     pub(crate) addresses: Range<u64>,
     /// The range that was reserved; `None` if a range was released.

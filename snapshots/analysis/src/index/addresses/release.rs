@@ -17,7 +17,7 @@ const MAX_STEPS: u64 = 1 << 26;
 
 /// A unit that is released to the driver as a whole.
 struct Cell {
-    /// Bytes that are released with it.
+    /// Bytes that are released if the cell is.
     gain: u64,
     /// Bytes of the live blocks that overlap it.
     alone: u64,

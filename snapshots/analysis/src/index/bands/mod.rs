@@ -51,7 +51,7 @@ pub struct Raster {
     pub height: usize,
     /// The columns, from left to right.
     pub columns: Vec<Column>,
-    /// The cost of drawing it.
+    /// The cost of drawing the image.
     pub cost: Cost,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct SegmentChurn {
 pub(crate) struct Obtained {
     pub(super) count: u64,
     pub(super) bytes: u64,
-    /// Their number by source line.
+    /// The number of segments by source line.
     pub(super) at: HashMap<String, u64>,
 }
 

@@ -69,7 +69,7 @@ pub struct GrownGroup {
 }
 
 impl GrownGroup {
-    /// Its growth in bytes.
+    /// Returns the group's growth in bytes; negative if it shrinks.
     pub fn net(&self) -> i128 {
         i128::from(self.survivors.bytes) - i128::from(self.freed.bytes)
     }

@@ -25,7 +25,7 @@ pub enum Cut {
     Lacks(Vec<Phase>),
     /// It frees parameters, because the program ends in it.
     FreesModel,
-    /// It allocates almost nothing.
+    /// The step allocates almost nothing.
     AllocatesLittle,
 }
 

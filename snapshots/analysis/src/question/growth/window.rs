@@ -51,7 +51,7 @@ highwater_snapshots::vocabulary!(
 );
 
 impl Between {
-    /// The noun for one of them.
+    /// The noun for one of the periods: `step` or `burst`.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Steps => "step",

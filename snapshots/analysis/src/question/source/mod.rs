@@ -279,7 +279,7 @@ impl<'s> Source<'s> {
     pub fn window_at(&self, event: Option<u64>) -> Result<Window<'_>> {
         let window = self.window(event.map_or(0..0, |event| event..event + 1))?;
         if let Some(event) = event.filter(|_| window.events.is_empty()) {
-            let what = format!("its summaries name event {event}, which is not there");
+            let what = format!("its summaries refer to event {event}, which does not exist");
             return Err(Error::Damaged { offset: 0, what });
         }
         Ok(window)
@@ -351,7 +351,7 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Like [`each_within`](Self::each_within), but numbers the blocks as in the whole recording.
+    /// Like `each_within`, but numbers the blocks as in the whole recording.
     ///
     /// # Errors
     ///
@@ -466,7 +466,7 @@ impl File {
 /// A range of events of a recording, and a trace that contains it and may contain more events.
 #[derive(Debug)]
 pub struct Window<'a> {
-    /// The trace.
+    /// A trace that contains the events of the window.
     pub trace: Cow<'a, Trace>,
     /// The indices of the events in the trace.
     pub events: Range<usize>,

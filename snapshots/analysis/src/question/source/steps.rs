@@ -33,7 +33,7 @@ pub enum SoughtStep {
 /// A step that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundStep {
-    /// Its number.
+    /// The step's number.
     pub number: u32,
     /// The numbers of its events in the whole recording.
     pub events: Range<u64>,

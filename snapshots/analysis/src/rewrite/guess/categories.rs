@@ -129,7 +129,7 @@ enum Life {
 /// When a block was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freed {
-    /// In the run of its allocation.
+    /// Freed in the run in which the block was allocated.
     InRun,
     /// In a later run, with this index.
     Later(usize),

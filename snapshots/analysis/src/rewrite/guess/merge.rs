@@ -19,7 +19,7 @@ pub struct Stretch {
     pub first: EventId,
     /// One past the last event. A phase without allocations or frees is empty.
     pub end: EventId,
-    /// The device that determines it.
+    /// The device whose call stacks determine the phase.
     pub device: DeviceId,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// Computes the facts in one pass from the last run to the first.
+    /// Computes the facts for `rows`, all runs of a device, in one pass from the last to the first.
     pub(super) fn of(rows: &[Run]) -> Self {
         let mut outline = Self {
             is_before_update: vec![false; rows.len()],

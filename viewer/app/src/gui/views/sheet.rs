@@ -9,7 +9,7 @@ use crate::report::{Unit, Value};
 /// A column: its heading, and the type of its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading {
-    /// Its name.
+    /// The column's name.
     pub name: &'static str,
     pub(crate) tooltip: &'static str,
     pub(crate) width: f32,
@@ -41,7 +41,7 @@ pub struct Line {
 /// A table of figures as in Statistics and comparisons, with sentences above it.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
-    /// Its name.
+    /// The sheet's name.
     pub name: &'static str,
     /// The columns.
     pub columns: Vec<Heading>,
