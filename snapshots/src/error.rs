@@ -22,7 +22,7 @@ pub enum Error {
     NotRecording {
         /// The kind or content of the file: `a PNG picture`, `JSON with the keys 'a', 'b'`.
         found: String,
-        /// What a recording is, or what to do instead.
+        /// Advice on how to get a recording.
         advice: &'static str,
     },
     /// A pickle whose protocol is not one that memory snapshots use.
@@ -41,7 +41,7 @@ pub enum Error {
     Damaged {
         /// Offset in the file.
         offset: u64,
-        /// What is inconsistent.
+        /// A description of the inconsistency.
         what: String,
     },
     /// A file with annotations, or with attributes other than shapes, which cannot be read as one of several files of a
@@ -68,7 +68,7 @@ pub enum Error {
     Text {
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with the line.
+        /// A description of the error in the line.
         what: String,
     },
 }

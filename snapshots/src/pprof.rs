@@ -32,7 +32,7 @@ pub struct Profile {
     pub default_sample_type: i64,
 }
 
-/// What a sample's value measures and in which unit, as indices into the string table.
+/// The quantity and the unit of a sample's value, as indices into the string table.
 #[derive(Clone, PartialEq, Message)]
 pub struct ValueType {
     /// The quantity, such as `inuse_space`.

@@ -54,7 +54,7 @@ pub struct BlockState {
     pub requested: u64,
     /// The key of the block; `None` if free.
     pub key: Option<u64>,
-    /// What the range is used for.
+    /// The use of the range.
     pub usage: BlockUsage,
 }
 

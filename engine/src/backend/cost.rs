@@ -50,7 +50,7 @@ impl AddAssign for Cost {
     }
 }
 
-/// The work of one primitive, as far as the time that it takes depends on it.
+/// The work of one primitive: the quantities that determine how long it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrimitiveCost {
     /// The dtype of the operands of a matrix product or of attention; `None` for other primitives.

@@ -89,7 +89,7 @@ pub(super) fn check_affine(
 pub(super) struct Known {
     pub(super) op: &'static str,
     pub(super) input: Option<Saved>,
-    /// What is subtracted, if anything is.
+    /// The mean that is subtracted; `None` if the norm does not subtract it.
     pub(super) mean: Option<Saved>,
     pub(super) spread: Saved,
     /// Of channels and their groups, what the spread is; none for rows.

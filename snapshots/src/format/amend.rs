@@ -23,7 +23,7 @@ use crate::ids::StringId;
 use crate::mapped::Mapped;
 use crate::tables::SourceLine;
 
-/// The bytes of a recording that is to be written again with symbols added.
+/// The bytes of a recording to which symbols are added.
 #[derive(Debug)]
 pub struct Amendment<'a> {
     bytes: &'a [u8],

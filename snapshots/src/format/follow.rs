@@ -41,7 +41,7 @@ impl Follower {
         self.assembler.take_passed()
     }
 
-    /// The recording's header, as far as it was read.
+    /// Returns the recording's header, or the part of it that was read so far.
     pub fn header(&self) -> &Header {
         self.assembler.header()
     }

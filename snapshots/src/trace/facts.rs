@@ -11,7 +11,7 @@ use crate::units::{count_of, format_count};
 pub struct Header {
     /// The program that recorded, with its version: `highwater 0.1.0`.
     pub recorder: String,
-    /// The command line of the recorded program, as far as it is known.
+    /// The command line of the recorded program, or the known part of it.
     pub program: String,
     /// The name of the machine that the program ran on.
     pub host: String,

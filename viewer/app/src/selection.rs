@@ -1,4 +1,4 @@
-//! What a timeline shows: device, total, axis, visible range, pinned block. Independent of drawing.
+//! The selection of a timeline: device, total, axis, visible range, pinned block. Independent of drawing.
 
 mod travel;
 mod steps;

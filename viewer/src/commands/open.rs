@@ -21,7 +21,7 @@ use crate::input::source::resident_events;
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
 
-/// What is printed if the app cannot be shown.
+/// The summary that is printed if the app cannot be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summary {
     /// The contents of the file, and the memory in use at the peak.

@@ -75,7 +75,7 @@ pub struct Streamed {
     pub assumptions: Vec<String>,
 }
 
-/// What the assumptions depend on that a replay only knows at its end.
+/// Facts that the list of assumptions depends on and that are known only after the replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guesses {
     /// Runs of releases assumed to be the allocator's own.

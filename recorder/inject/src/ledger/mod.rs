@@ -79,7 +79,7 @@ pub(crate) enum Change {
 /// Callback that changes are reported to.
 pub(crate) type SendChange<'a> = &'a mut dyn FnMut(Change);
 
-/// What is known of an allocation when it is added to the ledger.
+/// The facts about an allocation that is added to the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
     pub(crate) device: DeviceId,

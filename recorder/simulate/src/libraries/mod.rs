@@ -1,4 +1,5 @@
-//! NVIDIA's libraries, as far as PyTorch calls them: handles can be created, and operations succeed without effect.
+//! The functions of NVIDIA's libraries that PyTorch calls: handles can be created, and operations succeed without
+//! effect.
 
 mod workspace;
 mod cublas;

@@ -1,4 +1,4 @@
-//! Finds the last use of each block, as far as it was recorded.
+//! Finds the last recorded use of each block.
 //!
 //! Needs a recording with use events. A block that is freed in the recording is idle after its last use, or after its
 //! allocation if it is never used. A block that is still live at the end, or at the failed request with which the

@@ -130,7 +130,7 @@ fn end_of(trace: &Trace, id: BlockId) -> u64 {
     trace.blocks.address[row].saturating_add(trace.blocks.allocated[row])
 }
 
-/// What is known of a reserved range.
+/// A range of reserved memory: its stream, pool and segment.
 #[derive(Clone, Copy, Debug)]
 struct Reserved {
     stream: StreamId,

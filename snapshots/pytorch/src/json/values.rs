@@ -27,7 +27,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Returns the role of the value of `key` in a dict of this role; `None` if the value is to be skipped.
+    /// Returns the role of the value of `key` in a dict of this role; `None` to skip the value.
     fn of_value(self, key: Option<Key>) -> Option<Self> {
         if self == Self::Any {
             return Some(Self::Any);
@@ -47,7 +47,7 @@ impl Role {
         })
     }
 
-    /// Returns the role of the items of a list of this role; `None` if they are to be skipped.
+    /// Returns the role of the items of a list of this role; `None` to skip them.
     fn of_items<E: Error>(self, values: &Values<'_, '_>) -> Result<Option<Self>, E> {
         match self {
             Self::Snapshot => Ok(Some(Self::Row(Shape::Segment))),

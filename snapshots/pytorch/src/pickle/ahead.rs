@@ -54,7 +54,7 @@ pub(super) struct ParallelDecoder<'a> {
     division: Division,
     known: Option<MemoSnapshot>,
     news: MemoDelta,
-    /// Numbers of the memo below this are in `known` as far as they matter.
+    /// Memo numbers below this were copied to `known` if events may refer to them.
     memos: usize,
     /// The position at which to look for events again.
     next_try: usize,
@@ -63,7 +63,7 @@ pub(super) struct ParallelDecoder<'a> {
     lookup: Lookup,
 }
 
-/// The resolved references of the rows of a portion, as far as they were looked up.
+/// The resolved references of the rows of a portionthat were looked up so far.
 #[derive(Debug, Default)]
 struct Lookup {
     /// Number of events of the current batch that are not on the stack: the latest.
@@ -78,7 +78,7 @@ struct Lookup {
 enum Taken {
     /// The portion was taken to its end.
     All,
-    /// Not to the end: the machine goes on by itself.
+    /// The portion was taken in part: the machine executes the rest.
     Part,
     /// The pickle ends in the portion, with this value.
     End(Value),

@@ -316,7 +316,7 @@ impl Windows {
         self.device_ids().into_iter().map(of).collect()
     }
 
-    /// Reports blocks that do not fit into the segments, as far as summaries show it.
+    /// Reports blocks that do not fit into the segments, using only the summaries.
     fn check_sums(&mut self) {
         if !self.base.trust.has_all_segments() {
             return;

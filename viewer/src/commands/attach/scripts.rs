@@ -11,8 +11,8 @@ use tempfile::{Builder, TempDir};
 use crate::output::Failure;
 use crate::python_package;
 
-/// What each script begins with, after the lines that set its variables. A script that is run when `highwater attach`
-/// no longer waits for it removes the folder.
+/// The start of each script, after the lines that set its variables. A script that is run when `highwater attach` no
+/// longer waits for it removes the folder.
 const START: &str = "\
 import os, shutil, sys
 def is_awaited(name):
@@ -140,7 +140,7 @@ pub(super) fn text(path: &Path) -> String {
     format!("'{escaped}'")
 }
 
-/// Whether a process sees this folder under the same path, as far as this user may know.
+/// Whether a process sees this folder under the same path; false if this user may not know.
 #[cfg(unix)]
 fn is_seen_by(pid: u32, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -153,7 +153,7 @@ fn is_seen_by(pid: u32, folder: &Path) -> bool {
     }
 }
 
-/// Gives a folder to the user of a process where that is another one, as root can; returns whether it did.
+/// Changes a folder's owner to the user of a process, if that is another user; needs root. Returns whether it did.
 #[cfg(unix)]
 fn give_to_user_of(pid: u32, folder: &Path) -> io::Result<bool> {
     use std::os::unix::fs::{MetadataExt as _, chown};

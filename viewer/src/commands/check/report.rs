@@ -30,7 +30,7 @@ pub struct CheckReport<'a> {
     failed_requests: u64,
     /// The devices that are measured.
     pub(super) devices: Vec<DeviceId>,
-    /// The result of each budget on each device that has what it limits, device by device.
+    /// The result of each budget on each device with the limited quantity, device by device.
     pub(super) outcomes: Vec<Outcome>,
     /// Budgets that cannot be measured on a device although they can on others, and why.
     unmeasured: Vec<(DeviceId, String)>,
@@ -155,7 +155,7 @@ impl<'a> CheckReport<'a> {
         self.broken().next().is_none() && self.undecided().next().is_none()
     }
 
-    /// Returns the outcomes of budgets that are met as far as the recording goes, which is not far enough.
+    /// Returns the outcomes of budgets that are met so far, but whose recording ends too early to decide.
     pub(super) fn undecided(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| self.doubt(outcome).is_some())
     }

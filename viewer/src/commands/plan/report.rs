@@ -27,13 +27,13 @@ pub(crate) struct PlanReport {
     pub lines: Vec<PlanLine>,
     /// If nothing fits, the composition of the smallest peak.
     pub at_minimum: Vec<(String, u64)>,
-    /// What the figures rest on.
+    /// The kind of evidence for the figures.
     pub proof: Proof,
     /// The command that records the step with the plan.
     pub command: Option<String>,
     /// The code that applies the plan.
     pub code: Code,
-    /// What the plan assumes.
+    /// The assumptions of the plan.
     pub assumptions: Vec<String>,
     /// The limits of the answer.
     pub warnings: Vec<String>,

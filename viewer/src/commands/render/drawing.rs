@@ -66,7 +66,7 @@ pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(recording_name(file), Some(file.to_owned()), trace))
 }
 
-/// A picture whose options have been checked, as far as that is possible before the recordings are read.
+/// A picture whose options have been checkedbefore the recordings are read.
 #[derive(Debug)]
 pub struct Drawing<'a> {
     arguments: &'a RenderArguments,
@@ -83,7 +83,7 @@ enum Content {
     Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
 }
 
-/// What the answer says about a written picture.
+/// The facts about a written picture, for the answer.
 #[derive(Debug)]
 pub struct Written {
     /// The drawn device of A and of B; twice the same for one recording.
@@ -129,7 +129,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// What was drawn.
+/// The answer of `highwater render`.
 struct RenderReport<'a> {
     drawing: &'a Drawing<'a>,
     recordings: &'a [Arc<Recording>],

@@ -42,7 +42,7 @@ pub(super) struct Folder {
     most_resident: u64,
     /// The folder for converted files; one client at a time converts.
     converted: Mutex<PathBuf>,
-    /// What is read for one client at a time; others get the previous result.
+    /// The folder's recordings, read for one client at a time; others get the previous result.
     followed: Mutex<FollowedFleet>,
     state: Mutex<State>,
     stop: Stop,

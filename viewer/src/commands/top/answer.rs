@@ -14,7 +14,7 @@ use super::curve::Curve;
 use super::running::{PeakMoment, StepTotals};
 use super::watched::{State, Watched};
 
-/// What the user has chosen to see: recording, device, total and grouping.
+/// The user's choice of recording, device, total and grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The total that the list and the curve show.

@@ -222,7 +222,7 @@ functions! {
     fn cudnnRNNBackwardData_v8() { contents::kernel_ran() }
     fn cudnnRNNBackwardWeights_v8() { contents::kernel_ran() }
 
-    /// The state of a generator of random numbers for each thread of the device, as far as is known.
+    /// Presumed size: one random number generator state for each thread of the device.
     fn cudnnDropoutGetStatesSize(_handle: usize, bytes: Out<'_, usize>) {
         let gpu = &settings().gpu;
         give(bytes, gpu.multiprocessors as usize * gpu.architecture().threads_per_multiprocessor as usize * 8);

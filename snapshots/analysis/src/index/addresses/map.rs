@@ -51,7 +51,7 @@ impl Content {
 pub struct Piece {
     /// The address range.
     pub addresses: Range<u64>,
-    /// What the bytes are used for.
+    /// The use of the bytes.
     pub content: Content,
 }
 

@@ -39,7 +39,7 @@ pub enum LastStep {
 const PARTS: usize = 8;
 
 highwater_snapshots::vocabulary!(
-    /// What growth is measured between, by its name on the command line.
+    /// The periods between which growth is measured, by their names on the command line.
     #[derive(Default)]
     Between {
         /// The steps of the recording.

@@ -55,7 +55,7 @@ pub struct Statistics {
     pub allocator: AllocatorFigures,
 }
 
-/// What the allocator did to serve the program's requests.
+/// Counts and bytes of the allocator's work to serve the program's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorFigures {
     /// Requested bytes of all blocks.

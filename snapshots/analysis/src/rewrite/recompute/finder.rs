@@ -37,7 +37,7 @@ struct Finder<'a> {
     extent: Extent,
 }
 
-/// What a block is needed for after its allocation in a call.
+/// The reason why a block is needed after its allocation in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Freed in forward; its recomputed copy is freed within the recomputation.

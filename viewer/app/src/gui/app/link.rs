@@ -107,7 +107,7 @@ impl Link {
         (!link.look.path.as_os_str().is_empty()).then_some(link)
     }
 
-    /// Restores the view in `file`, as far as possible.
+    /// Restores the view in `file`, where its recording permits.
     fn apply(&self, ctx: &egui::Context, file: &mut OpenFile, settings: &mut Settings) {
         self.look.apply(&file.recording, &mut file.selection);
         if let Some(colours) = self.look.colours {

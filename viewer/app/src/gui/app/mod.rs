@@ -92,11 +92,11 @@ pub struct App {
     comparing: Option<Comparing>,
     /// The ranks of a run.
     folder: Option<Folder>,
-    /// Whether the next opened file is to be compared with the current one.
+    /// Whether to compare the next opened file with the current one.
     compares_next: bool,
     /// Recordings whose further bytes are ignored, because their tabs were closed or they cannot be read.
     ended_inputs: HashSet<PathBuf>,
-    /// Whether the first two files are to be compared once all are open.
+    /// Whether to compare the first two files once all are open.
     compares_first: bool,
     /// The view to restore in a file once it is open.
     link: Option<Link>,

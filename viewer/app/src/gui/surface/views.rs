@@ -18,7 +18,7 @@ pub struct SheetView {
     content: Content,
 }
 
-/// What a picture shows.
+/// The content of a picture.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// The timeline.

@@ -94,7 +94,7 @@ pub struct Part {
     pub goal: Goal,
 }
 
-/// What to show of a part. Event numbers are those in the whole recording.
+/// The position to show in a part of the recording. Event numbers are those in the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The whole part.

@@ -78,7 +78,7 @@ pub struct Query<K, A> {
     /// The number of the last query that was answered or cancelled.
     settled: u64,
     failure: Option<String>,
-    /// The key of the last query; `None` if it is to be repeated.
+    /// The key of the last query; `None` to repeat it.
     asked: Option<K>,
     answer: Option<(K, A)>,
     /// Whether an answer has arrived since the view last called `receive`.

@@ -64,7 +64,7 @@ impl Ask {
 pub struct Asking {
     /// The answer, once there is one.
     pub answer: Pending<(Ask, Chosen)>,
-    /// Whether the file is to be written.
+    /// Whether the dialog asks for a file to write.
     pub is_saving: bool,
 }
 

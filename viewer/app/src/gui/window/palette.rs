@@ -16,7 +16,7 @@ pub struct Palette {
     chosen: usize,
 }
 
-/// What the user selects in the palette.
+/// The user's choice in the palette.
 pub enum Choice {
     /// A command to run.
     Run(Command),

@@ -169,7 +169,7 @@ fn absolute(text: &str) -> PathBuf {
 /// The completion of a typed path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Completion {
-    /// The path, extended as far as all candidates agree.
+    /// The path, extended by the common prefix of all candidates.
     pub(super) text: String,
     /// The names of the candidates, folders with a trailing slash; empty if there are none.
     pub(super) names: Vec<String>,

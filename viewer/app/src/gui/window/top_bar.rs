@@ -87,7 +87,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
     ]
 };
 
-/// What the user selects in the menus.
+/// The user's choice in the menus.
 pub enum Picked {
     /// A command of the app.
     Command(Command),

@@ -7,7 +7,7 @@ use parquet::data_type::ByteArray;
 use parquet::errors::Result;
 use parquet::schema::types::{Type, TypePtr};
 
-/// The computation of a row's value, `None` where there is none; `V` is the table's rows.
+/// The computation of a row's value, `None` for an empty cell; `V` is the table's rows.
 type Compute<V, T> = Box<dyn Fn(&mut V, usize) -> Option<T>>;
 
 /// The values of a column, by their type and encoding.

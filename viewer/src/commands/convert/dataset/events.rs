@@ -22,7 +22,7 @@ pub(super) struct EventRows<'a> {
     before: usize,
     /// The totals of each device after the last row that was entered.
     now: Vec<Totals>,
-    /// The rows at hand, and the totals after each; none where the row is of no device.
+    /// The range of rows whose totals are in `totals`, which has `None` for rows without a device.
     entered: Range<usize>,
     totals: Vec<Option<Totals>>,
     /// Step and phase of the row that was asked for last.

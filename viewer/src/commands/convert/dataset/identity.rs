@@ -11,7 +11,7 @@ use crate::output::{problem_texts, trust};
 /// The version of the two tables: a later one may add columns, but never change their meaning.
 pub(super) const SCHEMA_VERSION: &str = "1";
 
-/// What a row says about the recording that it comes from.
+/// The columns that identify the recording of a row.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     /// The name of the recording's file.

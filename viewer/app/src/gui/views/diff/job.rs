@@ -35,7 +35,7 @@ pub(super) fn find(
     })
 }
 
-/// What to compare: two moments, grouped and filtered. The key of the background query.
+/// A comparison to compute: two moments, grouped and filtered. The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) of: Of,

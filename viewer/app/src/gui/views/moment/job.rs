@@ -74,7 +74,7 @@ impl PartialEq for OfTimeline {
     }
 }
 
-/// What to compute: the blocks, their grouping, and how they are displayed. The key of the background query.
+/// A request: the blocks, their grouping, and their order of display. The key of the background query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) source: Source,

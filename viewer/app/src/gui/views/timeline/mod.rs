@@ -66,7 +66,7 @@ pub struct TimelineStyle {
     pub matches: Arc<Matches>,
 }
 
-/// What the pointer is on.
+/// The moment and the block under the pointer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hover {
     /// Number of events before that moment.
@@ -88,7 +88,7 @@ pub struct Timeline {
     /// The frame of the last drawn plot.
     frame: Option<PlotFrame>,
     hover: Option<Hover>,
-    /// What was under the pointer at the last right click.
+    /// The moment and block under the pointer at the last right click.
     menu_target: Option<Hover>,
     /// The stack that was last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
@@ -140,12 +140,12 @@ impl Timeline {
         self.frame.as_ref()
     }
 
-    /// What the pointer is on.
+    /// Returns the moment and the block under the pointer.
     pub fn hover(&self) -> Option<Hover> {
         self.hover
     }
 
-    /// What was under the pointer at the last right click.
+    /// The moment and block under the pointer at the last right click.
     pub(crate) fn menu_target(&self) -> Option<Hover> {
         self.menu_target
     }

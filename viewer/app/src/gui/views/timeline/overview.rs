@@ -26,7 +26,7 @@ pub(super) struct Overview<'a> {
     pub marks: [Option<f64>; 2],
 }
 
-/// What the user drags in the overview.
+/// The part of the overview that the user drags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Hold {
     /// The visible part, grabbed at this distance from its start.
