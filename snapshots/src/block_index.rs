@@ -29,6 +29,16 @@ impl BlockIndex {
         }
     }
 
+    /// Maps `key` to row `block`, which was live at the start. Such keys may be far below those that follow, so that the
+    /// array does not begin with them.
+    pub(crate) fn insert_starting(&mut self, key: BlockKey, block: BlockId) {
+        let slot = key.checked_sub(self.first).and_then(|slot| self.dense.get_mut(usize::try_from(slot).ok()?));
+        match slot.filter(|former| former.is_some()) {
+            Some(former) => *former = block,
+            None => drop(self.sparse.insert(key, block)),
+        }
+    }
+
     /// Maps `key` to row `block`, replacing an earlier row.
     #[inline]
     pub(crate) fn insert(&mut self, key: BlockKey, block: BlockId) {
@@ -64,6 +74,17 @@ mod tests {
         let found: Vec<u32> = named.iter().map(|&key| keys.get(key).0).collect();
         assert_eq!(found, [0, 1, 7, 3, 4, 5, 6, 7], "key 7 names the row that was inserted last");
         assert_eq!(keys.get(8), BlockId::NONE);
+    }
+
+    #[test]
+    fn keys_far_beyond_those_at_the_start_are_dense() {
+        let mut keys = BlockIndex::default();
+        (0..100).for_each(|key| keys.insert_starting(key, BlockId(key as u32)));
+        (0..1000).for_each(|row| keys.insert((1 << 40) + row, BlockId(100 + row as u32)));
+        assert_eq!(keys.sparse.len(), 100);
+        assert_eq!([keys.get(99), keys.get((1 << 40) + 999)], [BlockId(99), BlockId(1099)]);
+        keys.insert(99, BlockId(5000));
+        assert_eq!(keys.get(99), BlockId(5000), "a key that is used again names its last row");
     }
 
     #[test]

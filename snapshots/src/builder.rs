@@ -262,7 +262,7 @@ impl TraceBuilder {
                 self.begin(device, alloc.requested);
             }
             let of_device = self.device(device);
-            of_device.keys.insert(alloc.block, id);
+            of_device.keys.insert_starting(alloc.block, id);
             of_device.has_memory = true;
             of_device.sums.begin(alloc.allocated, 0);
         }
