@@ -92,7 +92,7 @@ pub(super) struct Known {
     /// The mean that is subtracted; `None` if the norm does not subtract it.
     pub(super) mean: Option<Saved>,
     pub(super) spread: Saved,
-    /// Of channels and their groups, what the spread is; none for rows.
+    /// For norms of channels or groups, the shape of their statistics; `None` for norms of rows.
     pub(super) of_channels: Option<Spread>,
     /// Weight and bias.
     pub(super) affine: [Option<Saved>; 2],

@@ -20,7 +20,7 @@ pub const SMALL_SEGMENT: u64 = 2 << 20;
 const LARGE_SEGMENT: u64 = 20 << 20;
 /// Rounded requests of at least this many bytes get a segment of their own.
 const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
-/// The size of such a segment is a multiple of this many bytes.
+/// The size of a segment for a single request is a multiple of this many bytes.
 const SEGMENT_UNIT: u64 = 2 << 20;
 /// Number of size intervals with a separate rounding setting: one per power of two from 1 MiB on; the last one includes
 /// all larger sizes.
@@ -32,7 +32,7 @@ const INTERVALS: usize = 16;
 pub struct AllocRules {
     /// Blocks of at least this many bytes are not split and serve no smaller requests; `None` if unlimited.
     pub max_split: Option<u64>,
-    /// The number of bytes of such a block that may remain unused when it serves a smaller request.
+    /// The number of bytes of a block above `max_split` that may remain unused when it serves a smaller request.
     pub max_non_split_rounding: u64,
     /// The size in bytes of a large-pool segment shared by several requests.
     pub large_segment: u64,

@@ -268,7 +268,7 @@ impl Assembler {
             Part::Repeated => {}
             Part::Unknown if header.flags & FLAG_MUST_UNDERSTAND != 0 => {
                 let kind = kind_text(header.kind);
-                let what = format!("a section of {kind} matters here, and only a newer highwater reads it");
+                let what = format!("a section of {kind} is needed, which only a newer highwater reads");
                 self.note(Problem::at(offset, what));
             }
             Part::Unknown => {}

@@ -21,7 +21,7 @@ pub const SNAPSHOT: &str = "a memory snapshot, as torch.cuda.memory._dump_snapsh
 /// How to record a snapshot, for messages.
 const RECORD: &str = "call torch.cuda.memory._record_memory_history() at the start of the program, and after some steps \
                       torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
-/// How to get a snapshot from the program that wrote such a file, for messages.
+/// How to get a snapshot from a program that saved another kind of file, for messages.
 const SAVE: &str = "save a memory snapshot with torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 const PULL: &str = "run `git lfs pull` in its repository";
 const DECOMPRESS: &str = "decompress it first";
@@ -76,7 +76,7 @@ impl Foreign {
         Self::of(bytes).unwrap_or_else(|| Self::new(first_bytes(bytes), SUPPORTED))
     }
 
-    /// The error for such a file.
+    /// The error for a file of this kind, which is not a recording.
     pub fn error(self) -> Error {
         Error::NotRecording { found: self.found, advice: self.advice }
     }

@@ -27,7 +27,7 @@ pub(super) struct Recorded {
     pub(super) done: Transition,
     /// The block in use whose free is missing, since this event allocates its key anew.
     pub(super) former: Option<u64>,
-    /// Of a requested free, the number of the event that completes it, or [`UNKNOWN`].
+    /// For a requested free, the number of the event that completes it, or [`UNKNOWN`].
     pub(super) completion: u64,
     /// The private pool of a block or segment.
     pub(super) private: Private,

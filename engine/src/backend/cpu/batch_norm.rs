@@ -91,7 +91,7 @@ struct Statistics<'a, R: Real> {
     memory: [Elements<Reading<'a, R>>; 2],
     spread: Spread,
     channels: usize,
-    /// Channels of an example that share a statistic; none where all examples share those of a channel.
+    /// Channels of an example that share a statistic; `None` if all examples share those of a channel.
     shared: Option<usize>,
 }
 

@@ -5,20 +5,20 @@ use highwater_kernels::Grid;
 use super::launch::blocks;
 use crate::device::Device;
 
-/// Bytes of a bucket's number, of which each addition ("thing") has one.
+/// Bytes of the bucket number that is stored for each addition.
 const BYTES_A_THING: u64 = 2;
 /// Maximum number of buckets: blocks that keep any device busy.
 const MOST: u64 = 1024;
-/// Average number of things in a bucket.
+/// Average number of additions per bucket.
 const THINGS_A_BUCKET: u64 = 4;
 
-/// Number of things at a time if their buckets are not written: their numbers fit in 32 bits.
+/// Maximum number of additions per pass if bucket numbers are not written: their numbers fit in 32 bits.
 const UNWRITTEN: u64 = 1 << 31;
 
 /// The memory to which the number of each addition's bucket is written; none on a stream without a workspace.
 pub(super) struct Buckets {
     address: u64,
-    /// Number of things at a time.
+    /// Maximum number of additions per pass.
     room: u64,
 }
 
@@ -38,7 +38,7 @@ impl Buckets {
         Self { address, room: if bytes == 0 { UNWRITTEN } else { bytes / BYTES_A_THING } }
     }
 
-    /// Room for few things, in tests.
+    /// Creates buckets with room for few additions, for tests.
     #[cfg(test)]
     pub(super) fn small(device: &Device, room: u64) -> Self {
         Self { room, ..Self::of(device) }
@@ -49,7 +49,7 @@ impl Buckets {
         self.address
     }
 
-    /// Splits `things` in their order into parts for which there is room.
+    /// Splits `things` additions, in order, into parts that fit into the memory.
     pub(super) fn parts(&self, things: u64) -> impl Iterator<Item = Part> + use<> {
         let room = self.room;
         (0..things.div_ceil(room)).map(move |part| {

@@ -30,8 +30,8 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Of `[rows, columns]` elements of a type, which begin at multiples of 16 bytes if `is_aligned`, with room for so
-    /// many sums of each kind.
+    /// Divides a matrix of `[rows, columns]` elements, which begin at multiples of 16 bytes if `is_aligned`, with room
+    /// for `sums` partial sums of each kind.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType, is_aligned: bool, sums: u64) -> Self {
         let pack = (WIDE_BYTES / dtype.size()) as u64;
         let is_wide = size[1].is_multiple_of(pack) && is_aligned;

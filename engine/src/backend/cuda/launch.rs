@@ -172,7 +172,7 @@ impl<'a> Launch<'a> {
         Self::new(op, view)
     }
 
-    /// Of a kernel with other types than those of the view.
+    /// Sets the types of a kernel whose types differ from the view's.
     pub(super) fn typed(mut self, types: Types) -> Self {
         self.types = types;
         self

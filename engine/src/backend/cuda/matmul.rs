@@ -93,7 +93,7 @@ struct Axes {
 }
 
 impl Axes {
-    /// Of out, left and right; none where there is nothing to multiply.
+    /// Creates the sizes from the layouts of out, left and right; `None` if there is nothing to multiply.
     fn of(layouts: [&Layout; 3]) -> Option<Self> {
         let rank = layouts[OUT].shape().rank();
         let (rows, columns) = (layouts[OUT].shape()[rank - 2], layouts[OUT].shape()[rank - 1]);

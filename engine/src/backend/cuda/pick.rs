@@ -36,8 +36,7 @@ struct Added {
     stride: u64,
 }
 
-/// The elements of `whole` that meet `places`, but for `axis`, of which it has the first alone; as many as are asked
-/// for stand in for what is not there.
+/// Returns the elements of `whole` at the positions of `places`, but along `axis` only the first one, repeated.
 fn first_of_lines(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
     let met = (0..whole.shape().rank())
         .filter(|&other| other != axis)

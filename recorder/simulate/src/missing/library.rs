@@ -1,5 +1,5 @@
-//! Writes a shared library, an ELF file without sections, each of whose functions calls one common function with the
-//! number of the former.
+//! Writes a shared library, an ELF file without sections, each of whose functions calls one common function with its
+//! own number.
 
 /// Name of the variable that contains the address of the common function.
 pub(super) const SLOT: &str = "highwater_simulate_slot";

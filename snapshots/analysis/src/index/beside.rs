@@ -61,9 +61,9 @@ impl Beside {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentValues {
     pub(crate) kind: SegmentKind,
-    /// The stack that reserved it; `None` if it stands for several segments.
+    /// The stack that reserved the segment; `None` for several segments together.
     pub(crate) stack: Option<StackId>,
-    /// The step in which it was reserved; `None` if it stands for several segments.
+    /// The step in which it was reserved; `None` for several segments together.
     pub(crate) step: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
 //! Determines which block each event of a device refers to. A trace identifies blocks by address, and addresses are
-//! reused; the order of the events distinguishes the successive tenants of an address.
+//! reused; the order of the events distinguishes the successive blocks at an address.
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};

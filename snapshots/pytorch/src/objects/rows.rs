@@ -146,7 +146,7 @@ impl Store {
         Ok(Dict::History(self.histories.len() as u32 - 1))
     }
 
-    /// Returns the first tenant of a block: the current one.
+    /// Returns the first entry of a block's `history`: the current allocation.
     fn newest(&mut self, history: Value) -> Result<Option<History>, Refusal> {
         let Value::List(row) = history else { return Ok(None) };
         let open = match self.lists.get(row as usize).map(|slot| slot.list) {

@@ -56,7 +56,7 @@ pub(crate) struct ListSlot {
     pub(crate) is_used: bool,
 }
 
-/// A tenant of a block, as recorded in old files.
+/// An allocation that used a block: an entry of `history`, as in old files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History {
     pub(crate) requested_size: Option<u64>,
@@ -102,7 +102,7 @@ pub(crate) struct Mark {
 /// The reason that a container cannot be changed.
 pub(crate) type Refusal = &'static str;
 
-const CHANGED: Refusal = "a list or dict changes after it was complete, which no snapshot's does";
+const CHANGED: Refusal = "a list or dict changes after it was complete, which does not occur in snapshots";
 const NOT_A_LIST: Refusal = "items are appended to an object that is not a list";
 const NOT_A_DICT: Refusal = "keys are set on an object that is not a dict";
 

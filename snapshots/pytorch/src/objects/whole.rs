@@ -18,8 +18,8 @@ const MAX_DEVICES: usize = 256;
 type Taken<T> = std::result::Result<T, &'static str>;
 
 impl Store {
-    /// Returns the snapshot whose outermost value is `root`. `format` stands in the description of any other value:
-    /// "pickled", "JSON".
+    /// Returns the snapshot whose outermost value is `root`. `format` is used to describe any other value: "pickled",
+    /// "JSON".
     pub(crate) fn snapshot(mut self, root: Value, format: &str) -> Result<RawSnapshot> {
         let taken = self.other_than_snapshot(root, format).and_then(|other| match other {
             Some(found) => Ok(Err(Error::NotRecording { found, advice: SNAPSHOT })),

@@ -99,7 +99,7 @@ impl<'a> Database<'a> {
             return Err(damaged(16, "its pages have no valid size"));
         }
         if u32::from_be_bytes([header[56], header[57], header[58], header[59]]) > 1 {
-            return Err(damaged(56, "its text is UTF-16, which no export has"));
+            return Err(damaged(56, "its text is UTF-16; exports of Nsight Systems are UTF-8"));
         }
         let schema = Table { name: String::new(), root: 1, columns: Vec::new(), row_id: None };
         let mut database = Self { bytes, page_bytes, usable, tables: Vec::new(), visited: Cell::new(0) };
@@ -185,7 +185,7 @@ impl<'a> Scan<'_, 'a> {
                     4
                 }
                 LEAF => self.row(cell, offset + at)?,
-                _ => return Err(wrong("a page of a table has another kind")),
+                _ => return Err(wrong("a page in a table is not a table page")),
             };
             bytes_left = bytes_left.checked_sub(used).ok_or_else(|| wrong("the rows of a page overlap"))?;
         }

@@ -20,7 +20,7 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
             if sections.header(row.offset)?.flags & FLAG_MUST_UNDERSTAND == 0 {
                 continue;
             }
-            let what = "a section matters here that only a newer highwater reads".to_owned();
+            let what = "it needs a section that only a newer highwater reads".to_owned();
             return Err(Error::Damaged { offset: row.offset, what });
         };
         match kind {
@@ -34,7 +34,7 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
         }
         let found = sections.section(row.offset)?;
         if found.header.kind() != Some(kind) {
-            let what = "the index names another kind of section than is here".to_owned();
+            let what = "the index lists another kind of section at this offset".to_owned();
             return Err(Error::Damaged { offset: row.offset, what });
         }
         match kind {

@@ -60,7 +60,7 @@ pub(super) struct FilePart {
 struct Later {
     /// The events at its start that repeat the step and the phase.
     repeated: Vec<Event>,
-    /// The text of the mark that replaces them.
+    /// The text of the mark that replaces the repeated events.
     begins: StringId,
     /// The live blocks of each device according to the file.
     live: Vec<LiveCount>,

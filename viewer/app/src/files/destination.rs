@@ -79,7 +79,7 @@ impl Kind {
 pub struct Destination {
     /// The path as given.
     pub path: PathBuf,
-    /// The format, which follows from the extension.
+    /// The format, determined by the file extension.
     pub kind: Kind,
     /// Whether the file is compressed with gzip.
     pub is_gzipped: bool,

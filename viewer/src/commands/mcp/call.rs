@@ -18,7 +18,7 @@ use crate::output::{Failure, Page, usage_error, versioned};
 /// Characters per line of reports.
 const WIDTH: usize = 120;
 
-/// Width and height of pictures, small enough for a model to be sent.
+/// Width and height of pictures in pixels, small enough to send to a model.
 const PICTURE_SIZE: &str = "1200x750";
 
 /// The reason that there is no answer to a call.

@@ -43,7 +43,7 @@ pub(crate) struct PlanReport {
     pub roofline: Option<Roofline>,
     /// The size that was made as large as possible.
     pub maximized: Option<(Maximize, usize)>,
-    /// The program with the plan, simulated once more.
+    /// The result of simulating the program with the plan.
     pub proven: Option<Proven>,
 }
 
@@ -114,7 +114,7 @@ impl PlanReport {
         Table::new(plans.len(), columns)
     }
 
-    /// The estimated time of a step in microseconds: as it is, and with the plan.
+    /// The estimated time of a step in microseconds: unchanged, and with the plan.
     fn step_time(&self) -> [Option<u64>; 2] {
         let as_is = self.search.as_is.estimated_ns.map(micros);
         let with_plan = self.search.best().and_then(|plan| plan.trial.estimated_ns).map(micros);

@@ -42,7 +42,7 @@ const LORA_RANK: usize = 16;
 pub(super) struct Rerun {
     /// The name of the scenario.
     pub(super) name: String,
-    /// The options of the step as it is.
+    /// The options of the unchanged step.
     pub(super) options: Options,
     batch: Option<usize>,
     /// Whether the loss is a mean over the batch.

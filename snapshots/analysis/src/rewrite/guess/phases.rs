@@ -46,7 +46,7 @@ pub struct Run {
     last_event: EventId,
     /// Number of allocations from which the phase was determined.
     allocs: u32,
-    /// Whether the phase follows from a recorded phase or a frame, rather than from the absence of frames.
+    /// Whether the phase is derived from a recorded phase or a frame, rather than from the absence of frames.
     is_exact: bool,
 }
 

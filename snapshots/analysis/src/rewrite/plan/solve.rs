@@ -36,7 +36,7 @@ pub struct Choice {
 /// A set of choices that fits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Solution {
-    /// The chosen choices, in order.
+    /// The indices of the choices that are made, in order.
     pub chosen: Vec<u32>,
     /// The sum of their costs.
     pub cost: u64,

@@ -17,7 +17,7 @@ pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>
 pub enum Proof {
     /// The step was run on a device with the budget's size, for this number of steps.
     Rerun(u32),
-    /// The changed recording was replayed through the allocator of such a device.
+    /// The changed recording was replayed through the allocator of a device with the budget's size.
     Replayed,
 }
 

@@ -141,7 +141,7 @@ impl Fleet {
         sizes.dedup();
         if sizes.len() > 1 {
             let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
-            problems.push(format!("the recordings say different world sizes: {}", sizes.join(", ")));
+            problems.push(format!("the recordings have different world sizes: {}", sizes.join(", ")));
         }
         problems
     }

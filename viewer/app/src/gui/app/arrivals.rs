@@ -179,7 +179,7 @@ impl App {
         }
     }
 
-    /// Shows a recording that is being received: in front, or in place of the previous file of its rotation.
+    /// Shows a recording that is being received: in the selected tab, or in place of the previous file of its rotation.
     fn show_arrived(&mut self, ctx: &egui::Context, recording: Recording) {
         match recording.path.as_deref().and_then(|path| self.row_of(path)) {
             Some(row) => self.files[row].replace(recording, row == self.current),

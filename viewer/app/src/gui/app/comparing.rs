@@ -22,12 +22,12 @@ pub(super) struct Comparing {
 }
 
 impl App {
-    /// The comparison in front.
+    /// The comparison, if it is shown.
     pub fn comparison(&self) -> Option<&DiffView> {
         self.comparing.as_ref().filter(|comparing| comparing.is_in_front).map(|comparing| &comparing.view)
     }
 
-    /// The comparison in front, mutable.
+    /// The comparison, mutable, if it is shown.
     pub fn comparison_mut(&mut self) -> Option<&mut DiffView> {
         self.comparing.as_mut().filter(|comparing| comparing.is_in_front).map(|comparing| &mut comparing.view)
     }
@@ -114,7 +114,7 @@ impl App {
         }
     }
 
-    /// The title of the comparison in front.
+    /// The title of the comparison.
     pub(super) fn comparison_name(&self) -> Option<String> {
         self.comparison()?;
         self.comparison_tab(&self.tabs()).map(|tab| tab.name)

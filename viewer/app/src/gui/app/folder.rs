@@ -118,7 +118,7 @@ impl App {
         true
     }
 
-    /// Shows the folder if it is in front. Returns whether it is.
+    /// Shows the folder if its tab is selected. Returns whether it is.
     pub(super) fn folder_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = self.folder.as_mut().filter(|folder| folder.is_in_front) else { return false };
         let opened = CentralPanel::default().show(ui, |ui| folder.view.fleet_ui(ui)).inner;

@@ -132,12 +132,12 @@ impl App {
         &self.title
     }
 
-    /// The recording in front.
+    /// The recording of the selected tab; `None` without recordings.
     pub fn current(&self) -> Option<&OpenFile> {
         self.files.get(self.current)
     }
 
-    /// The recording in front, mutable.
+    /// The recording of the selected tab, mutable.
     pub fn current_mut(&mut self) -> Option<&mut OpenFile> {
         self.files.get_mut(self.current)
     }
@@ -159,7 +159,7 @@ impl App {
         self.load(ctx, Source::Path(path.to_owned()));
     }
 
-    /// Starts to read `paths`; the first stays in front, regardless of which is read first.
+    /// Starts to read `paths`; the tab of the first stays selected, regardless of which is read first.
     pub fn open_all(&mut self, ctx: &egui::Context, paths: &[PathBuf]) {
         paths.iter().for_each(|path| self.open(ctx, path));
         if let [first, _, ..] = paths {
@@ -190,7 +190,8 @@ impl App {
         self.show(&egui::Context::default(), recording);
     }
 
-    /// Shows a recording in front with its saved view settings; replaces an open recording of the same file.
+    /// Shows a recording in the selected tab, with its saved view settings; replaces an open recording of the same
+    /// file.
     fn show(&mut self, ctx: &egui::Context, recording: Recording) {
         self.leave_folder();
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));
