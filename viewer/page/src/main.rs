@@ -75,7 +75,7 @@ fn compile(target: &Path, profile: &str) -> Result<(), Box<dyn Error>> {
     let status = command.status().map_err(|why| format!("cannot run cargo: {why}"))?;
     if !status.success() {
         return Err(format!(
-            "the app cannot be compiled; is the target there? `rustup target add {TARGET}` installs it"
+            "the app cannot be compiled; if the target is missing, `rustup target add {TARGET}` installs it"
         )
         .into());
     }

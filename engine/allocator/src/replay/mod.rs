@@ -52,7 +52,7 @@ pub use walk::addresses_end;
 
 use crate::AllocConfig;
 
-/// The answers of a replay's device.
+/// The way in which the simulated driver answers the allocator's calls in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModel {
     /// The device answers each call as it did in the recording.

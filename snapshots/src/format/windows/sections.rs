@@ -82,7 +82,7 @@ impl Sections {
     pub(super) fn header(&self, offset: u64) -> Result<SectionHeader> {
         let bytes = self.read(offset..offset.saturating_add(HEADER_BYTES as u64))?;
         SectionHeader::parse(&bytes)
-            .ok_or_else(|| Error::Damaged { offset, what: "no section begins here, but the index says so".to_owned() })
+            .ok_or_else(|| Error::Damaged { offset, what: "the index lists a section where none begins".to_owned() })
     }
 
     /// Reads the section at `offset` and verifies its checksum.

@@ -143,7 +143,7 @@ impl Colouring {
 }
 
 impl Entry {
-    /// A grey entry, for whose blocks there is no condition.
+    /// A grey entry of the legend; its blocks cannot be selected by a search condition.
     pub(crate) fn neutral(name: String) -> Self {
         Self { label: name.clone(), name, colour: theme::NEUTRAL, rank: usize::MAX, values: 1, condition: None }
     }

@@ -158,7 +158,7 @@ struct Holder {
     holder: String,
     tensors: u64,
     bytes: u64,
-    /// Number of these tensors that keep an autograd graph alive.
+    /// Number of the referenced tensors that keep an autograd graph alive.
     graphs: u64,
 }
 

@@ -91,7 +91,8 @@ impl Rerun {
         Ok(step)
     }
 
-    /// Returns the modules that match the candidates, or else the blocks, with their work.
+    /// Returns the modules that match the candidates, or else the blocks of layers, each with the additional work if it
+    /// is recomputed.
     fn priced(&self) -> Result<Vec<(String, u64)>, String> {
         let plain = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
         let options = Options { steps: 1, ..self.with(&plain, None) };

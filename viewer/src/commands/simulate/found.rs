@@ -212,7 +212,7 @@ impl Simulated {
                 Outcome::Unknown(why.to_owned())
             }
             (false, 0) if self.fails_with_ones() => {
-                let why = "with other values of the device (--bounds) it runs out of memory";
+                let why = "it runs out of memory if unknown values are ones (--bounds)";
                 Outcome::Unknown(why.to_owned())
             }
             (_, 0) => Outcome::Fits,

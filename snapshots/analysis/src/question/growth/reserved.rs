@@ -397,8 +397,8 @@ fn sum<'a>(extents: impl Iterator<Item = &'a Extent>) -> Sum {
     sum
 }
 
-/// Divides the bytes of an extent, of which blocks use `used`, by the reasons why they stay reserved; streams other
-/// than `streams` are unused.
+/// Divides the bytes of an extent, of which blocks use `used`, into bytes for each reason why they stay reserved.
+/// `streams` are the streams in use.
 fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBecause::ALL.len()] {
     let all = bytes(extent);
     let is_private = extent.home.private.is_some();

@@ -82,7 +82,7 @@ impl Evidence {
             }
             Self::References => {
                 "recomputation is predicted from the references that were followed in the first steps: a block may end \
-                 earlier in forward where several operations follow that save nothing"
+                 earlier in forward if several of the next operations save nothing"
             }
             Self::Lifetimes => {
                 "forward needs each block that it saves until the end of the call that can last refer to it, since neither \

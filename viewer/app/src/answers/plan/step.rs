@@ -175,7 +175,7 @@ pub struct Trial {
     pub reserved: u64,
     /// Number of times that all cached memory was released to serve a request.
     pub retries: u64,
-    /// The work of a step, in [`Work`].
+    /// The arithmetic and memory traffic of a step: see [`Work`].
     pub work: Work,
     /// The estimated time of a step in nanoseconds, if it was requested.
     pub estimated_ns: Option<u64>,

@@ -97,7 +97,7 @@ fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BT
     groups
 }
 
-/// The sentences about leaks.
+/// Describes the leaks in sentences above the table.
 fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<String> {
     let Some(window) = window else {
         return absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect();
