@@ -19,8 +19,7 @@ mod threads {
         rayon::join(a, b)
     }
 
-    /// Returns the results of `work` for each item, in order; `init` creates the state that a thread reuses between
-    /// items.
+    /// Returns the results of `work` for each item, in order; `init` creates the state of a thread.
     pub(in crate::format) fn map<I: Sync, S, T: Send>(
         items: &[I],
         init: impl Fn() -> S + Sync + Send,

@@ -24,8 +24,7 @@ use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SourceText};
 /// Approximate maximum size of a section of table rows in bytes, to limit damage and decode in parallel.
 const ROWS_SECTION_BYTES: usize = 4 << 20;
 
-/// Maximum number of sections listed in the footer: a recording of several days is read without one, and the writer's
-/// memory is bounded.
+/// Maximum number of sections listed in the footer: limits the writer's memory for long recordings.
 const MAX_INDEXED: usize = 1 << 19;
 
 /// Minimum number of events between two checkpoints. A reader of a part of the recording starts at a checkpoint.

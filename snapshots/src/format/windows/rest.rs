@@ -12,8 +12,7 @@ use crate::format::windows::computed::{Computed, ComputedStore};
 use crate::format::writer::{CHECKPOINT_EVENTS, MIN_BYTES_A_BLOCK};
 
 impl Windows {
-    /// Adds the missing summaries and checkpoints after the last checkpoint: from `store` if it has them, else computed
-    /// from the events.
+    /// Adds the missing summaries and checkpoints after the last checkpoint: from `store`, or computed from the events.
     pub(super) fn summarize_rest(&mut self, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<()> {
         let at_last = self.restore_last();
         let rest = at_last.events()..self.files.count;
