@@ -181,7 +181,7 @@ pub enum Error {
         /// Operation that saved the tensor.
         op: &'static str,
     },
-    /// In-place modification of a tensor that the graph depends on.
+    /// An in-place modification of a tensor that the graph depends on.
     #[error("{op}: a tensor that requires a gradient cannot be modified in place; use no_grad")]
     InPlace {
         /// Name of the operation that failed.

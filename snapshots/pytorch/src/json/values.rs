@@ -14,7 +14,7 @@ pub(super) enum Role {
     Snapshot,
     /// A dict that becomes a row; null is treated as empty.
     Row(Shape),
-    /// A list of such dicts, or null.
+    /// A list of dicts of a shape, or null.
     Rows(Shape),
     /// A list of lists of such dicts, or null: one for each device.
     Devices(Shape),

@@ -309,7 +309,7 @@ pub struct Tried {
     pub asked: String,
     /// The resulting settings in canonical form; empty for the defaults.
     pub alloc_conf: String,
-    /// The figures of the replay with them.
+    /// The figures of the replay with these settings.
     pub figures: Figures,
     /// The event number of the request that fails; `None` if all succeed.
     pub oom: Option<u64>,

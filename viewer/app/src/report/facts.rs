@@ -8,7 +8,7 @@ use super::{Field, IntoValue, Table, Value};
 /// A fact of an answer.
 #[derive(Debug)]
 pub struct Fact<'a> {
-    /// Its content.
+    /// The value, a table or further facts.
     pub content: Content<'a>,
     /// Whether it may be null in other answers.
     pub is_optional: bool,

@@ -13,7 +13,7 @@ const MAX_ROWS: usize = 3;
 pub struct Region {
     /// Its name, as given by the program or derived from call stacks.
     pub name: StringId,
-    /// Its events.
+    /// The range of the region's events.
     pub events: Range<u32>,
 }
 

@@ -87,7 +87,7 @@ impl Recorded {
 pub(super) struct WithOnes {
     /// The recordings of its processes, in the order of [`Simulated::recorded`].
     pub(super) traces: Vec<Trace>,
-    /// Its exit status.
+    /// The program's exit status.
     pub(super) status: u8,
 }
 

@@ -33,7 +33,7 @@ const IDLE: Duration = Duration::from_secs(10);
 pub enum State {
     /// It has no events yet.
     Waiting,
-    /// Its program is writing it.
+    /// A program is still writing the recording.
     Growing,
     /// Its program has finished it, or it is a snapshot.
     Complete,
@@ -54,7 +54,7 @@ struct Reading {
 /// A recording that is watched.
 #[derive(Debug)]
 pub struct Watched {
-    /// Its path.
+    /// The recording's path.
     pub path: PathBuf,
     /// Its name in a list.
     pub name: String,

@@ -90,7 +90,7 @@ pub enum Wanted {
 pub struct Part {
     /// The part; `None` if it is already shown.
     pub recording: Option<Recording>,
-    /// How to show it.
+    /// How to show the part.
     pub goal: Goal,
 }
 

@@ -83,7 +83,7 @@ pub struct ViewContext<'a> {
     /// The moment to show: the pinned one, else the peak; in views below the timeline, the one under the pointer if
     /// there is one.
     pub moment: Moment,
-    /// The reason for it, if it is not under the pointer.
+    /// Why this moment is shown: used if none is under the pointer.
     pub reason: Reason,
     /// The blocks that meet the search conditions.
     pub matches: &'a Arc<Matches>,
