@@ -87,7 +87,7 @@ commands! {
     NextEvent = "One event on", "Pin the moment one event later.", ["Shift+ArrowRight"], "step";
     Undo = "Undo", "Return to the previous view, total, axis, device, moment and search.",
         ["Ctrl+Z", "Alt+ArrowLeft", "Backspace"], "back";
-    Redo = "Redo", "Return to what Undo left.", ["Ctrl+Shift+Z", "Ctrl+Y", "Alt+ArrowRight"], "forward";
+    Redo = "Redo", "Return to the view before Undo.", ["Ctrl+Shift+Z", "Ctrl+Y", "Alt+ArrowRight"], "forward";
     MarkA = "Mark the moment as A",
         "Set the first of two moments, to see what is allocated, freed and kept between them.",
         ["OpenBracket"], "range interval between";

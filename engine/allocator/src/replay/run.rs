@@ -61,7 +61,7 @@ pub struct Streamed {
     pub divergence: Option<Divergence<u64>>,
     /// As [`Replay::largest_difference`](super::Replay::largest_difference).
     pub largest_difference: u64,
-    /// As [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
+    /// See [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
     pub placed_elsewhere: u64,
     /// As [`Replay::death`](super::Replay::death).
     pub death: Option<FailedReplayRequest<u64>>,

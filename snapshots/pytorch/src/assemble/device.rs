@@ -131,7 +131,7 @@ impl Device {
             1 => Some(format!("1 block {one}")),
             _ => Some(format!("{} blocks {more}", format_count(count))),
         };
-        let misplaced = blocks(layout.misplaced, ["begins where it leaves no room", "begin where they leave no room"]);
+        let misplaced = blocks(layout.misplaced, ["begins where no memory is free", "begin where no memory is free"]);
         let differing = blocks(layout.differing, ["has another size at the end", "have another size at the end"]);
         let blocks: Vec<String> = misplaced.into_iter().chain(differing).collect();
         (!blocks.is_empty()).then(|| {

@@ -129,7 +129,7 @@ pub(super) struct ColumnPainter<'a> {
 }
 
 impl<'a> ColumnPainter<'a> {
-    /// Creates a painter that starts at pixel `y` of `pixels`, whose centres are at `bytes_at`; earlier ones are done.
+    /// Creates a painter from pixel `y` of `pixels` on, whose centres are at `bytes_at`; earlier ones are painted.
     pub(super) fn new(bytes_at: &'a [u64], pixels: &'a mut [BlockId], y: usize) -> Self {
         Self { bytes_at, pixels, y, start: 0 }
     }

@@ -83,7 +83,7 @@ pub struct ViewContext<'a> {
     /// The moment to show: the pinned one, else the peak; in views below the timeline, the one under the pointer if
     /// there is one.
     pub moment: Moment,
-    /// Why this moment is shown: used if none is under the pointer.
+    /// The reason for showing this moment, unless it is under the pointer.
     pub reason: Reason,
     /// The blocks that meet the search conditions.
     pub matches: &'a Arc<Matches>,
