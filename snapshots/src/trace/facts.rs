@@ -165,7 +165,7 @@ impl Trust {
             (self.unmatched_frees, "free", "of blocks whose allocation was not recorded: totals before are too low"),
             (self.repeated_allocs, "allocation", "of blocks that were live already: the frees in between are missing"),
             (self.unmatched_uses, "use", "of blocks that were not live: when a block was last used may be wrong"),
-            (self.unmatched_releases, "release", "of segments that were not recorded: reserved bytes before are too low"),
+            (self.unmatched_releases, "release", "of segments that were not recorded: totals before are too low"),
         ];
         let counted = counted.into_iter().filter(|(count, ..)| *count > 0);
         let counted = counted.map(|(count, noun, what)| format!("{} {what}", count_of(count, noun)));
