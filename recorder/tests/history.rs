@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_analysis::frames::user_line;
 use highwater_analysis::{Metric, Series};
+use highwater_notation::text_from_trace;
 use highwater_recorder::api::{self, NewBlock};
 use highwater_recorder::snapshots::event::{Alloc, Range};
 use highwater_recorder::snapshots::format::read_file;
-use highwater_recorder::snapshots::text::{event_text, text_from_trace};
+use highwater_recorder::snapshots::text::event_text;
 use highwater_recorder::snapshots::trace::{DeviceFacts, LEFT_OUT};
 use highwater_recorder::snapshots::{EventId, StartingBlock, StartingState, Trace};
 use highwater_recorder::{

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use highwater_snapshots::text::{text_from_trace, trace_from_text};
+use highwater_notation::{text_from_trace, trace_from_text};
 use highwater_snapshots::trace::Annotation;
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace, TraceBuilder};
 

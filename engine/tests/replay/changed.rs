@@ -3,8 +3,8 @@
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{BlockOverride, DeviceModel, Plan, Replay, Share, TieBreak, replay};
 use highwater_analysis::{Metric, Series};
+use highwater_notation::trace_from_text;
 use highwater_recorder::snapshots::event::EventKind;
-use highwater_recorder::snapshots::text::trace_from_text;
 use highwater_recorder::snapshots::{Category, DeviceId, EventId, Trace};
 
 const MIB: u64 = 1 << 20;

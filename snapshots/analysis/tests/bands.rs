@@ -6,7 +6,7 @@ use std::ops::Range;
 use expect_test::{Expect, expect};
 use highwater_analysis::bands::{Across, BandWindow, Bands, Raster, Stack, column_totals};
 use highwater_analysis::{LiveIndex, Metric, Series};
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::{BlockId, DeviceId, Trace};
 
 struct Opened {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use highwater_analysis::bands::{Across, BandWindow, Bands, column_totals};
 use highwater_analysis::replay::Replay;
 use highwater_analysis::{LiveIndex, Metric, Series};
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 use proptest::prelude::*;
 

@@ -46,8 +46,8 @@ mod tests {
     use super::*;
     use crate::raw::{Action, RawEvent};
     use crate::sequences::Sequences;
+    use highwater_notation::{text_from_trace, trace_from_text};
     use highwater_snapshots::format::write_trace;
-    use highwater_snapshots::text::{text_from_trace, trace_from_text};
 
     fn snapshot() -> RawSnapshot {
         let (stack, extras, action) = (Sequences::NONE, 0, Action::Alloc);

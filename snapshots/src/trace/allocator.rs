@@ -58,25 +58,36 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::trace_from_text;
+    use crate::builder::TraceBuilder;
+    use crate::category::Pool;
+    use crate::event::{Event, Range, What};
+    use crate::ids::{StackId, StreamId};
     use crate::trace::DeviceFacts;
 
     #[test]
     fn the_allocator_follows_from_the_recorder_the_settings_and_the_segments() {
-        let of = |text: &str, recorder: &str, settings: &[(&str, &str)]| {
-            let mut trace = trace_from_text(text).unwrap();
+        let of = |has_segment: bool, recorder: &str, settings: &[(&str, &str)]| {
+            let mut builder = TraceBuilder::default();
+            let (device, stack) = (DeviceId(0), StackId::NONE);
+            let what = match has_segment {
+                true => {
+                    What::SegmentAlloc(Range { address: 0, bytes: 2 << 20, stream: StreamId(0), pool: Pool::Small })
+                }
+                false => What::DeviceUsed(512),
+            };
+            builder.push(&Event { time_ns: 0, device, stack, what });
+            let mut trace = builder.finish();
             trace.header.recorder = recorder.to_owned();
             let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             trace.devices = vec![DeviceFacts { settings, ..DeviceFacts::default() }];
-            trace.allocator(DeviceId(0))
+            trace.allocator(device)
         };
-        let segment = "segment_alloc 0x0 2097152 small\nalloc a 512";
-        assert_eq!(of("alloc a 512", "highwater 0.1.0", &[]), Allocator::Other);
-        assert_eq!(of("alloc a 512", "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);
-        assert_eq!(of("alloc a 512", "PyTorch 2.9", &[]), Allocator::Caching);
-        assert_eq!(of(segment, "", &[]), Allocator::Caching);
-        assert_eq!(of(segment, "highwater 0.1.0", &[]), Allocator::Other, "an arena with segments");
-        assert_eq!(of(segment, "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);
-        assert_eq!(of(segment, "highwater 0.1.0", &[DRIVER_CALLS]), Allocator::Driver);
+        assert_eq!(of(false, "highwater 0.1.0", &[]), Allocator::Other);
+        assert_eq!(of(false, "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);
+        assert_eq!(of(false, "PyTorch 2.9", &[]), Allocator::Caching);
+        assert_eq!(of(true, "", &[]), Allocator::Caching);
+        assert_eq!(of(true, "highwater 0.1.0", &[]), Allocator::Other, "an arena with segments");
+        assert_eq!(of(true, "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);
+        assert_eq!(of(true, "highwater 0.1.0", &[DRIVER_CALLS]), Allocator::Driver);
     }
 }

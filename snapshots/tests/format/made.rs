@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use highwater_notation::text_from_trace;
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_snapshots::format::{EndFacts, SectionKind, SnapWriter, Symbols};
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack};
-use highwater_snapshots::text::text_from_trace;
 use highwater_snapshots::trace::{Annotation, Attribute, DeviceFacts, Header, Owner, Trust};
 use highwater_snapshots::{
     BlockId, Category, DeviceId, EventId, FrameId, ModuleId, OpId, Phase, Pool, Problem, ScopeId, SegmentId, StackId,

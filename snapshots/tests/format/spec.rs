@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use highwater_notation::text_from_trace;
 use highwater_snapshots::event::{Alloc, Event, EventKind, What};
 use highwater_snapshots::format::{
     CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, Column, EndFacts, FLAG_MUST_UNDERSTAND, HEADER_BYTES, Index,
@@ -9,7 +10,6 @@ use highwater_snapshots::format::{
     VERSION_MAJOR, VERSION_MINOR, WalkItem, Walker, read_bytes,
 };
 use highwater_snapshots::tables::Scope;
-use highwater_snapshots::text::text_from_trace;
 use highwater_snapshots::trace::{Annotation, Attribute, Header, Owner};
 use highwater_snapshots::{
     BlockId, Category, DeviceId, EventId, OpId, Phase, Pool, ScopeId, StackId, StreamId, StringId,

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{read_bytes, write_trace};
 use highwater_snapshots::symbols::{Asked, Cause, LookUp, Symbolizer, look_up};
 use highwater_snapshots::tables::SourceLine;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{FrameId, Trace};
 
 use crate::library::{BUILD_ID, Library, build};

@@ -277,7 +277,7 @@ pub(crate) fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Rang
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     pub(super) fn recording() -> Recording {
         let text = "

@@ -55,9 +55,9 @@ fn apply(recording: &mut Recording, choice: &CategoryChoice, rules: Option<&Rule
 
 #[cfg(test)]
 mod tests {
+    use highwater_notation::trace_from_text;
     use highwater_pytorch::open::FileFormat;
     use highwater_snapshots::Category;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
 

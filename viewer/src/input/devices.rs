@@ -103,8 +103,8 @@ mod tests {
     use std::path::Path;
 
     use highwater_analysis::source::Source;
+    use highwater_notation::trace_from_text;
     use highwater_pytorch::open::{FileFormat, FileKind};
-    use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
 
     use super::*;

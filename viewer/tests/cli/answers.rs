@@ -1,7 +1,7 @@
 //! Answers: what each command prints for people.
 
 use expect_test::{Expect, expect};
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::{Problem, Trace};
 use serde_json::Value;
 

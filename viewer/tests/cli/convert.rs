@@ -3,8 +3,8 @@
 use std::io::Read as _;
 
 use expect_test::expect;
+use highwater_notation::text_from_trace;
 use highwater_snapshots::format::read_file;
-use highwater_snapshots::text::text_from_trace;
 use serde_json::{Value, json};
 
 use crate::binary::{folder, highwater, names, refused, stderr, stdout};

@@ -1,7 +1,7 @@
 //! Devices: which device is meant where none is named, and how answers name it.
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
 use highwater_snapshots::{DeviceId, Trace};
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use expect_test::expect;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::{Index, SectionKind, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use serde_json::Value;
 
 use crate::binary::{highwater, refused, stderr, stdout};

@@ -1,9 +1,9 @@
 //! Gate: what `check` and `growth` print, for people and for programs, and how `check` ends.
 
 use expect_test::{Expect, expect};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use highwater_analysis::excerpt::excerpt;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{read_bytes, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER, UNREGISTERED};
 use highwater_snapshots::{DeviceId, Trace};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Join: what `highwater join` writes, says and refuses.
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{read_file, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{DeviceFacts, Header};
 use serde_json::{Value, json};
 

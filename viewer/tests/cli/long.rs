@@ -1,7 +1,7 @@
 //! Long: a recording that is read in parts gives the answers of one that is read as a whole.
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 
 use serde_json::{Map, Value};
 

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 use serde_json::{Value, json};
 
 use crate::binary::{folder, highwater, names};

@@ -1,9 +1,9 @@
 //! Names: what a file calls its frames, modules and ranges cannot change the lines, the terminal, or fill the disk.
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 
 use crate::binary::{highwater, stdout};
 use crate::sample::json;

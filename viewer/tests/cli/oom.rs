@@ -6,7 +6,7 @@ use expect_test::expect;
 use highwater_analysis::{Metric, Source};
 use highwater_app::answers::prediction::Change;
 use highwater_app::answers::replays::predict;
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
 use highwater_snapshots::{DeviceId, Trace};
 use serde_json::Value;
@@ -258,7 +258,7 @@ fn an_earlier_request_that_failed_may_fail_again() {
     // The program catches the failure of a large request and goes on.
     let text = full().replace("alloc last", "alloc l0").replace("< mlp", "< first");
     let first = run_out(&text, None);
-    let again = highwater_snapshots::text::text_from_trace(&first);
+    let again = highwater_notation::text_from_trace(&first);
     let oom = again.lines().last().unwrap().to_owned();
     let mut trace = trace_from_text(&format!("{again}{oom}\n")).unwrap();
     trace.devices = first.devices.clone();

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{read_file, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::units::format_bytes;
 use serde_json::Value;
 

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::units::format_bytes;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Reasons: what `explain` and `diff` print, for people and for programs.
 
 use expect_test::{Expect, expect};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 use serde_json::Value;
 
 use crate::binary::{highwater, stdout};

@@ -62,7 +62,7 @@ fn two_recordings_are_drawn_side_by_side_with_what_makes_the_difference() {
     let (folder, _) = folder();
     let text =
         "step 0\nphase forward\nalloc a 3000 activation #linear @net.fc\nphase backward\nfree a\nalloc g 9000 gradient";
-    let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+    let trace = highwater_notation::trace_from_text(text).unwrap();
     std::fs::write(folder.path().join("other.snap"), write_trace(Vec::new(), &trace).unwrap()).unwrap();
     let told = drawn(folder.path(), "render step.snap other.snap --out d.png --view diff --size 900x700 --json");
     assert_eq!((&told["file"], &told["width"], &told["height"]), (&"d.png".into(), &900.into(), &700.into()));
@@ -139,7 +139,7 @@ fn recordings_with_next_to_nothing_in_them_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let texts = ["", "baseline w 100 parameter", "alloc a 0", "step 0", "alloc a 18446744073709551615"];
     for (number, text) in texts.iter().enumerate() {
-        let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+        let trace = highwater_notation::trace_from_text(text).unwrap();
         let file = format!("{number}.snap");
         std::fs::write(folder.path().join(&file), write_trace(Vec::new(), &trace).unwrap()).unwrap();
         drawn(folder.path(), &format!("render {file} --out a.png --size 640x400 --axis event --json"));

@@ -1,7 +1,7 @@
 //! Reserved memory: by pool, and its growth.
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
-use highwater_snapshots::text::trace_from_text;
 
 use crate::sample::{answer, json};
 

@@ -12,10 +12,10 @@ use highwater::commands::Arguments;
 use highwater::output::page::{Page, versioned};
 use highwater_app::figures::events::events_table;
 use highwater_app::report::{Content, Facts, Table, Unit, Value};
+use highwater_notation::trace_from_text;
 use highwater_pytorch::open::open_file;
 use highwater_snapshots::EventId;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::SIMULATION;
 use serde_json::{Map, json};
 

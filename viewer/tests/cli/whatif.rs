@@ -98,7 +98,7 @@ fn a_size_that_is_stated_to_be_large_enough_is() {
     let mib = 1_u64 << 20;
     let text = format!("alloc a {}\nalloc b {}\nfree a\nfree b\n", 1024 * mib, 14 * mib);
     let of = |words: &str| {
-        let trace = highwater_snapshots::text::trace_from_text(&text).unwrap();
+        let trace = highwater_notation::trace_from_text(&text).unwrap();
         crate::sample::answer(trace, words).unwrap().replace('\n', " ")
     };
     let told = of("whatif a.snap --capacity 1GiB");
@@ -115,7 +115,7 @@ fn without_a_change_the_settings_that_help_come_first() {
     assert_eq!(lines[0], "None of the tried settings lowers the peak of reserved memory, 12 MiB.");
     let mib = 1_u64 << 20;
     let trace = format!("alloc a {}\nfree a\nalloc b {}\nfree b\n", 30 * mib, 31 * mib);
-    let mut trace = highwater_snapshots::text::trace_from_text(&trace).unwrap();
+    let mut trace = highwater_notation::trace_from_text(&trace).unwrap();
     let none = crate::sample::answer(trace.clone(), "whatif a.snap").unwrap();
     assert!(none.starts_with("No settings are tried: the allocator of the recording has none.\n"), "{none}");
     trace.header.recorder = "PyTorch 2.9".to_owned();
@@ -134,7 +134,7 @@ fn the_limit_of_splitting_that_helps_is_named_with_its_value() {
     for round in 0..6 {
         text += &format!("alloc large{round} {}\nfree large{round}\nalloc small{round} {}\n", 640 * mib, 40 * mib);
     }
-    let mut trace = highwater_snapshots::text::trace_from_text(&text).unwrap();
+    let mut trace = highwater_notation::trace_from_text(&text).unwrap();
     trace.header.recorder = "PyTorch 2.9".to_owned();
     let told = crate::sample::answer(trace, "whatif a.snap").unwrap();
     let reserved = format!("{} MiB", 640 + 6 * 40);
@@ -151,7 +151,7 @@ fn a_failed_request_that_succeeds_leaves_open_what_follows_even_if_the_program_r
         "segment_alloc 0x0 {0}\nalloc a {0} large\noom {0} free=0\nfree a\nalloc b {0} large\nalloc c 1024\n",
         64 * mib
     );
-    let trace = || highwater_snapshots::text::trace_from_text(&text).unwrap();
+    let trace = || highwater_notation::trace_from_text(&text).unwrap();
     let answer = crate::sample::json(trace(), "whatif a.snap --capacity 1GiB --json");
     assert_eq!((&answer["fits"], &answer["oom"]), (&Value::Null, &Value::Null), "{answer}");
     let told = crate::sample::answer(trace(), "whatif a.snap --capacity 1GiB").unwrap();
@@ -296,7 +296,7 @@ fn the_size_that_is_enough_is_the_smallest_that_a_replay_finds() {
     }
     text += &(0..8).map(|block| format!("free a{block}\n")).collect::<String>();
     text += "segment_alloc 0x40000000 104857600 large\nalloc b 104857600 large\n";
-    let trace = || highwater_snapshots::text::trace_from_text(&text).unwrap();
+    let trace = || highwater_notation::trace_from_text(&text).unwrap();
     let of = |size: &str| crate::sample::json(trace(), &format!("whatif a.snap --capacity {size} --json"));
     let enough = of("64MiB")["oom"]["suffices_bytes"].as_u64().unwrap();
     assert_eq!(enough, 160 << 20, "the 160 MiB of the first blocks; a cache of 60 MiB is released for the last");
@@ -321,7 +321,7 @@ fn a_written_replay_says_that_it_is_one_and_keeps_the_recorded_settings() {
 fn a_capacity_is_asked_of_all_devices() {
     let text = "alloc a 1048576\nalloc b 1048576\nalloc c 1048576\nfree a\nfree b\nfree c\n\
                 alloc d 52428800 device=1\nfree d\n";
-    let trace = || highwater_snapshots::text::trace_from_text(text).unwrap();
+    let trace = || highwater_notation::trace_from_text(text).unwrap();
     let of = |words: &str| crate::sample::json(trace(), words);
     let both = of("whatif a.snap --capacity 24MiB --json");
     assert_eq!((&both["fits"], &both["device"]), (&false.into(), &1.into()), "{both}");

@@ -13,9 +13,9 @@ use highwater_app::gui::App;
 use highwater_app::gui::widgets::keys;
 use highwater_app::session::Recording;
 use highwater_app::session::run::Run;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::{Windows, write_trace};
-use highwater_snapshots::text::trace_from_text;
 
 use super::effects::{Effect, Stage, effect};
 use super::harness::{STEPS, harness, open, run, settle, wait_for_files};

@@ -11,8 +11,8 @@ use highwater_app::command::Command;
 use highwater_app::gui::App;
 use highwater_app::gui::views::diff::{DiffLook, DiffView};
 use highwater_app::selection::View;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
-use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{STEPS, chord, harness, press, run, search, settle};
 

@@ -5,8 +5,8 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::gui::App;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::BlockId;
-use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{chord, click, harness, moment, pinned, place_of, right_click_at, run, settle, steps, view};
 

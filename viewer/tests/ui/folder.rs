@@ -7,8 +7,8 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::gui::App;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{harness, open, press, run, wait_for_files};
 

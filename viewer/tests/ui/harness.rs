@@ -13,7 +13,7 @@ use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::gui::window::dialog::Dialogs;
 use highwater_app::gui::{App, Settings};
 use highwater_app::selection::View;
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
 
 /// Two steps over weights of 400 bytes; the optimizer's temporary makes the peak of 1,500 bytes in step 1, at event 21.

@@ -5,8 +5,8 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_app::command::Command;
 use highwater_app::gui::App;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
-use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{STEPS, harness, run, search, settle, steps};
 

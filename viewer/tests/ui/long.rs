@@ -14,9 +14,9 @@ use highwater_app::gui::{App, Settings};
 use highwater_app::selection::Pin;
 use highwater_app::session::Recording;
 use highwater_app::session::run::Run;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 
 use super::harness::{chord, harness, open, press, run, settle, view};

@@ -7,9 +7,9 @@ use eframe::egui::{Key, Modifiers, Role};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 
 #[test]
 fn the_welcome_page_says_how_to_begin() {

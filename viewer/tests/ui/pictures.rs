@@ -15,7 +15,7 @@ use highwater_app::gui::views::diff::DiffChoices;
 use highwater_app::gui::views::timeline::{Paint, Stacking, TimelineStyle};
 use highwater_app::selection::{Axis, Selection, View};
 use highwater_app::session::Recording;
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use quick_xml::events::Event;
 
 use super::harness::look;

@@ -7,9 +7,9 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater::commands::{Arguments, Command as Subcommand};
 use highwater::output::page::Page;
 use highwater_app::gui::App;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{chord, harness, settle};
 

@@ -13,7 +13,7 @@ use highwater_app::gui::views::view::{Action, Reason, RecordingView as _, Under,
 use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::selection::{Pin, Selection};
 use highwater_app::session::Recording;
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
 
 use super::harness::{click_at, look, right_click_at};

@@ -6,8 +6,8 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
 use highwater_app::gui::views::list::{Bottom, Side};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::tables::Module;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, ModuleId, StringId};
 
 #[test]

@@ -5,7 +5,7 @@ use eframe::egui::{Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, Touc
 use egui_kittest::kittest::Queryable as _;
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::{BlockId, Category};
 
 #[test]

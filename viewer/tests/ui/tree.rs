@@ -11,8 +11,8 @@ use egui_kittest::{Harness, Node};
 use expect_test::{ExpectFile, expect_file};
 use highwater_app::command::Command;
 use highwater_app::gui::App;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Trace;
-use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{harness, run, search, settle, steps};
 

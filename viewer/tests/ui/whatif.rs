@@ -6,7 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
 use highwater_app::gui::App;
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 
 use super::harness::{chord, harness, run, settle};
 

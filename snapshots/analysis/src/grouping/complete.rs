@@ -230,7 +230,7 @@ fn word_words(values: Values, word: &Word) -> String {
 mod tests {
     use super::*;
     use crate::Filter;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     fn vocabulary() -> Vocabulary {
         let text = "

@@ -104,8 +104,8 @@ fn of_label(key: GroupKey, label: &str) -> Option<String> {
 mod tests {
     use std::ops::ControlFlow;
 
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::BlockId;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
     use crate::question::peak::Query;

@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_frame_is_met_by_any_and_denied_by_none_and_a_stack_is_the_whole() {
         let text = "baseline w 1\nalloc a 2 < relu < forward < main\nalloc b 3 < gelu < main\nfree b < main\n";
-        let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+        let trace = highwater_notation::trace_from_text(text).unwrap();
         let kept = |filter: &str| {
             let filter: Filter = filter.parse().unwrap();
             let mut filter = filter.on(&trace);
@@ -357,7 +357,7 @@ mod tests {
     fn a_source_line_is_met_without_its_folders_and_function() {
         let text = "alloc a 1 < /home/me/train.py:162 step < /home/me/train.py:16 main\n\
                     alloc b 2 < /home/me/pretrain.py:162 step\nalloc c 3 < step\n";
-        let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+        let trace = highwater_notation::trace_from_text(text).unwrap();
         let kept = |filter: &str| {
             let filter: Filter = filter.parse().unwrap();
             let mut filter = filter.on(&trace);
@@ -376,7 +376,7 @@ mod tests {
     fn a_plain_word_is_looked_for_in_stack_scope_op_and_category_and_joins_other_conditions() {
         let text = "baseline w 1 parameter @net.Adam\nalloc a 2 #AdamW < step < main\nalloc b 3 < adam_update < main\n\
                     alloc c 4 activation #relu < forward pass < main\n";
-        let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+        let trace = highwater_notation::trace_from_text(text).unwrap();
         let kept = |filter: &str| {
             let filter: Filter = filter.parse().unwrap();
             let mut filter = filter.on(&trace);

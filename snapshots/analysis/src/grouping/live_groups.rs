@@ -104,7 +104,7 @@ impl LiveGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn the_largest_groups_are_listed_and_the_rest_is_counted() {

@@ -84,7 +84,7 @@ pub(crate) fn counting_only(mut trace: Trace, filter: &Filter) -> Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn every_block_is_asked_once_and_counted() {

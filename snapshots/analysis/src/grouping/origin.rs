@@ -121,7 +121,7 @@ impl<'a> Origins<'a> {
 mod tests {
     use super::*;
     use crate::grouping::lifetime::Lifetime;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn codes_names_and_words_are_those_of_one_origin() {

@@ -117,8 +117,8 @@ fn free_by_segment(trace: &Trace, series: &Series, live: &LiveIndex, position: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::DeviceId;
-    use highwater_snapshots::text::trace_from_text;
 
     /// The bytes beside blocks at these addresses, at the end.
     fn beside(text: &str, addresses: &[u64], metric: Metric) -> Vec<(String, u64)> {

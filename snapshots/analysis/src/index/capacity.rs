@@ -46,7 +46,7 @@ pub fn obtained(totals: Totals) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::trace::DeviceFacts;
 
     use super::*;

@@ -203,7 +203,7 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
 mod tests {
     use super::*;
     use crate::Series;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     /// The largest total without the blocks of a group, computed state by state from the definition.
     fn by_definition(trace: &Trace, metric: Metric, is_left_out: impl Fn(BlockId) -> bool) -> Counterfactual {

@@ -138,7 +138,7 @@ pub(crate) fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn a_step_in_which_only_other_devices_work_is_not_a_devices_step() {

@@ -54,8 +54,8 @@ pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::ids::DeviceId;
-    use highwater_snapshots::text::trace_from_text;
 
     fn found(text: &str, least_fall: u64) -> Vec<(usize, u64)> {
         let trace = trace_from_text(text).unwrap();

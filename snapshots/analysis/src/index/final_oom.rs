@@ -76,7 +76,7 @@ pub fn final_oom_on(trace: &Trace, device: DeviceId) -> Option<EventId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     fn of(text: &str) -> Option<u32> {
         final_oom(&trace_from_text(text).unwrap()).map(|event| event.0)

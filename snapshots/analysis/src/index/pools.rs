@@ -118,8 +118,8 @@ fn private((first, second): (u64, u64)) -> Option<BlockPool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::BlockId;
-    use highwater_snapshots::text::trace_from_text;
 
     #[test]
     fn private_pools_are_known_from_the_allocation_or_from_the_segment() {

@@ -359,7 +359,7 @@ fn reserved_at_chunk_starts(trace: &Trace, device: DeviceId, part: usize, baseli
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     /// Two hundred events on two devices, with releases of unknown segments, and samples.
     fn text() -> String {

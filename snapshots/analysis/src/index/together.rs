@@ -122,7 +122,7 @@ impl Together {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn pools_and_streams_that_are_never_in_use_at_the_same_time_are_found() {

@@ -173,8 +173,8 @@ fn born(trace: &Trace, live: &LiveIndex, a: usize, b: usize) -> impl Iterator<It
 mod tests {
     use super::*;
     use crate::Series;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::DeviceId;
-    use highwater_snapshots::text::trace_from_text;
 
     /// Two devices, a block that waits for a stream, a baseline block that waits, a missing free, and a short-lived
     /// block.

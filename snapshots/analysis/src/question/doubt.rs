@@ -99,7 +99,7 @@ impl Doubt {
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::trace::EXCERPT;
 
     use super::*;

@@ -242,8 +242,8 @@ pub fn remove_stacks(trace: &mut Trace) {
 
 #[cfg(test)]
 mod tests {
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::format::{read_bytes, write_trace};
-    use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::trace::SourceText;
 
     use super::*;

@@ -42,7 +42,7 @@ pub fn fused_form(tables: &Tables, id: StackId) -> Option<FusedForm> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn the_file_of_an_optimizer_shows_whether_it_has_a_fused_form() {

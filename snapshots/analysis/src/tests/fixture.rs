@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use highwater_notation::trace_from_text;
 use highwater_snapshots::ids::DeviceId;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trace;
 
 use crate::metric::Metric;

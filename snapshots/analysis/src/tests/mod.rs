@@ -3,8 +3,8 @@
 pub(crate) mod fixture;
 
 use super::*;
+use highwater_notation::{text_from_trace, trace_from_text};
 use highwater_snapshots::event::{Event, EventKind};
-use highwater_snapshots::text::{text_from_trace, trace_from_text};
 use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, StackId, Trace, TraceBuilder};
 

@@ -5,9 +5,10 @@ use std::path::Path;
 use highwater_analysis::join::{DROPPED, JoinPart, Joined, join};
 use highwater_analysis::verify::verify_trace;
 use highwater_analysis::{Metric, Series};
+use highwater_notation::trace_from_text;
 use highwater_pytorch::open::open_file;
 use highwater_snapshots::format::{read_bytes, write_trace};
-use highwater_snapshots::text::{event_text, trace_from_text};
+use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{DeviceFacts, Header, Trust};
 use highwater_snapshots::{DeviceId, EventId, Phase, Problem, Trace};
 

@@ -2,8 +2,8 @@
 
 use highwater_analysis::budget::{Allowance, Budget, Checked, Outcome, check};
 use highwater_analysis::{Metric, Source};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{read_bytes, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{Category, DeviceId, Phase};
 
 use crate::program::{open, recording, training, watch};

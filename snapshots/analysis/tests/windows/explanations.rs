@@ -3,8 +3,8 @@
 use highwater_analysis::explain::{Advice, Remedy};
 use highwater_analysis::peak::Query;
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Siblings, Source};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{read_bytes, write_trace};
-use highwater_snapshots::text::trace_from_text;
 
 use crate::program::{open, recording, training, watch};
 

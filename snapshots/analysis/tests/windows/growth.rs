@@ -2,9 +2,9 @@
 
 use highwater_analysis::growth::{Between, Growth, GrowthQuery, NoWindow, StepRange, growth};
 use highwater_analysis::{Filter, GroupKey, Metric, Source};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::format::{read_bytes, write_trace};
-use highwater_snapshots::text::trace_from_text;
 
 use crate::program::{open, recording, training, watch};
 

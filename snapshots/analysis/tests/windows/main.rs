@@ -18,8 +18,9 @@ use highwater_analysis::phases::{peak_of, phases, reached_elsewhere};
 use highwater_analysis::replay::Replay;
 use highwater_analysis::summary::summarize;
 use highwater_analysis::{Filter, GroupKey, Lifetime, Metric, Origin, Peak, Siblings, Source, Totals};
+use highwater_notation::{text_from_trace, trace_from_text};
 use highwater_snapshots::format::{Windows, read_bytes, write_trace};
-use highwater_snapshots::text::{event_text, text_from_trace, trace_from_text};
+use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{BlockId, Category, DeviceId, EventId};
 

@@ -2,9 +2,9 @@
 
 use highwater_analysis::Source;
 use highwater_analysis::verify::verify;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::event::What;
 use highwater_snapshots::format::{read_bytes, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{ScopeId, StackId};
 
 use crate::program::{Numbers, events, open, recording, training, watch};

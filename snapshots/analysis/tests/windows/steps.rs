@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use highwater_analysis::Source;
 use highwater_analysis::summary::{DeviceSummary, summarize};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::{EndFacts, Index, SectionKind, SnapWriter, count_steps, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Header;
 
 use crate::program::{Numbers, open, watch};

@@ -220,7 +220,7 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     fn described(text: &str) -> (Vec<String>, FinalState) {
         let trace = trace_from_text(text).unwrap();

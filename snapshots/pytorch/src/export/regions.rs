@@ -139,7 +139,7 @@ fn own_regions(trace: &Trace, device: DeviceId, unix: impl Fn(u64) -> u64) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::trace::Annotation;
 
     fn described(trace: &Trace) -> Vec<String> {

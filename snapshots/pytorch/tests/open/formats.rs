@@ -6,9 +6,9 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use highwater_notation::trace_from_text;
 use highwater_pytorch::open::{FileFormat, open_bytes, open_file, open_stream};
 use highwater_snapshots::format::{Progress, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{Error, Trace};
 
 use crate::made::{events, go, gzip, page, pickle, snapshot};

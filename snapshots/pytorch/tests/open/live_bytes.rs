@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use highwater_analysis::{Metric, Series};
+use highwater_notation::trace_from_text;
 use highwater_pytorch::open::{open_bytes, open_stream};
 use highwater_snapshots::format::{Progress, write_trace};
 use highwater_snapshots::live_bytes::LiveBytes;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, Trace};
 use serde_json::json;
 

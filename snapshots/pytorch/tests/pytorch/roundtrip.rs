@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use highwater_analysis::{Metric, Totals};
+use highwater_notation::trace_from_text;
 use highwater_pytorch::export::{write_json, write_pickle};
 use highwater_pytorch::json::read_json_bytes;
 use highwater_pytorch::open::open_bytes;
@@ -11,7 +12,6 @@ use highwater_pytorch::{RawSnapshot, assemble};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::tables::{Frame, Op, Scope, SourceLine, Stack};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{DeviceFacts, Header};
 use highwater_snapshots::{DeviceId, EventId, FrameId, ModuleId, Problem, Result, ScopeId, StackId, StringId, Trace};
 use proptest::collection::vec;

@@ -339,7 +339,7 @@ pub struct Prediction {
 #[cfg(test)]
 mod tests {
     use highwater_analysis::final_oom::final_oom;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::trace::DeviceFacts;
 
     use super::*;

@@ -97,8 +97,8 @@ pub fn utc(micros: u64) -> String {
 mod tests {
     use super::*;
     use highwater_analysis::{Metric, Series};
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::DeviceId;
-    use highwater_snapshots::text::trace_from_text;
 
     #[test]
     fn a_moment_of_a_recording_without_phases_names_none() {

@@ -62,8 +62,8 @@ fn place(trace: &Trace, frame: LeadingFrame) -> String {
 
 #[cfg(test)]
 mod tests {
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::DeviceId;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
 

@@ -174,9 +174,9 @@ mod tests {
 
     use super::*;
     use highwater_analysis::Metric;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::event::Event;
     use highwater_snapshots::format::{EndFacts, SnapWriter, write_trace};
-    use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{DeviceId, EventId, Trace};
 
     /// Writes a recording of the text notation event by event.

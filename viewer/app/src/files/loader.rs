@@ -328,9 +328,9 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
     use highwater_snapshots::rotation::PART;
-    use highwater_snapshots::text::trace_from_text;
 
     fn wait(path: PathBuf) -> Result<Loaded, String> {
         wait_for(Source::Path(path))

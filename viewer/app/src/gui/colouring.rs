@@ -285,7 +285,7 @@ mod tests {
     use super::*;
     use highwater_analysis::peak::Query;
     use highwater_analysis::{Filter, Peak, Siblings};
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use crate::gui::views::group_keys::group_keys;
 

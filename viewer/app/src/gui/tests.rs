@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_analysis::{Filter, Matches};
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 
 use crate::gui::views::view::{Action, Reason, ViewContext};
 use crate::{Pin, Recording, Selection};

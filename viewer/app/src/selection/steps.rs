@@ -128,7 +128,7 @@ impl Selection {
 mod tests {
     use super::*;
     use crate::selection::Axis;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn steps_of_a_device_are_shown_one_after_the_other_within_its_moments() {

@@ -156,7 +156,7 @@ impl Selection {
 mod tests {
     use super::*;
     use crate::selection::tests::recording;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn the_peak_comes_into_the_middle_with_its_height_in_view() {

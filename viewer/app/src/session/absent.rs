@@ -75,7 +75,7 @@ impl Absent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn a_key_is_absent_where_no_block_has_a_value_for_it() {

@@ -241,7 +241,7 @@ fn steps_of(trace: &Trace) -> Vec<(u32, Range<u32>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     #[test]
     fn a_recording_knows_its_devices_their_peaks_and_where_they_live() {

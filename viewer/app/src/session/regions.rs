@@ -66,7 +66,7 @@ impl Regions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::trace::Annotation;
     use highwater_snapshots::{EventId, StringId};
 

@@ -198,8 +198,8 @@ mod tests {
     use std::ops::ControlFlow;
     use std::sync::Arc;
 
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
 

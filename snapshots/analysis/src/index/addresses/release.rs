@@ -235,8 +235,8 @@ mod tests {
     use super::*;
     use crate::index::addresses::{AddressIndex, FailedRequest};
     use crate::{LiveIndex, Series};
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::DeviceId;
-    use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::trace::DeviceFacts;
 
     fn cells(rows: &[(u64, u64, u64, bool)]) -> Cells {

@@ -3,9 +3,9 @@
 use super::fit::driver_free;
 use super::*;
 use crate::{LiveIndex, Series};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Pool, Trace, trace::SegmentRole};
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -408,7 +408,7 @@ fn room_that_another_stream_or_pool_holds_is_reported_as_elsewhere() {
     let before = "segment_alloc 0x10000000 33554432 stream=7\n";
     let asked = crowded("a", "oom 20971520 free=0");
     assert_eq!(asked.failed().suspected, Verdict::Capacity);
-    let text = highwater_snapshots::text::text_from_trace(&asked.trace);
+    let text = highwater_notation::text_from_trace(&asked.trace);
     let failed = with_capacity(Asked::of(&format!("{before}{text}"), &[]), 100 * MIB).failed();
     assert_eq!((failed.suspected, failed.free_elsewhere), (Verdict::Elsewhere, 32 * MIB));
     assert!(failed.reason.contains("stream 7"), "{:?}", failed.reason);
@@ -417,8 +417,7 @@ fn room_that_another_stream_or_pool_holds_is_reported_as_elsewhere() {
 #[test]
 fn room_that_was_there_after_all_and_limits_are_distinguished() {
     let now = crowded("abc", "oom 20971520 free=0");
-    let small =
-        format!("segment_alloc 0x10000000 2097152 small\n{}", highwater_snapshots::text::text_from_trace(&now.trace));
+    let small = format!("segment_alloc 0x10000000 2097152 small\n{}", highwater_notation::text_from_trace(&now.trace));
     assert_eq!([now, Asked::of(&small, &[])].map(|at| at.failed().suspected), [Verdict::Transient; 2]);
     let asked = crowded("a", "oom 20971520 free=33554432");
     assert_eq!(asked.failed().suspected, Verdict::Limit);

@@ -168,7 +168,7 @@ mod tests {
     use crate::question::diff::Asked;
     use crate::question::peak::Query;
     use crate::{Diff, Filter, LiveIndex, Metric, Moment, Series, Siblings};
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::{DeviceId, Trace};
 
     /// Compares the peaks of two recordings as groups and as a tree.

@@ -151,7 +151,7 @@ pub(crate) fn sums_by_cause(trace: &Trace, metric: Metric, blocks: &[BlockId]) -
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
 

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::grouping::filter::Filter;
     use crate::grouping::matches::Matches;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     const HELD: &str = "
         baseline w 1000/1024 parameter

@@ -157,8 +157,8 @@ mod tests {
     use super::*;
     use crate::index::counterfactual::{Grouped, peaks_without};
     use crate::question::explain::cause::causes;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::ids::BlockId;
-    use highwater_snapshots::text::trace_from_text;
 
     #[test]
     fn without_any_causes_it_has_the_peak_of_the_definition() {

@@ -3,7 +3,7 @@
 use super::tests::{explain, explain_device};
 use super::*;
 use crate::GroupKey;
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 
 #[test]
 fn segments_that_are_freed_and_allocated_again_are_named_with_their_count_and_lines() {

@@ -3,9 +3,9 @@
 use super::*;
 use crate::tests::fixture::watch;
 use crate::{GroupKey, LiveIndex, Matches, Series, Siblings};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::EventId;
-use highwater_snapshots::text::trace_from_text;
 
 pub(super) fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Explanation) {
     let trace = trace_from_text(text).expect("the text is a trace");

@@ -188,7 +188,7 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     fn bounds(text: &str) -> Vec<u64> {
         let source = Source::in_memory(trace_from_text(text).unwrap());

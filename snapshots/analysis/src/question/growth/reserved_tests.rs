@@ -3,8 +3,8 @@
 use super::*;
 use crate::Source;
 use crate::tests::fixture::growth_of_device;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::text::trace_from_text;
 
 const MIB: u64 = 1 << 20;
 

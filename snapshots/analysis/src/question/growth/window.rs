@@ -295,8 +295,8 @@ impl StepWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::Phase;
-    use highwater_snapshots::text::trace_from_text;
 
     /// Builds steps with the given phases.
     fn text(steps: &[&str]) -> String {

@@ -152,7 +152,7 @@ fn unnamed(function: String) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     pub(super) fn written(text: &str, format: StackFormat) -> (Vec<u8>, String) {
         let mut out = Vec::new();

@@ -163,8 +163,8 @@ fn requests_of(windows: &Windows, row: &Summary) -> Result<Vec<(u64, DeviceId)>>
 mod tests {
     use std::sync::Arc;
 
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
 

@@ -229,8 +229,8 @@ impl Finder<'_, '_> {
 mod tests {
     use std::sync::Arc;
 
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
 

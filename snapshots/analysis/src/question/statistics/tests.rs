@@ -4,8 +4,8 @@ use super::*;
 use crate::question::between::Sum;
 use crate::question::growth::StepRange;
 use crate::{Filter, Series, Source};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::Category;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trust;
 
 /// Four steps over one weight. Each keeps a buffer of 10 bytes that nothing frees; step 0 allocates the optimizer's

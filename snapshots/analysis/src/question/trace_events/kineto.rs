@@ -112,7 +112,7 @@ fn not_beside(why: &str) -> Error {
 mod tests {
     use std::ops::ControlFlow;
 
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
     use serde_json::Value;
 
     use super::*;

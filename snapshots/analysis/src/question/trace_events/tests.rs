@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::messages::{COUNTER, INSTANT, PACKET_FIELD, Packet, SLICE_BEGIN, SLICE_END, TrackEvent};
 use super::*;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{Windows, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use prost::Message as _;
 
 /// The packets of a trace.

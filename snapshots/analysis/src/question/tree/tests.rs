@@ -4,7 +4,7 @@ use super::*;
 use crate::index::beside::SegmentKind;
 use crate::index::pools::BlockPool;
 use crate::{Beside, Filter, Metric};
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Pool, StreamId};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{Rules, guess};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
 

@@ -52,7 +52,7 @@ fn without_number(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
 

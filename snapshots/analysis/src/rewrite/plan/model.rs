@@ -217,7 +217,7 @@ fn merged(base: &[u64], deltas: &[Vec<(u32, i64)>]) -> (Vec<u64>, Vec<Vec<(u32, 
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
     use crate::Series;

@@ -1,7 +1,7 @@
 //! Tests of recomputed modules on small recordings with references.
 
 use expect_test::expect;
-use highwater_snapshots::text::{text_from_trace, trace_from_text};
+use highwater_notation::{text_from_trace, trace_from_text};
 use highwater_snapshots::{DeviceId, Trace};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Tests of recomputed modules on small recordings.
 
 use expect_test::{Expect, expect};
-use highwater_snapshots::text::{text_from_trace, trace_from_text};
+use highwater_notation::{text_from_trace, trace_from_text};
 use highwater_snapshots::{DeviceId, EventId};
 
 use super::*;

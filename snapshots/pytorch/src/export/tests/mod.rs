@@ -11,9 +11,9 @@ use super::*;
 use crate::intake::{EventDraft, Intake};
 use crate::raw::{Action, Extras, RawSnapshot};
 use crate::{EventDigest, recover};
+use highwater_notation::{text_from_trace, trace_from_text};
 use highwater_snapshots::Error;
 use highwater_snapshots::ids::{EventId, StringId};
-use highwater_snapshots::text::{text_from_trace, trace_from_text};
 use highwater_snapshots::trace::{Attribute, DeviceFacts, Owner};
 use unpickle::{Unpickled, unpickle};
 

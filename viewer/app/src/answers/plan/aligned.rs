@@ -33,7 +33,7 @@ pub fn aligned(recorded: &Trace, run: &Trace) -> Vec<EventId> {
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
 

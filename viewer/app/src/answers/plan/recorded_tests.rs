@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 use highwater_snapshots::{DeviceId, Trace};
 
 use super::change::{Change, Forbidden, Setup};

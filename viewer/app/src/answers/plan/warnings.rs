@@ -44,7 +44,7 @@ pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
 

@@ -68,7 +68,7 @@ fn merges(sizes: &BTreeSet<u64>, count: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
 

@@ -82,9 +82,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use highwater_analysis::Metric;
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
     use highwater_snapshots::rotation::numbered;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
 

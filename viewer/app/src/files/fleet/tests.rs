@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use highwater_notation::trace_from_text;
 use highwater_pytorch::open::open_file;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::text::trace_from_text;
 
 use super::*;
 

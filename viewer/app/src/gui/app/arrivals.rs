@@ -299,8 +299,8 @@ fn complete(name: &str) -> String {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::format::write_trace;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
 

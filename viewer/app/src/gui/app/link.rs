@@ -170,7 +170,7 @@ impl App {
 #[cfg(test)]
 mod tests {
     use highwater_analysis::GroupKey;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
     use crate::session::Recording;

@@ -318,7 +318,7 @@ pub fn light() -> Light {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     fn recording() -> Arc<Recording> {
         let text = "alloc a 10 activation\nalloc g 20 gradient\nalloc h 30 gradient";

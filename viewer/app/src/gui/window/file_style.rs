@@ -83,7 +83,7 @@ impl FileStyle {
 mod tests {
     use super::*;
     use highwater_analysis::GroupKey;
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     const TEXT: &str = "alloc x 5 device=1\nalloc a 100 t=10us\nalloc y 50 device=1\nalloc b 300\nfree y device=1";
 

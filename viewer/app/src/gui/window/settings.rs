@@ -126,7 +126,7 @@ fn valid_looks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<FileSty
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes_of_file::{numbers_of, rows_of};
 use highwater_analysis::{LiveIndex, Metric, Series};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::format::{Windows, write_trace};
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, EventId};
 
 use super::*;

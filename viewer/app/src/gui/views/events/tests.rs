@@ -3,7 +3,7 @@
 use eframe::egui::{Modifiers, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater_snapshots::text::trace_from_text;
+use highwater_notation::trace_from_text;
 
 use super::*;
 use crate::gui::tests::ViewHarness;

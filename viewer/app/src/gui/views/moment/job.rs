@@ -355,8 +355,8 @@ fn chosen_of(tree: &Tree, request: &Request, members: &HashMap<NodeId, Vec<NodeI
 #[cfg(test)]
 mod tests {
     use highwater_analysis::{GroupKey, TreeKey};
+    use highwater_notation::trace_from_text;
     use highwater_snapshots::Category;
-    use highwater_snapshots::text::trace_from_text;
 
     use super::*;
     use crate::colour_by::ColourBy;

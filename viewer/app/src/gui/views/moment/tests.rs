@@ -4,8 +4,8 @@ use eframe::egui::{Key, Modifiers, Rect, Vec2, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::{Filter, GroupKey, Matches, Metric, Siblings, TreeKey};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::BlockId;
-use highwater_snapshots::text::trace_from_text;
 
 use super::tile::What;
 use super::*;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use eframe::egui::{Key as Button, Modifiers, OutputCommand, Role, Vec2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use highwater_notation::trace_from_text;
 use highwater_snapshots::parse_size;
-use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
 
 use super::*;

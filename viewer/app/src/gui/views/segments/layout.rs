@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::session::Recording;
     use highwater_analysis::addresses::{AddressIndex, AddressMap};
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     fn map_of(text: &str) -> AddressMap {
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());

@@ -301,7 +301,7 @@ mod tests {
     use crate::gui::widgets::query::Computed as _;
     use highwater_analysis::bands::Across;
     use highwater_analysis::{GroupKey, Metric};
-    use highwater_snapshots::text::trace_from_text;
+    use highwater_notation::trace_from_text;
 
     fn request(colour_by: ColourBy) -> Request {
         let text = "baseline w 40 parameter\nalloc a 40 activation\nfree a\nalloc g 40 gradient";

@@ -1,7 +1,7 @@
 //! Quotes text as one word of a line, and parses it back.
 
 /// Formats `text` as one word: unchanged, or in double quotes if necessary.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let is_word = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '"');
     if is_word {
         return text.to_owned();
@@ -11,7 +11,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// Splits `line` after its first word or quoted text, and returns that text and the rest.
-pub(super) fn take_text(line: &str) -> Result<(String, &str), String> {
+pub(crate) fn take_text(line: &str) -> Result<(String, &str), String> {
     let line = line.trim_start();
     let Some(inner) = line.strip_prefix('"') else {
         let end = line.find(char::is_whitespace).unwrap_or(line.len());

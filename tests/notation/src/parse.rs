@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 
-use crate::builder::{StartingBlock, StartingState, TraceBuilder};
-use crate::category::{Category, Phase, Pool};
-use crate::error::{Error, Result};
-use crate::event::{Alloc, Event, EventKind, Oom, Range, What};
-use crate::ids::{
+use highwater_snapshots::builder::{StartingBlock, StartingState, TraceBuilder};
+use highwater_snapshots::category::{Category, Phase, Pool};
+use highwater_snapshots::error::{Error, Result};
+use highwater_snapshots::event::{Alloc, Event, EventKind, Oom, Range, What};
+use highwater_snapshots::ids::{
     BlockId, DeviceId, EventId, FrameId, ModuleId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId,
 };
-use crate::intern::Interner;
-use crate::line_text::LineText;
-use crate::tables::{Frame, Op, Scope, SourceLine, Stack};
-use crate::trace::{Annotation, Attribute, Owner, Trace};
+use highwater_snapshots::intern::Interner;
+use highwater_snapshots::line_text::LineText;
+use highwater_snapshots::tables::{Frame, Op, Scope, SourceLine, Stack};
+use highwater_snapshots::trace::{Annotation, Attribute, Owner, Trace};
 
-use super::quotes::take_text;
+use crate::quotes::take_text;
 
 /// Parses a trace from text. Errors name the line.
 pub fn trace_from_text(text: &str) -> Result<Trace> {
