@@ -1,13 +1,16 @@
 //! SwiGLU, silu(gate) · up, in one pass, and each gradient in another.
 
+use std::ptr;
+
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
-use super::elements::{read, write};
+use super::elements::{Elements, read, write};
 use super::elementwise::zip;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
 use crate::error::Result;
+use crate::storage::Reading;
 
 const OP: &str = "swiglu";
 
@@ -23,24 +26,44 @@ pub(crate) fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: 
     with_float!(OP, grad.dtype, T => backward::<T>([grad, inputs[0], inputs[1]], gradients))
 }
 
+/// Where the values of an operand are read.
+enum Source<'a, T> {
+    Operand(Elements<Reading<'a, T>>),
+    /// In the memory of one of the gradients, which is written over the operand.
+    Gradient(usize),
+}
+
 /// Writes the gradients of gate and up, those that are given, from `[grad, gate, up]`.
 fn backward<T: Float>(known: [View<'_>; 3], gradients: [Option<View<'_>>; 2]) -> Result<()> {
-    // Copies, since each gradient may be written over any of them.
-    let [grad, gate, up] = known.map(|view| Ok::<_, crate::Error>(read::<T>(view, OP)?.to_vec()));
-    let (grad, gate, up) = (grad?, gate?, up?);
-    for (of_up, out) in [false, true].into_iter().zip(gradients) {
-        let Some(out) = out else { continue };
-        let mut memory = write::<T>(out, OP)?;
-        memory.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, out)| {
-            for (place, out) in (task * ELEMENTS_A_TASK..).zip(out) {
-                let [grad, gate, up] = [&grad, &gate, &up].map(|values| values[place].load());
-                let share = sigmoid(gate);
-                *out = T::store(match of_up {
-                    true => grad * gate * share,
-                    false => grad * up * share * (T::Real::ONE + gate * (T::Real::ONE - share)),
-                });
+    let is_over =
+        |out: &Option<View<'_>>, operand: View<'_>| out.is_some_and(|out| ptr::eq(out.storage, operand.storage));
+    let [grad, gate, up] = known.map(|operand| match gradients.iter().position(|out| is_over(out, operand)) {
+        Some(out) => Ok(Source::Gradient(out)),
+        None => read::<T>(operand, OP).map(Source::Operand),
+    });
+    let sources = [grad?, gate?, up?];
+    let [of_gate, of_up] = gradients.map(|out| out.map(|out| write::<T>(out, OP)).transpose());
+    let mut outs = [of_gate?, of_up?];
+    let [mut of_gate, mut of_up] =
+        outs.each_mut().map(|out| out.as_deref_mut().unwrap_or_default().chunks_mut(ELEMENTS_A_TASK));
+    let elements = known[0].layout.elements();
+    let tasks = (0..elements).step_by(ELEMENTS_A_TASK);
+    let tasks: Vec<_> =
+        tasks.map(|first| (first, [of_gate.next(), of_up.next()].map(Option::unwrap_or_default))).collect();
+    tasks.into_par_iter().for_each(|(first, mut outs): (usize, [&mut [T]; 2])| {
+        for place in 0..ELEMENTS_A_TASK.min(elements - first) {
+            let [grad, gate, up] = sources.each_ref().map(|source| match source {
+                Source::Operand(values) => values[first + place].load(),
+                Source::Gradient(out) => outs[*out][place].load(),
+            });
+            let share = sigmoid(gate);
+            let of_gate = grad * up * share * (T::Real::ONE + gate * (T::Real::ONE - share));
+            for (out, value) in outs.iter_mut().zip([of_gate, grad * gate * share]) {
+                if let Some(out) = out.get_mut(place) {
+                    *out = T::store(value);
+                }
             }
-        });
-    }
+        }
+    });
     Ok(())
 }
