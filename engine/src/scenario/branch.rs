@@ -2,13 +2,12 @@
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
-use super::task::{Classification, MicroBatch, Task, data_rng, labels, random_input};
+use super::task::{Task, classification, data_rng, labels, of_whole, random_input};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::models::{FrozenSum, FrozenTrunk};
-use crate::nn::{Init, Module, Parameter};
-use crate::tensor::Tensor;
+use crate::nn::Init;
 
 pub(crate) const FROZEN_BRANCH: Scenario = Scenario {
     info: ScenarioInfo {
@@ -26,26 +25,14 @@ pub(crate) const FROZEN_BRANCH: Scenario = Scenario {
 
 const CLASSES: usize = 10;
 
-struct Sum(FrozenSum);
-
-impl Task for Sum {
-    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
-        self.0.loss()
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        self.0.parameters()
-    }
-}
-
 fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let (sizes, dtype) = (&options.sizes, options.dtype.unwrap_or(DType::F32));
     let mut init = Init::new(device, dtype, options.seed);
     let (Some(variant), width) = (&options.variant, sizes.width.unwrap_or(1024)) else {
-        return Ok(Box::new(Sum(FrozenSum::new(&mut init, sizes.width.unwrap_or(1000))?)));
+        return of_whole(FrozenSum::new(&mut init, sizes.width.unwrap_or(1000))?, FrozenSum::loss);
     };
     let model = FrozenTrunk::new(&mut init, [width, sizes.layers.unwrap_or(4), CLASSES], variant == "branches")?;
     let batch = sizes.batch.unwrap_or(512);
     let input = random_input([batch, width], dtype, device, &mut data_rng(options))?;
-    Ok(Box::new(Classification { model, input, labels: labels(batch, CLASSES, device)? }))
+    classification(model, input, labels(batch, CLASSES, device)?)
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
-use super::task::{MicroBatch, Task};
+use super::task::{MicroBatch, Task, of_whole};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -25,18 +25,6 @@ pub(crate) const MATMUL_CHAIN: Scenario = Scenario {
     optimizer: None,
     build,
 };
-
-struct Products(MatmulChain);
-
-impl Task for Products {
-    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
-        self.0.loss()
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        self.0.parameters()
-    }
-}
 
 struct ProductsByHand {
     chain: MatmulChain,
@@ -63,8 +51,8 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let mut init = Init::new(device, options.dtype.unwrap_or(DType::F64), options.seed);
     let (width, length) = (options.sizes.width.unwrap_or(1000), options.sizes.layers.unwrap_or(100));
     let chain = MatmulChain::new(&mut init, width, length, options.variant.as_deref() == Some("both"))?;
-    Ok(match options.variant.as_deref() {
-        Some("by-hand") => Box::new(ProductsByHand { chain, rights: RefCell::new(Vec::new()) }),
-        _ => Box::new(Products(chain)),
-    })
+    match options.variant.as_deref() {
+        Some("by-hand") => Ok(Box::new(ProductsByHand { chain, rights: RefCell::new(Vec::new()) })),
+        _ => of_whole(chain, MatmulChain::loss),
+    }
 }

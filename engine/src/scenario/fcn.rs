@@ -2,7 +2,7 @@
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::{OptimizerKind, Options};
-use super::task::{Classification, Task, data_rng, labels, random_input};
+use super::task::{Task, classification, data_rng, labels, random_input};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -53,5 +53,5 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let input = random_input([batch, 3, image, image], dtype, device, &mut data_rng(options))?;
     let places = batch.saturating_mul(image).saturating_mul(image);
     let labels = labels(places, size.classes, device)?.reshape([batch, image, image])?;
-    Ok(Box::new(Classification { model, input, labels }))
+    classification(model, input, labels)
 }

@@ -4,12 +4,12 @@ use highwater_recorder::{Category, scope};
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::{OptimizerKind, Options};
-use super::task::{Batch, MicroBatch, Reduction, Task, checkpoint_if_asked, data_rng, freeze_if_asked};
+use super::task::{Reduction, Task, checkpoint_if_asked, data_rng, freeze_if_asked, of_batch};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::models::{Falcon, FalconSize, Gpt2, Gpt2Size, LanguageModel, Llama, LlamaSize};
-use crate::nn::{Init, LoraOptions, Parameter};
+use crate::nn::{Init, LoraOptions};
 use crate::rng::Rng;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -106,7 +106,7 @@ fn gpt2(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let model = Gpt2::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
     checkpoint_if_asked(&model, "h.*", options)?;
     freeze_if_asked(&model, &["wte", "wpe"], "h", options)?;
-    Ok(Box::new(NextToken::new(model, [sizes.batch.unwrap_or(8), seq], size.vocabulary, device, options)?))
+    next_token(model, [sizes.batch.unwrap_or(8), seq], size.vocabulary, device, options)
 }
 
 fn falcon(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
@@ -126,7 +126,7 @@ fn falcon(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     checkpoint_if_asked(&model, "h.*", options)?;
     freeze_if_asked(&model, &["word_embeddings"], "h", options)?;
     let shape = [sizes.batch.unwrap_or(1), sizes.seq.unwrap_or(512)];
-    Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
+    next_token(model, shape, size.vocabulary, device, options)
 }
 
 fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
@@ -157,7 +157,7 @@ fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     checkpoint_if_asked(&model, "layers.*", options)?;
     freeze_if_asked(&model, &["embed_tokens"], "layers", options)?;
     let shape = [sizes.batch.unwrap_or(1), sizes.seq.unwrap_or(1024)];
-    Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
+    next_token(model, shape, size.vocabulary, device, options)
 }
 
 /// Returns the settings of LoRA adapters, if a rank is set.
@@ -177,52 +177,40 @@ fn adapters(rank: usize, targets: &'static [&'static str], options: &Options) ->
     LoraOptions { dtype: options.adapters, ..LoraOptions::new(rank, targets) }
 }
 
-/// A language model trained on next-token prediction.
-struct NextToken<M> {
+/// Returns the task of training `model` on next-token prediction. Every sequence has the same number of targets, so the
+/// mean over all targets is the mean of the parts' means.
+fn next_token<M: LanguageModel + 'static>(
     model: M,
-    tokens: Tensor,
-    targets: Tensor,
-}
-
-impl<M: LanguageModel> NextToken<M> {
-    fn new(model: M, shape: [usize; 2], vocabulary: usize, device: &Device, options: &Options) -> Result<Self> {
-        let _category = scope::category(Category::Input);
-        let [batch, seq] = shape;
-        let rows = batch.saturating_mul(seq);
-        if !device.has_values() {
-            let empty = |shape: Shape| Tensor::as_from_slice(shape, DType::I64, device);
-            return Ok(Self { model, tokens: empty(shape.into())?, targets: empty(rows.into())? });
-        }
-        let tokens = random_tokens(rows, vocabulary, &mut data_rng(options));
-        // The last token of a sequence has no next token.
-        let next = |place: usize| if (place + 1).is_multiple_of(seq) { NO_TARGET } else { tokens[place + 1] };
-        let targets: Vec<i64> = (0..tokens.len()).map(next).collect();
-        Ok(Self {
-            model,
-            tokens: Tensor::from_slice(&tokens, shape, device)?,
-            targets: Tensor::from_slice(&targets, rows, device)?,
-        })
-    }
-}
-
-impl<M: LanguageModel> Task for NextToken<M> {
-    fn loss(&self, part: MicroBatch) -> Result<Tensor> {
-        let (tokens, targets) = (part.of(&self.tokens)?, part.of(&self.targets)?);
-        let hidden = self.model.hidden(&tokens)?;
+    shape: [usize; 2],
+    vocabulary: usize,
+    device: &Device,
+    options: &Options,
+) -> Result<Box<dyn Task>> {
+    let [tokens, targets] = random_sequences(shape, vocabulary, device, options)?;
+    of_batch(model, (shape[0], Reduction::Mean), move |model, part| {
+        let (tokens, targets) = (part.of(&tokens)?, part.of(&targets)?);
+        let hidden = model.hidden(&tokens)?;
         let width = hidden.shape()[2];
         let rows = hidden.reshape([targets.elements(), width])?;
         drop(hidden);
-        rows.linear_cross_entropy(self.model.head_weight(), &targets, Some(NO_TARGET))
-    }
+        rows.linear_cross_entropy(model.head_weight(), &targets, Some(NO_TARGET))
+    })
+}
 
-    /// Every sequence has the same number of targets, so the mean over all targets is the mean of the parts' means.
-    fn batch(&self) -> Option<Batch> {
-        Some(Batch { size: self.tokens.shape()[0], loss: Reduction::Mean })
+/// Returns random tokens, `[batch, length]`, and the token after each of them.
+fn random_sequences(shape: [usize; 2], vocabulary: usize, device: &Device, options: &Options) -> Result<[Tensor; 2]> {
+    let _category = scope::category(Category::Input);
+    let [batch, seq] = shape;
+    let rows = batch.saturating_mul(seq);
+    if !device.has_values() {
+        let empty = |shape: Shape| Tensor::as_from_slice(shape, DType::I64, device);
+        return Ok([empty(shape.into())?, empty(rows.into())?]);
     }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        self.model.parameters()
-    }
+    let tokens = random_tokens(rows, vocabulary, &mut data_rng(options));
+    // The last token of a sequence has no next token.
+    let next = |place: usize| if (place + 1).is_multiple_of(seq) { NO_TARGET } else { tokens[place + 1] };
+    let targets: Vec<i64> = (0..tokens.len()).map(next).collect();
+    Ok([Tensor::from_slice(&tokens, shape, device)?, Tensor::from_slice(&targets, rows, device)?])
 }
 
 fn random_tokens(count: usize, vocabulary: usize, rng: &mut Rng) -> Vec<i64> {

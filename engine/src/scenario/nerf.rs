@@ -1,18 +1,17 @@
 //! The tiny NeRF from a discussion of candle's memory use in backpropagation.
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::RefCell;
 
 use highwater_recorder::{Category, scope};
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
-use super::task::{MicroBatch, Task, checkpoint_if_asked, data_rng};
+use super::task::{Task, checkpoint_if_asked, data_rng, of_whole};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::models::nerf::{Nerf, NerfSize, Rays, Samples};
-use crate::nn::{Init, Module, Parameter};
-use crate::rng::Rng;
+use crate::nn::Init;
 use crate::tensor::Tensor;
 
 pub(crate) const TINY_NERF: Scenario = Scenario {
@@ -30,29 +29,7 @@ pub(crate) const TINY_NERF: Scenario = Scenario {
 /// Nearest and farthest distance of the scene along a ray.
 const REACH: [f64; 2] = [2.0, 6.0];
 
-/// A model trained to predict the color of each ray.
-struct View {
-    model: Nerf,
-    rays: Rays,
-    colours: Tensor,
-    samples: usize,
-    rng: Mutex<Rng>,
-}
-
-impl Task for View {
-    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
-        let samples = {
-            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-            Samples::along(&self.rays, self.samples, REACH, &mut rng)?
-        };
-        self.model.render(samples)?.mse_loss(&self.colours)
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        self.model.parameters()
-    }
-}
-
+/// Builds a model that is trained to predict the color of each ray.
 fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let (sizes, tiny) = (&options.sizes, NerfSize::TINY);
     let size = NerfSize {
@@ -64,8 +41,11 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let model = Nerf::new(&mut Init::new(device, DType::F32, options.seed), size)?;
     checkpoint_if_asked(&model, "network", options)?;
     let (rays, colours) = picture_of_a_sphere(sizes.image.unwrap_or(100), device)?;
-    let samples = sizes.samples.unwrap_or(64);
-    Ok(Box::new(View { model, rays, colours, samples, rng: Mutex::new(data_rng(options)) }))
+    let (samples, rng) = (sizes.samples.unwrap_or(64), RefCell::new(data_rng(options)));
+    of_whole(model, move |model| {
+        let samples = Samples::along(&rays, samples, REACH, &mut rng.borrow_mut())?;
+        model.render(samples)?.mse_loss(&colours)
+    })
 }
 
 /// Returns rays through an image of `side` × `side` pixels and their colors. The image shows a sphere of radius 1 from

@@ -4,12 +4,12 @@ use highwater_recorder::{Category, scope};
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
-use super::task::{MicroBatch, Task, data_rng, random_input};
+use super::task::{Task, data_rng, of_whole, random_input};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::models::{Rnn, RnnForm};
-use crate::nn::{Init, Module, Parameter};
+use crate::nn::Init;
 use crate::tensor::Tensor;
 
 pub(crate) const RNN: Scenario = Scenario {
@@ -26,22 +26,6 @@ pub(crate) const RNN: Scenario = Scenario {
     build,
 };
 
-struct Sequence {
-    model: Rnn,
-    inputs: Tensor,
-    first: Tensor,
-}
-
-impl Task for Sequence {
-    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
-        self.model.run(&self.inputs, &self.first)?.sum()
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        self.model.parameters()
-    }
-}
-
 fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let (sizes, dtype) = (&options.sizes, options.dtype.unwrap_or(DType::F64));
     let (steps, batch, width) = (sizes.seq.unwrap_or(100), sizes.batch.unwrap_or(64), sizes.width.unwrap_or(1000));
@@ -54,5 +38,5 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let inputs = random_input([steps, batch, width], dtype, device, &mut data_rng(options))?;
     let _category = scope::category(Category::Input);
     let first = Tensor::zeros([batch, width], dtype, device)?;
-    Ok(Box::new(Sequence { model, inputs, first }))
+    of_whole(model, move |model| model.run(&inputs, &first)?.sum())
 }

@@ -2,7 +2,7 @@
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
-use super::task::{Classification, Task, checkpoint_if_asked, data_rng, labels, random_input};
+use super::task::{Task, checkpoint_if_asked, classification, data_rng, labels, random_input};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -37,7 +37,7 @@ fn vit_small(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     checkpoint_if_asked(&model, "encoder.layers.*", options)?;
     let batch = options.sizes.batch.unwrap_or(8);
     let input = random_input([batch, 3, size.image, size.image], dtype, device, &mut data_rng(options))?;
-    Ok(Box::new(Classification { model, input, labels: labels(batch, size.classes, device)? }))
+    classification(model, input, labels(batch, size.classes, device)?)
 }
 
 fn mlp(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
@@ -46,5 +46,5 @@ fn mlp(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let (width, hidden) = (sizes.width.unwrap_or(512), sizes.layers.unwrap_or(3).saturating_sub(1));
     let model = Perceptron::new(&mut Init::new(device, dtype, options.seed), [inputs, width, classes], hidden)?;
     let input = random_input([batch, inputs], dtype, device, &mut data_rng(options))?;
-    Ok(Box::new(Classification { model, input, labels: labels(batch, classes, device)? }))
+    classification(model, input, labels(batch, classes, device)?)
 }

@@ -91,19 +91,20 @@ pub(crate) fn check_parts(size: usize, count: usize) -> Result<()> {
     Err(Error::Setting { op: "--accumulate", what })
 }
 
-/// A task whose loss is the sum of the model's outputs.
-pub(crate) struct SumOfResults<M> {
-    pub(crate) model: M,
-    pub(crate) input: Tensor,
+/// A model whose loss is a function of the model and a part of the batch.
+struct Training<M, F> {
+    model: M,
+    batch: Option<Batch>,
+    loss: F,
 }
 
-impl<M: Module> Task for SumOfResults<M> {
+impl<M: Module, F: Fn(&M, MicroBatch) -> Result<Tensor>> Task for Training<M, F> {
     fn loss(&self, part: MicroBatch) -> Result<Tensor> {
-        self.model.forward(&part.of(&self.input)?)?.sum()
+        (self.loss)(&self.model, part)
     }
 
     fn batch(&self) -> Option<Batch> {
-        Some(Batch { size: self.input.shape()[0], loss: Reduction::Sum })
+        self.batch
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -111,25 +112,28 @@ impl<M: Module> Task for SumOfResults<M> {
     }
 }
 
-/// A classification task, with mean cross-entropy as the loss.
-pub(crate) struct Classification<M> {
-    pub(crate) model: M,
-    pub(crate) input: Tensor,
-    pub(crate) labels: Tensor,
+/// Returns the task of a model without a batch.
+pub(crate) fn of_whole<M: Module + 'static>(
+    model: M,
+    loss: impl Fn(&M) -> Result<Tensor> + 'static,
+) -> Result<Box<dyn Task>> {
+    Ok(Box::new(Training { model, batch: None, loss: move |model: &M, _| loss(model) }))
 }
 
-impl<M: Module> Task for Classification<M> {
-    fn loss(&self, part: MicroBatch) -> Result<Tensor> {
-        self.model.forward(&part.of(&self.input)?)?.cross_entropy(&part.of(&self.labels)?, None)
-    }
+/// Returns the task of a model on a batch of `size`.
+pub(crate) fn of_batch<M: Module + 'static>(
+    model: M,
+    (size, reduction): (usize, Reduction),
+    loss: impl Fn(&M, MicroBatch) -> Result<Tensor> + 'static,
+) -> Result<Box<dyn Task>> {
+    Ok(Box::new(Training { model, batch: Some(Batch { size, loss: reduction }), loss }))
+}
 
-    fn batch(&self) -> Option<Batch> {
-        Some(Batch { size: self.input.shape()[0], loss: Reduction::Mean })
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        self.model.parameters()
-    }
+/// Returns a classification task, with mean cross-entropy as the loss.
+pub(crate) fn classification<M: Module + 'static>(model: M, input: Tensor, labels: Tensor) -> Result<Box<dyn Task>> {
+    of_batch(model, (input.shape()[0], Reduction::Mean), move |model, part| {
+        model.forward(&part.of(&input)?)?.cross_entropy(&part.of(&labels)?, None)
+    })
 }
 
 /// Creates an input tensor from the standard normal distribution.

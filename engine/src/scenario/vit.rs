@@ -2,12 +2,12 @@
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
-use super::task::{SumOfResults, Task, checkpoint_if_asked, data_rng, freeze_if_asked, random_input};
+use super::task::{Reduction, Task, checkpoint_if_asked, data_rng, freeze_if_asked, of_batch, random_input};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::models::{VisionTransformer, VitSize};
-use crate::nn::{EncoderSize, Init};
+use crate::nn::{EncoderSize, Init, Module};
 
 pub(crate) const VIT_L_16: Scenario = Scenario {
     info: ScenarioInfo {
@@ -52,5 +52,5 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     freeze_if_asked(&model, &before, "encoder.layers", options)?;
     let shape = [sizes.batch.unwrap_or(1), 3, size.image, size.image];
     let input = random_input(shape, dtype, device, &mut data_rng(options))?;
-    Ok(Box::new(SumOfResults { model, input }))
+    of_batch(model, (shape[0], Reduction::Sum), move |model, part| model.forward(&part.of(&input)?)?.sum())
 }
