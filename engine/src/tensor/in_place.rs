@@ -45,60 +45,13 @@ impl Tensor {
         self.zip_("add_scaled_", Binary::AddScaled(scale), other)
     }
 
-    /// Multiplies by `other`.
-    ///
-    /// # Errors
-    /// See [`Self::copy_`].
-    pub fn mul_(&self, other: &Self) -> Result<()> {
-        self.zip_("mul_", Binary::Mul, other)
-    }
-
-    /// Divides by `other`.
-    ///
-    /// # Errors
-    /// See [`Self::copy_`].
-    pub fn div_(&self, other: &Self) -> Result<()> {
-        self.zip_("div_", Binary::Div, other)
-    }
-
     /// Sets this to `scale · self + shift`.
     ///
     /// # Errors
     /// See [`Self::fill_`].
     pub fn affine_(&self, scale: f64, shift: f64) -> Result<()> {
-        self.map_("affine_", Unary::Affine { scale, shift })
-    }
-
-    /// Sets this to its square root.
-    ///
-    /// # Errors
-    /// See [`Self::fill_`].
-    pub fn sqrt_(&self) -> Result<()> {
-        self.map_("sqrt_", Unary::Sqrt)
-    }
-
-    /// Interpolates linearly: sets this to `self + weight · (target − self)`.
-    ///
-    /// # Errors
-    /// See [`Self::copy_`].
-    pub fn lerp_(&self, target: &Self, weight: f64) -> Result<()> {
-        self.zip_("lerp_", Binary::Lerp(weight), target)
-    }
-
-    /// Adds `scale · left · right`, both of this shape.
-    ///
-    /// # Errors
-    /// See [`Self::copy_`].
-    pub fn addcmul_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
-        self.combine_("addcmul_", Ternary::AddMul { keep: 1.0, scale }, left, right)
-    }
-
-    /// Adds `scale · left / right`, both of this shape.
-    ///
-    /// # Errors
-    /// See [`Self::copy_`].
-    pub fn addcdiv_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
-        self.combine_("addcdiv_", Ternary::AddDiv(scale), left, right)
+        self.begin_change("affine_")?;
+        backend::unary(self.view(), Unary::Affine { scale, shift }, None)
     }
 
     /// Prepares `function` of each element, to be run together with other calls.
@@ -128,23 +81,10 @@ impl Tensor {
         Ok(Call::Ternary(self.view(), function, left.view(), right.view()))
     }
 
-    fn map_(&self, op: &'static str, function: Unary) -> Result<()> {
-        self.begin_change(op)?;
-        backend::unary(self.view(), function, None)
-    }
-
     fn zip_(&self, op: &'static str, function: Binary, right: &Self) -> Result<()> {
         self.begin_change(op)?;
         self.check_operand(op, right)?;
         backend::binary(self.view(), function, None, right.broadcast_to(op, self.shape())?.view())
-    }
-
-    fn combine_(&self, op: &'static str, function: Ternary, left: &Self, right: &Self) -> Result<()> {
-        self.begin_change(op)?;
-        self.check_operand(op, left)?;
-        self.check_operand(op, right)?;
-        let (left, right) = (left.broadcast_to(op, self.shape())?, right.broadcast_to(op, self.shape())?);
-        backend::ternary(self.view(), function, left.view(), right.view())
     }
 
     /// Fails if the elements must not change; counts the change, so that a graph that saved them detects it.
