@@ -1,15 +1,14 @@
 //! The live blocks and segments of a device and their totals, updated with each event, so that reading can start at any
 //! event of a recording.
 
-use std::collections::BTreeMap;
-
 use crate::builder::{StartingBlock, StartingState, TraceBuilder};
-use crate::category::Category;
+use crate::category::{Category, Pool};
 use crate::event::{BlockKey, Event, Range, What};
-use crate::ids::DeviceId;
+use crate::ids::{DeviceId, StreamId};
 pub use crate::live_blocks::LiveBlock;
 use crate::live_blocks::LiveBlocks;
 use crate::metric::Totals;
+use crate::ranges::Ranges;
 use crate::stage::{Outside, Stage};
 use crate::trace::{DeviceStart, Start};
 use crate::transition::{Contradictions, Named, Transition, transition};
@@ -33,44 +32,13 @@ impl Ended {
     }
 }
 
-/// The mapped ranges of expandable segments, which do not overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mappings(BTreeMap<u64, Range>);
-
-impl Mappings {
-    /// Adds a mapped range.
-    pub fn map(&mut self, range: Range) {
-        self.0.insert(range.address, range);
-    }
-
-    /// Removes `gone`, truncating or splitting the ranges that it overlaps.
-    pub fn unmap(&mut self, gone: Range) {
-        let end = |range: &Range| range.address.saturating_add(range.bytes);
-        let below = self.0.range(..end(&gone)).rev().map(|(_, range)| *range);
-        let overlapping: Vec<Range> = below.take_while(|range| end(range) > gone.address).collect();
-        for range in overlapping {
-            self.0.remove(&range.address);
-            let before = gone.address.saturating_sub(range.address);
-            let after = end(&range).saturating_sub(end(&gone));
-            for (address, bytes) in [(range.address, before), (end(&gone), after)] {
-                if bytes > 0 {
-                    self.0.insert(address, Range { address, bytes, ..range });
-                }
-            }
-        }
-    }
-
-    /// The ranges by address.
-    pub fn ranges(&self) -> Vec<Range> {
-        self.0.values().copied().collect()
-    }
-}
-
 /// The live blocks and the segments of one device.
 #[derive(Clone, Debug, Default)]
 pub struct LiveState {
     segments: HashMap<u64, Range>,
-    mappings: Mappings,
+    /// The mapped ranges of expandable segments with stream and pool, and a number for each, so that they stay apart.
+    mappings: Ranges<(StreamId, Pool, u64)>,
+    mappings_so_far: u64,
     blocks: LiveBlocks,
     totals: Totals,
     /// Requested bytes of live blocks by category.
@@ -94,8 +62,7 @@ impl LiveState {
             self.segments.insert(range.address, *range);
         }
         for range in &state.mappings {
-            self.reserve(range.bytes);
-            self.mappings.map(*range);
+            self.map(*range);
         }
         for block in &state.blocks {
             self.add(&LiveBlock { block: *block, birth: None });
@@ -163,13 +130,10 @@ impl LiveState {
                 self.release(range.bytes);
                 self.segments.remove(&range.address);
             }
-            (What::SegmentMap(range), _) => {
-                self.reserve(range.bytes);
-                self.mappings.map(range);
-            }
+            (What::SegmentMap(range), _) => self.map(range),
             (What::SegmentUnmap(range), _) => {
                 self.release(range.bytes);
-                self.mappings.unmap(range);
+                self.mappings.remove(range.address, range.address.saturating_add(range.bytes));
             }
             (What::DeviceUsed(bytes), _) => self.totals.device_used = bytes,
             _ => {}
@@ -203,7 +167,7 @@ impl LiveState {
     pub fn state(&self, device: DeviceId) -> StartingState {
         let mut blocks: Vec<StartingBlock> = self.blocks.iter().map(|live| live.block).collect();
         blocks.sort_unstable_by_key(|block| block.alloc.block);
-        StartingState { device, segments: self.segments(), mappings: self.mappings.ranges(), blocks }
+        StartingState { device, segments: self.segments(), mappings: self.mappings(), blocks }
     }
 
     /// Returns the segments by address.
@@ -215,7 +179,8 @@ impl LiveState {
 
     /// Returns the mapped ranges by address.
     pub fn mappings(&self) -> Vec<Range> {
-        self.mappings.ranges()
+        let range = |(address, end, (stream, pool, _))| Range { address, bytes: end - address, stream, pool };
+        self.mappings.iter().map(range).collect()
     }
 
     /// Adds a block that is live or waits for another stream. Returns the earlier block with the same key, if any,
@@ -261,6 +226,12 @@ impl LiveState {
         self.totals.allocated = self.totals.allocated.wrapping_sub(block.alloc.allocated);
         let bytes = &mut self.by_category[block.alloc.category as usize];
         *bytes = bytes.wrapping_sub(block.alloc.requested);
+    }
+
+    fn map(&mut self, Range { address, bytes, stream, pool }: Range) {
+        self.reserve(bytes);
+        self.mappings_so_far += 1;
+        self.mappings.insert(address, address.saturating_add(bytes), (stream, pool, self.mappings_so_far));
     }
 
     fn reserve(&mut self, bytes: u64) {
@@ -311,21 +282,22 @@ pub(crate) fn begin_window<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::category::Pool;
-    use crate::ids::StreamId;
+    use crate::ids::StackId;
 
     #[test]
     fn what_is_unmapped_in_part_is_mapped_in_part() {
         let range = |address, bytes| Range { address, bytes, stream: StreamId(0), pool: Pool::Large };
-        let mut mapped = Mappings::default();
-        mapped.map(range(100, 100));
-        mapped.map(range(200, 50));
-        let left =
-            |mapped: &Mappings| mapped.ranges().iter().map(|range| (range.address, range.bytes)).collect::<Vec<_>>();
-        mapped.unmap(range(150, 60));
-        assert_eq!(left(&mapped), [(100, 50), (210, 40)]);
-        mapped.unmap(range(120, 10));
-        mapped.unmap(range(0, 50));
-        assert_eq!(left(&mapped), [(100, 20), (130, 20), (210, 40)]);
+        let mut live = LiveState::default();
+        let mut left_after = |steps: &[What]| {
+            for &what in steps {
+                live.follow(&Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what });
+            }
+            live.mappings().iter().map(|range| (range.address, range.bytes)).collect::<Vec<_>>()
+        };
+        let (map, unmap) = (What::SegmentMap, What::SegmentUnmap);
+        assert_eq!(left_after(&[map(range(100, 100)), map(range(200, 50))]), [(100, 100), (200, 50)]);
+        assert_eq!(left_after(&[unmap(range(150, 60))]), [(100, 50), (210, 40)]);
+        let left = left_after(&[unmap(range(120, 10)), unmap(range(0, 50))]);
+        assert_eq!(left, [(100, 20), (130, 20), (210, 40)]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_snapshots::event::{BlockKey, Event, EventKind, Range as Addresses, What};
 use highwater_snapshots::format::{block_keys, recorded_event};
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId, StringId};
-use highwater_snapshots::live_state::Mappings;
+use highwater_snapshots::ranges::Ranges;
 use highwater_snapshots::references::{ATTRIBUTE, References};
 use highwater_snapshots::trace::{Annotation, Attribute, EXCERPT, NOTE, Owner, SegmentRole, Trace, Trust};
 use highwater_snapshots::units::format_count;
@@ -142,17 +142,23 @@ impl Excerpt<'_> {
 
     /// The ranges that are mapped when the excerpt starts.
     fn mapped_at_start(&self, device: DeviceId) -> Vec<Addresses> {
-        let mut mapped = Mappings::default();
-        let rows = self.trace.segments.ids().map(|id| self.trace.segments.get(id));
-        let ours = rows.filter(|row| row.device == device && (!row.alloc.is_some() || self.is_over(row.alloc)));
-        for row in ours {
-            match row.role {
-                SegmentRole::Mapping => mapped.map(row.range),
-                SegmentRole::Unmapping => mapped.unmap(row.range),
+        let mut mapped = Ranges::default();
+        for id in self.trace.segments.ids() {
+            let segment = self.trace.segments.get(id);
+            if segment.device != device || segment.alloc.is_some() && !self.is_over(segment.alloc) {
+                continue;
+            }
+            let (address, end) = (segment.range.address, segment.range.address.saturating_add(segment.range.bytes));
+            match segment.role {
+                // Each range has a tag of its own, so that neighbours stay apart.
+                SegmentRole::Mapping => mapped.insert(address, end, id),
+                SegmentRole::Unmapping => mapped.remove(address, end),
                 SegmentRole::Segment => {}
             }
         }
-        mapped.ranges()
+        let range =
+            |(address, end, id)| Addresses { address, bytes: end - address, ..self.trace.segments.get(id).range };
+        mapped.iter().map(range).collect()
     }
 
     /// Adds events for the step, the phase and the memory used on each device at the start, if the recording has any.
