@@ -18,5 +18,5 @@ mod snapkit;
 mod whole;
 
 pub(crate) use shape::{Key, Keys, Shape};
-pub(crate) use store::{Dict, List, Mark, Refusal, Store};
+pub(crate) use store::{Dict, List, Mark, Refusal, RowKind, Store};
 pub(crate) use value::Value;

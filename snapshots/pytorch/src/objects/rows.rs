@@ -187,10 +187,7 @@ impl Store {
     /// Returns the known key that a value is.
     #[inline]
     pub(crate) fn key(&self, key: Value) -> Option<Key> {
-        match key {
-            Value::Text(id) => self.keys.key(id),
-            _ => None,
-        }
+        self.keys.of(key)
     }
 
     #[cold]

@@ -2,8 +2,8 @@
 
 use std::fmt::{Display, Formatter};
 
+use super::value::Value;
 use crate::Intake;
-use highwater_snapshots::ids::StringId;
 
 /// Declares the keys of a snapshot's dicts.
 macro_rules! keys {
@@ -97,9 +97,10 @@ impl Keys {
         Self { first }
     }
 
-    /// Returns the known key with the string id `id`.
+    /// Returns the known key that `value` is.
     #[inline]
-    pub(crate) fn key(self, id: StringId) -> Option<Key> {
+    pub(crate) fn of(self, value: Value) -> Option<Key> {
+        let Value::Text(id) = value else { return None };
         Key::ALL.get(id.0.wrapping_sub(self.first) as usize).copied()
     }
 }
@@ -161,6 +162,8 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
+    use highwater_snapshots::ids::StringId;
+
     use super::*;
 
     #[test]
@@ -169,12 +172,12 @@ mod tests {
         let before = intake.text("elsewhere");
         let keys = Keys::new(&mut intake);
         let id = intake.text("total_size");
-        assert_eq!(keys.key(id), Some(Key::TotalSize));
-        assert_eq!((keys.key(before), keys.key(StringId::NONE)), (None, None));
+        assert_eq!(keys.of(Value::Text(id)), Some(Key::TotalSize));
+        assert_eq!((keys.of(Value::Text(before)), keys.of(Value::Text(StringId::NONE))), (None, None));
         let shape = |names: &[&str]| {
             let mut intake = intake.clone();
             let ids: Vec<StringId> = names.iter().map(|name| intake.text(name)).collect();
-            Shape::of(ids.into_iter().map(|id| keys.key(id)))
+            Shape::of(ids.into_iter().map(|id| keys.of(Value::Text(id))))
         };
         assert_eq!(shape(&["size", "new", "action"]), Shape::Event);
         assert_eq!(shape(&["line", "name", "filename"]), Shape::Frame);

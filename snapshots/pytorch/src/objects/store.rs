@@ -15,18 +15,38 @@ pub(crate) enum List {
     Stack(u32),
     /// Strings that were already used, by the index of the list of strings.
     Texts(u32),
-    /// Consecutive events.
-    Events {
-        first: u32,
-        count: u32,
-    },
-    /// Consecutive blocks of a segment.
-    Blocks {
+    /// Consecutive events, or blocks of a segment.
+    Rows {
+        kind: RowKind,
         first: u32,
         count: u32,
     },
     /// Anything else: a row of `open_lists`.
     Open(u32),
+}
+
+/// What the rows of a list are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowKind {
+    Event,
+    Block,
+}
+
+impl RowKind {
+    fn dict(self, row: u32) -> Dict {
+        match self {
+            Self::Event => Dict::Event(row),
+            Self::Block => Dict::Block(row),
+        }
+    }
+
+    /// Returns the row of a dict of this kind.
+    pub(super) fn row(self, dict: Dict) -> Option<u32> {
+        match (self, dict) {
+            (Self::Event, Dict::Event(row)) | (Self::Block, Dict::Block(row)) => Some(row),
+            _ => None,
+        }
+    }
 }
 
 /// The contents of a dict.
@@ -238,12 +258,7 @@ impl Store {
         }
         let known = match slot.list {
             List::Empty => self.known_list(items),
-            List::Events { first, count } => {
-                self.rows_of(items, Some((first, count)), Self::event_row).map(events_list)
-            }
-            List::Blocks { first, count } => {
-                self.rows_of(items, Some((first, count)), Self::block_row).map(blocks_list)
-            }
+            List::Rows { kind, first, count } => self.rows_of(items, kind, (first, count)),
             _ => None,
         };
         let list = match known {
@@ -273,50 +288,22 @@ impl Store {
                 }
                 Some(List::Stack(intake.stack(handles)))
             }
-            Dict::Event(_) => self.rows_of(items, None, Self::event_row).map(events_list),
-            Dict::Block(_) => self.rows_of(items, None, Self::block_row).map(blocks_list),
+            &Dict::Event(row) => self.rows_of(items, RowKind::Event, (row, 0)),
+            &Dict::Block(row) => self.rows_of(items, RowKind::Block, (row, 0)),
             _ => None,
         }
     }
 
-    fn event_row(&self, value: Value) -> Option<u32> {
-        match value {
-            Value::Dict(row) => match self.dicts.get(row as usize) {
-                Some(&Dict::Event(event)) => Some(event),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn block_row(&self, value: Value) -> Option<u32> {
-        match value {
-            Value::Dict(row) => match self.dicts.get(row as usize) {
-                Some(&Dict::Block(block)) => Some(block),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Returns the first row and the count of `items` together with those before them, if their rows are consecutive.
-    fn rows_of(
-        &self,
-        items: &[Value],
-        before: Option<(u32, u32)>,
-        row_of: impl Fn(&Self, Value) -> Option<u32>,
-    ) -> Option<(u32, u32)> {
-        let (first, mut count) = match before {
-            Some(before) => before,
-            None => (row_of(self, *items.first()?)?, 0),
-        };
+    /// Returns the rows of `items` together with those before them, if all are of one kind and consecutive.
+    fn rows_of(&self, items: &[Value], kind: RowKind, (first, mut count): (u32, u32)) -> Option<List> {
         for &item in items {
-            if row_of(self, item)? != first.checked_add(count)? {
+            let Value::Dict(row) = item else { return None };
+            if *self.dicts.get(row as usize)? != kind.dict(first.checked_add(count)?) {
                 return None;
             }
             count += 1;
         }
-        Some((first, count))
+        Some(List::Rows { kind, first, count })
     }
 
     /// Converts a list to its general form, so that any item can be added.
@@ -330,11 +317,8 @@ impl Store {
                 let frames = self.intake.stack_frames(stack).to_vec();
                 frames.into_iter().map(|frame| self.closed_dict(Dict::Frame(frame))).collect()
             }
-            List::Events { first, count } => {
-                (first..first + count).map(|event| self.closed_dict(Dict::Event(event))).collect()
-            }
-            List::Blocks { first, count } => {
-                (first..first + count).map(|block| self.closed_dict(Dict::Block(block))).collect()
+            List::Rows { kind, first, count } => {
+                (first..first + count).map(|row| self.closed_dict(kind.dict(row))).collect()
             }
         };
         self.open_lists.push(items);
@@ -357,16 +341,10 @@ impl Store {
         }
         let keys = self.keys;
         let dict = match self.dicts.get(row as usize) {
-            Some(Dict::Empty) => {
-                let key_of = |item: &[Value]| match item[0] {
-                    Value::Text(id) => keys.key(id),
-                    _ => None,
-                };
-                match Shape::of(items.chunks_exact(2).map(key_of)) {
-                    Shape::Other => self.open_dict(items),
-                    shape => self.close(shape, items)?,
-                }
-            }
+            Some(Dict::Empty) => match Shape::of(items.chunks_exact(2).map(|item| keys.of(item[0]))) {
+                Shape::Other => self.open_dict(items),
+                shape => self.close(shape, items)?,
+            },
             Some(&Dict::Open(open)) => {
                 self.open_dicts[open as usize].extend(items.chunks_exact(2).map(|item| (item[0], item[1])));
                 Dict::Open(open)
@@ -401,12 +379,7 @@ impl Store {
         let Some(&dict) = self.dicts.get(row as usize) else { return Ok(None) };
         let Dict::Open(open) = dict else { return Ok(Some(dict)) };
         let items = std::mem::take(&mut self.open_dicts[open as usize]);
-        let keys = self.keys;
-        let key_of = |(key, _): &(Value, Value)| match key {
-            Value::Text(id) => keys.key(*id),
-            _ => None,
-        };
-        let shape = Shape::of(items.iter().map(key_of));
+        let shape = Shape::of(items.iter().map(|(key, _)| self.keys.of(*key)));
         if shape == Shape::Other {
             self.open_dicts[open as usize] = items;
             return Ok(Some(dict));
@@ -448,7 +421,7 @@ impl Store {
                 self.lists[row as usize].list = List::Stack(stack);
                 Ok(stack)
             }
-            List::Texts(_) | List::Events { .. } | List::Blocks { .. } => Ok(Sequences::NONE),
+            List::Texts(_) | List::Rows { .. } => Ok(Sequences::NONE),
         }
     }
 
@@ -483,12 +456,4 @@ impl Store {
         self.lists[row as usize].list = List::Texts(texts);
         texts
     }
-}
-
-fn events_list((first, count): (u32, u32)) -> List {
-    List::Events { first, count }
-}
-
-fn blocks_list((first, count): (u32, u32)) -> List {
-    List::Blocks { first, count }
 }

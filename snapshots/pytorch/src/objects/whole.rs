@@ -1,10 +1,10 @@
 //! Takes a snapshot out of the outermost value of a file: its segments, traces, annotations and settings.
 
 use super::shape::{Key, Keys};
-use super::store::{Dict, List, OpenSegment, Store};
+use super::store::{Dict, List, OpenSegment, RowKind, Store};
 use super::value::Value;
+use crate::RawSnapshot;
 use crate::raw::{RawEvent, RawTensor};
-use crate::{BlockDraft, RawSnapshot};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::format::SNAPSHOT;
 
@@ -150,35 +150,49 @@ impl Store {
 
     /// Takes the events out of a list.
     fn take_events(&mut self, list: Value) -> Taken<Vec<RawEvent>> {
-        let Value::List(row) = list else {
-            if list != Value::None {
-                self.intake.problem(Problem::new(format!("a trace is {}, not a list: left out", list.kind())));
-            }
-            return Ok(Vec::new());
+        if !matches!(list, Value::List(_) | Value::None) {
+            self.intake.problem(Problem::new(format!("a trace is {}, not a list: left out", list.kind())));
+        }
+        self.take_rows(list, RowKind::Event, |store| &mut store.events)
+    }
+
+    /// Takes rows of `kind` out of a list; `all` are those of the file.
+    fn take_rows<T: Copy>(&mut self, list: Value, kind: RowKind, all: fn(&mut Self) -> &mut Vec<T>) -> Taken<Vec<T>> {
+        let Value::List(number) = list else { return Ok(Vec::new()) };
+        let [shared, stray] = match kind {
+            RowKind::Event => [
+                "two devices share one list of events: the second is left out",
+                "an entry of a trace that is not an event: ignored",
+            ],
+            RowKind::Block => [
+                "two segments share a list of blocks: the second is treated as empty",
+                "an entry of 'blocks' that is not a block: ignored",
+            ],
         };
-        let slot = self.lists[row as usize];
+        let slot = &mut self.lists[number as usize];
         if slot.is_used {
-            self.intake.problem(Problem::new("two devices share one list of events: the second is left out"));
+            self.intake.problem(Problem::new(shared));
             return Ok(Vec::new());
         }
-        if let List::Events { first, count } = slot.list {
-            self.lists[row as usize].is_used = true;
-            let (first, end) = (first as usize, (first + count) as usize);
-            if end == self.events.len() {
+        if let List::Rows { kind: of, first, count } = slot.list
+            && of == kind
+        {
+            slot.is_used = true;
+            let (all, first, end) = (all(self), first as usize, (first + count) as usize);
+            if end == all.len() {
                 // A recording of a single device is all events: splitting them off would copy them.
-                let is_all = first == 0;
-                return Ok(if is_all { std::mem::take(&mut self.events) } else { self.events.split_off(first) });
+                return Ok(if first == 0 { std::mem::take(all) } else { all.split_off(first) });
             }
-            return Ok(self.events.get(first..end).map_or_else(Vec::new, <[RawEvent]>::to_vec));
+            return Ok(all.get(first..end).unwrap_or_default().to_vec());
         }
-        let mut events = Vec::new();
+        let mut rows = Vec::new();
         for item in self.take_items(list).unwrap_or_default() {
-            match self.dict(item)? {
-                Some(Dict::Event(row)) => events.extend(self.events.get(row as usize)),
-                _ => self.intake.count_unexpected("an entry of a trace that is not an event: ignored"),
+            match self.dict(item)?.and_then(|dict| kind.row(dict)) {
+                Some(row) => rows.extend(all(self).get(row as usize)),
+                None => self.intake.count_unexpected(stray),
             }
         }
-        Ok(events)
+        Ok(rows)
     }
 
     fn take_segments(&mut self, list: Value, is_host: bool) -> Taken<()> {
@@ -194,34 +208,10 @@ impl Store {
                 continue;
             };
             let OpenSegment { segment, blocks } = self.segments[row as usize].clone();
-            let blocks = self.take_blocks(blocks)?;
+            let blocks = self.take_rows(blocks, RowKind::Block, |store| &mut store.blocks)?;
             self.intake.segment(segment, &blocks, is_host);
         }
         Ok(())
-    }
-
-    /// Takes the blocks out of a list.
-    fn take_blocks(&mut self, list: Value) -> Taken<Vec<BlockDraft>> {
-        let Value::List(row) = list else { return Ok(Vec::new()) };
-        let slot = self.lists[row as usize];
-        if slot.is_used {
-            let what = "two segments share a list of blocks: the second is treated as empty";
-            self.intake.problem(Problem::new(what));
-            return Ok(Vec::new());
-        }
-        if let List::Blocks { first, count } = slot.list {
-            self.lists[row as usize].is_used = true;
-            let blocks = self.blocks.get(first as usize..(first + count) as usize);
-            return Ok(blocks.unwrap_or_default().to_vec());
-        }
-        let mut blocks = Vec::new();
-        for item in self.take_items(list).unwrap_or_default() {
-            match self.dict(item)? {
-                Some(Dict::Block(row)) => blocks.extend(self.blocks.get(row as usize)),
-                _ => self.intake.count_unexpected("an entry of 'blocks' that is not a block: ignored"),
-            }
-        }
-        Ok(blocks)
     }
 
     fn take_annotations(&mut self, list: Value) -> Taken<()> {
@@ -281,6 +271,5 @@ impl Store {
 
 /// Returns the value of a key; the last one if the key is repeated.
 fn value_of(keys: Keys, items: &[(Value, Value)], wanted: Key) -> Option<Value> {
-    let is_wanted = |key: Value| matches!(key, Value::Text(id) if keys.key(id) == Some(wanted));
-    items.iter().rev().find(|(key, _)| is_wanted(*key)).map(|(_, value)| *value)
+    items.iter().rev().find(|(key, _)| keys.of(*key) == Some(wanted)).map(|(_, value)| *value)
 }

@@ -21,7 +21,7 @@ use super::memo::Memo;
 use super::portion::{Chunk, ExtrasOf, NO_EXTRAS, Row, StackOf, StepKind, Stored, TextOf};
 use super::source::{InMemory, Source};
 use crate::Sequences;
-use crate::objects::{Dict, List, Value};
+use crate::objects::{Dict, List, RowKind, Value};
 use crate::raw::{Extras, RawEvent};
 use highwater_snapshots::error::Result;
 use highwater_snapshots::ids::StringId;
@@ -213,7 +213,7 @@ impl Machine<InMemory<'_>> {
         let mark = *self.marks.last()?;
         let Some(&Value::List(row)) = self.stack.get(mark.checked_sub(1)?) else { return None };
         let slot = self.store.lists.get(row as usize)?;
-        let is_for_events = !slot.is_used && matches!(slot.list, List::Empty | List::Events { .. });
+        let is_for_events = !slot.is_used && matches!(slot.list, List::Empty | List::Rows { kind: RowKind::Event, .. });
         is_for_events.then_some((row, mark))
     }
 
@@ -363,13 +363,14 @@ impl Machine<InMemory<'_>> {
         if count == 0 || self.stack.len() > mark {
             return false;
         }
-        slot.list = match slot.list {
-            List::Empty => List::Events { first: events - count, count },
-            List::Events { first, count: before } if first + before == events - count => {
-                List::Events { first, count: before + count }
+        let (first, before) = match slot.list {
+            List::Empty => (events - count, 0),
+            List::Rows { kind: RowKind::Event, first, count: before } if first + before == events - count => {
+                (first, before)
             }
             _ => return false,
         };
+        slot.list = List::Rows { kind: RowKind::Event, first, count: before + count };
         lookup.pending = 0;
         true
     }

@@ -68,7 +68,7 @@ impl MemoSnapshot {
     /// Returns the key under `number`.
     #[inline]
     pub(super) fn key(&self, number: usize) -> Option<Key> {
-        self.keys.key(self.text(number)?)
+        self.keys.of(Value::Text(self.text(number)?))
     }
 
     /// Returns the pair of integers under `number`.
