@@ -130,11 +130,11 @@ fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
         Value::Map(vec![
             ("key", values.join(", ").into()),
             ("keys", named(keys, values).into()),
-            ("a_bytes", (group.a_bytes / count).into()),
-            ("b_bytes", (group.b_bytes / count).into()),
+            ("a_bytes", (group.bytes[0] / count).into()),
+            ("b_bytes", (group.bytes[1] / count).into()),
             ("delta_bytes", (group.delta() / i128::from(count)).into()),
-            ("a_blocks", (group.a_blocks / count).into()),
-            ("b_blocks", (group.b_blocks / count).into()),
+            ("a_blocks", (group.blocks[0] / count).into()),
+            ("b_blocks", (group.blocks[1] / count).into()),
             ("change", Value::of(group.change()).into()),
             ("likeness", Value::of(group.match_kind).into()),
         ])
@@ -202,7 +202,7 @@ impl<'a> DiffReport<'a> {
     /// Returns whether no group differs.
     fn is_equal(&self) -> bool {
         let diff = &self.comparison.diff;
-        diff.rest_groups == 0 && diff.groups.iter().all(|group| group.a_bytes == group.b_bytes)
+        diff.rest_groups == 0 && diff.groups.iter().all(|group| group.bytes[0] == group.bytes[1])
     }
 
     fn print_settings(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -335,9 +335,9 @@ impl Report for DiffReport<'_> {
         let sums = sum_names(diff.rest_groups);
         let rows = groups.len() + sums.len();
         let bytes = move |row: usize| match groups.get(row) {
-            Some(group) => [group.a_bytes, group.b_bytes],
+            Some(group) => group.bytes,
             None if row + 1 < rows => diff.rest_bytes,
-            None => [diff.a_bytes, diff.b_bytes],
+            None => diff.bytes,
         };
         let of = move |row: usize| groups.get(row);
         let each = move |row: usize| match of(row).map_or(0, |group| group.members.len()) {
@@ -351,8 +351,8 @@ impl Report for DiffReport<'_> {
             Column::bytes("a_bytes", "A", move |row| bytes(row)[0]),
             Column::bytes("b_bytes", "B", move |row| bytes(row)[1]),
             Column::difference("delta_bytes", "difference", move |row| difference(bytes(row))),
-            Column::count("a_blocks", "", move |row| of(row).map(|group| group.a_blocks)).in_files(),
-            Column::count("b_blocks", "", move |row| of(row).map(|group| group.b_blocks)).in_files(),
+            Column::count("a_blocks", "", move |row| of(row).map(|group| group.blocks[0])).in_files(),
+            Column::count("b_blocks", "", move |row| of(row).map(|group| group.blocks[1])).in_files(),
             Column::text("change", "", move |row| of(row).map(|group| Value::of(group.change())))
                 .shown(move |row| of(row).map_or_else(String::new, change_text))
                 .optional(),

@@ -1,7 +1,7 @@
 //! The devices of a recording that is checked, and those of its baseline.
 
-use highwater_analysis::budget::{Budget, Culprit, Differences};
-use highwater_analysis::{DiffGroup, GroupKey, Metric};
+use highwater_analysis::budget::{Budget, Culprit};
+use highwater_analysis::{Diff, DiffGroup, GroupKey, Metric};
 use highwater_app::report::Value;
 use highwater_snapshots::{DeviceId, Trace};
 
@@ -68,23 +68,23 @@ pub(super) fn culprit_value(culprit: &Culprit) -> Value {
 }
 
 /// The groups and the rest sum to `delta_bytes`.
-pub(super) fn difference_value(device: DeviceId, all: &Differences, keys: [GroupKey; 2]) -> Value {
+pub(super) fn difference_value(device: DeviceId, diff: &Diff, keys: [GroupKey; 2]) -> Value {
     let row = |row: &DiffGroup| {
         Value::Map(vec![
             ("key", row.key.join(", ").into()),
             ("keys", named(&keys, &row.key).into()),
             // Number of groups, whose names differ only in numbers.
             ("groups", row.members.len().max(1).into()),
-            ("baseline_bytes", row.a_bytes.into()),
-            ("bytes", row.b_bytes.into()),
+            ("baseline_bytes", row.bytes[0].into()),
+            ("bytes", row.bytes[1].into()),
             ("delta_bytes", row.delta().into()),
         ])
     };
-    let delta = |[before, now]: [u64; 2]| i128::from(now) - i128::from(before);
+    let [rest_before, rest_now] = diff.rest_bytes.map(i128::from);
     Value::Map(vec![
         ("device", device.0.into()),
-        ("delta_bytes", delta(all.bytes).into()),
-        ("groups", all.rows.iter().map(row).collect::<Vec<_>>().into()),
-        ("rest_delta_bytes", delta(all.rest_bytes).into()),
+        ("delta_bytes", diff.delta().into()),
+        ("groups", diff.groups.iter().map(row).collect::<Vec<_>>().into()),
+        ("rest_delta_bytes", (rest_now - rest_before).into()),
     ])
 }

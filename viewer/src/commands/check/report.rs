@@ -2,7 +2,7 @@
 
 use std::io;
 
-use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
+use highwater_analysis::budget::{Budget, Checked, Outcome, check, culprit_keys};
 use highwater_analysis::diff::Asked;
 use highwater_analysis::peak::Query;
 use highwater_analysis::{Diff, DiffGroup, Doubt, Filter, GroupKey, Metric, Siblings, bytes_of};
@@ -35,7 +35,7 @@ pub struct CheckReport<'a> {
     /// Budgets that cannot be measured on a device although they can on others, and why.
     unmeasured: Vec<(DeviceId, String)>,
     /// The difference between the peaks and the baseline's, for each device.
-    pub(super) differences: Vec<(DeviceId, Differences)>,
+    pub(super) differences: Vec<(DeviceId, Diff)>,
     /// The reasons that budgets that are met cannot be confirmed.
     doubts: Vec<Doubt>,
     /// Devices with budgets for categories, the bytes of unknown category at their peaks, and the peaks.
@@ -117,8 +117,9 @@ impl<'a> CheckReport<'a> {
             let before = other.peak(metric).map_err(unreadable)?;
             let diff = other
                 .at(&before, |a, moment_a| own.at(&peak, |b, moment_b| Diff::of([a, b], [moment_a, moment_b], &query)));
-            let diff = diff.and_then(|diff| diff).map_err(unreadable)?;
-            self.differences.push((device, Differences::of(&diff, self.arguments.top)));
+            let mut diff = diff.and_then(|diff| diff).map_err(unreadable)?;
+            diff.list_changed(self.arguments.top);
+            self.differences.push((device, diff));
         }
         let outcomes = check(&own, other.as_ref(), &self.budgets.rows).map_err(unreadable)?;
         let has_room = |outcome: &Outcome| match outcome.budget {
@@ -182,8 +183,8 @@ impl<'a> CheckReport<'a> {
     }
 
     /// Returns the difference from the baseline, for each device that differs.
-    pub(super) fn listed_differences(&self) -> impl Iterator<Item = &(DeviceId, Differences)> {
-        self.differences.iter().filter(|(_, differences)| !differences.rows.is_empty())
+    pub(super) fn listed_differences(&self) -> impl Iterator<Item = &(DeviceId, Diff)> {
+        self.differences.iter().filter(|(_, diff)| !diff.groups.is_empty())
     }
 
     /// Returns the verdict as a sentence, with the devices if there are several.
@@ -326,14 +327,14 @@ impl<'a> CheckReport<'a> {
     }
 
     /// The groups that make a difference, what is not listed, and the total; `place` is the title of the second key.
-    pub(super) fn differences_table<'t>(&'t self, differences: &'t Differences, place: &'static str) -> Table<'t> {
-        let rows = &differences.rows;
-        let sums = sum_names(differences.rest_groups);
+    pub(super) fn differences_table<'t>(&'t self, diff: &'t Diff, place: &'static str) -> Table<'t> {
+        let rows = &diff.groups;
+        let sums = sum_names(diff.rest_groups);
         let count = rows.len() + sums.len();
         let bytes = move |row: usize| match rows.get(row) {
-            Some(group) => [group.a_bytes, group.b_bytes],
-            None if row + 1 < count => differences.rest_bytes,
-            None => differences.bytes,
+            Some(group) => group.bytes,
+            None if row + 1 < count => diff.rest_bytes,
+            None => diff.bytes,
         };
         let names = move |row: usize| match rows.get(row) {
             Some(group) => named(group),
@@ -397,7 +398,7 @@ impl Report for CheckReport<'_> {
         let unmeasured = self.unmeasured.iter();
         let unmeasured =
             unmeasured.map(|(device, why)| Facts::new([("device", device.0.into()), ("why", why.as_str().into())]));
-        let difference = |(device, all): &(DeviceId, Differences)| difference_value(*device, all, self.keys);
+        let difference = |(device, all): &(DeviceId, Diff)| difference_value(*device, all, self.keys);
         let of_default = self.differences.iter().find(|(device, _)| *device == self.default_device());
         let devices: Vec<u16> = self.devices.iter().map(|device| device.0).collect();
         Facts::new([

@@ -34,77 +34,68 @@ pub struct Culprit {
 }
 
 /// The phrase for the point at which a budget was measured.
-pub(super) struct Circumstance {
-    at: String,
+fn moment_of(budget: &Budget) -> String {
+    match budget {
+        Budget::Reserved(_) | Budget::ReservedGrowth(_) => "at the peak of reserved".to_owned(),
+        Budget::Category(category, _) => format!("at the maximum of {}", category.name().replace('_', " ")),
+        Budget::Phase(phase, _) => format!("at the peak of {phase}"),
+        Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => "at the peak".to_owned(),
+    }
 }
 
-impl Circumstance {
-    pub(super) fn of(budget: &Budget) -> Self {
-        let at = match budget {
-            Budget::Reserved(_) | Budget::ReservedGrowth(_) => "at the peak of reserved".to_owned(),
-            Budget::Category(category, _) => format!("at the maximum of {}", category.name().replace('_', " ")),
-            Budget::Phase(phase, _) => format!("at the peak of {phase}"),
-            Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => "at the peak".to_owned(),
-        };
-        Self { at }
-    }
+/// The blocks that grew most compared with the baseline; `None` if nothing grew.
+pub(super) fn grown(budget: &Budget, asked: [Asked<'_>; 2], [before, now]: [&Measured; 2]) -> Option<Culprit> {
+    let keys = culprit_keys(asked[1].trace);
+    let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
+    let diff = Diff::of(asked, [before.moment, now.moment], &query);
+    let entries: Vec<Entry> = diff.groups.iter().map(|group| Entry::new(&group.key, keys[1], group.bytes)).collect();
+    let all: Vec<&Entry> = entries.iter().collect();
+    // A place with most of the growth in any category is more informative than a category.
+    let place = place_of(&all);
+    let within: Vec<&Entry> = all.iter().copied().filter(|entry| entry.is_within(&place)).collect();
+    let category = leading_category(&within)?;
+    let own: Vec<&Entry> = within.iter().copied().filter(|entry| entry.category == category).collect();
+    let lead = if place.is_empty() { Lead::of(&own, keys[1]) } else { Lead::at(place, &own, keys[1]) };
+    let [was, is] = lead.bytes(&own);
+    let grown = format_bytes(is.saturating_sub(was));
+    let mut text = format!(
+        "{} grew {grown} {} (from {} to {}){}",
+        lead.named(&category),
+        moment_of(budget),
+        format_bytes(was),
+        format_bytes(is),
+        lead.by_op()
+    );
+    text += &lead.with_others(&within);
+    text += &moved(&before.moment, &now.moment);
+    Some(Culprit { category, place: lead.place.join("."), op: lead.op, bytes: is, baseline_bytes: Some(was), text })
+}
 
-    /// The blocks that grew most compared with the baseline; `None` if nothing grew.
-    pub(super) fn grown(&self, asked: [Asked<'_>; 2], [before, now]: [&Measured; 2]) -> Option<Culprit> {
-        let keys = culprit_keys(asked[1].trace);
-        let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
-        let diff = Diff::of(asked, [before.moment, now.moment], &query);
-        let entries: Vec<Entry> =
-            diff.groups.iter().map(|group| Entry::new(&group.key, keys[1], [group.a_bytes, group.b_bytes])).collect();
-        let all: Vec<&Entry> = entries.iter().collect();
-        // A place with most of the growth in any category is more informative than a category.
-        let place = place_of(&all);
-        let within: Vec<&Entry> = all.iter().copied().filter(|entry| entry.is_within(&place)).collect();
-        let category = leading_category(&within)?;
-        let own: Vec<&Entry> = within.iter().copied().filter(|entry| entry.category == category).collect();
-        let lead = if place.is_empty() { Lead::of(&own, keys[1]) } else { Lead::at(place, &own, keys[1]) };
-        let [was, is] = lead.bytes(&own);
-        let grown = format_bytes(is.saturating_sub(was));
-        let mut text = format!(
-            "{} grew {grown} {} (from {} to {}){}",
-            lead.named(&category),
-            self.at,
-            format_bytes(was),
-            format_bytes(is),
-            lead.by_op()
-        );
-        text += &lead.with_others(&within);
-        text += &moved(&before.moment, &now.moment);
-        Some(Culprit { category, place: lead.place.join("."), op: lead.op, bytes: is, baseline_bytes: Some(was), text })
-    }
-
-    /// The blocks that use the most memory.
-    pub(super) fn at_moment(&self, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
-        let keys = culprit_keys(asked.trace);
-        let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
-        let peak = Peak::at(asked.trace, asked.live, asked.series, now.moment, &query);
-        let groups = &peak.breakdown.groups;
-        let entries: Vec<Entry> =
-            groups.iter().map(|group| Entry::new(&group.key, keys[1], [0, group.bytes])).collect();
-        let all: Vec<&Entry> = entries.iter().collect();
-        let category = leading_category(&all)?;
-        let own: Vec<&Entry> = all.iter().copied().filter(|entry| entry.category == category).collect();
-        let lead = Lead::of(&own, keys[1]);
-        let [_, is] = lead.bytes(&own);
-        let share = if now.bytes > 0 { is as f64 * 100.0 / now.bytes as f64 } else { 0.0 };
-        let (named, at) = (lead.named(&category), &self.at);
-        let mut text = match is == now.bytes {
-            true => format!("{named} take all {} {at}", format_bytes(is)),
-            false => {
-                format!("{named} take {} of the {} {at} ({share:.0}%)", format_bytes(is), format_bytes(now.bytes))
-            }
-        };
-        text += &lead.by_op();
-        if let Some((place, bytes)) = lead.outstanding(&own) {
-            text += &format!("; `{place}` alone takes {}", format_bytes(bytes));
+/// The blocks that use the most memory.
+pub(super) fn at_moment(budget: &Budget, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
+    let keys = culprit_keys(asked.trace);
+    let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
+    let peak = Peak::at(asked.trace, asked.live, asked.series, now.moment, &query);
+    let groups = &peak.breakdown.groups;
+    let entries: Vec<Entry> = groups.iter().map(|group| Entry::new(&group.key, keys[1], [0, group.bytes])).collect();
+    let all: Vec<&Entry> = entries.iter().collect();
+    let category = leading_category(&all)?;
+    let own: Vec<&Entry> = all.iter().copied().filter(|entry| entry.category == category).collect();
+    let lead = Lead::of(&own, keys[1]);
+    let [_, is] = lead.bytes(&own);
+    let share = if now.bytes > 0 { is as f64 * 100.0 / now.bytes as f64 } else { 0.0 };
+    let (named, at) = (lead.named(&category), moment_of(budget));
+    let mut text = match is == now.bytes {
+        true => format!("{named} take all {} {at}", format_bytes(is)),
+        false => {
+            format!("{named} take {} of the {} {at} ({share:.0}%)", format_bytes(is), format_bytes(now.bytes))
         }
-        Some(Culprit { category, place: lead.place.join("."), op: lead.op, bytes: is, baseline_bytes: None, text })
+    };
+    text += &lead.by_op();
+    if let Some((place, bytes)) = lead.outstanding(&own) {
+        text += &format!("; `{place}` alone takes {}", format_bytes(bytes));
     }
+    Some(Culprit { category, place: lead.place.join("."), op: lead.op, bytes: is, baseline_bytes: None, text })
 }
 
 /// The segments that stay reserved, and the lines that reserved them.

@@ -1,13 +1,13 @@
 //! The largest total of each category, for a recording in memory or merged part by part.
 
 use highwater_snapshots::Category;
-use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 
 use crate::index::device_spans::{ActiveSpan, StepActivity};
-use crate::index::replay::{Effect, baseline_effects, effects};
 use crate::metric::Metric;
-use crate::question::between::bytes_of;
+use crate::question::phases::CategoryTotals;
 
 /// One value for each category.
 type ByCategory<T> = [T; Category::ALL.len()];
@@ -33,32 +33,20 @@ impl LargestByCategory {
     /// The largest totals of `device` in `trace`: a recording whose first step ends at event `after_first_step`, or a
     /// part of it.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, after_first_step: u64) -> Self {
-        let mut live: ByCategory<u64> = Default::default();
-        let take = |live: &mut ByCategory<u64>, effect: Effect| {
-            let (row, begins) = effect.of_block(metric)?;
-            let category = trace.blocks.category[row] as usize;
-            let bytes = bytes_of(trace, metric, BlockId(row as u32));
-            live[category] = if begins { live[category] + bytes } else { live[category] - bytes };
-            begins.then_some(category)
-        };
-        // A baseline block that waits for a stream is added and removed before the first event.
-        baseline_effects(trace, device, |effect| {
-            take(&mut live, effect);
-        });
-        let mut categories = live.map(|bytes| Largest { bytes, event: None, again: None });
-        for index in 0..trace.events.len() {
-            if trace.events.device[index] != device {
+        let mut live = CategoryTotals::new(trace, device, metric);
+        let at_start = |code: usize| Largest { bytes: live.of(Category::ALL[code]), event: None, again: None };
+        let mut categories: ByCategory<Largest> = std::array::from_fn(at_start);
+        while let Some((event, _)) = live.step() {
+            let row = event.0 as usize;
+            if trace.events.kind[row] != EventKind::Alloc || trace.events.device[row] != device {
                 continue;
             }
-            let mut grown = None;
-            effects(trace, index, |effect| grown = take(&mut live, effect).or(grown));
-            let Some((live, largest)) = grown.map(|category| (live[category], &mut categories[category])) else {
-                continue;
-            };
-            let number = trace.start.events + index as u64;
-            if live > largest.bytes {
-                *largest = Largest { bytes: live, event: Some(number), again: None };
-            } else if live == largest.bytes && largest.again.is_none() && number >= after_first_step {
+            let category = trace.blocks.category[trace.events.subject[row] as usize];
+            let (bytes, number) = (live.of(category), trace.number(event));
+            let largest = &mut categories[category as usize];
+            if bytes > largest.bytes {
+                *largest = Largest { bytes, event: Some(number), again: None };
+            } else if bytes == largest.bytes && largest.again.is_none() && number >= after_first_step {
                 largest.again = Some(number);
             }
         }

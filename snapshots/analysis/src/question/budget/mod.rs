@@ -5,7 +5,6 @@ mod largest;
 mod checked;
 mod measure;
 mod entries;
-mod differences;
 mod culprit;
 
 use std::fmt;
@@ -19,10 +18,9 @@ use highwater_snapshots::{Category, Phase, Result};
 pub use allowance::Allowance;
 pub use checked::Checked;
 pub use culprit::Culprit;
-pub use differences::Differences;
 pub use entries::culprit_keys;
 
-use culprit::{Circumstance, of_segments, of_steps};
+use culprit::{at_moment, grown, of_segments, of_steps};
 use measure::{Measured, Measurement};
 
 /// A memory budget. All sizes in bytes.
@@ -158,15 +156,14 @@ fn measured(own: &Checked<'_>, other: Option<&Checked<'_>>, budget: Budget) -> R
         ) => limit,
     };
     let culprit = if found.bytes > limit_bytes {
-        let circumstance = Circumstance::of(&budget);
         let local = |measured: &Measured, moment| Measured { moment, ..measured.clone() };
         match other.zip(before.as_ref()).filter(|(_, before)| before.bytes < found.bytes) {
             Some((other, before)) => other.at(&before.moment, |a, moment_a| {
                 own.at(&found.moment, |b, moment_b| {
-                    circumstance.grown([a, b], [&local(before, moment_a), &local(&found, moment_b)])
+                    grown(&budget, [a, b], [&local(before, moment_a), &local(&found, moment_b)])
                 })
             })??,
-            None => own.at(&found.moment, |asked, moment| circumstance.at_moment(asked, &local(&found, moment)))?,
+            None => own.at(&found.moment, |asked, moment| at_moment(&budget, asked, &local(&found, moment)))?,
         }
     } else {
         None

@@ -262,16 +262,21 @@ fn layers_that_differ_alike_are_one_row_and_rows_and_rest_add_up() {
     let query =
         Query { keys: &keys[..2], top: usize::MAX, filter: &crate::Filter::default(), siblings: Siblings::Merged };
     let diff = Diff::of([before.0.asked(), now.0.asked()], moments, &query);
-    let differences = Differences::of(&diff, 10);
+    let changed = |top: usize| {
+        let mut diff = diff.clone();
+        diff.list_changed(top);
+        diff
+    };
     let told: Vec<(String, usize, i128)> =
-        differences.rows.iter().map(|row| (row.key.join(" "), row.members.len(), row.delta())).collect();
+        changed(10).groups.iter().map(|row| (row.key.join(" "), row.members.len(), row.delta())).collect();
     assert_eq!(told[0], ("activation blocks.2.mlp".to_owned(), 0, 9000));
     assert!(told.contains(&("activation blocks.{0-5}.norm".to_owned(), 6, 600)), "{told:?}");
     for top in [0, 1, 10] {
-        let differences = Differences::of(&diff, top);
-        let sum: i128 = differences.rows.iter().map(DiffGroup::delta).sum();
-        let [was, is] = differences.rest_bytes.map(i128::from);
+        let listed = changed(top);
+        let sum: i128 = listed.groups.iter().map(DiffGroup::delta).sum();
+        let [was, is] = listed.rest_bytes.map(i128::from);
         assert_eq!(sum + is - was, diff.delta());
-        assert_eq!(differences.rows.len() as u64 + differences.rest_groups, diff.groups.len() as u64);
+        assert_eq!(listed.groups.len() as u64 + listed.rest_groups, diff.groups.len() as u64);
+        assert!(listed.groups.iter().all(|group| group.delta() != 0));
     }
 }

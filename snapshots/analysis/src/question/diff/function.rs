@@ -4,7 +4,7 @@ use highwater_snapshots::line_text::function_text;
 
 /// The displayed name of a function, without the compiler's hash (`::h0123456789abcdef`), and with its type parameters
 /// replaced by `_`: `vit::Block<_>::forward`.
-pub(super) fn bare_name(name: &str) -> String {
+pub(super) fn comparable_name(name: &str) -> String {
     let name = function_text(without_hash(name));
     let mut bare = String::with_capacity(name.len());
     let mut depth = 0_usize;
@@ -52,7 +52,7 @@ mod tests {
             ("at::native::add(at::Tensor const&)", "at::native::add(at::Tensor const&)"),
             ("_call_impl", "_call_impl"),
         ] {
-            assert_eq!(bare_name(name), bare, "{name}");
+            assert_eq!(comparable_name(name), bare, "{name}");
         }
     }
 }

@@ -6,7 +6,7 @@ use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
 use super::MatchKind;
-use super::function::bare_name;
+use super::function::comparable_name;
 use super::pairs::pair_stacks;
 use crate::grouping::dimension::GroupKey;
 use crate::grouping::key_encoder::{Code, KeyEncoder, code_beside};
@@ -176,7 +176,7 @@ impl<'a> KeyAligner<'a> {
                 let path = tables.string(line.file).replace('\\', "/");
                 let mut parts = path.rsplit('/').map(str::to_owned);
                 let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-                let function = bare_name(tables.string(line.function));
+                let function = comparable_name(tables.string(line.function));
                 lines.insert(own, OwnLine { function, file, folder, line: line.line, own, text });
             }
         }

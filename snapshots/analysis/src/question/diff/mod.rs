@@ -104,14 +104,10 @@ pub struct DiffGroup {
     /// The call stacks in A and B (one of them if the keys do not distinguish stacks); [`StackId::NONE`] for a side
     /// without blocks.
     pub stacks: [StackId; 2],
-    /// Bytes in A.
-    pub a_bytes: u64,
-    /// Bytes in B.
-    pub b_bytes: u64,
-    /// Number of blocks in A.
-    pub a_blocks: u64,
-    /// Number of blocks in B.
-    pub b_blocks: u64,
+    /// Bytes in A and B.
+    pub bytes: [u64; 2],
+    /// Number of blocks in A and B.
+    pub blocks: [u64; 2],
     /// The kind of match between the two sides.
     pub match_kind: MatchKind,
     /// If identical modules are combined into this group, the key values of each; empty otherwise.
@@ -121,12 +117,12 @@ pub struct DiffGroup {
 impl DiffGroup {
     /// B's bytes minus A's.
     pub fn delta(&self) -> i128 {
-        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+        i128::from(self.bytes[1]) - i128::from(self.bytes[0])
     }
 
     /// The change from A to B.
     pub fn change(&self) -> Change {
-        Change::of([self.a_bytes, self.b_bytes], [self.a_blocks, self.b_blocks])
+        Change::of(self.bytes, self.blocks)
     }
 }
 
@@ -137,10 +133,8 @@ pub struct Diff {
     pub a: Moment,
     /// The point in B.
     pub b: Moment,
-    /// A's bytes in blocks that pass the filter; all bytes without a filter.
-    pub a_bytes: u64,
-    /// B's bytes in blocks that pass the filter; all bytes without a filter.
-    pub b_bytes: u64,
+    /// The bytes of A and B in blocks that pass the filter; all bytes without a filter.
+    pub bytes: [u64; 2],
     /// The groups with the largest difference, in either direction.
     pub groups: Vec<DiffGroup>,
     /// Bytes of A and B in groups that are not listed.
@@ -152,7 +146,7 @@ pub struct Diff {
 impl Diff {
     /// B's bytes minus A's in blocks that pass the filter: the sum of all differences.
     pub fn delta(&self) -> i128 {
-        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+        i128::from(self.bytes[1]) - i128::from(self.bytes[0])
     }
 
     /// Compares point `a` of one recording with point `b` of the other, or of the same; both need the same metric.
@@ -180,22 +174,19 @@ impl Diff {
         }
         let group = |(code, sum): (Vec<u64>, Sums)| {
             let (key, former_key, match_kind) = combine.names(&code, sum.blocks);
-            let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
             DiffGroup {
                 key,
                 former_key,
                 stacks: sum.stacks.map(Option::unwrap_or_default),
-                a_bytes,
-                b_bytes,
-                a_blocks,
-                b_blocks,
+                bytes: sum.bytes,
+                blocks: sum.blocks,
                 match_kind,
                 members: Vec::new(),
             }
         };
         let mut groups: Vec<DiffGroup> = sums.into_iter().map(group).collect();
         let by_difference = |x: &DiffGroup, y: &DiffGroup| {
-            let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.a_bytes.max(group.b_bytes));
+            let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.bytes.into_iter().max());
             rank(y).cmp(&rank(x)).then_with(|| x.key.cmp(&y.key))
         };
         groups.sort_by(by_difference);
@@ -203,21 +194,28 @@ impl Diff {
             groups = merged(&groups, at);
             groups.sort_by(by_difference);
         }
-        let all = |of: fn(&DiffGroup) -> u64| groups.iter().map(of).sum();
-        let (a_bytes, b_bytes) = (all(|group| group.a_bytes), all(|group| group.b_bytes));
-        let mut diff = Self { a, b, a_bytes, b_bytes, groups, rest_bytes: [0, 0], rest_groups: 0 };
+        let mut diff = Self { a, b, bytes: bytes_of_all(&groups), groups, rest_bytes: [0, 0], rest_groups: 0 };
         diff.list(query.top);
         diff
+    }
+
+    /// Lists only the first `top` groups that changed; adds the others to the rest.
+    pub fn list_changed(&mut self, top: usize) {
+        // Those that changed come first.
+        let changed = self.groups.partition_point(|group| group.delta() != 0);
+        self.list(top.min(changed));
     }
 
     /// Lists only the first `top` groups; adds the others to the rest.
     pub fn list(&mut self, top: usize) {
         let rest = self.groups.split_off(top.min(self.groups.len()));
-        let rest_of = |of: fn(&DiffGroup) -> u64| -> u64 { rest.iter().map(of).sum() };
-        self.rest_bytes[0] += rest_of(|group| group.a_bytes);
-        self.rest_bytes[1] += rest_of(|group| group.b_bytes);
+        self.rest_bytes.iter_mut().zip(bytes_of_all(&rest)).for_each(|(sum, bytes)| *sum += bytes);
         self.rest_groups += rest.len() as u64;
     }
+}
+
+fn bytes_of_all(groups: &[DiffGroup]) -> [u64; 2] {
+    [0, 1].map(|side| groups.iter().map(|group| group.bytes[side]).sum())
 }
 
 /// Merges `groups` that differ only in a number in their module paths, which are key number `at`.
@@ -225,8 +223,7 @@ fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
     let rows = groups.iter().map(|group| {
         let mut others = group.key.clone();
         let path = others.swap_remove(at);
-        let bytes = [group.a_bytes, group.b_bytes, group.a_blocks, group.b_blocks];
-        (path, (others, group.former_key.clone(), bytes, group.match_kind))
+        (path, (others, group.former_key.clone(), group.bytes, group.blocks, group.match_kind))
     });
     let group = |Merged { path, rows }: Merged| {
         let count = rows.len() as u64;
@@ -235,9 +232,7 @@ fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
             group.key[at] = path;
             group.members = rows.iter().map(|row| groups[*row].key.clone()).collect();
         }
-        for sum in [&mut group.a_bytes, &mut group.b_bytes, &mut group.a_blocks, &mut group.b_blocks] {
-            *sum *= count;
-        }
+        group.bytes.iter_mut().chain(&mut group.blocks).for_each(|sum| *sum *= count);
         group
     };
     merge(rows).into_iter().map(group).collect()

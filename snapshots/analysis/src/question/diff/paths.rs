@@ -6,7 +6,7 @@ use highwater_snapshots::ids::StackId;
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::Tables;
 
-use super::function::bare_name;
+use super::function::comparable_name;
 
 /// The function names of both sides, by number.
 pub(super) type Names = Interner<String>;
@@ -66,7 +66,7 @@ fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut Has
         for line in lines {
             let name = *known
                 .entry((0, line.function.0))
-                .or_insert_with(|| names.intern(bare_name(tables.string(line.function))));
+                .or_insert_with(|| names.intern(comparable_name(tables.string(line.function))));
             out.push(name);
         }
         if lines.is_empty() {

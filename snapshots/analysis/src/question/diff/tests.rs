@@ -24,11 +24,11 @@ fn diff(a: &str, b: &str, keys: &[GroupKey]) -> Diff {
 fn lines(diff: &Diff) -> Vec<String> {
     let line = |group: &DiffGroup| {
         let key = group.key.join(", ").replace('\n', " < ");
-        format!("{key}: {} {} {}, {}", group.a_bytes, group.b_bytes, group.change().name(), group.match_kind.name())
+        format!("{key}: {} {} {}, {}", group.bytes[0], group.bytes[1], group.change().name(), group.match_kind.name())
     };
     let total: i128 = diff.groups.iter().map(DiffGroup::delta).sum();
     assert_eq!(total, diff.delta(), "the differences add up");
-    assert_eq!(diff.groups.iter().map(|group| group.a_bytes).sum::<u64>() + diff.rest_bytes[0], diff.a_bytes);
+    assert_eq!(diff.groups.iter().map(|group| group.bytes[0]).sum::<u64>() + diff.rest_bytes[0], diff.bytes[0]);
     diff.groups.iter().map(line).collect()
 }
 
@@ -57,7 +57,7 @@ fn a_filter_leaves_the_same_out_on_both_sides() {
     let found =
         diff_at(text, "alloc g 200 gradient", &[GroupKey::Category], at, Metric::Requested, "category=gradient");
     assert_eq!(lines(&found), ["gradient: 500 200 shrunk, equal"]);
-    assert_eq!((found.a_bytes, found.b_bytes, found.a.bytes), (500, 200, 1500));
+    assert_eq!((found.bytes[0], found.bytes[1], found.a.bytes), (500, 200, 1500));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn equal_modules_are_one_row_whose_members_are_named() {
     let rows = |siblings| {
         let query = Query { keys: &[GroupKey::Scope], top: 9, filter: &filter, siblings };
         let diff = Diff::of([a.asked(), b.asked()], moments, &query);
-        let row = |group: &DiffGroup| (group.key[0].clone(), group.a_bytes, group.b_bytes, group.members.len());
+        let row = |group: &DiffGroup| (group.key[0].clone(), group.bytes[0], group.bytes[1], group.members.len());
         diff.groups.iter().map(row).collect::<Vec<_>>()
     };
     let row = |name: &str, a, b, members| (name.to_owned(), a, b, members);

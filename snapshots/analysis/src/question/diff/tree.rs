@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::function::bare_name;
+use super::function::comparable_name;
 use super::{Change, DiffGroup};
 use crate::grouping::dimension::GroupKey;
 use crate::stacks::frames::{leading_frame, stack_lines};
@@ -103,12 +103,11 @@ impl DiffTree {
 
     fn add(&mut self, id: u32, group: &DiffGroup) {
         let node = &mut self.nodes[id as usize];
-        let (bytes, blocks) = ([group.a_bytes, group.b_bytes], [group.a_blocks, group.b_blocks]);
         for side in [0, 1] {
-            node.bytes[side] += bytes[side];
-            node.blocks[side] += blocks[side];
+            node.bytes[side] += group.bytes[side];
+            node.blocks[side] += group.blocks[side];
         }
-        node.extent = node.extent.saturating_add(group.a_bytes.max(group.b_bytes));
+        node.extent = node.extent.saturating_add(group.bytes[0].max(group.bytes[1]));
     }
 }
 
@@ -159,7 +158,7 @@ fn parts(group: &DiffGroup, keys: &[GroupKey], stacks: &StackText<'_>) -> Vec<(S
 
 /// The function of a line, without what differs between builds.
 fn function_of(line: &str) -> String {
-    bare_name(LineText::parse(line).function)
+    comparable_name(LineText::parse(line).function)
 }
 
 #[cfg(test)]
@@ -217,12 +216,12 @@ mod tests {
         let (diff, tree) = of([&a, &b.unwrap()], &[GroupKey::Stack], true);
         let main = tree.node(tree.node(DiffTree::ROOT).children[0]);
         assert!(main.name.starts_with("train.py:"), "{main:?}");
-        assert_eq!(main.bytes, [diff.a_bytes, diff.b_bytes]);
+        assert_eq!(main.bytes, diff.bytes);
         let inner: Vec<(&str, [u64; 2])> =
             main.children.iter().map(|child| (tree.node(*child).name.as_str(), tree.node(*child).bytes)).collect();
         assert_eq!(inner, [("net.py:2 backward", [0, 30]), ("net.py:1 forward", [10, 5])]);
         let backward = tree.node(main.children[0]);
-        assert_eq!(diff.groups[backward.group.unwrap() as usize].b_bytes, 30);
+        assert_eq!(diff.groups[backward.group.unwrap() as usize].bytes[1], 30);
     }
 
     #[test]

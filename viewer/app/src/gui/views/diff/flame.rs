@@ -241,10 +241,8 @@ mod tests {
             key: vec![name.to_owned()],
             former_key: None,
             stacks: [highwater_snapshots::StackId::NONE; 2],
-            a_bytes: bytes[0],
-            b_bytes: bytes[1],
-            a_blocks: 1,
-            b_blocks: 1,
+            bytes,
+            blocks: [1, 1],
             match_kind: MatchKind::Equal,
             members: Vec::new(),
         };

@@ -410,7 +410,7 @@ impl DiffView {
             let Some(answer) = self.query.answer() else { return };
             let diff = &answer.comparison.diff;
             if answer.is_filtered {
-                let (a, b) = (diff.a_bytes, diff.b_bytes);
+                let (a, b) = (diff.bytes[0], diff.bytes[1]);
                 ui.label(format!(
                     "Of it in found blocks: A {}, B {}, {}",
                     format_bytes(a),

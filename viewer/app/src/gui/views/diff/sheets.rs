@@ -47,7 +47,7 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sh
         };
         let mut cells: Vec<Value> = keys.iter().zip(&group.key).map(name).collect();
         cells.push(group.change().name().into());
-        cells.extend([group.a_bytes.into(), group.b_bytes.into(), group.delta().into()]);
+        cells.extend([group.bytes[0].into(), group.bytes[1].into(), group.delta().into()]);
         let matched = if group.match_kind == MatchKind::Equal { "" } else { group.match_kind.name() };
         cells.extend(has_loose.then(|| Value::Text(matched.to_owned())));
         cells
