@@ -79,15 +79,13 @@ pub(crate) fn peaks_without(
     pass.finish(trace.events.len() as u32 + 1)
 }
 
-/// Returns the first event after which the total of `metric` on `device` is `bytes`, without the blocks for which
-/// `is_gone` is true; `None` if it is that before the first event, or never.
-pub(crate) fn first_reaching(
+/// The peak of `metric` on `device` without the blocks for which `is_gone` is true.
+pub(crate) fn peak_without(
     trace: &Trace,
     device: DeviceId,
     metric: Metric,
     is_gone: impl Fn(BlockId) -> bool,
-    bytes: u64,
-) -> Option<EventId> {
+) -> Counterfactual {
     let (sizes, mut total) = (trace.blocks.sizes(metric), 0);
     let mut take = |effect: Effect| {
         match effect.of_block(metric).filter(|(row, _)| !is_gone(BlockId(*row as u32))) {
@@ -97,19 +95,16 @@ pub(crate) fn first_reaching(
         }
         total
     };
-    let mut last = 0;
-    baseline_effects(trace, device, |effect| last = take(effect));
-    if last == bytes {
-        return None;
-    }
-    let of_device = (0..trace.events.len()).filter(|index| trace.events.device[*index] == device);
-    for index in of_device {
-        effects(trace, index, |effect| last = take(effect));
-        if last == bytes {
-            return Some(EventId(index as u32));
+    let mut now = 0;
+    baseline_effects(trace, device, |effect| now = take(effect));
+    let mut peak = Counterfactual { bytes: now, event: None };
+    for index in (0..trace.events.len()).filter(|index| trace.events.device[*index] == device) {
+        effects(trace, index, |effect| now = take(effect));
+        if now > peak.bytes {
+            peak = Counterfactual { bytes: now, event: Some(EventId(index as u32)) };
         }
     }
-    None
+    peak
 }
 
 struct Pass<'a, F> {

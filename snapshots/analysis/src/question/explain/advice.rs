@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Layers;
 use super::findings::{MIN_PERCENT, MIN_PERCENT_OF_STATE};
-use super::peak_context::{PeakContext, TOP_LINES, share};
+use super::peak_context::{PeakContext, TOP_LINES, share, with_share};
 use super::remedy::{Advice, Remedy};
 use super::selection::is_kept_gradient;
 use super::state::is_being_created;
@@ -70,10 +70,9 @@ impl PeakContext<'_> {
         let without = self.findings.of_kept_gradients;
         let without = without.filter(|_| self.findings.could_step_in_backward)?;
         let text = format!(
-            "{} ({}) are gradients kept until the optimizer step. An optimizer step in backward updates each parameter as soon \
+            "{} are gradients kept until the optimizer step. An optimizer step in backward updates each parameter as soon \
              as its gradient is complete, and frees the gradient at once: {}.",
-            format_bytes(bytes),
-            self.share(bytes),
+            self.with_share(bytes),
             self.peak_without(&without),
         );
         let condition = Some("category=gradient lifetime=step,steps,kept".to_owned());
@@ -115,10 +114,9 @@ impl PeakContext<'_> {
             String::new()
         };
         let text = format!(
-            "{} ({}) are activations that the {} modules {row}.* keep for backward.{} Checkpointing keeps only their \
+            "{} are activations that the {} modules {row}.* keep for backward.{} Checkpointing keeps only their \
              inputs and recomputes the rest, one module at a time (at most {} each){repeats}.",
-            format_bytes(bytes),
-            self.share(bytes),
+            self.with_share(bytes),
             numbers.len(),
             self.without_backward(&blocks),
             format_bytes(largest),
@@ -160,10 +158,9 @@ impl PeakContext<'_> {
         let lines: Vec<String> = rows.iter().zip(&names).map(line).collect();
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
         let text = format!(
-            "{} ({}) are activations kept for backward{most}.{} Checkpointing recomputes them in \
+            "{} are activations kept for backward{most}.{} Checkpointing recomputes them in \
              backward, one part at a time; a smaller batch or a 16-bit dtype instead of f32 needs less memory.",
-            format_bytes(bytes),
-            self.share(bytes),
+            self.with_share(bytes),
             self.without_backward(&blocks),
         );
         let condition = Some("category=activation".to_owned());
@@ -189,9 +186,8 @@ impl PeakContext<'_> {
             None => String::new(),
         };
         let text = format!(
-            "{} ({}) are optimizer state{beside}. An 8-bit optimizer, or sharding the state over ranks, needs less.",
-            format_bytes(bytes),
-            self.share(bytes),
+            "{} are optimizer state{beside}. An 8-bit optimizer, or sharding the state over ranks, needs less.",
+            self.with_share(bytes),
         );
         let (without, condition) = (self.findings.of_state, Some("category=optimizer_state".to_owned()));
         Some(Advice { without, condition, ..Advice::new(Remedy::SmallerState, bytes, text) })
@@ -204,10 +200,9 @@ impl PeakContext<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) are live but not used again: {}. Free each after its last use, and do not save or \
+            "{} are live but not used again: {}. Free each after its last use, and do not save or \
              return it for longer: {}.",
-            format_bytes(bytes),
-            self.share(bytes),
+            self.with_share(bytes),
             idle.categories(),
             self.peak_without(&idle.without),
         );
@@ -243,11 +238,10 @@ impl PeakContext<'_> {
         let sets = self.pools?.private_apart(reserving);
         let (pools, most) = sets.into_iter().max_by_key(|(pools, _)| pools.len())?;
         let text = format!(
-            "{} ({}) of the {} reserved at the peak are free in {} private pools. {} private pools are never in use at the \
+            "{} of the {} reserved at the peak are free in {} private pools. {} private pools are never in use at the \
              same time, and at most {} are in their blocks at once: let them share one pool, as graphs that are captured \
              into it do.",
-            format_bytes(bytes),
-            share(bytes, reserved),
+            with_share(bytes, reserved),
             format_bytes(reserved),
             free.len(),
             pools.len(),
@@ -270,13 +264,11 @@ impl PeakContext<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) of the {} reserved at the peak are free in segments.",
-            format_bytes(bytes),
-            share(bytes, reserved),
+            "{} of the {} reserved at the peak are free in segments.",
+            with_share(bytes, reserved),
             format_bytes(reserved),
         );
-        let (without, settings, condition) = (None, Some(SETTINGS), None);
-        Some(Advice { without, settings, condition, ..Advice::new(Remedy::ExpandableSegments, bytes, text) })
+        Some(Advice { settings: Some(SETTINGS), ..Advice::new(Remedy::ExpandableSegments, bytes, text) })
     }
 
     fn outside(&self) -> Option<Advice> {
@@ -286,10 +278,9 @@ impl PeakContext<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) of the {} in use on the device are outside the allocator: contexts, libraries, other processes. \
+            "{} of the {} in use on the device are outside the allocator: contexts, libraries, other processes. \
              `nvidia-smi` lists the processes.",
-            format_bytes(bytes),
-            share(bytes, self.totals.device_used),
+            with_share(bytes, self.totals.device_used),
             format_bytes(self.totals.device_used),
         );
         Some(Advice::new(Remedy::OutsideAllocator, bytes, text))
@@ -305,9 +296,8 @@ impl PeakContext<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) were live before recording began, without a stack: start recording before the model is built.",
-            format_bytes(bytes),
-            self.share(bytes),
+            "{} were live before recording began, without a stack: start recording before the model is built.",
+            self.with_share(bytes),
         );
         let condition = Some("category=unknown lifetime=always,before stack=".to_owned());
         Some(Advice { condition, ..Advice::new(Remedy::EarlierRecording, bytes, text) })

@@ -46,7 +46,7 @@ impl PeakContext<'_> {
             true => ". A KV cache needs less with fewer or smaller blocks, or with an 8-bit dtype.",
             false => ".",
         };
-        let text = format!("{} ({}) are buffers{lines}{advice}", format_bytes(bytes), self.share(bytes));
+        let text = format!("{} are buffers{lines}{advice}", self.with_share(bytes));
         let condition = Some("category=buffer".to_owned());
         Some(Advice { condition, ..Advice::new(Remedy::SmallerBuffers, bytes, text) })
     }

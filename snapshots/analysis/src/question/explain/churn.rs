@@ -54,7 +54,6 @@ impl PeakContext<'_> {
             at("Freed", &churn.freed_at),
             at("Allocated again", &churn.again.at),
         );
-        let (without, settings, condition) = (None, None, None);
-        Some(Advice { without, settings, condition, ..Advice::new(Remedy::KeepSegments, 0, text) })
+        Some(Advice::new(Remedy::KeepSegments, 0, text))
     }
 }

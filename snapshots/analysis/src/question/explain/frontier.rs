@@ -4,7 +4,7 @@
 //! at a point that no other point equals or exceeds in every cause (the Pareto frontier). Since training repeats
 //! itself, the frontier is small.
 
-use hashbrown::HashMap;
+use hashbrown::HashSet;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 
@@ -18,8 +18,8 @@ use crate::question::explain::CategoryAndPhase;
 pub(super) struct Frontier {
     /// The causes that may be excluded, one column each, after a column for the sum of all others.
     causes: Vec<CategoryAndPhase>,
-    /// The points, row by row.
-    rows: Vec<u64>,
+    /// The points.
+    rows: HashSet<Vec<u64>>,
 }
 
 impl Frontier {
@@ -38,7 +38,7 @@ impl Frontier {
             causes.iter().map(|cause| column_of.get(*cause as usize).copied().unwrap_or(0)).collect();
 
         let sizes = trace.blocks.sizes(metric);
-        let mut moments = Moments::new(found.len() + 1);
+        let mut moments = Moments { now: vec![0; found.len() + 1], has_grown: true, rows: HashSet::new() };
         let change = |moments: &mut Moments, effect: Effect| {
             if let Some((row, begins)) = effect.of_block(metric) {
                 moments.change(column_of[row], sizes[row], begins);
@@ -49,25 +49,21 @@ impl Frontier {
             // One event may begin a block and end others: only the state after it counts.
             let mut ends = false;
             effects(trace, index, |effect| ends |= effect.of_block(metric).is_some_and(|(_, begins)| !begins));
-            if ends {
-                moments.before_end();
-                if moments.are_many {
-                    return None;
-                }
+            if ends && !moments.before_end() {
+                return None;
             }
             effects(trace, index, |effect| change(&mut moments, effect));
         }
-        moments.before_end();
-        moments.reduce();
-        (!moments.are_many).then_some(Self { causes: found, rows: moments.rows })
+        (moments.before_end() && moments.reduce()).then_some(Self { causes: found, rows: moments.rows })
     }
 
     /// The largest total without the blocks of the causes `gone`.
     pub(super) fn largest_without(&self, gone: &[CategoryAndPhase]) -> u64 {
         let is_left: Vec<bool> =
             std::iter::once(true).chain(self.causes.iter().map(|cause| !gone.contains(cause))).collect();
-        let sum = |row: &[u64]| row.iter().zip(&is_left).filter(|(_, is_left)| **is_left).map(|(bytes, _)| bytes).sum();
-        self.rows.chunks_exact(is_left.len()).map(sum).max().unwrap_or(0)
+        let sum =
+            |row: &Vec<u64>| row.iter().zip(&is_left).filter(|(_, is_left)| **is_left).map(|(bytes, _)| bytes).sum();
+        self.rows.iter().map(sum).max().unwrap_or(0)
     }
 }
 
@@ -79,83 +75,50 @@ const MAX_LEFT: usize = 1 << 11;
 /// Collects points during a pass over a recording.
 struct Moments {
     now: Vec<u64>,
-    /// A hash of `now`, updated incrementally.
-    hash: u64,
     has_grown: bool,
-    rows: Vec<u64>,
-    /// The row of the point with each hash.
-    seen: HashMap<u64, usize>,
-    /// Whether too many points remain for comparing them to be worthwhile.
-    are_many: bool,
-}
-
-/// The weight of a column in the hash: odd, and with few bits in common with other weights.
-fn weight(column: usize) -> u64 {
-    (column as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+    rows: HashSet<Vec<u64>>,
 }
 
 impl Moments {
-    fn new(width: usize) -> Self {
-        Self { now: vec![0; width], hash: 0, has_grown: true, rows: Vec::new(), seen: HashMap::new(), are_many: false }
-    }
-
     fn change(&mut self, column: usize, bytes: u64, grows: bool) {
-        let change = bytes.wrapping_mul(weight(column));
-        if grows {
-            self.now[column] += bytes;
-            self.hash = self.hash.wrapping_add(change);
-            self.has_grown = true;
-        } else {
-            self.now[column] -= bytes;
-            self.hash = self.hash.wrapping_sub(change);
-        }
+        let now = &mut self.now[column];
+        *now = if grows { *now + bytes } else { *now - bytes };
+        self.has_grown |= grows;
     }
 
     /// Adds the current point before a block is freed. Points after which another block is allocated need not be added,
-    /// since the next point exceeds them.
-    fn before_end(&mut self) {
-        if !std::mem::take(&mut self.has_grown) {
-            return;
+    /// since the next point exceeds them. Returns whether so few points remain that comparing them is worthwhile.
+    fn before_end(&mut self) -> bool {
+        if std::mem::take(&mut self.has_grown) && !self.rows.contains(&self.now) {
+            self.rows.insert(self.now.clone());
         }
-        let width = self.now.len();
-        let row = self.rows.len() / width;
-        let known = *self.seen.entry(self.hash).or_insert(row);
-        if known < row && self.rows[known * width..(known + 1) * width] == self.now[..] {
-            return;
-        }
-        self.rows.extend_from_slice(&self.now);
-        if row >= MAX_ROWS {
-            self.reduce();
-        }
+        self.rows.len() <= MAX_ROWS || self.reduce()
     }
 
-    /// Removes the points that another one equals or exceeds in every column.
-    fn reduce(&mut self) {
-        let width = self.now.len();
-        let mut rows: Vec<&[u64]> = self.rows.chunks_exact(width).collect();
+    /// Removes the points that another one equals or exceeds in every column; returns whether few remain.
+    fn reduce(&mut self) -> bool {
+        let mut rows: Vec<Vec<u64>> = self.rows.drain().collect();
         // A moment can only be exceeded by one of a larger sum.
         rows.sort_by_cached_key(|row| std::cmp::Reverse(row.iter().map(|bytes| u128::from(*bytes)).sum::<u128>()));
-        let mut kept: Vec<&[u64]> = Vec::new();
+        let mut kept: Vec<Vec<u64>> = Vec::new();
         for row in rows {
-            let is_exceeded = |by: &&[u64]| by.iter().zip(row).all(|(by, own)| by >= own);
+            let is_exceeded = |by: &Vec<u64>| by.iter().zip(&row).all(|(by, own)| by >= own);
             if !kept.iter().any(is_exceeded) {
                 kept.push(row);
             }
             if kept.len() > MAX_LEFT {
-                self.are_many = true;
-                break;
+                return false;
             }
         }
-        let kept = kept.concat();
-        self.rows = kept;
-        self.seen.clear();
+        self.rows.extend(kept);
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::counterfactual::{Grouped, peaks_without};
+    use crate::index::counterfactual::peak_without;
     use crate::question::explain::cause::causes;
     use highwater_notation::trace_from_text;
     use highwater_snapshots::ids::BlockId;
@@ -180,7 +143,7 @@ mod tests {
         let found: Vec<CategoryAndPhase> =
             CategoryAndPhase::all().filter(|cause| group_of.contains(&(cause.number() as u32))).collect();
         let dispensable: Vec<CategoryAndPhase> = found.into_iter().filter(|cause| cause.is_dispensable()).collect();
-        assert_eq!((dispensable.len(), frontier.rows.len() / 6), (5, 3), "steps that repeat add no moments");
+        assert_eq!((dispensable.len(), frontier.rows.len()), (5, 3), "steps that repeat add no moments");
         for set in 0_u32..1 << dispensable.len() {
             let gone: Vec<CategoryAndPhase> = dispensable
                 .iter()
@@ -189,8 +152,7 @@ mod tests {
                 .map(|(_, cause)| *cause)
                 .collect();
             let is_gone = |id: BlockId| gone.iter().any(|cause| cause.number() as u32 == group_of[id.0 as usize]);
-            let none = Grouped { group_of: Vec::new(), groups: 1 };
-            let expected = peaks_without(&trace, device, Metric::Requested, &[&none], is_gone)[0][0].bytes;
+            let expected = peak_without(&trace, device, Metric::Requested, is_gone).bytes;
             assert_eq!(frontier.largest_without(&gone), expected, "without {gone:?}");
         }
     }

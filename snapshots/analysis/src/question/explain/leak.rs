@@ -23,9 +23,8 @@ impl PeakContext<'_> {
         }
         let (bytes, without) = (leak.bytes, Some(leak.without));
         let text = format!(
-            "{} ({}) at the peak were kept from {steps}: {}; {}. `highwater growth` shows where.",
-            format_bytes(bytes),
-            self.share(bytes),
+            "{} at the peak were kept from {steps}: {}; {}. `highwater growth` shows where.",
+            self.with_share(bytes),
             lines.join(", "),
             self.peak_without(&leak.without),
         );

@@ -45,8 +45,8 @@ impl PeakContext<'_> {
         is_much(bytes, self.peak.bytes, percent)
     }
 
-    pub(super) fn share(&self, bytes: u64) -> String {
-        share(bytes, self.peak.bytes)
+    pub(super) fn with_share(&self, bytes: u64) -> String {
+        with_share(bytes, self.peak.bytes)
     }
 
     /// The blocks at the peak for which `is_one` is true, and their bytes.
@@ -106,6 +106,11 @@ impl PeakContext<'_> {
         let (peak, left) = (self.the_peak(without), format_bytes(without.bytes));
         format!("without them {peak} is {left}, {} less{moved}", format_bytes(saved))
     }
+}
+
+/// Formats bytes with their share of `whole`: `3 GiB (25%)`.
+pub(super) fn with_share(bytes: u64, whole: u64) -> String {
+    format!("{} ({})", format_bytes(bytes), share(bytes, whole))
 }
 
 /// Formats a share in percent.

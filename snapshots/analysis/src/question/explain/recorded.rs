@@ -10,7 +10,7 @@ use super::in_backward::{accumulates_gradients, is_step_in_backward, kept_gradie
 use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection};
 use crate::grouping::key_encoder::Code;
-use crate::index::counterfactual::{Counterfactual, Grouped, first_reaching, peaks_without};
+use crate::index::counterfactual::{Counterfactual, Grouped, peak_without, peaks_without};
 use crate::index::device_spans::{ActiveSpan, active_spans, append_spans};
 use crate::index::together::Together;
 use crate::metric::{Metric, Totals};
@@ -22,12 +22,14 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Phase, Result};
 
-/// A peak, and its bytes by cause.
-pub(crate) struct PeakByCause {
+/// The peak without the blocks of some causes.
+pub(super) struct Left {
     /// The peak.
-    pub peak: Moment,
-    /// The bytes of each cause, indexed by its number.
-    pub bytes: Vec<u64>,
+    pub(super) peak: Moment,
+    /// The bytes of each cause at it, indexed by its number.
+    pub(super) by_cause: Vec<u64>,
+    /// The bytes of the peak without one further cause as well, for each of those asked for.
+    pub(super) further: Vec<u64>,
 }
 
 /// A recording, one of its devices, and what has been collected about it.
@@ -44,8 +46,6 @@ pub(crate) struct Recorded<'a, 'w> {
     kept_gradients: u64,
     /// The events of each window, and its frontier; `None` if the frontier has too many points.
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
-    /// The window for which the causes of blocks were last computed: its events and the causes.
-    causes: Option<(Range<u64>, Vec<u32>)>,
 }
 
 /// The figures of one part of the recording.
@@ -65,12 +65,16 @@ impl PartFound {
     fn of(trace: &Trace, device: DeviceId, metric: Metric, selections: &[Selection<'_>]) -> Self {
         let grouped: Vec<(Grouped, Vec<Vec<Code>>)> =
             selections.iter().map(|selection| selection.group(trace, device)).collect();
-        let none = Grouped { group_of: Vec::new(), groups: 1 };
-        let columns: Vec<&Grouped> = grouped.iter().map(|(grouped, _)| grouped).chain([&none]).collect();
+        let columns: Vec<&Grouped> = grouped.iter().map(|(grouped, _)| grouped).collect();
         let is_by_cause = |(selection, _): &(&Selection<'_>, _)| matches!(selection, Selection::Causes);
         let by_cause = selections.iter().zip(&grouped).find(is_by_cause).map(|(_, (grouped, _))| &grouped.group_of);
-        let (mut found, (frontier, (spans, kept_gradients))) = rayon::join(
-            || peaks_without(trace, device, metric, &columns, |_| false),
+        let ((found, of_none), (frontier, (spans, kept_gradients))) = rayon::join(
+            || {
+                rayon::join(
+                    || peaks_without(trace, device, metric, &columns, |_| false),
+                    || peak_without(trace, device, metric, |_| false),
+                )
+            },
             || {
                 rayon::join(
                     || by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
@@ -78,7 +82,6 @@ impl PartFound {
                 )
             },
         );
-        let of_none = found.pop().and_then(|none| none.first().copied()).unwrap_or_default();
         let moment = |absence: &Counterfactual| Moment::of(trace, device, metric, absence.bytes, absence.event);
         let peaks = |((_, codes), found): (&(Grouped, Vec<Vec<Code>>), Vec<Counterfactual>)| {
             codes.iter().cloned().zip(found.iter().map(moment)).collect()
@@ -128,7 +131,7 @@ impl<'a, 'w> Recorded<'a, 'w> {
     pub(super) fn new(source: &'a Source<'a>, device: DeviceId, metric: Metric, watch: Watch<'w>) -> Result<Self> {
         let failed = source.final_oom()?;
         let (spans, frontiers) = Default::default();
-        Ok(Self { source, device, metric, watch, failed, spans, kept_gradients: 0, frontiers, causes: None })
+        Ok(Self { source, device, metric, watch, failed, spans, kept_gradients: 0, frontiers })
     }
 
     /// Computes the peak without each group of each selection.
@@ -151,51 +154,42 @@ impl<'a, 'w> Recorded<'a, 'w> {
         Ok(merged.without.into_iter().map(|found| PeaksWithout::new(found, peak)).collect())
     }
 
-    /// Computes the peak without all blocks of these causes, and the peaks without one of the `further` causes as well.
-    pub(super) fn without_causes(
-        &mut self,
-        gone: &[CategoryAndPhase],
-        further: &[CategoryAndPhase],
-    ) -> Result<(PeakByCause, Vec<u64>)> {
+    /// Computes the peak without all blocks of the causes `gone`, and the peaks without one of the `others` as well.
+    pub(super) fn without_causes(&self, gone: &[CategoryAndPhase], others: &[CategoryAndPhase]) -> Result<Left> {
         let (device, metric) = (self.device, self.metric);
-        // By window: the largest total without `gone`, and without each further cause as well.
-        let mut by_window: Vec<Largest> = Vec::with_capacity(self.frontiers.len());
+        let is_gone = |number: u32| gone.iter().any(|cause| cause.number() as u32 == number);
+        let (mut largest, mut further): (Option<(u64, &Range<u64>)>, _) = (None, vec![0; others.len()]);
         for (events, frontier) in &self.frontiers {
-            by_window.push(match frontier {
+            let (most, found): (u64, Vec<u64>) = match frontier {
                 Some(frontier) => {
                     let with = |cause: &CategoryAndPhase| {
                         gone.iter().chain([cause]).copied().collect::<Vec<CategoryAndPhase>>()
                     };
-                    let further = further.iter().map(|cause| frontier.largest_without(&with(cause)));
-                    (frontier.largest_without(gone), further.collect())
+                    let found = others.iter().map(|cause| frontier.largest_without(&with(cause)));
+                    (frontier.largest_without(gone), found.collect())
                 }
                 None => {
                     let trace = &self.source.window(events.clone())?.trace;
                     let grouped = Grouped { group_of: causes(trace, device), groups: CategoryAndPhase::COUNT };
-                    let is_gone = |id: BlockId| is_of(gone, grouped.group_of[id.0 as usize]);
-                    let none = Grouped { group_of: Vec::new(), groups: 1 };
-                    let found = peaks_without(trace, device, metric, &[&grouped, &none], is_gone);
-                    let further = further.iter().map(|cause| found[0][cause.number()].bytes);
-                    (found[1][0].bytes, further.collect())
+                    let is_gone = |id: BlockId| is_gone(grouped.group_of[id.0 as usize]);
+                    let found = peaks_without(trace, device, metric, &[&grouped], is_gone);
+                    let found = others.iter().map(|cause| found[0][cause.number()].bytes);
+                    (peak_without(trace, device, metric, is_gone).bytes, found.collect())
                 }
-            });
+            };
+            further.iter_mut().zip(found).for_each(|(all, own): (&mut u64, u64)| *all = own.max(*all));
+            if largest.is_none_or(|(bytes, _)| most > bytes) {
+                largest = Some((most, events));
+            }
         }
-        let largest = |of: &dyn Fn(&Largest) -> u64| by_window.iter().map(of).max().unwrap_or(0);
-        let left = (0..further.len()).map(|row| largest(&|window| window.1[row])).collect();
-        let most = largest(&|window| window.0);
-        let first = by_window.iter().position(|window| window.0 == most);
-        let events = first.map_or(0..0, |row| self.frontiers[row].0.clone());
-        let source = self.source;
-        let window = source.window(events.clone())?;
+        let window = self.source.window(largest.map_or(0..0, |(_, events)| events.clone()))?;
         let trace = &window.trace;
-        let causes_of_window = |(of, causes): (Range<u64>, Vec<u32>)| (of == events).then_some(causes);
-        let group_of = self.causes.take().and_then(causes_of_window).unwrap_or_else(|| causes(trace, device));
-        let is_gone = |id: BlockId| is_of(gone, group_of[id.0 as usize]);
-        let event = first_reaching(trace, device, metric, is_gone, most);
-        let peak = Moment::of(trace, device, metric, most, event);
-        self.causes = Some((events, group_of));
+        let group_of = causes(trace, device);
+        let Counterfactual { bytes, event } =
+            peak_without(trace, device, metric, |id| is_gone(group_of[id.0 as usize]));
+        let peak = Moment::of(trace, device, metric, bytes, event);
         let at_peak = window.index(device).live.before_position(trace, metric, peak.position());
-        Ok((PeakByCause { bytes: sums_by_cause(trace, metric, &at_peak), peak }, left))
+        Ok(Left { by_cause: sums_by_cause(trace, metric, &at_peak), peak, further })
     }
 
     /// Whether a phase occurs in the recording; call after [`Self::without`].
@@ -255,12 +249,4 @@ impl<'a, 'w> Recorded<'a, 'w> {
         self.source.each_window(|trace| Together::of_pools(trace, device), take, self.watch)?;
         Ok(together)
     }
-}
-
-/// The largest total of a window without some causes, and the totals without each further cause as well.
-type Largest = (u64, Vec<u64>);
-
-/// Whether the cause with this number is one of `causes`.
-fn is_of(causes: &[CategoryAndPhase], number: u32) -> bool {
-    causes.iter().any(|cause| cause.number() as u32 == number)
 }

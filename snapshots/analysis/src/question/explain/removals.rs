@@ -1,7 +1,7 @@
 //! Removes parts of a peak, one after another.
 
 use super::cause::CategoryAndPhase;
-use super::recorded::Recorded;
+use super::recorded::{Left, Recorded};
 use super::selection::PeaksWithout;
 use crate::question::peak::Moment;
 use highwater_snapshots::Result;
@@ -25,7 +25,7 @@ pub struct Removal {
 /// Chooses the parts to remove, in each round the one that lowers the remaining peak most. `at_peak` are the bytes by
 /// cause at `peak`, and `found` the peaks without single causes.
 pub(super) fn removals(
-    recorded: &mut Recorded<'_, '_>,
+    recorded: &Recorded<'_, '_>,
     peak: &Moment,
     at_peak: Vec<u64>,
     found: &PeaksWithout,
@@ -43,8 +43,7 @@ pub(super) fn removals(
         }
         let bytes_at_peak = bytes_at_left[cause.number()];
         gone.push(cause);
-        let (next, further) = recorded.without_causes(&gone, &dispensable)?;
-        (left, bytes_at_left, found) = (next.peak, next.bytes, further);
+        Left { peak: left, by_cause: bytes_at_left, further: found } = recorded.without_causes(&gone, &dispensable)?;
         removals.push(Removal { cause, bytes_at_peak, left });
     }
     Ok(removals)

@@ -8,7 +8,6 @@ use super::peak_context::PeakContext;
 use super::remedy::{Advice, Remedy};
 use crate::grouping::origin::Origin;
 use crate::stacks::fused_form::{FusedForm, fused_form};
-use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{BlockId, Category, Phase};
 
 impl PeakContext<'_> {
@@ -18,12 +17,8 @@ impl PeakContext<'_> {
         if !self.is_much(bytes, MIN_PERCENT) || blocks.len() < 2 || self.are_of_fused_optimizer(&blocks) {
             return None;
         }
-        let start = format!(
-            "{} ({}) are temporaries of the optimizer: {}.",
-            format_bytes(bytes),
-            self.share(bytes),
-            self.live_at_once(&blocks)
-        );
+        let start =
+            format!("{} are temporaries of the optimizer: {}.", self.with_share(bytes), self.live_at_once(&blocks));
         // Code that handles parameters one by one has a separate call site for each intermediate result.
         let mut places = HashSet::new();
         let is_of_many = blocks.iter().any(|id| {
@@ -59,9 +54,8 @@ impl PeakContext<'_> {
         }
         let without = self.without(cause);
         let text = format!(
-            "{} ({}) are temporaries of {phase}: {}. In-place or fused operations, or parts of the batch, need fewer: {}.",
-            format_bytes(bytes),
-            self.share(bytes),
+            "{} are temporaries of {phase}: {}. In-place or fused operations, or parts of the batch, need fewer: {}.",
+            self.with_share(bytes),
             self.live_at_once(&blocks),
             self.peak_without(&without),
         );
