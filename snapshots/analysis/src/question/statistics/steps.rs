@@ -12,7 +12,7 @@ use highwater_snapshots::trace::Trace;
 use crate::question::between::Sum;
 
 /// A step, or a range of events outside of steps.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepRow {
     /// The step number; `None` outside of steps.
     pub step: Option<u32>,
@@ -125,20 +125,9 @@ fn runs(trace: &Trace, device: DeviceId) -> Vec<StepRow> {
     for span in device_spans(trace, device) {
         match rows.last_mut().filter(|last| last.step == span.step) {
             Some(last) => last.range.end = span.end.0,
-            None => rows.push(StepRow {
-                step: span.step,
-                range: span.first.0..span.end.0,
-                events: 0,
-                times_ns: None,
-                allocations: 0,
-                requested: 0,
-                allocated: 0,
-                frees: 0,
-                start: Totals::default(),
-                peak: Totals::default(),
-                end: Totals::default(),
-                kept: Sum::default(),
-            }),
+            None => {
+                rows.push(StepRow { step: span.step, range: span.first.0..span.end.0, ..StepRow::default() });
+            }
         }
     }
     rows

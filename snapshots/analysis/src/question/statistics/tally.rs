@@ -12,7 +12,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId};
 use highwater_snapshots::trace::{Block, Trace};
 
 use super::bins::{Bin, Powers, bin_of};
-use crate::question::between::Sum;
+use crate::question::between::{Sum, bytes_of};
 
 /// Blocks that are never freed, by category and scope, then by the first event of the span in which they were
 /// allocated.
@@ -69,7 +69,7 @@ impl Tally {
 
     fn count(&mut self, trace: &Trace, metric: Metric, id: BlockId) {
         let block = trace.blocks.get(id);
-        let bytes = bytes_of(&block, metric);
+        let bytes = bytes_of(trace, metric, id);
         self.each(trace, &block, bytes, |bin| bin.all.add(bytes));
         self.requested = self.requested.saturating_add(block.requested);
         self.allocated = self.allocated.saturating_add(block.allocated);
@@ -85,7 +85,7 @@ impl Tally {
     pub(super) fn add_peak(&mut self, trace: &Trace, metric: Metric, blocks: &[BlockId]) {
         for &id in blocks {
             let block = trace.blocks.get(id);
-            let bytes = bytes_of(&block, metric);
+            let bytes = bytes_of(trace, metric, id);
             self.each(trace, &block, bytes, |bin| bin.at_peak.add(bytes));
         }
     }
@@ -122,9 +122,4 @@ impl Tally {
         self.addresses.dedup();
         self.addresses.len() as u64
     }
-}
-
-/// The bytes that a block contributes to `metric`.
-fn bytes_of(block: &Block, metric: Metric) -> u64 {
-    if metric == Metric::Requested { block.requested } else { block.allocated }
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
 
 use super::solve::{Choice, Program};
-use crate::index::replay::{baseline_effects, effects as effects_of_event};
-use crate::metric::Metric;
+use crate::index::replay::Replay;
 use crate::rewrite::recompute::{Effect, Members, Repeat, effects};
 
 /// A module that can be recomputed.
@@ -51,21 +50,11 @@ fn failed_requests(trace: &Trace, device: DeviceId) -> Vec<(u32, u64)> {
 
 /// The requested bytes before each event, and after the last.
 fn totals(trace: &Trace, device: DeviceId) -> Vec<u64> {
-    let requested = &trace.blocks.requested;
-    let change = |total: u64, block: Option<(usize, bool)>| match block {
-        Some((row, true)) => total + requested[row],
-        Some((row, false)) => total - requested[row],
-        None => total,
-    };
-    let mut total = 0_u64;
-    baseline_effects(trace, device, |effect| total = change(total, effect.of_block(Metric::Requested)));
+    let mut replay = Replay::new(trace, device);
     let mut totals = Vec::with_capacity(trace.events.len() + 1);
-    totals.push(total);
-    for index in 0..trace.events.len() {
-        if trace.events.device[index] == device {
-            effects_of_event(trace, index, |effect| total = change(total, effect.of_block(Metric::Requested)));
-        }
-        totals.push(total);
+    totals.push(replay.totals().requested);
+    while replay.step().is_some() {
+        totals.push(replay.totals().requested);
     }
     totals
 }
@@ -220,8 +209,8 @@ mod tests {
     use highwater_notation::trace_from_text;
 
     use super::*;
-    use crate::Series;
     use crate::rewrite::recompute::{apply, modules};
+    use crate::{Metric, Series};
 
     const STEP: &str = "
         baseline w 100 parameter
