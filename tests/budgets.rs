@@ -14,8 +14,8 @@ struct Budget {
     homonyms: usize,
 }
 
-const BUDGETS: [Budget; 14] = [
-    Budget { folder: "engine", lines: 24_800, homonyms: 0 },
+const BUDGETS: [Budget; 15] = [
+    Budget { folder: "engine", lines: 24_700, homonyms: 0 },
     Budget { folder: "engine/allocator", lines: 6_400, homonyms: 0 },
     Budget { folder: "kernels", lines: 2_600, homonyms: 0 },
     Budget { folder: "recorder", lines: 7_650, homonyms: 0 },
@@ -23,9 +23,10 @@ const BUDGETS: [Budget; 14] = [
     Budget { folder: "recorder/inject/library", lines: 50, homonyms: 0 },
     Budget { folder: "recorder/simulate", lines: 3_100, homonyms: 0 },
     Budget { folder: "recorder/simulate/library", lines: 50, homonyms: 0 },
-    Budget { folder: "snapshots", lines: 14_200, homonyms: 0 },
-    Budget { folder: "snapshots/analysis", lines: 24_100, homonyms: 2 },
-    Budget { folder: "snapshots/pytorch", lines: 12_150, homonyms: 0 },
+    Budget { folder: "snapshots", lines: 13_750, homonyms: 0 },
+    Budget { folder: "snapshots/analysis", lines: 24_050, homonyms: 2 },
+    Budget { folder: "snapshots/pytorch", lines: 12_100, homonyms: 0 },
+    Budget { folder: "tests/notation", lines: 550, homonyms: 0 },
     Budget { folder: "tests/stand-in", lines: 3_950, homonyms: 0 },
     Budget { folder: "viewer", lines: 19_900, homonyms: 3 },
     Budget { folder: "viewer/app", lines: 37_050, homonyms: 12 },
