@@ -45,6 +45,71 @@ impl<'a> LineText<'a> {
     pub fn file_name(&self) -> &'a str {
         self.path.rsplit(['/', '\\']).next().unwrap_or(self.path)
     }
+
+    /// The function as its source names it. Of Rust, modules, traits and type parameters are left out:
+    /// `<app::nn::Attention<T> as app::nn::Module>::forward` is `Attention::forward`, `app::train::step` is `step`.
+    pub fn short_function(&self) -> Cow<'a, str> {
+        let is_qualified = self.function.starts_with('<') && self.function.contains(">::");
+        if !is_qualified && !self.path.ends_with(".rs") {
+            return Cow::Borrowed(self.function);
+        }
+        let parts = split_outside(self.function, "::");
+        let named = parts.iter().rposition(|part| !part.starts_with('<'));
+        let Some((at, name)) = named.map(|at| (at, without_parameters(parts[at]))).filter(|(_, name)| !name.is_empty())
+        else {
+            return Cow::Borrowed(self.function);
+        };
+        let owner =
+            parts[..at].last().map(|part| match part.strip_prefix('<').and_then(|part| part.strip_suffix('>')) {
+                Some(qualified) => type_name(qualified),
+                None => without_parameters(part),
+            });
+        match owner {
+            Some(owner) if at == 1 && is_qualified || owner.starts_with(char::is_uppercase) => {
+                Cow::Owned(format!("{owner}::{name}"))
+            }
+            _ => Cow::Borrowed(name),
+        }
+    }
+}
+
+/// The parts of `text` between marks outside of `<>`.
+fn split_outside<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    for (at, sign) in text.char_indices() {
+        match sign {
+            '<' => depth += 1,
+            // An arrow closes nothing.
+            '>' if !text[..at].ends_with('-') => depth = depth.saturating_sub(1),
+            _ if depth == 0 && at >= start && text[at..].starts_with(mark) => {
+                parts.push(&text[start..at]);
+                start = at + mark.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn without_parameters(part: &str) -> &str {
+    part.split('<').next().unwrap_or(part)
+}
+
+/// The name of the type in `app::Net<T> as app::Module` or `&dyn app::Module`.
+fn type_name(qualified: &str) -> &str {
+    let of = split_outside(qualified, " as ")[0].trim_start_matches(['&', '*']);
+    let of = ["mut ", "const ", "dyn "].iter().fold(of, |of, word| of.strip_prefix(word).unwrap_or(of));
+    without_parameters(split_outside(of.split(" + ").next().unwrap_or(of), "::").last().unwrap_or(&of))
+}
+
+/// A line with its function as its source names it ([`LineText::short_function`]).
+pub fn readable_line(text: &str) -> Cow<'_, str> {
+    let line = LineText::parse(text);
+    match line.short_function() {
+        name if name == line.function => Cow::Borrowed(text),
+        name => Cow::Owned(LineText { function: &name, ..line }.to_string()),
+    }
 }
 
 impl std::fmt::Display for LineText<'_> {
@@ -88,7 +153,11 @@ pub fn function_text(name: &str) -> Cow<'_, str> {
         rest = if out.is_empty() { after.strip_prefix("::").unwrap_or(after) } else { after };
     }
     out.push_str(rest);
-    if out.is_empty() { Cow::Borrowed(word) } else { Cow::Owned(out) }
+    // Of a closure without a path, only its type parameters are left.
+    if out.is_empty() || out.starts_with('<') && !word.is_empty() && !out.contains(">::") {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(out)
 }
 
 /// The names that the Rust compiler gives unnamed parts of paths: `{closure#1}`, `{{closure}}#1`, `{impl#3}`.
@@ -130,13 +199,15 @@ fn compiler_part(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Shortens a line to at most `max_chars` characters: first the leading folders (`…/models/vit.py:184 forward`), then
+/// Shortens a readable line to at most `max_chars` characters: first the folders (`…/models/vit.py:184 forward`), then
 /// the modules before the function's name, then the end of that name. The end of the file name and the line number
 /// always stay, even if they alone are longer.
 pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
-    if length(text) <= max_chars {
-        return Cow::Borrowed(text);
+    let readable = readable_line(text);
+    if length(&readable) <= max_chars {
+        return readable;
     }
+    let text = &*readable;
     let line = LineText::parse(text);
     Cow::Owned(match line {
         LineText { path: "", .. } => match text.split_once(" in ").filter(|_| text.starts_with("0x")) {
@@ -217,7 +288,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Removes leading folders that are not needed to distinguish the files: `train.py:184 step`, but `a/model.py:3
+/// Makes lines readable, without folders that are not needed to distinguish files: `train.py:184 step`, but `a/model.py:3
 /// forward` and `b/model.py:3 forward` if two files are called `model.py`. O(n log n).
 pub fn unique_suffixes<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
     let lines: Vec<LineText<'_>> = texts.iter().map(|text| LineText::parse(text.as_ref())).collect();
@@ -237,7 +308,10 @@ pub fn unique_suffixes<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
     }
     lines
         .iter()
-        .map(|line| LineText { path: kept.get(line.path).copied().unwrap_or(line.path), ..*line }.to_string())
+        .map(|line| {
+            let path = kept.get(line.path).copied().unwrap_or(line.path);
+            LineText { path, function: &line.short_function(), ..*line }.to_string()
+        })
         .collect()
 }
 
@@ -281,6 +355,7 @@ mod tests {
             ("app::run::{async_fn#0}", "app::run"),
             ("{closure#1}", "closure"),
             ("{impl#1}::forward", "forward"),
+            ("{closure#0}<app::Net, app::Error>", "closure"),
             ("f(int)::{lambda(int)#1}::operator()(int) const", "f(int)::{lambda(int)#1}::operator()(int) const"),
             ("{", "{"),
             ("{{closure", "{{closure"),
@@ -289,6 +364,41 @@ mod tests {
         ] {
             assert_eq!(function_text(name), text, "{name}");
         }
+    }
+
+    #[test]
+    fn functions_of_rust_lose_modules_traits_and_type_parameters() {
+        let short = |path: &str, function: &str| LineText { path, line: 1, function }.short_function().into_owned();
+        for (name, text) in [
+            ("<app::nn::Attention as app::nn::Module>::forward_into", "Attention::forward_into"),
+            ("<app::NextToken<M> as app::task::Task<M>>::loss", "NextToken::loss"),
+            ("<T as app::Task>::loss", "T::loss"),
+            ("<T>::loss", "T::loss"),
+            ("<[T] as app::Sum>::sum", "[T]::sum"),
+            ("<&dyn core::ops::Fn<(), Output = i32> + core::marker::Sync as core::ops::FnOnce<()>>::call", "Fn::call"),
+            ("<app::Map<fn(app::A) -> app::B> as Iterator>::fold", "Map::fold"),
+        ] {
+            assert_eq!(short("", name), text, "{name}");
+        }
+        for (name, text) in [
+            ("app::session::Session::run", "Session::run"),
+            ("app::train::step", "step"),
+            ("alloc::vec::Vec<T,A>::extend::<app::Net>", "Vec::extend"),
+            ("adapted<app::Net, app::new>", "adapted"),
+            ("closure", "closure"),
+            ("<app::Net>", "<app::Net>"),
+            ("", ""),
+        ] {
+            assert_eq!(short("/src/run.rs", name), text, "{name}");
+        }
+        for name in ["<module>", "at::native::add(at::Tensor<int> const&)", "app::step", "forward"] {
+            assert_eq!(short("a.py", name), name);
+        }
+        let deep = "<".repeat(1 << 16) + "::f";
+        assert_eq!(short("a.rs", &deep), deep);
+        assert_eq!(readable_line("/src/run.rs:3 app::Net<T>::run"), "/src/run.rs:3 Net::run");
+        assert_eq!(shorten_line("/src/run.rs:3 app::Net<T>::run", 99), "/src/run.rs:3 Net::run");
+        assert_eq!(unique_suffixes(&["/src/run.rs:3 app::Net<T>::run"]), ["run.rs:3 Net::run"]);
     }
 
     #[test]
@@ -340,7 +450,8 @@ mod tests {
         assert_eq!(shorten_line("at::native::add_kernel", 12), "…::add_kern…");
         assert_eq!(shorten_line("at::native::add_kernel", 13), "…::add_kernel");
         assert_eq!(shorten_line("at::add(at::Tensor const&)", 12), "at::add(at:…");
-        assert_eq!(shorten_line("run.rs:34 app::scenario::run::run_steps", 28), "run.rs:34 …::run::run_steps");
+        assert_eq!(shorten_line("run.rs:34 app::scenario::run::run_steps", 28), "run.rs:34 run_steps");
+        assert_eq!(shorten_line("run.cc:34 app::scenario::run::run_steps", 28), "run.cc:34 …::run::run_steps");
         assert_eq!(shorten_line("0x30c0 in /usr/lib/libcuda.so", 24), "0x30c0 in …/libcuda.so");
         assert_eq!(shorten_line("größe.py:3 größe", 14), "größe.py:3 gr…");
     }

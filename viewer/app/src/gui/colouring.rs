@@ -277,7 +277,7 @@ pub(crate) fn short_line(text: &str) -> String {
         return format!("{address} in {}", LineText { path: module, line: 0, function: "" }.file_name());
     }
     let line = LineText::parse(text);
-    LineText { path: line.file_name(), ..line }.to_string()
+    LineText { path: line.file_name(), function: &line.short_function(), ..line }.to_string()
 }
 
 #[cfg(test)]

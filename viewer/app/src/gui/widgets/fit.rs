@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
 use eframe::egui::{FontId, Galley, Painter, Ui};
-use highwater_snapshots::line_text::{LineText, shorten_line};
+use highwater_snapshots::line_text::{LineText, readable_line, shorten_line};
 
 /// Fits `text` into `room` points: a source line loses its folders, then the end of its function, but never its line
 /// number; other text loses its middle if `keeps_end` is set, otherwise the caller must truncate it. `None` if not even
 /// the source line's number fits.
 pub(crate) fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
-    if width(ui, text, font) <= room {
-        return Some(Cow::Borrowed(text));
+    let readable = readable_line(text);
+    if width(ui, &readable, font) <= room {
+        return Some(readable);
     }
     if LineText::parse(text).line > 0 {
         return fitted_line(ui, text, font, room);

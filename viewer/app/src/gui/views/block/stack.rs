@@ -10,6 +10,7 @@ use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{StackId, Trace};
 
 use super::facts::main_line;
+use crate::gui::colouring::short_line;
 use crate::gui::host;
 use crate::gui::views::source::Excerpt;
 use crate::gui::widgets::{Shades, fitted, labelled_button_ui};
@@ -130,7 +131,7 @@ fn line_ui(ui: &mut Ui, text: &str, place: Option<&Place>, colour: egui::Color32
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         ui.spacing_mut().item_spacing.y = 0.0;
         let line = LineText::parse(text);
-        let name = LineText { path: line.file_name(), ..line }.to_string();
+        let name = short_line(text);
         let folder = line.path.strip_suffix(line.file_name()).unwrap_or_default();
         link_ui(&row_ui(ui, &name, text, 12.0, colour), place);
         if !folder.is_empty() {
