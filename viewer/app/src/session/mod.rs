@@ -187,10 +187,10 @@ impl DeviceIndex {
         self.leaks.get()?.as_ref().map(|(leaks, _)| leaks)
     }
 
-    /// Returns the name of the leaks that account for nearly all bytes of unknown category at the peak, if leaks have
-    /// been computed.
-    pub fn leak_of_unknown(&self) -> Option<&str> {
-        self.leaks.get()?.as_ref()?.1.as_deref()
+    /// Returns the name of the leaks to which nearly all bytes of unknown category at the peak belong, if `category` is
+    /// unknown and leaks are known.
+    pub fn leak_of(&self, category: &str) -> Option<&str> {
+        self.leaks.get()?.as_ref()?.1.as_deref().filter(|_| category == Category::Unknown.name())
     }
 
     /// Returns the cause of the peak of `metric`. Computed once.

@@ -2,7 +2,6 @@
 
 use highwater_analysis::{GroupKey, Moment, NO_LABEL};
 use highwater_snapshots::stage::Outside;
-use highwater_snapshots::trace::Block;
 use highwater_snapshots::{BlockId, EventId, Trace, count_of, format_count, format_nanos};
 
 use crate::Recording;
@@ -49,11 +48,23 @@ pub(crate) fn moment_text(moment: &Moment) -> String {
     format!("{}{time}", when(moment))
 }
 
-/// Describes a block by its category and operation.
-pub fn title(trace: &Trace, block: &Block) -> String {
-    match trace.tables.op_name(block.op) {
-        "" => block.category.to_string(),
-        op => format!("{} of {op}", block.category),
+/// The category of blocks that leak, in place of their own.
+pub(crate) const LEAKING: &str = "leak";
+
+/// The category of a block, or that it leaks, as far as leaks are known.
+pub fn category(recording: &Recording, id: BlockId) -> &'static str {
+    let block = recording.trace.blocks.get(id);
+    let index = recording.devices.iter().find(|index| index.device == block.device);
+    let leaks = index.and_then(|index| index.known_leaks()).is_some_and(|leaks| leaks.has(&recording.trace, id));
+    if leaks { LEAKING } else { block.category.name() }
+}
+
+/// The name of a block: its category and its operation.
+pub fn title(recording: &Recording, id: BlockId) -> String {
+    let category = category(recording, id);
+    match recording.trace.tables.op_name(recording.trace.blocks.get(id).op) {
+        "" => category.to_owned(),
+        op => format!("{category} of {op}"),
     }
 }
 

@@ -10,6 +10,7 @@ use highwater_snapshots::{BlockId, EventId, Phase, StackId, Trace, format_bytes,
 
 use crate::gui::colouring::short_line;
 use crate::gui::legend::share;
+use crate::gui::widgets::words::category;
 use crate::gui::widgets::{before, event_text, life, outside, phase, span_text, title};
 use crate::{DeviceIndex, Recording};
 
@@ -53,11 +54,11 @@ impl Facts {
             stacks.push((if is_later { "Forward operation called by" } else { "Operation called by" }, forward));
         }
         stacks.push(("Freed by", free_stack.unwrap_or(StackId::NONE)));
-        let mut rows = rows(trace, id, &block, was_waiting);
+        let mut rows = rows(recording, id, &block, was_waiting);
         rows.extend(weight(recording, id, &block, metric));
         rows.extend(attributes(trace, id));
         Self {
-            title: headline(trace, id, metric),
+            title: headline(recording, id, metric),
             life: life(trace, id),
             rows,
             stacks,
@@ -75,18 +76,20 @@ impl Facts {
 }
 
 /// `512 MiB activation of linear, train.py:7 forward`.
-fn headline(trace: &Trace, id: BlockId, metric: Metric) -> String {
+fn headline(recording: &Recording, id: BlockId, metric: Metric) -> String {
+    let trace = &recording.trace;
     let block = trace.blocks.get(id);
     let line = leading_frame(&trace.tables, block.stack).map(|frame| short_line(&frame.text(&trace.tables)));
     let line = line.filter(|line| !line.is_empty()).map_or_else(String::new, |line| format!(", {line}"));
-    format!("{} {}{line}", format_bytes(bytes_of(trace, metric, id)), title(trace, &block))
+    format!("{} {}{line}", format_bytes(bytes_of(trace, metric, id)), title(recording, id))
 }
 
 fn exact(bytes: u64) -> String {
     format!("{} ({} B)", format_bytes(bytes), format_count(bytes))
 }
 
-fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(String, String)> {
+fn rows(recording: &Recording, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(String, String)> {
+    let trace = &recording.trace;
     let tables = &trace.tables;
     let or_unknown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
     let guessed = if trace.trust.categories_guessed { ", guessed" } else { "" };
@@ -96,7 +99,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
         ("Requested", exact(block.requested)),
         ("Allocated", exact(block.allocated)),
         ("Lost to rounding", format!("{} ({})", format_bytes(rounding), share(rounding, block.allocated))),
-        ("Category", format!("{}{guessed}", block.category)),
+        ("Category", format!("{}{guessed}", category(recording, id))),
         ("Operation", or_unknown(tables.op_name(block.op))),
         ("Module", or_unknown(&tables.scope_path(block.scope))),
         ("Allocated at", block.birth.map_or_else(made, |birth| outside(&birth))),

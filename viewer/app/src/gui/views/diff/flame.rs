@@ -1,11 +1,13 @@
 //! Shows the groups of both sides as a flame graph: the width of a bar is its larger side, and its colour the change.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use eframe::egui::{Label, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::DiffTree;
 use highwater_analysis::diff::{Change, DiffNode};
-use highwater_snapshots::{format_bytes, format_count, format_signed_bytes};
+use highwater_snapshots::line_text::readable_line;
+use highwater_snapshots::{Category, format_bytes, format_count, format_signed_bytes};
 
 use super::job::Answer;
 use crate::gui::identity::Identity;
@@ -114,7 +116,7 @@ impl Flame {
         let tree = &answer.tree;
         let mut clicked = None;
         for (index, place, what) in visible {
-            let (name, bytes, change) = facts(tree, *what);
+            let (name, bytes, change) = facts(tree, answer.leak.as_deref(), *what);
             let words =
                 tile::with_amount(ui, place, &name, &format_signed_bytes(i128::from(bytes[1]) - i128::from(bytes[0])));
             let on_bar = ui.interact(place, response.id.with(index), Sense::CLICK);
@@ -191,7 +193,7 @@ fn below(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(tree.node(id).children.first().copied(), |id| tree.node(*id).children.first().copied())
 }
 
-fn facts(tree: &DiffTree, what: What) -> (String, [u64; 2], Change) {
+fn facts(tree: &DiffTree, leak: Option<&str>, what: What) -> (String, [u64; 2], Change) {
     match what {
         What::Node(DiffTree::ROOT) => {
             let root = tree.node(DiffTree::ROOT);
@@ -202,8 +204,11 @@ fn facts(tree: &DiffTree, what: What) -> (String, [u64; 2], Change) {
             let left_out = above(tree, id).take_while(|id| *id != DiffTree::ROOT).count();
             let is_trunk = left_out > 0 && above(tree, id).all(|id| tree.node(id).children.len() == 1);
             let callers = if left_out == 1 { "caller" } else { "callers" };
-            let name =
-                if is_trunk { format!("{} (and its {left_out} {callers})", node.name) } else { node.name.clone() };
+            let name = match leak {
+                Some(leak) if node.name == Category::Unknown.name() => Cow::Borrowed(leak),
+                _ => readable_line(&node.name),
+            };
+            let name = if is_trunk { format!("{name} (and its {left_out} {callers})") } else { name.into_owned() };
             (name, node.bytes, node.change())
         }
         What::Rest { count, bytes } => {
@@ -255,6 +260,6 @@ mod tests {
         assert_eq!(inner.len(), 3);
         assert!((inner[0].left, inner[2].right) == (0.0, 100.0) && inner[0].right == inner[1].left);
         assert_eq!(inner[2].item, What::Rest { count: 2, bytes: [10, 6] });
-        assert_eq!(facts(&tree, inner[0].item).2, Change::Shrunk);
+        assert_eq!(facts(&tree, None, inner[0].item).2, Change::Shrunk);
     }
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use highwater_analysis::diff::StackText;
 use highwater_analysis::peak::Query;
 use highwater_analysis::{Comparison, DiffAt, DiffTree, Filter, GroupKey, Metric, Moment, Siblings};
+use highwater_snapshots::Category;
 
 use super::{Of, sheets};
 use crate::Recording;
+use crate::gui::identity::Identity;
 use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::Cancel;
 
@@ -59,6 +61,8 @@ pub(super) struct Answer {
     pub(super) is_filtered: bool,
     pub(super) comparison: Comparison,
     pub(super) tree: DiffTree,
+    /// The name of the leaks of a side, if they are nearly all that has no known category.
+    pub(super) leak: Option<String>,
     /// Groups, phases, totals and settings as tables.
     pub(super) sheets: Vec<Sheet>,
 }
@@ -78,17 +82,21 @@ impl Answer {
         let text = StackText { tables, hides_internals: question.hides_internals };
         let tree = DiffTree::of(&comparison.diff.groups, &question.keys, &text);
         comparison.diff.list(MAX_GROUPS);
+        let leak = |(recording, (_, device)): (&Arc<Recording>, &(Identity<Recording>, usize))| {
+            recording.devices[*device].leak_of(Category::Unknown.name()).map(str::to_owned)
+        };
+        let leak = recordings.iter().zip(&question.of).find_map(leak);
         let mut stacks = Vec::new();
         if question.keys.contains(&GroupKey::Stack) {
             stacks.extend(comparison.diff.groups.iter().map(|group| text.lines(group).join(" < ")));
         }
         let sheets = vec![
-            sheets::of_groups(&comparison.diff, &question.keys, &stacks),
+            sheets::of_groups(&comparison.diff, &question.keys, &stacks, leak.as_deref()),
             sheets::of_phases(&comparison),
             sheets::of_totals(&comparison),
             sheets::of_settings(&comparison),
         ];
         let (keys, is_filtered) = (question.keys.clone(), !question.filter.is_empty());
-        Some(Arc::new(Self { keys, is_filtered, comparison, tree, sheets }))
+        Some(Arc::new(Self { keys, is_filtered, comparison, tree, leak, sheets }))
     }
 }

@@ -3,7 +3,7 @@
 use eframe::egui::Color32;
 use highwater_analysis::diff::Change;
 use highwater_analysis::{Comparison, Diff, DiffGroup, GroupKey, MatchKind, PhasePair};
-use highwater_snapshots::format_count;
+use highwater_snapshots::{Category, format_count};
 
 use crate::figures::moment::total_name;
 use crate::gui::views::sheet::{Heading, Sheet};
@@ -32,9 +32,9 @@ fn colour_of_change(name: &str) -> Option<Color32> {
     Change::ALL.iter().find(|change| change.name() == name).map(|change| theme::change(*change))
 }
 
-/// The groups by `keys`, then one row for the groups not listed. `stacks` has the stack of each group as a single line,
-/// if stacks are among the keys.
-pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sheet {
+/// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if
+/// stacks are a key; `leak` is what blocks of unknown category are.
+pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String], leak: Option<&str>) -> Sheet {
     let has_loose = diff.groups.iter().any(|group| group.match_kind != MatchKind::Equal);
     let mut columns: Vec<Heading> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
     columns.extend([STATE, A, B, DELTA]);
@@ -43,6 +43,9 @@ pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Sh
         // A stack has many lines, a row only one.
         let name = |(key, value): (&GroupKey, &String)| match stacks.get(row) {
             Some(stack) if *key == GroupKey::Stack && !stack.is_empty() => Value::Text(stack.clone()),
+            _ if *key == GroupKey::Category && value == Category::Unknown.name() => {
+                Value::Text(leak.unwrap_or(value).to_owned())
+            }
             _ => Value::Text(value.clone()),
         };
         let mut cells: Vec<Value> = keys.iter().zip(&group.key).map(name).collect();

@@ -48,7 +48,10 @@ struct Looks<'a> {
 
 impl<'a> Looks<'a> {
     fn new(context: &ViewContext<'a>) -> Self {
-        Self { colouring: context.colouring().map(|colouring| &**colouring), leak: context.index().leak_of_unknown() }
+        Self {
+            colouring: context.colouring().map(|colouring| &**colouring),
+            leak: context.index().leak_of(Category::Unknown.name()),
+        }
     }
 
     /// Replaces the category at the start of a name if the blocks are leaked.

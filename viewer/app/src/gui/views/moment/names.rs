@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::Part;
 use highwater_analysis::{GroupKey, NO_LABEL, NodeId, Tree, TreeKey, leading_frame};
-use highwater_snapshots::{BlockId, Category, Trace};
+use highwater_snapshots::{BlockId, Trace};
 
 use crate::Recording;
 use crate::gui::colouring::short_line;
@@ -15,7 +15,7 @@ use crate::gui::widgets::{name_of_none, title};
 pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let trace = &recording.trace;
     match tree.node(id).part {
-        Part::Block(block) => title(trace, &trace.blocks.get(block)),
+        Part::Block(block) => title(recording, block),
         Part::Line(Some(_)) => short_line(&tree.name(&trace.tables, id)),
         Part::Value(key, Some(_)) => key.with_name(own(recording, tree, id)),
         Part::Value(key, None) if !recording.absent.is_only_before(key) => format!("no {}", key.name()),
@@ -28,10 +28,10 @@ fn own(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let (name, node) = (tree.name(&recording.trace.tables, id), tree.node(id));
     match tree.query().keys.get(usize::from(node.level)) {
         Some(TreeKey::By(key)) if name == NO_LABEL => name_of_none(recording, *key).to_owned(),
-        Some(TreeKey::By(GroupKey::Category)) if name == Category::Unknown.name() => {
+        Some(TreeKey::By(GroupKey::Category)) => {
             let device = tree.blocks().next().map(|(block, _)| recording.trace.blocks.device[block.0 as usize]);
             let index = recording.devices.iter().find(|index| Some(index.device) == device);
-            index.and_then(|index| index.leak_of_unknown()).map_or(name, str::to_owned)
+            index.and_then(|index| index.leak_of(&name)).map(str::to_owned).unwrap_or(name)
         }
         _ => name,
     }

@@ -172,7 +172,7 @@ pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection
             if let Some(entry) = entry {
                 swatch_ui(ui, entry.colour);
             }
-            ui.strong(format!("{}  {}", format_bytes(bytes_of(trace, metric, id)), title(trace, &block)));
+            ui.strong(format!("{}  {}", format_bytes(bytes_of(trace, metric, id)), title(recording, id)));
         });
         if block.scope.is_some() {
             ui.label(trace.tables.scope_path(block.scope));
