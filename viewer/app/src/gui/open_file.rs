@@ -276,7 +276,7 @@ impl OpenFile {
             let lit = self.lit(ui.ctx(), settings.side);
             let look = TimelineStyle {
                 paint: Paint { is_hiding: settings.paint.is_hiding && lit.is_none(), ..settings.paint },
-                has_overview: true,
+                has_overview: settings.bottom.is_none() && self.recording.run.is_none(),
                 matches: lit.unwrap_or_else(|| Arc::clone(self.search.matches())),
             };
             let before = self.selection.pin;

@@ -14,6 +14,9 @@ pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 /// Number of events of the part that is shown first.
 pub const FIRST_EVENTS: u64 = 1 << 19;
 
+/// Fewest columns that are worth more than exact places.
+const MANY_COLUMNS: usize = 256;
+
 /// Maximum number of events of a part.
 pub const MAX_EVENTS: u64 = 4 << 20;
 
@@ -141,6 +144,14 @@ impl Run {
         let length = length.clamp(needed, MAX_EVENTS);
         let start = step.start.saturating_sub((length - needed) / 2);
         self.within(start..start.saturating_add(length))
+    }
+
+    /// The number of columns for `range`, at most `most`: where it has many summaries, each column has one of its own.
+    pub fn columns_in(&self, range: &Range<u64>, most: usize) -> usize {
+        let summaries = self.windows().summaries().len() as u128;
+        let within = summaries * u128::from(range.end.saturating_sub(range.start)) / u128::from(self.events().max(1));
+        let half = within as usize / 2;
+        if half >= MANY_COLUMNS { most.min(half) } else { most }
     }
 
     /// The largest total of a device in each of `count` equal parts of `range`, with the resolution of the summaries.

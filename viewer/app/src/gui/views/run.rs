@@ -194,7 +194,8 @@ impl RunView {
         let (whole, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEIGHT), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, label(run, shown)));
         let rect = Rect::from_min_max(pos2(whole.left() + theme::AXIS_WIDTH, whole.top() + 2.0), whole.max);
-        let count = (rect.width() * ui.ctx().pixels_per_point()).max(1.0) as usize;
+        let pixels = (rect.width() * ui.ctx().pixels_per_point()).max(1.0) as usize;
+        let count = run.columns_in(&(0..run.events()), pixels);
         let key = (device, metric, count, run.events());
         let columns = self.columns.get(key, |_| run.columns(device, metric, &(0..run.events()), count));
         let place = Place { rect, events: run.events().max(1) };
@@ -203,11 +204,17 @@ impl RunView {
         paint_legend(&painter, whole, rect, run, peak, &shades);
         let part = place.x(shown.start)..=place.x(shown.end);
         let brush = Rect::from_x_y_ranges(part, rect.y_range()).expand2(vec2(1.0, 0.0));
-        painter.rect(brush, 0, shades.window, Stroke::new(1.0, shades.cursor), eframe::egui::StrokeKind::Inside);
+        painter.rect(
+            brush,
+            0,
+            shades.cursor.gamma_multiply(0.12),
+            Stroke::new(1.0, shades.cursor),
+            eframe::egui::StrokeKind::Inside,
+        );
         if let Some(start) = self.drag {
             let end = ui.input(|input| input.pointer.latest_pos()).map_or(start, |pointer| place.event(pointer));
             let drawn = place.x(start.min(end))..=place.x(start.max(end));
-            painter.rect_filled(Rect::from_x_y_ranges(drawn, rect.y_range()), 0, shades.window);
+            painter.rect_filled(Rect::from_x_y_ranges(drawn, rect.y_range()), 0, shades.cursor.gamma_multiply(0.12));
         }
         if let Some(coming) = self.part.asked() {
             let middle = match &coming.wanted {

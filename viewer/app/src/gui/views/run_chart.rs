@@ -77,7 +77,7 @@ impl RunChart {
         let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::MIN_PLOT);
         let width = self.room.map_or(ui.available_width() - theme::AXIS_WIDTH, |room| room.width());
         let count = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MAX_COLUMNS);
-        self.count(count);
+        self.count(self.run.columns_in(&self.events, count));
         let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
         let highest = columns.iter().filter(|(metric, _)| *metric != Metric::DeviceUsed || *metric == self.peak.metric);
         let highest = highest.flat_map(|(_, columns)| columns).map(|column| column.bytes).max().unwrap_or(0);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use highwater_snapshots::format_count;
 
 use crate::Axis;
+use crate::gui::widgets::theme;
 
 /// A tick: its position on the axis and its label.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,9 +23,16 @@ const MOST: usize = 1000;
 const UNITS: [(&str, f64); 4] =
     [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
 
+/// Ticks of a byte axis over `range` on `height` points: about a dozen at most.
+pub(super) fn byte_ticks_in(range: &Range<f64>, height: f32) -> Vec<Tick> {
+    let height = f64::from(height.max(1.0));
+    let distance = (height / 10.0).clamp(theme::Y_TICK_DISTANCE, 1.6 * theme::Y_TICK_DISTANCE);
+    byte_ticks(range, (range.end - range.start) / height * distance)
+}
+
 /// Ticks of a byte axis over `range`, at least `step` bytes apart: at whole and half units, or at powers of two of the
 /// next smaller unit if there would be too few of those.
-pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
+fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     let step = step.max(1.0).log2().ceil().exp2();
     let has_halves = |unit: f64| step >= unit / 2.0 || range.end - range.start >= 1.5 * unit;
     let unit = UNITS.into_iter().find(|(_, unit)| range.end >= *unit && has_halves(*unit));

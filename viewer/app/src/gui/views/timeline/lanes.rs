@@ -9,7 +9,7 @@ use highwater_snapshots::{Phase, StringId, Trace, format_count};
 use super::frame::PlotFrame;
 use crate::gui::widgets::{Shades, fit, theme};
 use crate::session::regions::Region;
-use crate::{Recording, Selection};
+use crate::{Recording, Selection, View};
 
 /// Font size in lanes, in points.
 const LETTERS: f32 = 11.5;
@@ -101,16 +101,16 @@ pub(super) fn events_at(
     match row {
         _ if !frame.rect.x_range().contains(at.x) => None,
         0 if is_there[0] => {
-            let steps = in_view(&recording.steps, |(_, events)| events.clone(), frame, trace, selection);
+            let steps = in_view(&recording.steps, |(_, events)| events.clone(), &frame.view, trace, selection);
             steps.iter().map(|(_, events)| events.clone()).find(covers)
         }
         row if row < above => {
-            let spans = in_view(trace.spans.rows(), |span| span.first.0..span.end.0, frame, trace, selection);
+            let spans = in_view(trace.spans.rows(), |span| span.first.0..span.end.0, &frame.view, trace, selection);
             spans.iter().map(|span| span.first.0..span.end.0).find(covers)
         }
         row => {
             let regions = recording.regions.rows.get(row - above)?;
-            let regions = in_view(regions, |region| region.events.clone(), frame, trace, selection);
+            let regions = in_view(regions, |region| region.events.clone(), &frame.view, trace, selection);
             regions.iter().map(|region| region.events.clone()).find(covers)
         }
     }
@@ -127,7 +127,7 @@ fn has_phases(recording: &Recording) -> bool {
 
 /// The axis positions at which the visible steps begin, for vertical lines in the plot; empty if too dense.
 pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
-    let shown = in_view(&recording.steps, |(_, events)| events.clone(), frame, &recording.trace, selection);
+    let shown = in_view(&recording.steps, |(_, events)| events.clone(), &frame.view, &recording.trace, selection);
     if shown.len() > (frame.rect.width() / 24.0) as usize {
         return Vec::new();
     }
@@ -140,18 +140,31 @@ pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: 
 fn in_view<'a, T>(
     rows: &'a [T],
     events: impl Fn(&T) -> Range<u32>,
-    frame: &PlotFrame,
+    view: &View,
     trace: &Trace,
     selection: &Selection,
 ) -> &'a [T] {
     let place = |row: &T| selection.x_of_events(trace, events(row));
-    let first = rows.partition_point(|row| place(row).end < frame.view.x.start);
-    let after = rows.partition_point(|row| place(row).start <= frame.view.x.end);
+    let first = rows.partition_point(|row| place(row).end < view.x.start);
+    let after = rows.partition_point(|row| place(row).start <= view.x.end);
     &rows[first..after.max(first)]
 }
 
+/// Pixels of a step below which its phases cannot be told apart.
+const NARROW_STEP: usize = 4;
+
+/// The columns of a picture of `view` that is `width` pixels wide. Where steps are about as narrow as pixels, a column
+/// covers a whole step: else those that miss its peak would make a pattern that the recording does not have.
+pub(super) fn columns(width: usize, view: &View, recording: &Recording, selection: &Selection) -> usize {
+    let steps = in_view(&recording.steps, |(_, events)| events.clone(), view, &recording.trace, selection).len();
+    match width.div_ceil(steps.max(1)) {
+        narrow @ 1..=NARROW_STEP if steps > 0 => (width / narrow).max(1),
+        _ => width,
+    }
+}
+
 fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
-    let shown = in_view(steps, |(_, events)| events.clone(), lane.frame, lane.trace, lane.selection);
+    let shown = in_view(steps, |(_, events)| events.clone(), &lane.frame.view, lane.trace, lane.selection);
     let Some((last, _)) = shown.last() else {
         return;
     };
@@ -186,7 +199,7 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
 
 fn paint_phases(lane: &Lane<'_>) {
     let rows = lane.trace.spans.rows();
-    let shown = in_view(rows, |span| span.first.0..span.end.0, lane.frame, lane.trace, lane.selection);
+    let shown = in_view(rows, |span| span.first.0..span.end.0, &lane.frame.view, lane.trace, lane.selection);
     let cell = |row: usize| {
         let span = &shown[row];
         Cell { events: span.first.0..span.end.0, colour: lane.shades.phase(span.phase), what: span.phase }
@@ -198,13 +211,13 @@ fn paint_phases(lane: &Lane<'_>) {
 }
 
 fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
-    let shown = in_view(regions, |region| region.events.clone(), lane.frame, lane.trace, lane.selection);
+    let shown = in_view(regions, |region| region.events.clone(), &lane.frame.view, lane.trace, lane.selection);
     let cell = |row: usize| {
         let region = &shown[row];
         Cell { events: region.events.clone(), colour: lane.shades.step(row as u32), what: region.name }
     };
     lane.paint(shown.len(), cell, |name, room| {
-        (room > 8.0).then(|| lane.text_within(lane.trace.tables.string(*name), room))
+        (room > theme::MIN_LABEL).then(|| lane.text_within(lane.trace.tables.string(*name), room))
     });
 }
 
@@ -242,13 +255,13 @@ fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
 /// The short name of a phase.
 const fn short(phase: Phase) -> &'static str {
     match phase {
-        Phase::Setup => "set",
+        Phase::Setup => "",
         Phase::Forward => "fwd",
         Phase::Backward => "bwd",
         Phase::Optimizer => "opt",
         Phase::ZeroGrad => "zero",
         Phase::Eval => "eval",
-        Phase::Other => "…",
+        Phase::Other => "",
     }
 }
 

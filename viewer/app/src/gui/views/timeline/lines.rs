@@ -10,9 +10,9 @@ use crate::{Recording, Selection, View, drawn_metric};
 /// A line that is everywhere closer than this to the drawn total, in points, is omitted.
 const APART: f64 = 1.5;
 /// A line that rises or falls by more than this from one column to the next, in points, is interrupted there.
-const STEEP: f64 = 12.0;
+const STEEP: f64 = 4.0;
 /// Minimum number of columns of a line segment; shorter ones on a slope would look like noise.
-const SHORTEST: usize = 4;
+const SHORTEST: usize = 6;
 
 impl Timeline {
     /// The lines of the totals, the outermost first, so that the selected total is drawn on top.
@@ -48,7 +48,12 @@ impl Timeline {
             }
             // The edges of the bands show the same as the lines that follow them.
             let steepest = if metric.is_of_blocks() { STEEP } else { f64::INFINITY };
-            for part in level_parts(&points, steepest / scale) {
+            let parts: Vec<_> = level_parts(&points, steepest / scale).collect();
+            // In pieces, a line says less than the edges that it follows.
+            if parts.iter().map(|part| part.len()).sum::<usize>() < points.len() / 5 * 4 {
+                continue;
+            }
+            for part in parts {
                 let line = Line::new(metric.name(), PlotPoints::new(part.to_vec()));
                 lines.push(line.stroke(shades.metric(metric)).allow_hover(false));
             }

@@ -31,7 +31,7 @@ pub(crate) use pointer::wheel;
 use crate::answers::request_failure::RequestFailure;
 use crate::gui::identity::Identity;
 use crate::gui::legend::cause_text;
-use crate::gui::widgets::{Shades, computed, theme};
+use crate::gui::widgets::{Memo, Shades, computed, theme};
 use crate::{Axis, ColourBy, Recording, Selection, View, drawn_metric};
 use picture::{Painter, Part, Request};
 
@@ -92,6 +92,8 @@ pub struct Timeline {
     menu_target: Option<Hover>,
     /// The stack that was last requested, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
+    /// What steps leave, for the overview.
+    kept: Memo<(Identity<Recording>, usize, Metric, Axis), Vec<[f64; 2]>>,
     /// The part of the overview being dragged.
     hold: Option<overview::Hold>,
     /// Start of a ruler, on the axes.
@@ -256,7 +258,7 @@ impl Timeline {
         self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
         if has_overview {
-            self.overview(ui, recording, selection);
+            self.overview_ui(ui, recording, selection);
         }
         self.ask(ui.ctx(), &frame, recording, selection, look);
         self.frame = Some(frame);
@@ -363,7 +365,8 @@ impl Timeline {
         let is_clear = |place| self.lies_above(frame, place);
         paint_capacity(painter, frame, capacity, &mut labels, is_clear, shades);
         let moments = [frame.view.x.start, frame.view.x.end].map(|x| selection.moment_at(trace, x));
-        let events = moments[1].saturating_sub(moments[0]) / (frame.rect.width() as usize).max(1);
+        let columns = self.picture().map_or(frame.rect.width() as usize, |picture| picture.raster.columns.len());
+        let events = moments[1].saturating_sub(moments[0]) / columns.max(1);
         if events > MANY_EVENTS {
             let text = format!("each column: the largest total of about {} events", format_count(events as u64));
             paint_note(painter, frame, &text, &mut labels, is_clear, shades);
@@ -398,31 +401,6 @@ impl Timeline {
         self.totals_at(frame, place).all(is_clear) && Metric::ALL.into_iter().all(sides)
     }
 
-    fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
-        let Some(shown) = &self.whole else { return };
-        let trace = &recording.trace;
-        let peak = recording.devices[selection.device].peak(trace, selection.metric);
-        let overview = overview::Overview {
-            picture: &shown.picture,
-            whole: View { x: shown.view.x.clone(), y: selection.whole(recording).y },
-            view: selection.view(),
-            metric: selection.metric,
-            peak_x: selection.middle_of(trace, peak.position()),
-            marks: selection.marks.map(|mark| mark.map(|moment| selection.middle_of(trace, moment))),
-        };
-        ui.add_space(4.0);
-        let hold = &mut self.hold;
-        let inset = ui.horizontal(|ui| {
-            ui.add_space(theme::AXIS_WIDTH);
-            overview::overview_ui(ui, &overview, hold)
-        });
-        self.is_moving |= self.hold.is_some();
-        if let Some(x) = inset.inner {
-            let y = selection.view().y.clone();
-            selection.show(recording, View { x, y });
-        }
-    }
-
     /// Requests the pictures of the visible part and of the whole recording, unless this layout pass is discarded, when
     /// the size of the plot is not final.
     fn ask(
@@ -437,6 +415,7 @@ impl Timeline {
             return;
         }
         let request = |view: &View, [width, height]: [usize; 2]| {
+            let width = lanes::columns(width, view, recording, selection);
             let across = match selection.axis() {
                 Axis::Event => Across::Moments(view.x.clone()),
                 Axis::Time => Across::Nanos(view.x.clone()),

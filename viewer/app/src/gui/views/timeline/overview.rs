@@ -2,29 +2,12 @@
 
 use std::ops::Range;
 
-use eframe::egui::{self, CursorIcon, Response, Role, Sense, Ui, WidgetInfo};
-use egui_plot::{Line, Plot, PlotPoints, Span, VLine};
-use highwater_analysis::Metric;
+use eframe::egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
-use super::picture::Picture;
-use crate::View;
+use super::Timeline;
+use super::frame::PlotFrame;
 use crate::gui::widgets::{Shades, theme};
-
-/// The content of the overview.
-pub(super) struct Overview<'a> {
-    /// The picture of the whole recording.
-    pub picture: &'a Picture,
-    /// The extent of the whole recording.
-    pub whole: View,
-    /// The visible part.
-    pub view: &'a View,
-    /// The total of the curve.
-    pub metric: Metric,
-    /// The position of the peak on the axis.
-    pub peak_x: f64,
-    /// The positions of the marks A and B on the axis.
-    pub marks: [Option<f64>; 2],
-}
+use crate::{Recording, Selection, View, drawn_metric};
 
 /// The part of the overview that the user drags.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,59 +22,86 @@ pub(super) enum Hold {
 const EDGE: f64 = 5.0;
 /// Half the minimum width of the visible part, as a fraction of the whole.
 const MIN_BRUSH: f64 = 0.002;
+/// Opacity of the veil over what steps need beyond what they leave, and over what is not visible in the plot.
+const SWING: f32 = 0.22;
+const OUTSIDE: f32 = 0.65;
 
-/// Shows the overview; returns the range of the axis that the user selects.
-pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Option<Hold>) -> Option<Range<f64>> {
-    let shades = Shades::in_ui(ui);
-    let Overview { picture, whole, view, metric, peak_x, marks } = overview;
-    let width = (whole.x.end - whole.x.start) / picture.totals.len().max(1) as f64;
-    let place = |column: usize| whole.x.start + (column as f64 + 0.5) * width;
-    let points: Vec<[f64; 2]> =
-        picture.totals.iter().enumerate().map(|(column, totals)| [place(column), totals.get(*metric) as f64]).collect();
-    let highest = points.iter().map(|point| point[1]).fold(1.0, f64::max);
-    let top = highest * 1.08;
-    let whole_x = whole.x.start..=whole.x.end;
-    let plot = Plot::new("overview")
-        .height(theme::OVERVIEW_HEIGHT)
-        .show_axes(false)
-        .show_grid(false)
-        .show_x(false)
-        .show_y(false)
-        .allow_zoom(false)
-        .allow_scroll(false)
-        .allow_drag(false)
-        .allow_boxed_zoom(false)
-        .allow_double_click_reset(false)
-        .sense(Sense::click_and_drag());
-    let line = |name: &str, x: f64, colour| VLine::new(name, x).stroke(egui::Stroke::new(1.0, colour));
-    let shown = plot.show(ui, |plot| {
-        plot.set_plot_bounds_x(whole_x);
-        plot.set_plot_bounds_y(0.0..=top);
-        plot.line(
-            Line::new("total", PlotPoints::new(points))
-                .stroke(egui::Stroke::new(1.0, shades.curve))
-                .fill(0.0)
-                .fill_alpha(0.35),
-        );
-        plot.vline(line("peak", *peak_x, shades.peak));
-        for mark in marks.iter().flatten() {
-            plot.vline(line("mark", *mark, shades.mark));
-        }
-        // A small part of a long recording is still visible.
-        let (middle, half) = ((view.x.start + view.x.end) / 2.0, (view.x.end - view.x.start) / 2.0);
-        let half = half.max(MIN_BRUSH * (whole.x.end - whole.x.start));
-        let brush = Span::new("", middle - half..=middle + half);
-        plot.span(brush.fill(shades.window).border(egui::Stroke::new(1.0, shades.cursor)));
-    });
-    let response = shown.response;
-    response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Overview of the whole recording"));
-    let per_point = (whole.x.end - whole.x.start) / f64::from(response.rect.width().max(1.0));
-    let at = |pointer: egui::Pos2| shown.transform.value_from_position(pointer).x;
-    if let Some(pointer) = response.hover_pos() {
-        let grip = grip(at(pointer), &view.x, &whole.x, EDGE * per_point);
-        ui.set_cursor_icon(if matches!(grip, Hold::Part(_)) { CursorIcon::Grab } else { CursorIcon::ResizeHorizontal });
+/// Fewest and most steps of which the overview shows what they leave.
+const KEPT_STEPS: [usize; 2] = [3, 1024];
+
+/// Where steps begin, with the total there, which is what the steps before leave; of many steps, evenly spaced ones.
+fn kept(recording: &Recording, selection: &Selection) -> Vec<[f64; 2]> {
+    let (trace, steps) = (&recording.trace, &recording.steps);
+    if steps.len() < KEPT_STEPS[0] {
+        return Vec::new();
     }
-    brushed(&response, at, view, &whole.x, per_point, hold)
+    let index = &recording.devices[selection.device];
+    let starts = steps.iter().map(|(_, events)| events.start).chain(steps.last().map(|(_, events)| events.end));
+    let place = |moment: u32| {
+        let moment = moment as usize;
+        let bytes = index.moment(trace, drawn_metric(selection.metric), moment).bytes;
+        [selection.x_of(trace, moment), bytes as f64]
+    };
+    starts.step_by(steps.len().div_ceil(KEPT_STEPS[1])).map(place).collect()
+}
+
+impl Timeline {
+    /// Shows the whole recording in little: the bands, and above what a step leaves, what it needs meanwhile, paler. Its
+    /// visible part can be moved, resized or drawn anew.
+    pub(super) fn overview_ui(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
+        let Some(shown) = &self.whole else { return };
+        let (shades, trace, metric) = (Shades::in_ui(ui), &recording.trace, drawn_metric(selection.metric));
+        let highest = shown.picture.totals.iter().map(|totals| totals.get(metric)).max().unwrap_or(0);
+        let whole = View { y: 0.0..highest.max(1) as f64 * 1.06, ..selection.whole(recording) };
+        ui.add_space(4.0);
+        let room = vec2(ui.available_width(), theme::OVERVIEW_HEIGHT);
+        let (rect, response) = ui.allocate_exact_size(room, Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Overview of the whole recording"));
+        let rect = rect.with_min_x(rect.left() + theme::AXIS_WIDTH);
+        let frame = PlotFrame { rect, view: whole.clone() };
+        let painter = ui.painter().with_clip_rect(rect);
+        painter.rect_filled(rect, 2.0, shades.canvas);
+        painter.add(frame.image(shown.texture.id(), &shown.view, &whole.x));
+        let key = (self.of.clone(), selection.device, selection.metric, selection.axis());
+        let kept = self.kept.get(key, |_| kept(recording, selection)).iter();
+        let points: Vec<Pos2> = kept.map(|[x, bytes]| pos2(frame.screen_x(*x), frame.screen_y(*bytes))).collect();
+        for pair in points.windows(2) {
+            let above = Rect::from_min_max(pos2(pair[0].x, rect.top()), pos2(pair[1].x, pair[0].y));
+            painter.rect_filled(above, 0.0, shades.canvas.gamma_multiply(SWING));
+            painter.hline(above.x_range(), above.bottom(), Stroke::new(1.5, shades.strong));
+        }
+        let line = |moment: usize, colour| {
+            let x = frame.screen_x(selection.middle_of(trace, moment));
+            painter.vline(x, rect.y_range(), Stroke::new(1.0, colour));
+        };
+        line(recording.devices[selection.device].peak(trace, selection.metric).position(), shades.peak);
+        selection.marks.iter().flatten().for_each(|mark| line(*mark, shades.mark));
+        let view = &selection.view().x;
+        if view.start > whole.x.start || view.end < whole.x.end {
+            // A small part of a long recording is still visible.
+            let (middle, half) = ((view.start + view.end) / 2.0, (view.end - view.start) / 2.0);
+            let half = half.max(MIN_BRUSH * (whole.x.end - whole.x.start));
+            let [from, to] = [middle - half, middle + half].map(|x| frame.screen_x(x));
+            for outside in [rect.with_max_x(from), rect.with_min_x(to)] {
+                painter.rect_filled(outside, 0.0, shades.canvas.gamma_multiply(OUTSIDE));
+            }
+            let part = Rect::from_x_y_ranges(from..=to, rect.y_range());
+            painter.rect_stroke(part, 2.0, Stroke::new(1.5, shades.cursor), StrokeKind::Inside);
+        }
+        let [per_point, _] = frame.units_per_point();
+        let at = |pointer: Pos2| frame.x_at(pointer.x);
+        if let Some(pointer) = response.hover_pos() {
+            let grip = grip(at(pointer), view, &whole.x, EDGE * per_point);
+            let is_part = matches!(grip, Hold::Part(_));
+            ui.set_cursor_icon(if is_part { CursorIcon::Grab } else { CursorIcon::ResizeHorizontal });
+        }
+        let brushed = brushed(&response, at, selection.view(), &whole.x, per_point, &mut self.hold);
+        self.is_moving |= self.hold.is_some();
+        if let Some(x) = brushed {
+            let y = selection.view().y.clone();
+            selection.show(recording, View { x, y });
+        }
+    }
 }
 
 /// Determines what a drag that starts at `x` moves: an edge of the visible part, the part itself, or a new part. If
@@ -111,7 +121,7 @@ fn grip(x: f64, shown: &Range<f64>, whole: &Range<f64>, near: f64) -> Hold {
 
 fn brushed(
     response: &Response,
-    at: impl Fn(egui::Pos2) -> f64,
+    at: impl Fn(Pos2) -> f64,
     view: &View,
     whole: &Range<f64>,
     per_point: f64,

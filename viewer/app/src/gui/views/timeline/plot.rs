@@ -5,7 +5,7 @@ use std::ops::Range;
 use eframe::egui::{Rect, Response, Role, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{AxisHints, GridMark, Line, Plot};
 
-use super::axis::{Tick, across_ticks, byte_ticks};
+use super::axis::{Tick, across_ticks, byte_ticks_in};
 use super::frame::PlotFrame;
 use super::{Timeline, TimelineStyle, lanes};
 use crate::gui::widgets::{Shades, theme};
@@ -42,14 +42,14 @@ impl Timeline {
         shades: &Shades,
     ) -> Vec<Shape> {
         let View { x, y } = &frame.view;
-        let [per_x, per_y] = frame.units_per_point();
+        let [per_x, _] = frame.units_per_point();
         // Nothing is drawn beyond the end of the recording, which the view may include beside a longer one.
         let inside = selection.whole(recording).x;
         let edges = [inside.start, inside.end].map(|at| frame.screen_x(at.clamp(x.start, x.end)));
         let canvas = Rect::from_x_y_ranges(edges[0]..=edges[1].max(edges[0]), frame.rect.y_range());
         let mut shapes = vec![Shape::rect_filled(canvas, 2.0, shades.canvas)];
         let grid = Stroke::new(1.0, shades.grid);
-        let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
+        let up = byte_ticks_in(y, frame.rect.height());
         shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));
         let recorded = x.start.max(inside.start)..x.end.min(inside.end);
         let across =
@@ -105,7 +105,7 @@ pub(crate) fn ruled_within<'a>(
     let recorded = x.start.max(inside.start)..x.end.min(inside.end);
     let step = (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE;
     let across = across_ticks(axis, &recorded, step, before);
-    let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
+    let up = byte_ticks_in(y, room.y);
     // A label at either end would overlap the other axis's, or be cut off.
     let edge = (x.end - x.start) / f64::from(room.x) * theme::X_LABEL_HALF;
     let labelled = x.start + edge..x.end - edge;

@@ -67,7 +67,7 @@ pub const fn role(role: LineRole) -> Color32 {
 pub const fn change(change: Change) -> Color32 {
     match change {
         Change::OnlyInA => Color32::from_rgb(0x4b, 0x2f, 0xd0),
-        Change::Shrunk => Color32::from_rgb(0xd8, 0xd0, 0xff),
+        Change::Shrunk => Color32::from_rgb(0xb0, 0xa6, 0xff),
         Change::Same => NEUTRAL,
         Change::Grown => Color32::from_rgb(0xff, 0xb3, 0xa0),
         Change::OnlyInB => Color32::from_rgb(0xc8, 0x10, 0x2e),
@@ -92,7 +92,7 @@ pub fn instance(colour: Color32, row: usize) -> Color32 {
 
 /// Varies `colour` for every second layer of a model, so that neighbouring layers can be distinguished.
 pub fn second_layer(colour: Color32) -> Color32 {
-    scale(colour, 0.84)
+    scale(colour, 0.88)
 }
 
 /// The variant of `colour` for the edge between two bands.

@@ -38,9 +38,7 @@ pub struct Shades {
     pub bar: Color32,
     /// The selected row of a table.
     pub chosen: Color32,
-    /// The visible part in the overview.
-    pub window: Color32,
-    /// The overview's curve.
+    /// Bars of a chart.
     pub curve: Color32,
     lanes: [Color32; Phase::ALL.len()],
     pub(super) lines: [Color32; 6],
@@ -64,7 +62,6 @@ impl Shades {
                 warning: Color32::from_rgb(0xff, 0xb8, 0x4d),
                 bar: Color32::from_rgb(0x3d, 0x47, 0x56),
                 chosen: Color32::from_rgb(0x2c, 0x4a, 0x6e),
-                window: Color32::from_rgba_unmultiplied_const(0xff, 0xff, 0xff, 34),
                 curve: Color32::from_rgb(0x9a, 0xa2, 0xad),
                 lanes: [
                     Color32::from_rgb(0x2a, 0x2f, 0x37),
@@ -98,7 +95,6 @@ impl Shades {
                 warning: Color32::from_rgb(0x9a, 0x58, 0x00),
                 bar: Color32::from_rgb(0xc2, 0xcd, 0xda),
                 chosen: Color32::from_rgb(0xc3, 0xda, 0xf5),
-                window: Color32::from_rgba_unmultiplied_const(0x10, 0x20, 0x40, 30),
                 curve: Color32::from_rgb(0x5c, 0x66, 0x72),
                 lanes: [
                     Color32::from_rgb(0xec, 0xee, 0xf1),

@@ -3,7 +3,7 @@
 /// Height of the step lane and of the phase lane, in points.
 pub(crate) const LANE_HEIGHT: f32 = 18.0;
 /// Height of the overview, in points.
-pub(crate) const OVERVIEW_HEIGHT: f32 = 58.0;
+pub(crate) const OVERVIEW_HEIGHT: f32 = 56.0;
 /// Width of the byte axis, in points: room for `1023.75 MiB`.
 pub(crate) const AXIS_WIDTH: f32 = 72.0;
 /// Minimum initial width of the panel at the side, in points.
@@ -55,7 +55,7 @@ pub(crate) const LEGEND_FROM: f32 = 205.0;
 /// Initial height of the view below the timeline, in points.
 pub(crate) const BOTTOM_HEIGHT: f32 = 280.0;
 /// Initial height of the explanation below the timeline, in points.
-pub(crate) const EXPLAIN_HEIGHT: f32 = 420.0;
+pub(crate) const EXPLAIN_HEIGHT: f32 = 480.0;
 /// Minimum width at which the explanation has two columns, in points.
 pub(crate) const EXPLAIN_WIDE: f32 = 1000.0;
 /// Minimum height of the explanation in two columns, in points; with less space it scrolls.
@@ -85,7 +85,7 @@ pub(crate) const SCROLL_WIDTH: f32 = 11.0;
 /// Minimum width of a table column that takes the remaining width, in points.
 pub(crate) const MIN_OPEN_COLUMN: f32 = 90.0;
 /// Maximum width of this column next to a column with bars, in points.
-pub(crate) const MAX_OPEN_COLUMN: f32 = 420.0;
+pub(crate) const MAX_OPEN_COLUMN: f32 = 320.0;
 /// Height of a row of the address map, in points.
 pub(crate) const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
@@ -126,8 +126,6 @@ pub(crate) const CHART_HEIGHT: f32 = 130.0;
 pub(crate) const MIN_WITH_CHART: f32 = 270.0;
 /// Largest width of a bar of a chart, in points.
 pub(crate) const WIDEST_BAR: f32 = 110.0;
-/// Height of the hints below the table in the Moment panel, in points.
-pub(crate) const HINTS_HEIGHT: f32 = 150.0;
 /// Height of the window that menus leave free, in points.
 pub(crate) const MENU_MARGIN: f32 = 60.0;
 /// Side of a legend's colour square, in points.
