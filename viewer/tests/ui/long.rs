@@ -235,7 +235,7 @@ fn a_followed_file_that_becomes_too_long_is_shown_in_parts() {
         run(&mut harness, Command::LargestBlock);
         let was = (shown(&harness), harness.state().current().unwrap().selection.pin);
         file.writer.finish(&EndFacts::default()).unwrap();
-        wait_for(&mut harness, "complete recording");
+        wait_for(&mut harness, "Complete recording");
         assert_eq!((shown(&harness), harness.state().current().unwrap().selection.pin), was);
     }
 }

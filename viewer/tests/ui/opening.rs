@@ -34,7 +34,7 @@ fn a_recording_opens_with_the_peak_taken_apart() {
     harness.get_by_label_contains("optimizer_state · 400 B · ");
     harness.get_by_label_contains("activation · 300 B · ");
     harness.get_by_label("Total of 4 groups, 4 blocks");
-    harness.get_by_label("complete recording");
+    harness.get_by_label("Complete recording");
 }
 
 #[test]

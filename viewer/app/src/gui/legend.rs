@@ -145,7 +145,10 @@ pub(crate) fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize)
                 None => drop(chip.show(ui, sign).on_hover_text(exact)),
             }
         }
-        others.others_ui(ui, &share(others.bytes, total));
+        let sign = |painter: &Painter, rect: Rect| {
+            painter.rect_filled(rect, 2.0, theme::NEUTRAL);
+        };
+        others.others_ui(ui, &share(others.bytes, total), sign);
     });
     clicked
 }
@@ -169,13 +172,13 @@ struct Others {
 
 impl Others {
     /// Shows how many there are, and lists them on hover.
-    fn others_ui(&self, ui: &mut Ui, amount: &str) {
+    fn others_ui(&self, ui: &mut Ui, amount: &str, sign: impl Fn(&Painter, Rect)) {
         let name = match self.count {
             0 => return,
             1 => "+1 other".to_owned(),
             count => format!("+{count} others"),
         };
-        Chip::new(ui, &name, amount, false).show(ui, |_, _| ()).on_hover_ui(|ui| {
+        Chip::new(ui, &name, amount, false).show(ui, sign).on_hover_ui(|ui| {
             for (colour, text) in &self.lines {
                 ui.horizontal(|ui| {
                     theme::swatch_ui(ui, *colour);
@@ -226,26 +229,16 @@ pub(crate) fn lines_ui(
     let shades = Shades::in_ui(ui);
     let totals = index.series.before_position(trace, moment);
     let is_sampled = summary.peak(Metric::DeviceUsed).is_some();
-    // A total that equals the one above it, at this moment, at the peak and in the picture, has no entry of its own.
-    let peak = |metric: Metric| summary.peak(metric).map(|peak| peak.bytes);
-    let is_covered = |metric: Metric| {
-        let above = match metric {
-            Metric::Allocated => Metric::Requested,
-            Metric::Active => Metric::Allocated,
-            _ => return false,
-        };
-        peak(metric) == peak(above) && totals.get(metric) == totals.get(above) && !is_apart([metric, above])
+    // A total that is the one above it everywhere in the picture has no line, and no entry.
+    let is_covered = |metric: Metric| match metric {
+        Metric::Allocated => !is_apart([metric, Metric::Requested]),
+        Metric::Active => !is_apart([metric, Metric::Requested]) || !is_apart([metric, Metric::Allocated]),
+        _ => false,
     };
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let metrics = metrics.filter(|metric| !is_covered(*metric));
-    // What is left out last has the highest rank.
-    let rank = |metric: Metric| match metric {
-        Metric::Active => 0,
-        Metric::Allocated => 1,
-        Metric::DeviceUsed => 2,
-        Metric::Requested => 4,
-        Metric::Reserved => 5,
-    };
+    // What is left out last has the highest rank; the capacity's is between.
+    let rank = |metric: Metric| if matches!(metric, Metric::Requested | Metric::Reserved) { 4 } else { 2 };
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric), rank(metric)));
     let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
     let capacity = (summary.capacity_bytes > 0).then(|| (name, shades.capacity(), summary.capacity_bytes, 3));
@@ -268,7 +261,7 @@ pub(crate) fn lines_ui(
                 painter.hline(rect.x_range(), rect.center().y, Stroke::new(2.0, stroke.color));
             });
         }
-        others.others_ui(ui, "");
+        others.others_ui(ui, "", |_, _| ());
     });
 }
 

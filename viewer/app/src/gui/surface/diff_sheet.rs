@@ -73,7 +73,7 @@ impl DiffSheet {
             }
             let shades = Shades::in_ui(ui);
             match doubts.is_empty() {
-                true => ui.label(RichText::new("complete recordings: every number is exact").color(shades.faint)),
+                true => ui.label(RichText::new("Complete recordings: every number is exact").color(shades.faint)),
                 false => ui.label(RichText::new(doubts.join("  ·  ")).color(shades.warning)),
             };
         });

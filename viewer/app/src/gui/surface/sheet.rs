@@ -131,7 +131,7 @@ impl Sheet {
         let doubts = doubts(trace);
         let colour = if has_losses(trace) { Shades::in_ui(ui).warning } else { Shades::in_ui(ui).faint };
         let trust = match doubts.as_slice() {
-            [] => "complete recording: every number is exact".to_owned(),
+            [] => "Complete recording: every number is exact".to_owned(),
             [only] => only.clone(),
             [first, more @ ..] => format!("{first} (and {} more)", more.len()),
         };

@@ -6,7 +6,7 @@ use eframe::egui::{
 use highwater_snapshots::{count_of, format_bytes, format_count};
 
 use crate::figures::device::capacity_text;
-use crate::gui::widgets::{Shades, before, doubts, failed_requests, has_losses, note_ui};
+use crate::gui::widgets::{Shades, before, capital, doubts, failed_requests, has_losses, note_ui};
 use crate::{Command, Recording};
 
 /// Maximum share of the bar's width for the file's name.
@@ -137,7 +137,7 @@ impl Trust {
         let is_warning = has_losses(trace);
         let thing = if is_warning { "warning" } else { "note" };
         let short = match sentences.len() as u64 {
-            0 => "complete recording".to_owned(),
+            0 => "Complete recording".to_owned(),
             count => count_of(count, thing),
         };
         Self { sentences, is_warning, short }
@@ -152,7 +152,8 @@ fn trust_ui(ui: &mut Ui, trust: &Trust) {
         ui.add(Label::new(RichText::new(short).weak()).truncate()).on_hover_text(tooltip);
         return;
     };
-    let long = if sentences.len() == 1 { first.clone() } else { format!("{first} (and {} more)", sentences.len() - 1) };
+    let first = capital(first);
+    let long = if sentences.len() == 1 { first } else { format!("{first} (and {} more)", sentences.len() - 1) };
     let text = RichText::new(if width(ui, &long) <= ui.available_width() { &long } else { short });
     let text = if *is_warning { text.color(Shades::in_ui(ui).warning) } else { text.weak() };
     let response = ui.add(Label::new(text).truncate().sense(Sense::CLICK));

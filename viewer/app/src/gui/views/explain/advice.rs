@@ -37,16 +37,30 @@ pub(super) fn cards_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_
     let cards = explanation.advice.len().div_ceil(rows_of_cards(ui, explained));
     let mut action = None;
     for (row, advice) in explanation.advice.chunks(cards).enumerate() {
+        // Cards side by side are equally high, which takes a frame to know.
+        let id = ui.scope_id().with(("cards", row));
+        let height = ui.data(|data| data.get_temp::<f32>(id)).unwrap_or_default();
+        let mut needed = 0.0_f32;
         ui.columns(cards, |columns| {
             for ((column, one), ui) in advice.iter().enumerate().zip(columns) {
                 let frame = Frame::group(ui.style()).fill(ui.visuals().faint_bg_color).inner_margin(10);
                 let number = row * cards + column + 1;
-                let card = |ui: &mut Ui| card_ui(ui, number, one, explanation.peak.bytes, (filter, can_click));
+                let card = |ui: &mut Ui| {
+                    let action = card_ui(ui, number, one, explanation.peak.bytes, (filter, can_click));
+                    let own = ui.min_rect().height();
+                    needed = needed.max(own);
+                    ui.add_space((height - own).max(0.0));
+                    action
+                };
                 // Columns would stretch the spaces between words.
                 let shown = frame.show(ui, |ui| ui.with_layout(Layout::top_down(Align::Min), card).inner);
                 action = shown.inner.or(action.take());
             }
         });
+        if (needed - height).abs() > 0.5 {
+            ui.data_mut(|data| data.insert_temp(id, needed));
+            ui.ctx().request_repaint();
+        }
     }
     action
 }

@@ -102,13 +102,6 @@ pub(super) fn bar_ui(
             let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| label_of(*piece, *bytes)).collect();
             chip.on_hover_text(lines.join("\n"));
         }
-        let sign = |painter: &Painter, rect: Rect| {
-            let at = rect.center();
-            for y in [at.y - 2.0, at.y + 2.0] {
-                painter.hline(rect.x_range(), y, Stroke::new(1.5, shades.strong));
-            }
-        };
-        Chip::new(ui, &format_bytes(composition.bytes), &total_name(composition.metric), true).show(ui, sign);
         ui.weak(format!("Shares are of the {}.", base(peak)));
     });
     action

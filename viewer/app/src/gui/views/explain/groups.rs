@@ -43,7 +43,10 @@ impl Groups {
         let row_of = |row: usize| explained.rows.get(row);
         let chosen = self.0.chosen().and_then(row_of);
         let below = (theme::ROW_HEIGHT + 8.0) * if chosen.is_some() && can_click { 2.0 } else { 1.0 };
-        let place = whole.with_max_y((whole.bottom() - below).max(whole.top() + 3.0 * theme::ROW_HEIGHT));
+        // The sum is right below the rows.
+        let height = (explained.rows.len() as f32 + 1.5) * theme::ROW_HEIGHT;
+        let bottom = (whole.bottom() - below).min(whole.top() + height).max(whole.top() + 3.0 * theme::ROW_HEIGHT);
+        let place = whole.with_max_y(bottom);
         let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
         let mut action = None;
         place_ui(ui, "under groups", rest, |ui| {

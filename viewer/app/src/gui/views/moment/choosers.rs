@@ -218,18 +218,3 @@ pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
     });
     act
 }
-
-/// Hints for first-time users.
-pub(super) fn hints_ui(ui: &mut Ui) {
-    ui.add_space(8.0);
-    ui.spacing_mut().item_spacing.y = 4.0;
-    let hints = [
-        "Each band is one block, from its allocation to its free.",
-        "The pointer shows the block and the totals under it. A click pins the block, and lists what is using memory then.",
-        "The wheel zooms, dragging moves, a double click shows the block's lifetime.",
-        "P zooms to the peak, F shows everything, F1 finds any command.",
-    ];
-    for hint in hints {
-        ui.label(RichText::new(hint).weak().size(12.0));
-    }
-}

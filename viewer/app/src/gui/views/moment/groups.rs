@@ -25,8 +25,10 @@ pub(super) fn order_of(state: &TableState) -> (Order, bool) {
 pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Act> {
     let whole = ui.available_rect_before_wrap();
     let below = theme::ROW_HEIGHT + 8.0;
-    let place = Rect::from_min_max(whole.min, whole.max - eframe::egui::vec2(0.0, below));
     let rows = &answer.rows;
+    // The sum is right below the rows.
+    let height = (rows.len() as f32 + 1.5) * theme::ROW_HEIGHT;
+    let place = whole.with_max_y((whole.bottom() - below).min(whole.top() + height));
     // The order may have changed since the row was selected.
     let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
     let is_elsewhere = state.chosen.and_then(|row| rows.get(row)).copied() != chosen;
@@ -44,9 +46,15 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
 }
 
-/// Minimum width of a table for bars next to the shares, and the width of the column with them.
-const WIDTH_WITH_BARS: f32 = 360.0;
-const SHARE_WITH_BAR: f32 = 80.0;
+/// Minimum width of a table for bars next to the shares, and the least and greatest length of these.
+const WIDTH_WITH_BARS: f32 = 330.0;
+const BARS: [f32; 2] = [40.0, 150.0];
+/// Width of the name before bars grow.
+const NAME_WIDTH: f32 = 190.0;
+
+/// Widths of the other columns.
+const BYTES_WIDTH: f32 = 76.0;
+const BLOCKS_WIDTH: f32 = 48.0;
 
 /// The rows, already in order, for a table of `width` points.
 fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
@@ -67,14 +75,15 @@ fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
     };
     let total = tree.node(answer.focus).bytes;
     let has_bars = width >= WIDTH_WITH_BARS;
-    let share_width = if has_bars { SHARE_WITH_BAR } else { 50.0 };
+    let room = width - theme::SHARE_WIDTH - BYTES_WIDTH - BLOCKS_WIDTH - NAME_WIDTH;
+    let share_width = if has_bars { theme::SHARE_WIDTH + room.clamp(BARS[0], BARS[1]) } else { 50.0 };
     let columns = [
         Column::text(("Name", 0.0), "The value that these blocks have in common.", |row| {
             name(answer, answer.rows[row])
         })
         .look(look)
         .tip(in_full),
-        Column::bytes(("Bytes", 80.0), "Sum of their bytes.", move |row| own(row).0),
+        Column::bytes(("Bytes", BYTES_WIDTH), "Sum of their bytes.", move |row| own(row).0),
         Column::figure(("Share", share_width), "Their share of the bytes shown.", move |row| share(own(row).0, total))
             .fixed()
             .look(move |row, cell| Cell {
@@ -82,7 +91,7 @@ fn table_rows(answer: &Answer, width: f32) -> Rows<'_> {
                 bar: colour(row),
                 ..cell
             }),
-        Column::count(("Blocks", 52.0), "Number of blocks.", move |row| own(row).1),
+        Column::count(("Blocks", BLOCKS_WIDTH), "Number of blocks.", move |row| own(row).1),
     ];
     Rows::new(answer.rows.len(), columns)
 }

@@ -94,11 +94,6 @@ impl MomentPanel {
         }
     }
 
-    /// Whether the range between the marks is shown.
-    pub(crate) fn shows_range(&self) -> bool {
-        self.shows_range && self.marks.is_some()
-    }
-
     /// The condition for the blocks of the selected group, if it has one.
     pub(crate) fn chosen_condition(&self) -> Option<&str> {
         self.query.answer()?.chosen.as_ref()?.condition.as_deref().filter(|_| self.chosen.is_some())
@@ -132,7 +127,7 @@ impl MomentPanel {
             ui.weak("Computing…");
             return actions;
         };
-        if let Some(act) = self.look_ui(ui, context, &answer, true) {
+        if let Some(act) = self.look_ui(ui, &answer) {
             self.act(act, &answer, &mut actions);
         }
         if let Some(chosen) = &answer.chosen {
@@ -204,7 +199,7 @@ impl MomentPanel {
     fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.receive(ui.ctx(), context);
         if let Some(answer) = self.query.answer().map(Arc::clone) {
-            self.look_ui(ui, context, &answer, false);
+            self.look_ui(ui, &answer);
         }
         self.ask(ui.ctx(), context);
     }
@@ -252,7 +247,7 @@ impl MomentPanel {
             && let Some(cause) = context.index().cause(&recording.source, metric)
         {
             let text = cause_text(&recording.trace, cause, context.moment.bytes);
-            ui.label(text).on_hover_text("What raises the total to its peak: see Explain.");
+            ui.strong(text).on_hover_text("What raises the total to its peak: see Explain.");
         }
         self.filter_hint_ui(ui, context);
     }
@@ -264,25 +259,15 @@ impl MomentPanel {
     }
 
     /// The breadcrumb and the current view, leaving room for the details below.
-    fn look_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
+    fn look_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != MomentLook::Table;
         if is_for_stacks {
             flame::roles_ui(ui);
         }
         let whole = ui.available_rect_before_wrap();
-        let has_hints = has_hints
-            && answer.chosen.is_none()
-            && context.reason == Reason::Peak
-            && !self.shows_range()
-            && self.choices.look == MomentLook::Table
-            // Groups are worth more than hints.
-            && whole.height() > theme::HINTS_HEIGHT + (answer.rows.len().max(5) + 3) as f32 * theme::ROW_HEIGHT;
-        let below = match () {
-            () if answer.chosen.is_some() => (whole.height() * 0.42).clamp(80.0, theme::DETAILS_HEIGHT),
-            () if has_hints => theme::HINTS_HEIGHT,
-            () => 0.0,
-        };
+        let has_details = answer.chosen.is_some();
+        let below = if has_details { (whole.height() * 0.42).clamp(80.0, theme::DETAILS_HEIGHT) } else { 0.0 };
         let mut place = whole;
         place.max.y = (place.max.y - below).max(place.min.y + 40.0);
         let shown = place_ui(ui, "view", place, |ui| match self.choices.look {
@@ -291,9 +276,6 @@ impl MomentPanel {
             MomentLook::Flame => self.flame.flame_ui(ui, answer),
         });
         act = shown.or(act);
-        if has_hints {
-            choosers::hints_ui(ui);
-        }
         act
     }
 

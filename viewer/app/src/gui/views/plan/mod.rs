@@ -17,7 +17,6 @@ use highwater_snapshots::{count_of, format_bytes};
 use crate::answers::plan::{Reach, RerunOf, Setup, name};
 use crate::figures::planned::{self, Budget};
 use crate::files::discard::discard;
-use crate::gui::legend::share;
 use crate::gui::views::predicted::{CurveLook, CurveView};
 use crate::gui::views::view::{Action, OfDevice, RecordingView, ViewContext, WriteTable, whole_table};
 use crate::gui::widgets::{Query, Shades, answer_ui, computed, exact_height_ui, scrolling_ui, split_ui, theme};
@@ -207,9 +206,10 @@ impl PlanView {
             if is_former {
                 ui.multiply_opacity(FORMER_OPACITY);
             }
-            let recorded = context.index().peak(&context.recording.trace, Metric::Requested).bytes;
-            headline_ui(ui, [chosen.trial.requested, search.as_is.requested, recorded]);
-            answer_ui(ui, &text, if fits == Some(true) { shades.strong } else { shades.warning });
+            ui.horizontal(|ui| {
+                ui.label(RichText::new(format_bytes(chosen.trial.requested)).size(20.0).strong());
+                answer_ui(ui, &text, if fits == Some(true) { shades.strong } else { shades.warning });
+            });
         });
         if is_chosen {
             let back = ui.small_button("Back to the plan").on_hover_text("Make the changes that the search found.");
@@ -325,26 +325,6 @@ impl PlanView {
     fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.query.ask(ctx, &Key { of: OfDevice::selected(context), budget: self.budget, chosen: self.chosen.clone() });
     }
-}
-
-/// Shows the peak with the changes in a large font, and its difference from the peaks before and as recorded. If the
-/// recording ends with an out-of-memory error, the first two include the failed request, and what follows it if the
-/// step was run again.
-fn headline_ui(ui: &mut Ui, [peak, before, recorded]: [u64; 3]) {
-    let unchanged = match before > recorded {
-        true => format!("the {} that the step needs beyond the recording", format_bytes(before)),
-        false => "before".to_owned(),
-    };
-    ui.horizontal(|ui| {
-        ui.label(RichText::new(format_bytes(peak)).size(20.0).strong());
-        let (less, more) = (before.saturating_sub(peak), peak.saturating_sub(before));
-        let beside = match (less, more) {
-            (0, 0) => "at the peak, as before".to_owned(),
-            (0, more) => format!("at the peak, {} more than {unchanged}", format_bytes(more)),
-            (less, _) => format!("at the peak, {} ({}) less than {unchanged}", format_bytes(less), share(less, before)),
-        };
-        ui.weak(beside);
-    });
 }
 
 /// Frees a result; a large one on another thread, so that the window does not freeze.

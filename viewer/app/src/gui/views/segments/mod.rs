@@ -369,12 +369,12 @@ fn headline(state: &State) -> String {
         0 => String::new(),
         unmapped => format!(", plus {} of unmapped addresses", bytes(unmapped)),
     };
+    let waiting = if usage.waiting > 0 { format!("{} waiting, ", bytes(usage.waiting)) } else { String::new() };
     format!(
-        "Reserved {}: {} requested, {} rounding, {} waiting, {} free in {}{unmapped}; {fits}{with}",
+        "Reserved {}: {} requested, {} rounding, {waiting}{} free in {}{unmapped}; {fits}{with}",
         bytes(usage.reserved()),
         bytes(usage.requested),
         bytes(usage.rounding),
-        bytes(usage.waiting),
         bytes(usage.free),
         count_of(usage.holes, "range")
     )

@@ -1,5 +1,6 @@
 //! A failed request: device memory, largest users, the cause, and what would have prevented it.
 
+use eframe::egui::text::{LayoutJob, TextFormat};
 use eframe::egui::{
     Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
     WidgetInfo, pos2, vec2,
@@ -109,8 +110,15 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     let sentences =
         [Some(analysis.cause_text()), analysis.helps(), Some(analysis.reason_text()), analysis.does_not_help()];
     let notes = failed.notes.iter().map(|note| format!("Note: {note}."));
+    let font = TextStyle::Body.resolve(ui.style());
+    let [strong, plain] = [ui.visuals().strong_text_color(), ui.visuals().text_color()];
     for text in sentences.into_iter().flatten().chain(notes) {
-        ui.add(Label::new(text).wrap());
+        // What a sentence is about stands out.
+        let lead = text.find(':').map_or(0, |at| at + 1);
+        let mut job = LayoutJob::default();
+        job.append(&text[..lead], 0.0, TextFormat::simple(font.clone(), strong));
+        job.append(&text[lead..], 0.0, TextFormat::simple(font.clone(), plain));
+        ui.add(Label::new(job).wrap());
     }
 }
 

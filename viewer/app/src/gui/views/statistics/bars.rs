@@ -2,6 +2,7 @@
 
 use eframe::egui::{FontId, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
+use crate::gui::colouring::short_line;
 use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::{Shades, theme};
 
@@ -64,7 +65,7 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     let heading = format!("{name}, up to {}", sheet.text(largest, measure));
     ui.painter().text(rect.min + vec2(4.0, 1.0), eframe::egui::Align2::LEFT_TOP, heading, font.clone(), shades.faint);
     let mut free_from = plot.left();
-    let layout = |row: usize| ui.painter().layout_no_wrap(sheet.text(row, 0), font.clone(), shades.faint);
+    let layout = |row: usize| ui.painter().layout_no_wrap(short_line(&sheet.text(row, 0)), font.clone(), shades.faint);
     // Steps may begin after a row for the time before them.
     let first = usize::from(rows > 1 && sheet.text(0, 0).parse::<u32>().is_err());
     for row in (0..first).chain(place.labelled(first, layout(rows - 1).size().x + LABEL_GAP)) {
